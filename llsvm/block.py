@@ -1,0 +1,117 @@
+"""Block: some rows of a data set, the one thing that flows through the whole package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class CSR(NamedTuple):
+    """Sparse rows. Row i has columns ``indices[indptr[i]:indptr[i+1]]``, ascending, zero-based.
+
+    indptr: (n + 1,) int64, starting at any value (a slice of a larger matrix keeps its offsets).
+    indices: (nnz,) int32. data: (nnz,) float32 or float64.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: NDArray[np.floating]
+
+
+Matrix = CSR | NDArray[np.floating]
+
+
+@dataclass(slots=True)
+class Block:
+    """Some rows.
+
+    X: CSR, or an (n, d) C-contiguous float32/float64 array.
+    y: (n,) labels. From a source: as the source has them (float64, integers or text). From a Stream:
+       int32 class ids, positions in ``stream.facts.classes``.
+    rows: (n,) int64, the rows' numbers in the data set, in the order in which the source hands them out.
+    weight: (n,) float32 sample weights, or None where all are 1.
+    """
+
+    X: Matrix
+    y: NDArray[Any]
+    rows: NDArray[np.int64]
+    weight: NDArray[np.float32] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.y)
+
+    @property
+    def is_dense(self) -> bool:
+        return not isinstance(self.X, CSR)
+
+    @property
+    def nnz(self) -> int:
+        """Stored values: explicit zeros count, every cell of a dense block counts."""
+        if isinstance(self.X, CSR):
+            return int(self.X.indptr[-1] - self.X.indptr[0])
+        return int(self.X.size)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that the block spans (a view counts as if it were a copy)."""
+        if isinstance(self.X, CSR):
+            values = self.nnz * (self.X.indices.itemsize + self.X.data.itemsize) + self.X.indptr.nbytes
+        else:
+            values = self.X.nbytes
+        return values + self.y.nbytes + self.rows.nbytes + (0 if self.weight is None else self.weight.nbytes)
+
+    def slice(self, start: int, stop: int) -> Block:
+        """Rows start..stop as a view: nothing is copied."""
+        X = self.X
+        part: Matrix
+        if isinstance(X, CSR):
+            part = CSR(X.indptr[start : stop + 1], X.indices, X.data)
+        else:
+            part = X[start:stop]
+        weight = None if self.weight is None else self.weight[start:stop]
+        return Block(part, self.y[start:stop], self.rows[start:stop], weight)
+
+    def take(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> Block:
+        """The chosen rows (a boolean mask, or positions), copied and compact."""
+        if index.dtype == np.bool_:
+            index = np.flatnonzero(index)
+        weight = None if self.weight is None else self.weight[index]
+        if not isinstance(self.X, CSR):
+            return Block(self.X[index], self.y[index], self.rows[index], weight)
+        starts = self.X.indptr[index]
+        lengths = self.X.indptr[index + 1] - starts
+        indptr = np.zeros(len(index) + 1, np.int64)
+        np.cumsum(lengths, out=indptr[1:])
+        # position of every kept value: its offset within its row plus the row's start
+        where = np.arange(indptr[-1], dtype=np.int64) + np.repeat(starts - indptr[:-1], lengths)
+        X = CSR(indptr, self.X.indices[where], self.X.data[where])
+        return Block(X, self.y[index], self.rows[index], weight)
+
+
+def concat(blocks: Sequence[Block]) -> Block:
+    """One block with the rows of all; all dense with the same width, or all CSR."""
+    if len(blocks) == 1:
+        return blocks[0]
+    y = np.concatenate([b.y for b in blocks])
+    rows = np.concatenate([b.rows for b in blocks])
+    weight = None
+    if any(b.weight is not None for b in blocks):
+        weight = np.concatenate(
+            [np.ones(b.n_rows, np.float32) if b.weight is None else b.weight for b in blocks]
+        )
+    csr = [b.X for b in blocks if isinstance(b.X, CSR)]
+    if not csr:
+        return Block(np.concatenate([np.asarray(b.X) for b in blocks]), y, rows, weight)
+    if len(csr) != len(blocks):
+        raise TypeError("cannot join dense and sparse blocks")
+    lengths = np.concatenate([np.diff(x.indptr) for x in csr])
+    indptr = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    indices = np.concatenate([x.indices[x.indptr[0] : x.indptr[-1]] for x in csr])
+    data = np.concatenate([x.data[x.indptr[0] : x.indptr[-1]] for x in csr])
+    return Block(CSR(indptr, indices, data), y, rows, weight)

@@ -1,0 +1,46 @@
+"""BlockSource: the protocol that every reader keeps. Adding a format is adding a file here and a line in FORMATS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from llsvm.block import Block
+
+
+@dataclass(frozen=True, slots=True)
+class SourceInfo:
+    """What a source knows of itself. ``None``: not known before the whole source has been read once.
+
+    name: for messages (a path, or "arrays"). format: "svmlight", "arrays", ...
+    n_bytes: bytes a full pass reads. rereadable: False for a pipe, which can be read once only.
+    in_memory: blocks are views of arrays that the caller holds; reading again costs nothing.
+    index_base: what must be subtracted from the column indices that ``blocks`` hands out (0 or 1);
+        decided once the source has been read to its end, None before.
+    """
+
+    name: str
+    format: str
+    n_bytes: int | None = None
+    n_rows: int | None = None
+    n_features: int | None = None
+    rereadable: bool = True
+    in_memory: bool = False
+    index_base: int | None = 0
+    feature_names: tuple[str, ...] | None = None
+
+
+class BlockSource(Protocol):
+    """A restartable sequence of blocks, in the source's own order, the same at every call."""
+
+    def info(self) -> SourceInfo: ...
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """Blocks of at most ``max_bytes`` each (``Block.nbytes``); a single row may be larger.
+
+        A yielded block may be kept by the caller: its arrays are never written again.
+        While it runs, the source holds at most about ``5 * max_bytes`` of its own.
+        Raises DataError, naming file, line and remedy, for anything malformed.
+        """
+        ...

@@ -1,0 +1,80 @@
+"""Every error a user can cause, each with the exit code that the command line answers it with.
+
+A message says what failed, where, the numbers and the remedy, in one or two sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+EXIT_CONVERGED = 0
+EXIT_INTERNAL = 1
+EXIT_USAGE = 2
+EXIT_BAD_INPUT = 3
+EXIT_LIMIT = 4
+EXIT_NOT_CONVERGED = 5
+EXIT_SPILL = 6
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+class LLSVMError(Exception):
+    """Base of all errors that llsvm raises on purpose. ``exit_code`` is the command line's exit status."""
+
+    exit_code = EXIT_INTERNAL
+
+
+class UsageError(LLSVMError, ValueError):
+    """An option, or a combination of options, that makes no sense."""
+
+    exit_code = EXIT_USAGE
+
+
+class DataError(LLSVMError, ValueError):
+    """The input cannot be read as what it claims to be: bad row, bad label, empty file, single class."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
+class ModelError(DataError):
+    """A model file cannot be read, or does not fit what is asked of it."""
+
+
+class BudgetError(LLSVMError, MemoryError):
+    """The memory limit is too small.
+
+    Attributes: ``limit_bytes``, ``smallest_bytes`` (the smallest limit that works) and ``lines``
+    (what would be held, in bytes).
+    """
+
+    exit_code = EXIT_LIMIT
+
+    def __init__(
+        self, what: str, limit_bytes: int, smallest_bytes: int, lines: Mapping[str, int] | None = None
+    ) -> None:
+        self.what = what
+        self.limit_bytes = limit_bytes
+        self.smallest_bytes = smallest_bytes
+        self.lines = dict(lines or {})
+        mb = 1_000_000
+        smallest_mb = -(-smallest_bytes // mb)
+        held = "; ".join(f"{name} {nbytes / mb:,.1f} MB" for name, nbytes in self.lines.items())
+        super().__init__(
+            f"memory limit too small for {what}: the limit is {limit_bytes / mb:,.0f} MB and "
+            f"{smallest_mb:,} MB are needed ({held}); pass --memory {smallest_mb}MB or more"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.what, self.limit_bytes, self.smallest_bytes, self.lines)
+
+
+class DiskError(LLSVMError, OSError):
+    """The spill folder cannot hold what must be written: disk full, disk limit reached, not writable."""
+
+    exit_code = EXIT_LIMIT
+
+
+class SpillError(LLSVMError):
+    """A spill or cache file is damaged: truncated, or its bytes do not match their checksum."""
+
+    exit_code = EXIT_SPILL

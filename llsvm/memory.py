@@ -1,0 +1,202 @@
+"""MemoryBudget: a ledger of bytes under one limit on the peak resident set of the whole process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from pathlib import Path
+
+from llsvm.errors import BudgetError, UsageError
+
+# What the interpreter, NumPy, Numba, PyArrow and the compiled kernels occupy (measured: 180 to 205 MB). A
+# constant, not a reading, so that the same limit gives the same blocks, and thus the same model, on every run.
+RUNTIME_BYTES = 215_000_000
+_GRAIN_BYTES = 32_000_000  # a larger process (arrays of the caller, other libraries) is rounded up to this
+
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "K": 10**3,
+    "KB": 10**3,
+    "M": 10**6,
+    "MB": 10**6,
+    "G": 10**9,
+    "GB": 10**9,
+    "T": 10**12,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
+
+
+def parse_size(text: str | int, available: int | None = None) -> int:
+    """Bytes meant by ``"2GB"`` (10^9), ``"512MiB"`` (2^20), ``"25%"`` of ``available`` bytes, or a number of bytes.
+
+    ``available`` defaults to ``available_bytes()``. Raises UsageError.
+    """
+    if isinstance(text, int) and not isinstance(text, bool):
+        nbytes = text
+    else:
+        text = str(text)
+        number, unit = "", ""
+        if match := _SIZE.fullmatch(text.removesuffix("%")):
+            number, unit = match.group(1), match.group(2).upper()
+        if not number or (text.endswith("%") and unit) or unit not in _UNITS:
+            raise UsageError(f"not a size: {text!r} (write 2GB, 512MiB, 25% or a number of bytes)")
+        if text.endswith("%"):
+            if not 0 < float(number) <= 100:
+                raise UsageError(f"not a share of memory: {text!r} (more than 0%, at most 100%)")
+            nbytes = int(float(number) / 100 * (available_bytes() if available is None else available))
+        else:
+            nbytes = int(float(number) * _UNITS[unit])
+    if nbytes <= 0:
+        raise UsageError(f"not a size: {text!r} (must be more than 0 bytes)")
+    return nbytes
+
+
+def format_size(nbytes: float) -> str:
+    """``1234567`` as ``1.2 MB``."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= size:
+            return f"{nbytes / size:.1f} {unit}"
+    return f"{nbytes:.0f} B"
+
+
+def _read_int(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def container_limit_bytes(root: str = "/sys/fs/cgroup", self_cgroup: str = "/proc/self/cgroup") -> int | None:
+    """The smallest memory limit of the control groups this process lives in (v1 and v2), or None."""
+    limits = []
+    try:
+        lines = Path(self_cgroup).read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            top, name = Path(root), "memory.max"
+            if not (top / "cgroup.controllers").exists():
+                top = Path(root) / "unified"
+        elif "memory" in controllers.split(","):
+            top, name = Path(root) / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        # In a container the path may name the host's folder, which is not visible here; then the top is ours.
+        folder = top / group.lstrip("/")
+        while True:
+            limit = _read_int(folder / name)
+            if limit is not None and limit < 2**60:  # v1 says "no limit" by a huge number
+                limits.append(limit)
+            if folder in (top, folder.parent):
+                break
+            folder = folder.parent
+    return min(limits, default=None)
+
+
+def available_bytes() -> int:
+    """Bytes this process may come to hold in all: what it holds now plus what is free, containers counted."""
+    import psutil
+
+    free = int(psutil.virtual_memory().available) + resident_bytes()
+    limit = container_limit_bytes()
+    return free if limit is None else min(free, limit)
+
+
+def _status_bytes(field: str) -> int:
+    with open("/proc/self/status", "rb") as status:
+        for line in status:
+            if line.startswith(field.encode()):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def resident_bytes() -> int:
+    """The resident set of this process now (VmRSS)."""
+    return _status_bytes("VmRSS:")
+
+
+def peak_resident_bytes() -> int:
+    """The largest resident set this process ever had (VmHWM, what ``/usr/bin/time -v`` prints)."""
+    return _status_bytes("VmHWM:")
+
+
+def return_freed_memory() -> None:
+    """Make glibc give large freed arrays back to the system at once, instead of keeping them for later.
+
+    glibc raises its mapping threshold up to 32 MB as large arrays are freed; from then on freed blocks stay
+    resident in the heap, and the peak creeps past what the ledger knows.
+    """
+    m_trim_threshold, m_mmap_threshold, one_mib = -1, -3, 1 << 20
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(m_mmap_threshold, one_mib)
+        libc.mallopt(m_trim_threshold, one_mib)
+    except (OSError, AttributeError):  # not glibc: its allocator has no such habit
+        return
+
+
+class MemoryBudget:
+    """Bytes promised to those who hold large arrays; the sum never exceeds the limit.
+
+    The first line is the runtime (interpreter, libraries, and whatever the caller's process held before),
+    so the limit bounds the peak resident set of the whole process.
+    """
+
+    def __init__(self, limit_bytes: int, runtime_bytes: int | None = None) -> None:
+        """``runtime_bytes``: what the process holds already; measured, at least RUNTIME_BYTES, if None."""
+        if runtime_bytes is None:
+            now = resident_bytes()
+            grains = max(0, -(-(now - RUNTIME_BYTES) // _GRAIN_BYTES))
+            runtime_bytes = RUNTIME_BYTES + grains * _GRAIN_BYTES
+        self.limit_bytes = limit_bytes
+        self.lines: dict[str, int] = {}
+        self.reserve("interpreter and libraries", runtime_bytes)
+
+    @property
+    def reserved_bytes(self) -> int:
+        return sum(self.lines.values())
+
+    @property
+    def available_bytes(self) -> int:
+        return self.limit_bytes - self.reserved_bytes
+
+    def reserve(self, what: str, nbytes: int) -> int:
+        """Sign ``nbytes`` for ``what`` (added to its line, if it has one) and return them. Raises BudgetError."""
+        self.require({what: nbytes})
+        self.lines[what] = self.lines.get(what, 0) + nbytes
+        return nbytes
+
+    def require(self, needs: dict[str, int]) -> None:
+        """Raise BudgetError unless all of ``needs`` fit together; signs nothing."""
+        total = self.reserved_bytes + sum(needs.values())
+        if total > self.limit_bytes:
+            lines = dict(self.lines)
+            for what, nbytes in needs.items():
+                lines[what] = lines.get(what, 0) + nbytes
+            what = next(iter(needs)) if len(needs) == 1 else "this data and solver"
+            raise BudgetError(what, self.limit_bytes, total, lines)
+
+    def release(self, what: str, nbytes: int | None = None) -> None:
+        """Give back ``nbytes`` of the line ``what``, or all of it."""
+        left = 0 if nbytes is None else self.lines.get(what, 0) - nbytes
+        if left > 0:
+            self.lines[what] = left
+        else:
+            self.lines.pop(what, None)
+
+
+def default_threads() -> int:
+    """Processors that this process may run on."""
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
