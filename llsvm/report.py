@@ -1,0 +1,70 @@
+"""Certificate and Report: what a solver says after each pass, and what a model keeps of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Proof of how far ``coef`` is from the optimum, measured in one full pass over all rows.
+
+    primal: (p,) objective of the returned weights for each of the p problems (one for binary and direct
+    multi-class, one per class for one-vs-rest). dual: (p,) objective of a feasible dual point, so the optimum
+    of each problem lies in [dual, primal]. passes: full passes over the data made when it was measured.
+    """
+
+    primal: tuple[float, ...]
+    dual: tuple[float, ...]
+    passes: int
+
+    @property
+    def total_primal(self) -> float:
+        return float(sum(self.primal))
+
+    @property
+    def total_dual(self) -> float:
+        return float(sum(self.dual))
+
+    @property
+    def relative_gap(self) -> float:
+        """The largest (primal - dual) / primal over the problems; 0 where the primal is 0."""
+        return max(
+            ((p - d) / p if p > 0 else 0.0 for p, d in zip(self.primal, self.dual, strict=True)), default=0.0
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "primal": self.total_primal,
+            "dual": self.total_dual,
+            "relative_gap": self.relative_gap,
+            "passes": self.passes,
+            "problems": [
+                {"primal": p, "dual": d} for p, d in zip(self.primal, self.dual, strict=True)
+            ],
+        }
+
+
+@dataclass(slots=True)
+class Report:
+    """What a solver says after a pass.
+
+    kind: "read" (the first reading of the source), "pass" (a full pass over all rows), "epoch" (work on the
+    survivors). passes: full passes so far, the first reading not counted. coef: (k, columns) float64, the best
+    certified weights, the bias in the last column if there is one; None before there are any. dual: the dual
+    objective now. survivors: rows kept for the next epochs. note: one sentence for people, or "".
+    """
+
+    kind: str
+    passes: int
+    coef: NDArray[np.float64] | None = None
+    certificate: Certificate | None = None
+    dual: float = float("nan")
+    survivors: int = 0
+    converged: bool = False
+    note: str = ""
+    extra: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,99 @@
+"""Settings: every option of training, checked in one place, and stored in the model as it was used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from llsvm.errors import UsageError
+
+LOSSES = ("hinge", "squared_hinge")
+CACHES = ("auto", "always", "never")
+SPILL_FORMATS = ("arrow", "hdf5")
+ZERO_BASED = ("auto", "yes", "no")
+SOLVERS = ("llsvm",)
+
+
+def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def _positive(name: str, value: float | None) -> None:
+    if value is None or not (value > 0 and math.isfinite(value)):
+        raise UsageError(f"{name} must be a positive number, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to train. Raises UsageError on construction for a value that makes no sense.
+
+    The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight.
+
+    solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
+    paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
+    tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own.
+    max_seconds: stop after the pass in which this time runs out.
+    class_weight: None, "balanced" (n / (k * count), as scikit-learn has it) or label -> factor.
+    bias: value of the constant feature appended to every row, penalised like the others; 0 for none.
+    seed: of every random choice. threads: None for all processors that the process may use.
+    memory_limit: "2GB", "512MiB", "25%" of what is available, or bytes; None for "50%".
+    disk_limit: the same for the spill folder; None for no limit of its own.
+    spill_dir: where to spill; None for $TMPDIR, else beside the output. spill_format: "arrow" or "hdf5".
+    cache: "auto", "always" or "never" keep a binary copy of the data set for later passes.
+    zero_based: "auto", "yes" or "no", of svmlight's column indices.
+    survivors: at most this share of the rows is kept between full passes (0 < share <= 1).
+    """
+
+    solver: str = "llsvm"
+    C: float = 1.0
+    loss: str = "hinge"
+    paper: bool = False
+    tol: float = 1e-3
+    max_passes: int | None = 200
+    max_seconds: float | None = None
+    class_weight: str | Mapping[Any, float] | None = None
+    bias: float = 0.0
+    seed: int = 0
+    threads: int | None = None
+    memory_limit: str | int | None = None
+    disk_limit: str | int | None = None
+    spill_dir: str | None = None
+    spill_format: str = "arrow"
+    cache: str = "auto"
+    zero_based: str = "auto"
+    survivors: float = 1.0
+
+    def __post_init__(self) -> None:
+        _choice("solver", self.solver, SOLVERS)
+        _choice("loss", self.loss, LOSSES)
+        _choice("spill_format", self.spill_format, SPILL_FORMATS)
+        _choice("cache", self.cache, CACHES)
+        _choice("zero_based", self.zero_based, ZERO_BASED)
+        _positive("C", self.C)
+        _positive("tol", self.tol)
+        if self.max_passes is not None:
+            _positive("max_passes", self.max_passes)
+        if self.max_seconds is not None:
+            _positive("max_seconds", self.max_seconds)
+        if self.threads is not None:
+            _positive("threads", self.threads)
+        if not (self.bias >= 0 and math.isfinite(self.bias)):
+            raise UsageError(f"bias must be 0 (none) or a positive number, not {self.bias!r}")
+        if not 0 < self.survivors <= 1:
+            raise UsageError(f"survivors must be a share of the rows, 0 < share <= 1, not {self.survivors!r}")
+        if isinstance(self.class_weight, str):
+            _choice("class_weight", self.class_weight, ("balanced",))
+        elif self.class_weight is not None:
+            for label, factor in self.class_weight.items():
+                if not (factor >= 0 and math.isfinite(factor)):
+                    raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; class_weight's labels become text."""
+        values = asdict(self)
+        if isinstance(self.class_weight, Mapping):
+            values["class_weight"] = {str(label): float(f) for label, f in self.class_weight.items()}
+        return values
