@@ -1,0 +1,362 @@
+"""Reads svmlight (LIBSVM) text: ``label [qid:number] index:value ... [# comment]``, a row a line.
+
+The file is read in chunks of whole lines. A chunk is parsed into one block, or, where its block would be
+larger than asked for, is cut into pieces first. The cuts depend on the text and on ``max_bytes`` alone, so
+that blocks do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block
+from llsvm.data.source import SourceInfo
+from llsvm.data.svmlight_errors import looks_binary, refuse_binary, refuse_line, refuse_magic
+from llsvm.errors import DataError, UsageError
+from llsvm.kernels.parse import PADDING_BYTES, parse
+
+ZeroBased = Literal["auto", "yes", "no"]
+
+# A block of n rows and m values is 8 (n + 1) + 8 n + 8 n + 8 m bytes: indptr, y, rows; indices and data.
+BLOCK_BYTES, ROW_BYTES, VALUE_BYTES = 8, 24, 8
+# A chunk's text is about as large as its block; with a quarter of max_bytes each, eight threads fit into
+# the 4 * max_bytes that pieces in flight may hold.
+CHUNKS_PER_BLOCK = 4
+IN_FLIGHT = 4
+# Larger chunks gain nothing: they leave the processor's cache.
+MAX_CHUNK_BYTES = 8 << 20
+# A line is read whole. It may take this times max_bytes, and more only if that is next to nothing.
+LONGEST_LINE = 2
+LONGEST_LINE_AT_LEAST_BYTES = 1 << 20
+HEAD_BYTES = 16
+# In a buffer, beyond the text: an end of line that may have to be added, and what the parser looks at.
+SPARE_BYTES = 1 + PADDING_BYTES
+COUNT_STEP_BYTES = 1 << 16
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NEWLINE, COLON = ord("\n"), ord(":")
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Whole lines, ``text[start:stop]``, to be parsed into one block."""
+
+    text: bytearray
+    start: int
+    stop: int
+    lines: int
+    colons: int
+    ends_chunk: bool = False  # its text buffer is free afterwards
+    cut_off: bool = False  # the file ended without an end of line, which has been added
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the text and of the block that it becomes (at most)."""
+        return self.stop - self.start + _block_bytes(self.lines, self.colons)
+
+
+@dataclass(slots=True)
+class _Parsed:
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: NDArray[np.float32]
+    y: NDArray[np.float64]
+    smallest: int
+    largest: int
+    bad: int  # where the first bad line starts, or -1
+
+
+class SvmlightSource:
+    """A file of svmlight text as blocks: X CSR float32, y float64 as written, weight None.
+
+    Column indices are handed out as they are written; ``info().index_base`` says what to subtract.
+
+    path: a regular file. zero_based: "no": indices start at 1, and 0 is refused; "yes": they start at 0;
+    "auto": they start at 0 if a 0 is seen anywhere in the file, else at 1 (known after a complete pass).
+    threads: how many threads parse; blocks do not depend on it.
+
+    Raises DataError for a path that is not a readable file, UsageError for an unknown option.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], zero_based: ZeroBased = "auto", threads: int = 1
+    ) -> None:
+        if zero_based not in ("auto", "yes", "no"):
+            raise UsageError(f"zero_based is {zero_based!r}; it must be 'auto', 'yes' or 'no'")
+        if threads < 1:
+            raise UsageError(f"threads is {threads}; it must be at least 1")
+        self._path = os.fspath(path)
+        self._zero_based = zero_based
+        self._threads = threads
+        self._n_rows: int | None = None
+        self._n_features: int | None = None
+        self._index_base = {"auto": None, "yes": 0, "no": 1}[zero_based]
+        status = self._status()
+        self._size_and_mtime = (status.st_size, status.st_mtime_ns)
+        os.close(self._open())
+
+    def info(self) -> SourceInfo:
+        """What is known so far: rows, columns and, under "auto", index base only after a complete pass."""
+        return SourceInfo(
+            name=self._path,
+            format="svmlight",
+            n_bytes=self._size_and_mtime[0],
+            n_rows=self._n_rows,
+            n_features=self._n_features,
+            index_base=self._index_base,
+        )
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """The rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
+        file = self._open()
+        try:
+            yield from self._read(file, max_bytes)
+        finally:
+            os.close(file)
+
+    def _read(self, file: int, max_bytes: int) -> Iterator[Block]:
+        lowest = 1 if self._zero_based == "no" else 0
+        reader = _ChunkReader(file, self._path, max_bytes)
+        smallest, largest, n_rows, n_lines = 1, -1, 0, 0
+        for piece, parsed in _parse_all(reader, lowest, self._threads, IN_FLIGHT * max_bytes):
+            if parsed.bad >= 0:
+                self._check_unchanged(file)
+                number = n_lines + piece.text.count(b"\n", piece.start, parsed.bad) + 1
+                end = piece.text.index(b"\n", parsed.bad)
+                cut_off = piece.cut_off and end == piece.stop - 1
+                refuse_line(self._path, number, bytes(piece.text[parsed.bad : end]), lowest, cut_off)
+            if piece.ends_chunk:
+                reader.give_back(piece.text)
+            n_lines += piece.lines
+            smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
+            n = len(parsed.y)
+            if n:
+                rows = np.arange(n_rows, n_rows + n, dtype=np.int64)
+                n_rows += n
+                yield Block(CSR(parsed.indptr, parsed.indices, parsed.data), parsed.y, rows)
+        self._check_unchanged(file)
+        if n_rows == 0:
+            what = (
+                "the file is empty"
+                if self._size_and_mtime[0] == 0
+                else "no rows, only blank lines and comments"
+            )
+            raise DataError(f"{self._path}: {what}; give a file with at least one row")
+        if self._index_base is None:
+            self._index_base = smallest
+        self._n_rows, self._n_features = n_rows, max(largest + 1 - self._index_base, 0)
+
+    def _status(self) -> os.stat_result:
+        try:
+            status = os.stat(self._path)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if not stat.S_ISREG(status.st_mode):
+            raise DataError(f"{self._path}: not a regular file; write the data to a file first")
+        return status
+
+    def _open(self) -> int:
+        """A descriptor of the file, which has not changed and is not known to be of another format."""
+        self._status()  # opening a pipe would wait for whoever writes into it
+        try:
+            file = os.open(self._path, os.O_RDONLY)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        try:
+            self._check_unchanged(file)
+            head = os.pread(file, HEAD_BYTES, 0)
+            refuse_magic(self._path, head)
+            os.lseek(file, len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0, os.SEEK_SET)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    def _unreadable(self, error: OSError) -> DataError:
+        return DataError(
+            f"{self._path}: cannot be read: {error.strerror}; check the path and its permissions"
+        )
+
+    def _check_unchanged(self, file: int) -> None:
+        status = os.fstat(file)
+        if (status.st_size, status.st_mtime_ns) != self._size_and_mtime:
+            raise DataError(
+                f"{self._path}: the file changed while it was in use ({self._size_and_mtime[0]} bytes at "
+                f"first, now {status.st_size}); start again when nothing writes to it"
+            )
+
+
+class _ChunkReader:
+    """Cuts a file into pieces whose blocks have at most ``max_bytes`` each; a single line may be larger."""
+
+    def __init__(self, file: int, name: str, max_bytes: int) -> None:
+        self._file = file
+        self._name = name
+        self._max_bytes = max_bytes
+        self._size = max(min(max_bytes // CHUNKS_PER_BLOCK, MAX_CHUNK_BYTES), 1)
+        self._longest = max(LONGEST_LINE * max_bytes, LONGEST_LINE_AT_LEAST_BYTES)
+        self._free: list[bytearray] = []
+        self._n_lines = 0
+
+    def give_back(self, text: bytearray) -> None:
+        """Nobody looks at this buffer any more: read the next chunk into it."""
+        if len(text) == self._size + SPARE_BYTES:
+            self._free.append(text)
+
+    def __iter__(self) -> Iterator[_Piece]:
+        carry = b""
+        ended = False
+        while not ended:
+            text, filled, ended = self._fill(carry)
+            cut_off = ended and filled > 0 and text[filled - 1] != NEWLINE
+            if cut_off:
+                text[filled] = NEWLINE
+                filled += 1
+            stop = text.rfind(b"\n", 0, filled) + 1
+            carry = bytes(text[stop:filled])
+            if stop:
+                yield from self._cut(text, stop, cut_off)
+
+    def _cut(self, text: bytearray, stop: int, cut_off: bool) -> Iterator[_Piece]:
+        """One chunk as pieces."""
+        bounds = [(0, stop)]
+        while bounds:
+            start, stop = bounds.pop()
+            lines, colons = _count(text, start, stop)
+            if lines > 1 and _block_bytes(lines, colons) > self._max_bytes:
+                middle = _line_end_near_middle(text, start, stop)
+                bounds += [(middle, stop), (start, middle)]
+            else:
+                self._n_lines += lines
+                yield _Piece(text, start, stop, lines, colons, not bounds, cut_off and not bounds)
+
+    def _fill(self, carry: bytes) -> tuple[bytearray, int, bool]:
+        """A buffer that holds the carry and at least one end of line after it (or the file's end)."""
+        size = max(self._size, min(2 * len(carry), self._longest))
+        text = self._buffer(size)
+        text[: len(carry)] = carry
+        filled = len(carry)
+        while True:
+            seen = filled
+            filled = self._read_into(text, filled, size)
+            if filled < size:
+                return text, filled, True
+            if text.find(b"\n", seen, filled) >= 0:
+                return text, filled, False
+            self._check_long_line(text, filled)
+            size = min(2 * size, self._longest)
+            longer = self._buffer(size)
+            longer[:filled] = memoryview(text)[:filled]
+            text = longer
+
+    def _read_into(self, text: bytearray, filled: int, size: int) -> int:
+        """Fill ``text[filled:size]``, less only at the file's end. Returns up to where it is filled."""
+        with memoryview(text) as view:
+            while filled < size:
+                try:
+                    got = os.readv(self._file, [view[filled:size]])
+                except OSError as error:
+                    raise DataError(f"{self._name}: cannot be read: {error.strerror}") from error
+                if got == 0:
+                    break
+                filled += got
+        return filled
+
+    def _check_long_line(self, text: bytearray, filled: int) -> None:
+        number = self._n_lines + 1
+        if looks_binary(text):
+            refuse_binary(self._name, number)
+        if filled >= self._longest:
+            raise DataError(
+                f"{self._name}:{number}: a line of more than {filled} bytes, too long for the memory limit; "
+                "pass a larger --memory, or check that the file has ends of line"
+            )
+
+    def _buffer(self, size: int) -> bytearray:
+        if size == self._size and self._free:
+            return self._free.pop()
+        return bytearray(size + SPARE_BYTES)
+
+
+def _block_bytes(rows: int, values: int) -> int:
+    return BLOCK_BYTES + ROW_BYTES * rows + VALUE_BYTES * values
+
+
+def _line_end_near_middle(text: bytearray, start: int, stop: int) -> int:
+    """Where to cut two or more lines into two parts, neither of them empty."""
+    middle = (start + stop) // 2
+    end = text.find(b"\n", middle, stop - 1) + 1
+    return end or text.rfind(b"\n", start, middle) + 1
+
+
+def _count(text: bytearray, start: int, stop: int) -> tuple[int, int]:
+    """Ends of line and colons in ``text[start:stop]``."""
+    array = np.frombuffer(text, np.uint8)
+    lines = colons = 0
+    for at in range(start, stop, COUNT_STEP_BYTES):  # in steps that stay in the processor's cache
+        part = array[at : min(at + COUNT_STEP_BYTES, stop)]
+        lines += int(np.count_nonzero(part == NEWLINE))
+        colons += int(np.count_nonzero(part == COLON))
+    return lines, colons
+
+
+def _parse(piece: _Piece, lowest: int) -> _Parsed:
+    indptr = np.empty(piece.lines + 1, np.int64)
+    indices = np.empty(piece.colons, np.int32)
+    data = np.empty(piece.colons, np.float32)
+    y = np.empty(piece.lines, np.float64)
+    text = np.frombuffer(piece.text, np.uint8)
+    n, m, smallest, largest, bad = parse(text, piece.start, piece.stop, lowest, indptr, indices, data, y)
+    # there are fewer than was counted where there are comments: give back the rest, without a copy
+    indptr.resize(n + 1, refcheck=False)
+    indices.resize(m, refcheck=False)
+    data.resize(m, refcheck=False)
+    y.resize(n, refcheck=False)
+    return _Parsed(indptr, indices, data, y, smallest, largest, bad)
+
+
+def _parse_all(
+    pieces: Iterable[_Piece], lowest: int, threads: int, max_bytes: int
+) -> Iterator[tuple[_Piece, _Parsed]]:
+    """Parse the pieces, in order; those under way hold at most ``max_bytes`` (or are one)."""
+    if threads == 1:
+        return ((piece, _parse(piece, lowest)) for piece in pieces)
+    return _parse_in_threads(pieces, lowest, threads, max_bytes)
+
+
+def _parse_in_threads(
+    pieces: Iterable[_Piece], lowest: int, threads: int, max_bytes: int
+) -> Iterator[tuple[_Piece, _Parsed]]:
+    waiting: deque[tuple[_Piece, Future[_Parsed]]] = deque()
+    held_bytes = 0
+    unread: DataError | None = None
+    reading = iter(pieces)
+    with ThreadPoolExecutor(threads, "llsvm-parse") as pool:
+        try:
+            while True:
+                try:
+                    piece = next(reading, None)
+                except DataError as error:
+                    piece, unread = None, error  # what is wrong with the lines before it comes first
+                while waiting and (
+                    piece is None or len(waiting) > threads or held_bytes + piece.nbytes > max_bytes
+                ):
+                    done, parsed = waiting.popleft()
+                    yield done, parsed.result()
+                    held_bytes -= done.nbytes
+                if piece is None:
+                    break
+                held_bytes += piece.nbytes
+                waiting.append((piece, pool.submit(_parse, piece, lowest)))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    if unread:
+        raise unread

@@ -1,0 +1,158 @@
+"""What is wrong with a line that the svmlight parser refused: slow and exact, as it runs once.
+
+It keeps the rules of ``llsvm.kernels.parse``: same numbers, same white space, same order.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NoReturn
+
+import numpy as np
+
+from llsvm.errors import DataError
+
+MAX_INDEX = 2**31 - 1
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+CONTROL = re.compile(rb"[^#\x00-\x08\x0b\x0c\x0e-\x1f]*+[\x00-\x08\x0b\x0c\x0e-\x1f]")
+MAGIC = (
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\x00", "xz data"),
+    (b"\x28\xb5\x2f\xfd", "zstd data"),
+    (b"PAR1", "a Parquet file"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x93NUMPY", "a NumPy file"),
+)
+SHOWN_CHARACTERS = 40
+
+
+def shorten(text: str) -> str:
+    """Offending text, fit to be shown within a sentence."""
+    if len(text) > SHOWN_CHARACTERS:
+        text = text[: SHOWN_CHARACTERS - 3] + "..."
+    return repr(text)
+
+
+def refuse_magic(name: str, head: bytes) -> None:
+    """Raise DataError if a file that starts with ``head`` is recognisably of another format."""
+    for magic, what in MAGIC:
+        if head.startswith(magic):
+            raise DataError(
+                f"{name}: this is {what}, not svmlight text; unpack or convert it, or name its format"
+            )
+
+
+def looks_binary(line: bytes | bytearray) -> bool:
+    """Whether the data part of a line (comments may hold anything) has bytes that no text has."""
+    return CONTROL.match(line) is not None
+
+
+def refuse_binary(name: str, number: int) -> NoReturn:
+    raise DataError(
+        f"{name}:{number}: control bytes: this looks like a binary file, not svmlight text; "
+        "unpack or convert it, or name its format"
+    )
+
+
+def refuse_line(name: str, number: int, line: bytes, lowest: int, cut_off: bool) -> NoReturn:
+    """Raise the DataError that says what is wrong with a line.
+
+    number: the line's number, from 1. lowest: the smallest index allowed.
+    cut_off: the line is the file's last and has no end of line.
+    """
+    if looks_binary(line):
+        refuse_binary(name, number)
+    text = line.split(b"#", 1)[0].decode("utf-8", "replace")
+    complaint = _complaint(re.split("[ \t\r\n]+", text.strip(" \t\r\n")), lowest)
+    hint = "; the file ends in the middle of this line, it may be cut off" if cut_off else ""
+    raise DataError(f"{name}:{number}: {complaint}{hint}")
+
+
+def _complaint(tokens: list[str], lowest: int) -> str:
+    complaint = _about_label(tokens[0])
+    if complaint:
+        return complaint
+    features = tokens[1:]
+    if features and re.fullmatch("qid:[0-9]+", features[0]):
+        features = features[1:]
+    last = lowest - 1
+    for token in features:
+        complaint = _about_feature(token, last, lowest)
+        if complaint:
+            return complaint
+        last = _index(token.partition(":")[0])
+    return "this line cannot be read as 'label index:value index:value ...'"
+
+
+def _about_label(label: str) -> str | None:
+    shown = shorten(label)
+    if ":" in label:
+        return f"the label is missing: the line starts with {shown}; put one number before the features"
+    if "," in label:
+        return (
+            f"label {shown}: several labels on one row; llsvm needs one label a row, "
+            "make one file for each label (this label against the rest)"
+        )
+    if not NUMBER.fullmatch(label):
+        if re.fullmatch("[+-]?(nan|inf|infinity)", label, re.IGNORECASE):
+            return f"label {shown} is not finite; remove the row or give it a finite label"
+        return f"label {shown} is not a number; write the classes as numbers, such as -1 and 1"
+    if math.isinf(float(label)):
+        return f"label {shown} is too large for a 64-bit float; write the classes as small numbers"
+    return None
+
+
+def _about_feature(token: str, last: int, lowest: int) -> str | None:
+    shown = shorten(token)
+    index, colon, value = token.partition(":")
+    if not colon:
+        return f"{shown} has no colon; a feature is written index:value"
+    if ":" in value:
+        return (
+            f"{shown} has two colons; fields (libffm's field:index:value) are not supported, "
+            "write index:value"
+        )
+    if index == "qid":
+        return f"{shown}: qid must be a whole number and stand right after the label"
+    if re.fullmatch("-[0-9]+", index):
+        return f"negative index {shorten(index)}; indices are whole numbers from {lowest} up"
+    if not re.fullmatch("[0-9]+", index):
+        return f"index {shorten(index)} is not a whole number; a feature is written index:value"
+    return _about_index(index, last, lowest) or _about_value(value, shown)
+
+
+def _about_index(digits: str, last: int, lowest: int) -> str | None:
+    index = _index(digits)
+    if index > MAX_INDEX:
+        return (
+            f"index {shorten(digits)} is too large; the largest is {MAX_INDEX}, renumber or hash the features"
+        )
+    if index < lowest:
+        return f"index {index}, but indices start at {lowest} (pass --zero-based yes)"
+    if index == last:
+        return f"index {index} is repeated; add up its values, or keep one of them"
+    if index < last:
+        return f"index {index} after {last}, but indices must ascend; sort the features of every row"
+    return None
+
+
+def _index(digits: str) -> int:
+    """The index, or a number above MAX_INDEX if there are too many digits for Python to convert."""
+    digits = digits.lstrip("0") or "0"
+    return int(digits) if len(digits) <= len(str(MAX_INDEX)) else MAX_INDEX + 1
+
+
+def _about_value(value: str, shown: str) -> str | None:
+    if not value:
+        return f"{shown} has no value after the colon; write index:value"
+    if not NUMBER.fullmatch(value):
+        if re.fullmatch("[+-]?(nan|inf|infinity)", value, re.IGNORECASE):
+            return f"{shown}: the value is not finite; replace it, or leave the feature out"
+        return f"{shown}: the value is not a number; write index:value"
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.float32(float(value))):
+            return f"{shown}: the value is too large for a 32-bit float; scale the data"
+    return None

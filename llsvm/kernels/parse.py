@@ -1,0 +1,279 @@
+"""The parser of svmlight text: rows of bytes in, CSR arrays out, eight digits at a time.
+
+It only tells good lines from bad ones. What is wrong with a bad line is worked out by slow, plain Python
+(``llsvm.data.svmlight_errors``), which keeps the rules of this file.
+
+The eight-byte steps take the first byte for the lowest (little-endian), as on x86-64 and on ARM.
+"""
+
+# mypy: ignore-errors
+# Numba infers the types here, and mypy cannot follow it.
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from llsvm.kernels.options import JIT
+
+# The parser may look this many bytes beyond the text that it is given.
+PADDING_BYTES = 16
+
+TAB, NEWLINE, RETURN, SPACE, HASH, PLUS, MINUS, DOT, COLON = (np.uint8(ord(c)) for c in "\t\n\r #+-.:")
+LOWER_E, UPPER_E, ZERO = (np.uint8(ord(c)) for c in "eE0")
+QID = np.uint64(int.from_bytes(b"qid:", "little"))
+FOUR_BYTES = np.uint64(0xFFFFFFFF)
+BYTE = np.uint64(0xFF)
+
+ZEROS = np.uint64(0x3030303030303030)
+ABOVE_NINE = np.uint64(0x7676767676767676)  # added to a byte, sets its highest bit if it was above 9
+HIGH_BITS = np.uint64(0x8080808080808080)
+PAIRS, QUADS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+TEN, HUNDRED, TEN_THOUSAND = np.uint64(10), np.uint64(100), np.uint64(10_000)
+BITS8, BITS16, BITS32 = np.uint64(8), np.uint64(16), np.uint64(32)
+
+MAX_INDEX = 2**31 - 1
+MAX_FLOAT32 = np.float64(np.finfo(np.float32).max)
+MAX_EXPONENT = 308
+ROOM_FOR_A_DIGIT = np.uint64((2**64 - 10) // 10)
+POWERS = np.array([float(f"1e{k}") for k in range(MAX_EXPONENT + 1)])
+WHOLE_POWERS = np.array([10**k for k in range(9)], np.uint64)
+
+
+@intrinsic
+def _word(typing, text, p):
+    """``text[p:p + 8]`` as one number, unchecked."""
+
+    def emit(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(array.data, [args[1]])
+        word = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(text, types.int64), emit
+
+
+@intrinsic
+def _trailing_zeros(typing, word):
+    """How many of the lowest bits are zero; 64 if all are."""
+
+    def emit(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), emit
+
+
+@njit(**JIT)
+def _digit_run(digits):
+    """How many leading bytes of ``digits`` (text with "0" taken off each byte) are digits: 0 to 8."""
+    return _trailing_zeros(((digits + ABOVE_NINE) | digits) & HIGH_BITS) >> 3
+
+
+@njit(**JIT)
+def _whole(digits, n):
+    """The number that the first ``n`` (0 to 8) bytes of ``digits`` spell."""
+    half = np.uint64(32 - 4 * n)  # in two steps, as a shift by 64 is undefined
+    digits = (digits << half) << half
+    digits = (digits * TEN + (digits >> BITS8)) & PAIRS
+    digits = (digits * HUNDRED + (digits >> BITS16)) & QUADS
+    return (digits * TEN_THOUSAND + (digits >> BITS32)) & FOUR_BYTES
+
+
+@njit(**JIT)
+def _byte(word, n):
+    """Byte ``n`` (0 to 7) of a word."""
+    return np.uint8((word >> np.uint64(8 * n)) & BYTE)
+
+
+@njit(**JIT)
+def _is_digit(c):
+    return np.uint8(c - ZERO) <= 9
+
+
+@njit(**JIT)
+def _ends_token(c):
+    return c in (SPACE, NEWLINE, TAB, RETURN, HASH)
+
+
+@njit(**JIT)
+def _number(text, p):
+    """The decimal number at ``p``, whatever its form, as float64 (possibly inf), and its end (-1: no number).
+
+    At most three roundings: up to 19 digits are kept exactly, then one conversion and one scaling.
+    """
+    negative = text[p] == MINUS
+    if negative or text[p] == PLUS:
+        p += 1
+    mantissa = np.uint64(0)
+    exponent = 0
+    start = p
+    while _is_digit(text[p]):
+        if mantissa <= ROOM_FOR_A_DIGIT:
+            mantissa = mantissa * TEN + np.uint64(text[p] - ZERO)
+        else:
+            exponent += 1
+        p += 1
+    n_digits = p - start
+    if text[p] == DOT:
+        p += 1
+        start = p
+        while _is_digit(text[p]):
+            if mantissa <= ROOM_FOR_A_DIGIT:
+                mantissa = mantissa * TEN + np.uint64(text[p] - ZERO)
+                exponent -= 1
+            p += 1
+        n_digits += p - start
+    if n_digits == 0:
+        return 0.0, -1
+    if text[p] == LOWER_E or text[p] == UPPER_E:
+        p += 1
+        below_one = text[p] == MINUS
+        if below_one or text[p] == PLUS:
+            p += 1
+        if not _is_digit(text[p]):
+            return 0.0, -1
+        power = 0
+        while _is_digit(text[p]):
+            power = min(power * 10 + np.int64(text[p] - ZERO), 1 << 50)
+            p += 1
+        exponent += -power if below_one else power
+    value = np.float64(mantissa)
+    if value != 0.0:
+        if exponent > MAX_EXPONENT:
+            value = np.inf
+        elif exponent >= 0:
+            value *= POWERS[exponent]
+        else:
+            while exponent < -MAX_EXPONENT and value != 0.0:
+                value /= POWERS[MAX_EXPONENT]
+                exponent += MAX_EXPONENT
+            if value != 0.0:
+                value /= POWERS[-exponent]
+    return -value if negative else value, p
+
+
+@njit(**JIT)
+def parse(text, start, stop, lowest, indptr, indices, data, y):
+    """Parse the lines ``text[start:stop]`` into CSR arrays, up to the first bad line.
+
+    text: (any,) uint8; ``text[stop - 1]`` must be a newline, followed by PADDING_BYTES more of anything.
+    lowest: the smallest index allowed (0 or 1).
+    Filled: indptr (lines + 1,) int64, indices (colons,) int32, data (colons,) float32, y (lines,) float64.
+    Returns rows, stored values, the smallest and the largest index (MAX_INDEX and -1 where there is none),
+    and where the first bad line starts (-1: all are good).
+    """
+    row = 0
+    k = 0
+    smallest = MAX_INDEX
+    largest = -1
+    indptr[0] = 0
+    p = start
+    while p < stop:
+        line = p
+        c = text[p]
+        while c in (SPACE, TAB, RETURN):
+            p += 1
+            c = text[p]
+        if c != NEWLINE and c != HASH:
+            label, p = _number(text, p)
+            if p < 0 or not abs(label) < np.inf or not _ends_token(text[p]):
+                return row, k, smallest, largest, line
+            y[row] = label
+            last = lowest - 1
+            may_be_qid = True
+            while True:
+                c = text[p]
+                while c in (SPACE, TAB, RETURN):
+                    p += 1
+                    c = text[p]
+                if c in (NEWLINE, HASH):
+                    break
+                word = _word(text, p)
+
+                # the index and its colon
+                digits = word ^ ZEROS
+                n = _digit_run(digits)
+                if 0 < n < 8 and _byte(word, n) == COLON:
+                    index = np.int64(_whole(digits, n))
+                elif may_be_qid and word & FOUR_BYTES == QID and _is_digit(text[p + 4]):
+                    p += 5
+                    while _is_digit(text[p]):
+                        p += 1
+                    if not _ends_token(text[p]):
+                        return row, k, smallest, largest, line
+                    may_be_qid = False
+                    continue
+                else:
+                    index = 0
+                    n = 0
+                    while _is_digit(text[p + n]):
+                        index = min(index * 10 + np.int64(text[p + n] - ZERO), MAX_INDEX + 1)
+                        n += 1
+                    if n == 0 or text[p + n] != COLON:
+                        return row, k, smallest, largest, line
+                may_be_qid = False
+                if index <= last or index > MAX_INDEX:
+                    return row, k, smallest, largest, line
+                if last < lowest:
+                    smallest = min(smallest, index)
+                last = index
+                p += n + 1
+
+                # the value: [-]digits[.digits] of at most 7 + 16 digits, or else anything
+                value_start = p
+                negative = text[p] == MINUS
+                if negative:
+                    p += 1
+                word = _word(text, p)
+                digits = word ^ ZEROS
+                n = _digit_run(digits)
+                good = 0 < n < 8
+                mantissa = np.uint64(0)
+                decimals = 0
+                if good:
+                    mantissa = _whole(digits, n)
+                    c = _byte(word, n)
+                    p += n
+                    if c == DOT:
+                        whole_digits = n
+                        p += 1
+                        word = _word(text, p)
+                        digits = word ^ ZEROS
+                        n = _digit_run(digits)
+                        mantissa = mantissa * WHOLE_POWERS[n] + _whole(digits, n)
+                        decimals = n
+                        p += n
+                        if n == 8:
+                            word = _word(text, p)
+                            digits = word ^ ZEROS
+                            n = _digit_run(digits)
+                            mantissa = mantissa * WHOLE_POWERS[n] + _whole(digits, n)
+                            decimals += n
+                            p += n
+                            good = whole_digits + decimals <= 19
+                        c = text[p]
+                    good = good and c in (SPACE, NEWLINE)
+                if good:
+                    value = np.float64(mantissa) / POWERS[decimals]
+                    if negative:
+                        value = -value
+                    data[k] = value
+                else:
+                    value, p = _number(text, value_start)
+                    if p < 0 or not _ends_token(text[p]):
+                        return row, k, smallest, largest, line
+                    data[k] = value
+                    if not abs(data[k]) <= MAX_FLOAT32:
+                        return row, k, smallest, largest, line
+                indices[k] = index
+                k += 1
+            largest = max(largest, last)
+            row += 1
+            indptr[row] = k
+        while text[p] != NEWLINE:
+            p += 1
+        p += 1
+    return row, k, smallest, largest, -1
