@@ -463,13 +463,25 @@ def row_text(draw):
 
 
 likely_text = st.lists(row_text(), min_size=1, max_size=12).map(lambda rows: "".join(rows).encode())
-tokens_text = st.lists(
-    st.sampled_from(
-        "1|-1| | |\n|\n|:|.|e|0|12|3:4| 1:1| 5:-2.5|#|\t|\r|qid:|nan|,|+|99999999|9999999999|1e39|\0|é| 7:0.125"
-        "|\n2 1:3".split("|")
-    ),
-    max_size=40,
-).map(lambda parts: "".join(parts).encode())
+token = st.sampled_from(
+    [
+        "-1",
+        "12",
+        "3:4",
+        " 1:1",
+        " 5:-2.5",
+        " 7:0.125",
+        "\n2 1:3",
+        "qid:",
+        "nan",
+        "1e39",
+        "99999999",
+        "9999999999",
+    ]
+)
+tokens_text = st.lists(st.one_of(token, st.sampled_from("  \n\n\t\r:.e01#,+-\0\u00e9")), max_size=40).map(
+    lambda parts: "".join(parts).encode()
+)
 
 
 @st.composite
