@@ -272,7 +272,7 @@ class _ChunkReader:
 
     def _check_long_line(self, text: bytearray, filled: int) -> None:
         number = self._n_lines + 1
-        if looks_binary(text):
+        if looks_binary(memoryview(text)[:filled]):
             refuse_binary(self._name, number)
         if filled >= self._longest:
             raise DataError(
