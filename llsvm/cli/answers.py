@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from llsvm.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, EXIT_LIMIT, LLSVMError
+from llsvm.files import NO_ROOM
 
 EXIT_SIGNAL = 128  # plus the signal's number, as shells have it: 130 for Ctrl-C, 143 for kill
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,7 +37,8 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
         try:
             with _signals_raise():
                 code = command(*args, **kwargs) or 0
-                sys.stdout.flush()
+                if sys.stdout is not None:  # closed by the caller
+                    sys.stdout.flush()
         except Exception as error:
             code = _explained(error)
         except KeyboardInterrupt as error:
@@ -53,9 +55,7 @@ def _explained(error: Exception) -> int:
     if isinstance(error, typer.Exit):
         return error.exit_code
     if isinstance(error, BrokenPipeError):
-        # The interpreter flushes standard output once more at its end, and would complain.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return EXIT_SIGNAL + int(signal.SIGPIPE)
     if os.environ.get("LLSVM_DEBUG"):
         traceback.print_exception(error)
@@ -65,12 +65,22 @@ def _explained(error: Exception) -> int:
     if isinstance(error, MemoryError):
         _say("error: the system has no memory left; pass a smaller --memory, or free some")
         return EXIT_LIMIT
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        _give_up_output()
+        _say(f"error: {error.filename or 'standard output'}: {error.strerror}; free some space")
+        return EXIT_LIMIT
     if isinstance(error, OSError) and error.filename is not None:
         _say(f"error: {error.filename}: {error.strerror}")
         return EXIT_BAD_INPUT
     what = f"{type(error).__name__}: {error}"
     _say(f"internal error: {what} (a bug in llsvm; LLSVM_DEBUG=1 shows the traceback)")
     return EXIT_INTERNAL
+
+
+def _give_up_output() -> None:
+    """The interpreter flushes standard output once more at its end: let that succeed, into nowhere."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(message: str) -> None:

@@ -87,6 +87,8 @@ def _opened(model: str, data: str, memory: str | None, zero_based: str) -> tuple
 @contextmanager
 def _writing(output: str) -> Iterator[TextIO]:
     if output == "-":
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; pass --output PATH")
         yield sys.stdout
         return
     from llsvm.files import replacing

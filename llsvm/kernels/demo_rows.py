@@ -22,7 +22,7 @@ def write_rows(seed, n_features, text):  # type: ignore[no-untyped-def]
     while at + LONGEST_ROW_BYTES <= len(text):
         start = at
         at += 2  # the label is known at the end of the row
-        score = 0.5 * np.random.normal()
+        score = 0.25 * np.random.normal()
         column = 1 + int(4 * np.random.random())
         while column <= n_features and at < start + LONGEST_ROW_BYTES - 16:
             value = 1 + int(999 * np.random.random())
