@@ -45,7 +45,7 @@ def refuse_magic(name: str, head: bytes) -> None:
             )
 
 
-def looks_binary(line: bytes | bytearray) -> bool:
+def looks_binary(line: bytes | memoryview) -> bool:
     """Whether the data part of a line (comments may hold anything) has bytes that no text has."""
     return CONTROL.match(line) is not None
 

@@ -1,0 +1,260 @@
+"""Arrays that the caller holds, as blocks: views where they can be, else converted block by block."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from llsvm.block import CSR, Block
+from llsvm.data.source import SourceInfo
+from llsvm.errors import DataError
+
+MAX_COLUMNS = 2**31 - 1
+STEP = 1 << 20  # values looked at together while a sparse matrix is checked
+
+
+class ArraySource:
+    """X, y and perhaps sample weights as blocks.
+
+    X: (n, d) dense (anything ``np.asarray`` takes) or SciPy sparse; bool, integers or floats.
+    y: (n,) class labels: bool, integers, finite floats or text. sample_weight: (n,), finite, not negative.
+
+    A block is a view where X is float32 or float64, writeable, and C-contiguous or CSR with int32 indices.
+    Otherwise each block is a copy, made anew in each pass: float32 if that holds every value of X's type,
+    else float64; duplicates in a sparse row are summed. X is never altered. It is copied whole only where it
+    cannot be read by rows: lists, data frames, and sparse formats other than CSR.
+
+    Raises DataError for shapes that do not fit, values that are not finite (found as the blocks go by) and
+    types that are not numbers.
+    """
+
+    def __init__(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
+        self._X: _Dense | _Sparse = _Sparse(X) if _is_sparse(X) else _Dense(X)
+        n, d = self._X.shape
+        if n == 0:
+            raise DataError(
+                f"Found array with 0 sample(s) (shape=({n}, {d})) while a minimum of 1 is required."
+            )
+        if d == 0:
+            raise DataError(
+                f"Found array with 0 feature(s) (shape=({n}, {d})) while a minimum of 1 is required."
+            )
+        if d > MAX_COLUMNS:
+            raise DataError(f"X has {d} columns; at most {MAX_COLUMNS} are supported, hash the features")
+        self._y = _labels(y, n)
+        self._weight = None if sample_weight is None else _weights(sample_weight, n)
+        self._checked = 0  # X's values in the rows before this one are known to be finite
+
+    def info(self) -> SourceInfo:
+        """Everything is known from the start."""
+        n, d = self._X.shape
+        n_bytes = self._X.nbytes + self._y.nbytes + (0 if self._weight is None else self._weight.nbytes)
+        return SourceInfo("arrays", "arrays", n_bytes=n_bytes, n_rows=n, n_features=d, in_memory=True)
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """The rows in order; see BlockSource. Raises DataError for NaN and inf, naming the cell."""
+        n = self._X.shape[0]
+        row_bytes = self._y.itemsize + 8 + (0 if self._weight is None else 4)
+        start = 0
+        while start < n:
+            stop = self._X.stop(start, row_bytes, max_bytes)
+            X = self._X.rows(start, stop)
+            if stop > self._checked:
+                _check_finite(X, start)
+                self._checked = stop
+            weight = None if self._weight is None else self._weight[start:stop].astype(np.float32)
+            yield Block(X, self._y[start:stop], np.arange(start, stop, dtype=np.int64), weight)
+            start = stop
+
+
+class _Dense:
+    """Rows of a dense array."""
+
+    def __init__(self, X: Any) -> None:
+        self._X = _as_array("X", X)
+        if self._X.ndim != 2:
+            raise DataError(
+                f"Expected 2D array, got {self._X.ndim}D array instead (shape {self._X.shape}). Reshape your "
+                "data: X.reshape(-1, 1) if it has one feature, X.reshape(1, -1) if it is one row."
+            )
+        self._dtype = _value_type(self._X.dtype)
+        self.shape: tuple[int, int] = self._X.shape
+        self.nbytes: int = self._X.nbytes
+
+    def stop(self, start: int, row_bytes: int, max_bytes: int) -> int:
+        """Where a block that begins with row ``start`` ends."""
+        n, d = self.shape
+        return min(start + max(max_bytes // (row_bytes + d * self._dtype.itemsize), 1), n)
+
+    def rows(self, start: int, stop: int) -> NDArray[np.floating]:
+        part = self._X[start:stop]
+        # a read-only array is copied, for each kernel would have to be compiled once more for it
+        if part.dtype == self._dtype and part.flags.c_contiguous and part.flags.writeable:
+            return part
+        with np.errstate(over="ignore"):  # becomes inf, which is refused
+            return part.astype(self._dtype, order="C")
+
+
+class _Sparse:
+    """Rows of a SciPy sparse matrix."""
+
+    def __init__(self, X: Any) -> None:
+        if X.ndim != 2:
+            raise DataError(
+                f"Expected 2D array, got {X.ndim}D array instead (shape {X.shape}). Reshape your data."
+            )
+        self._dtype = _value_type(X.dtype)
+        X = X.tocsr()
+        self._indptr, self._indices, self._data = X.indptr, X.indices, X.data
+        self.shape: tuple[int, int] = X.shape
+        self.nbytes: int = self._indptr.nbytes + self._indices.nbytes + self._data.nbytes
+        self._check_structure()
+        self._sorted = _rows_ascend(self._indptr, self._indices)
+
+    def stop(self, start: int, row_bytes: int, max_bytes: int) -> int:
+        """Where a block that begins with row ``start`` ends."""
+        n = self.shape[0]
+        value_bytes = 4 + self._dtype.itemsize
+        first = int(self._indptr[start])
+
+        def nbytes(stop: int) -> int:
+            n_rows = stop - start
+            return value_bytes * (int(self._indptr[stop]) - first) + 8 * (n_rows + 1) + row_bytes * n_rows
+
+        return start + 1 + bisect_right(range(start + 2, n + 1), max_bytes, key=nbytes)
+
+    def rows(self, start: int, stop: int) -> CSR:
+        indptr = self._indptr[start : stop + 1].astype(np.int64)
+        if self._sorted and _fits(self._indices, np.dtype(np.int32)) and _fits(self._data, self._dtype):
+            return CSR(indptr, self._indices, self._data)
+        values = slice(indptr[0], indptr[-1])
+        indptr -= indptr[0]
+        with np.errstate(over="ignore"):  # becomes inf, which is refused
+            data = self._data[values].astype(self._dtype)
+        indices = self._indices[values].astype(np.int32)
+        return (
+            CSR(indptr, indices, data) if self._sorted else _canonical(indptr, indices, data, self.shape[1])
+        )
+
+    def _check_structure(self) -> None:
+        n, d = self.shape
+        indptr, indices = self._indptr, self._indices
+        end = int(indptr[-1])
+        if len(indptr) != n + 1 or indptr[0] < 0 or end > min(len(indices), len(self._data)):
+            raise DataError(f"X is a damaged sparse matrix: indptr does not fit its {n} rows; rebuild it")
+        if (indptr[1:] < indptr[:-1]).any():
+            raise DataError("X is a damaged sparse matrix: indptr does not ascend; rebuild it")
+        used = indices[indptr[0] : end]
+        if used.size and (used.min() < 0 or used.max() >= d):
+            raise DataError(f"X is a damaged sparse matrix: a column index is not below {d}; rebuild it")
+
+
+def _is_sparse(X: Any) -> bool:
+    sparse = sys.modules.get("scipy.sparse")  # who holds a sparse matrix has imported it
+    return sparse is not None and bool(sparse.issparse(X))
+
+
+def _as_array(name: str, values: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{name} cannot be made into an array: {error}") from error
+
+
+def _value_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float32 where it holds every value of ``dtype``, else float64."""
+    if dtype.kind == "c":
+        raise DataError(f"Complex data not supported: X has dtype {dtype}; use its real and imaginary part")
+    if dtype.kind not in "biuf":
+        raise DataError(f"X has dtype {dtype}; it must hold numbers, convert it with X.astype(float)")
+    return np.dtype(np.float32 if np.can_cast(dtype, np.float32) else np.float64)
+
+
+def _fits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    # a read-only array is copied, for each kernel would have to be compiled once more for it
+    return bool(values.dtype == dtype and values.flags.c_contiguous and values.flags.writeable)
+
+
+def _rows_ascend(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
+    """Whether the indices of every row ascend, none repeated."""
+    for at in range(int(indptr[0]), int(indptr[-1]) - 1, STEP):
+        stop = min(at + STEP + 1, int(indptr[-1]))
+        falls = at + 1 + np.flatnonzero(indices[at + 1 : stop] <= indices[at : stop - 1])
+        # an index may be below the one before it only where a row begins
+        if (indptr[np.searchsorted(indptr, falls)] != falls).any():
+            return False
+    return True
+
+
+def _canonical(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[np.floating], n_columns: int
+) -> CSR:
+    """The same rows with ascending indices, duplicates summed. The arrays given are used up."""
+    from scipy.sparse import csr_matrix
+
+    X = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
+    X.sum_duplicates()
+    return CSR(X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), X.data)
+
+
+def _check_finite(X: CSR | NDArray[np.floating], first_row: int) -> None:
+    values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
+    finite = np.isfinite(values)
+    if finite.all():
+        return
+    place = int(np.argmin(finite))
+    if isinstance(X, CSR):
+        place += int(X.indptr[0])
+        value, column = X.data[place], X.indices[place]
+        row = int(np.searchsorted(X.indptr, place, "right")) - 1
+    else:
+        row, column = divmod(place, X.shape[1])
+        value = X[row, column]
+    what = "NaN" if np.isnan(value) else "infinity or a value too large (inf)"
+    raise DataError(
+        f"Input X contains {what}: X[{first_row + row}, {column}]; replace it, or leave its row or column out"
+    )
+
+
+def _labels(y: ArrayLike, n: int) -> NDArray[Any]:
+    labels = _as_array("y", y)
+    _check_length("y", labels, n)
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
+        labels = labels.astype(np.str_)
+    if labels.dtype.kind not in "biufU":
+        raise DataError(f"Unknown label type: y has dtype {labels.dtype}; it must hold numbers or text")
+    if labels.dtype.kind == "f":
+        _check_all_finite("y", labels)
+    return labels
+
+
+def _weights(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
+    weight = _as_array("sample_weight", sample_weight)
+    _check_length("sample_weight", weight, n)
+    if weight.dtype.kind not in "biuf":
+        raise DataError(f"sample_weight has dtype {weight.dtype}; it must hold numbers")
+    _check_all_finite("sample_weight", weight)
+    if (weight < 0).any():
+        row = int(np.argmax(weight < 0))
+        raise DataError(f"sample_weight[{row}] is {weight[row]}; weights must not be negative")
+    return weight
+
+
+def _check_length(name: str, values: NDArray[Any], n: int) -> None:
+    if values.ndim != 1:
+        raise DataError(f"{name} should be a 1d array, got an array of shape {values.shape} instead")
+    if len(values) != n:
+        raise DataError(f"X and {name} have inconsistent lengths: {n} rows and {len(values)} values")
+
+
+def _check_all_finite(name: str, values: NDArray[Any]) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row = int(np.argmax(bad))
+        what = "NaN" if np.isnan(values[row]) else "infinity (inf)"
+        raise DataError(f"Input {name} contains {what}: {name}[{row}]; leave the row out")
