@@ -51,48 +51,45 @@ class Arena:
 
     def fits(self, n_rows: int, nnz: int) -> bool:
         """Would that many more rows and values stay under the capacity?"""
-        return (
-            row_bytes(self.n_rows + n_rows, self.nnz + nnz, self.dtype.itemsize, self.width, self.weighted)
-            <= self.capacity_bytes
-        )
+        return self.would_hold(self.n_rows + n_rows, self.nnz + nnz)
 
-    def append(self, block: Block, shift: int = 0) -> None:
-        """Copy a block's rows in; ``shift`` is added to the column numbers. The caller has asked ``fits``."""
+    def would_hold(self, n_rows: int, nnz: int) -> bool:
+        """Would that many rows and values in all, in an empty arena, stay under the capacity?"""
+        needed = row_bytes(n_rows, nnz, self.dtype.itemsize, self.width, self.weighted)
+        return needed <= self.capacity_bytes
+
+    def append(self, block: Block) -> None:
+        """Copy a block's rows in, of either kind and any smaller width. The caller has asked ``fits``."""
         at, end = self.n_rows, self.n_rows + block.n_rows
         self._rows[at:end] = block.rows
         self._y[at:end] = block.y
         if self.weighted:
             self._weight[at:end] = 1.0 if block.weight is None else block.weight
         if self.width is None:
-            self.nnz += self._append_csr(block, at, shift)
+            self.nnz += self._append_csr(block, at)
         else:
-            self._append_dense(block, at, shift)
+            self._append_dense(block, at)
             self.nnz += block.n_rows * self.width
         self.n_rows = end
 
-    def _append_csr(self, block: Block, at: int, shift: int) -> int:
+    def _append_csr(self, block: Block, at: int) -> int:
         X = block.X if isinstance(block.X, CSR) else sparsify(block.X)
         start, stop = int(X.indptr[0]), int(X.indptr[-1])
         n, first = stop - start, self.nnz
         np.add(X.indptr[1:], first - start, out=self._indptr[at + 1 : at + 1 + block.n_rows])
-        np.add(X.indices[start:stop], np.int32(shift), out=self._indices[first : first + n])
+        self._indices[first : first + n] = X.indices[start:stop]
         self._data[first : first + n] = X.data[start:stop]
         return n
 
-    def _append_dense(self, block: Block, at: int, shift: int) -> None:
+    def _append_dense(self, block: Block, at: int) -> None:
         width = self.width or 0
         target = self._data[at * width : (at + block.n_rows) * width].reshape(block.n_rows, width)
         if isinstance(block.X, CSR):
-            densify(block.X, target, shift)
+            densify(block.X, target)
         else:
-            filled = block.X.shape[1] + shift
-            target[:, :shift] = 0
-            target[:, shift:filled] = block.X
+            filled = block.X.shape[1]
+            target[:, :filled] = block.X
             target[:, filled:] = 0
-
-    def shift_columns(self, shift: int) -> None:
-        """Add ``shift`` to every column number (CSR only)."""
-        self._indices[: self.nnz] += np.int32(shift)
 
     def relabel(self, lut: NDArray[np.int32]) -> None:
         """Replace every class id ``y`` by ``lut[y]``."""
@@ -123,12 +120,12 @@ class Arena:
         return Block(dense, self._y[:n], self._rows[:n], weight)
 
 
-def densify(X: CSR, out: NDArray[np.floating], shift: int = 0) -> None:
-    """Write sparse rows into ``out`` (n, d), column numbers shifted by ``shift``."""
+def densify(X: CSR, out: NDArray[np.floating]) -> None:
+    """Write sparse rows into ``out`` (n, d)."""
     out[...] = 0
     lengths = np.diff(X.indptr)
     start, stop = X.indptr[0], X.indptr[-1]
-    out[np.repeat(np.arange(len(lengths)), lengths), X.indices[start:stop] + np.int32(shift)] = X.data[start:stop]
+    out[np.repeat(np.arange(len(lengths)), lengths), X.indices[start:stop]] = X.data[start:stop]
 
 
 def sparsify(X: NDArray[np.floating]) -> CSR:

@@ -34,6 +34,9 @@ class SourceInfo:
 class BlockSource(Protocol):
     """A restartable sequence of blocks, in the source's own order, the same at every call."""
 
+    bytes_read: int
+    """Bytes read from disk so far, all readings together; grows while ``blocks`` runs."""
+
     def info(self) -> SourceInfo: ...
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

@@ -28,10 +28,10 @@ ZeroBased = Literal["auto", "yes", "no"]
 
 # A block of n rows and m values is 8 (n + 1) + 8 n + 8 n + 8 m bytes: indptr, y, rows; indices and data.
 BLOCK_BYTES, ROW_BYTES, VALUE_BYTES = 8, 24, 8
-# A chunk's text is about as large as its block; with a quarter of max_bytes each, eight threads fit into
-# the 4 * max_bytes that pieces in flight may hold.
+# A chunk's text is about as large as its block; with a quarter of max_bytes each, six threads fit into
+# the 3 * max_bytes that pieces in flight may hold.
 CHUNKS_PER_BLOCK = 4
-IN_FLIGHT = 4
+IN_FLIGHT = 3
 # Larger chunks gain nothing: they leave the processor's cache.
 MAX_CHUNK_BYTES = 8 << 20
 # A line is read whole. It may take this times max_bytes, and more only if that is next to nothing.
