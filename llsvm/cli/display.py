@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import typer
 
 from llsvm.memory import format_size, resident_bytes
+from llsvm.progress import Progress
 from llsvm.report import Report
 
 if TYPE_CHECKING:
@@ -20,21 +21,6 @@ if TYPE_CHECKING:
 
 _REDRAWS_PER_SECOND = 4
 Show = Callable[[Report], None]
-
-
-class Progress(Protocol):
-    """Where training is; read while it runs. A total of 0 is not known, nor is a gap of NaN."""
-
-    phase: str
-    passes: int
-    rows_done: int
-    rows_total: int
-    bytes_done: int
-    bytes_total: int
-    relative_gap: float
-    survivors: int
-    used_bytes: int
-    limit_bytes: int
 
 
 @contextmanager

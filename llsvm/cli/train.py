@@ -138,10 +138,15 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
 
     state = "converged" if summary["converged"] else "not converged"
     passes = f"{summary['passes']} pass" + ("" if summary["passes"] == 1 else "es")
+    proof = "how far from the optimum was not measured"
+    if summary["relative_gap"] is not None:
+        proof = (
+            f"objective {summary['primal']:.8g}; no weights whatever reach less than {summary['dual']:.8g}: "
+            f"within {summary['relative_gap']:.3%} of the optimum (asked for {settings.tol:.3%})"
+        )
     return (
-        f"{state}: within {summary['relative_gap']:.3%} of the optimum (asked for {settings.tol:.3%}) "
-        f"after {passes} and {summary['seconds']:.1f} s\n"
-        f"objective {summary['primal']:.8g}; no weights whatever reach less than {summary['dual']:.8g}\n"
+        f"{state} after {passes} and {summary['seconds']:.1f} s\n"
+        f"{proof}\n"
         f"{summary['rows']:,} rows, {summary['features']:,} features, {len(summary['classes'])} classes; "
         f"{format_size(summary['bytes_read'])} read, peak memory {format_size(summary['peak_rss_bytes'])}"
     )
