@@ -86,6 +86,14 @@ def test_folder_vanishes_with_the_object(tmp_path):
     assert folders(tmp_path) == []
 
 
+def test_disk_is_free_at_once_even_if_a_file_is_still_held_open(tmp_path):
+    with Workspace(tmp_path) as workspace:
+        workspace.create("pages").write(b"x" * 10_000)
+        held = os.open(workspace.path("pages"), os.O_RDONLY)
+    assert os.fstat(held).st_size == 0
+    os.close(held)
+
+
 def test_closing_twice_is_closing_once(tmp_path):
     workspace = Workspace(tmp_path)
     workspace.close()
