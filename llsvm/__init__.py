@@ -10,14 +10,14 @@ __all__ = ["LLSVMClassifier", "Model", "__version__", "load", "train"]
 
 if TYPE_CHECKING:
     from llsvm.estimators import LLSVMClassifier
-    from llsvm.model import Model, load
-    from llsvm.train import train
+    from llsvm.model import Model
+    from llsvm.train import load, train
 
 # Loaded when first used, so that ``import llsvm`` and ``llsvm --help`` stay instant.
 _WHERE = {
     "LLSVMClassifier": "llsvm.estimators",
     "Model": "llsvm.model",
-    "load": "llsvm.model",
+    "load": "llsvm.train",
     "train": "llsvm.train",
 }
 

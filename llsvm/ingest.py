@@ -67,7 +67,9 @@ class Ingest:
         self.store: PageStore | None = None
         self.largest_page_bytes = 0
         self.note = ""
-        self.final_ids = False  # the pages' class ids are positions in ``classes``, not the order of appearance
+        self.final_ids = (
+            False  # the pages' class ids are positions in ``classes``, not the order of appearance
+        )
         self._source = source
         self._progress = progress
         self._n_rows = self._nnz = self._n_columns = 0

@@ -48,7 +48,9 @@ class LabelEncoder:
         """Positions in ``classes`` of labels that have all been seen before (a later reading of the data)."""
         ids = self._lookup(y.astype(str) if y.dtype.kind == "O" else y)
         if ids is None:
-            raise DataError("the data changed between two readings: a label appeared that was not there before")
+            raise DataError(
+                "the data changed between two readings: a label appeared that was not there before"
+            )
         return self.rank[ids]
 
     def _lookup(self, y: NDArray[Any]) -> NDArray[np.int32] | None:

@@ -29,7 +29,9 @@ from llsvm.spill.workspace import Workspace
 from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
-_READING_PAGES = 7  # pages that the first reading holds: five in the source, one in hand, one on its way to disk
+_READING_PAGES = (
+    7  # pages that the first reading holds: five in the source, one in hand, one on its way to disk
+)
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 _SMALLEST_BLOCK_BYTES = 256_000
 

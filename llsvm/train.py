@@ -1,6 +1,6 @@
 """Training from end to end: read the source, run the solver's passes, hand back a model. The page to read first.
 
-    source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Training ─▶ Model
+source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Training ─▶ Model
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from llsvm.model import Model
 from llsvm.progress import Progress
 from llsvm.report import Report
 from llsvm.settings import Settings
+from llsvm.solvers import make_solver
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream import Stream
 
@@ -63,7 +64,7 @@ class Training:
         self.stream = Stream(
             source,
             budget,
-            choose_parent(self.settings.spill_dir, output),
+            choose_parent(self.settings.spill_dir, None if output is None else os.fspath(output)),
             disk_limit_bytes=None if disk is None else parse_size(disk),
             spill_format=self.settings.spill_format,
             cache=self.settings.cache,
@@ -93,10 +94,8 @@ class Training:
         """Run; a report after the first reading, after each full pass, after each run of epochs."""
         facts = self.stream.read()
         yield Report("read", 0, note=self.stream.note)
-        from llsvm.solvers.llsvm import LLSVM
-
         weights = class_weights(self.settings.class_weight, facts)
-        solver = LLSVM(self.settings, weights, self.settings.threads or default_threads())
+        solver = make_solver(self.settings, weights, self.settings.threads or default_threads())
         for report in solver.solve(self.stream):
             self._note(report)
             yield report
@@ -181,9 +180,7 @@ def class_weights(class_weight: str | Mapping[Any, float] | None, facts: Facts) 
         position = {str(label_key(label)): i for i, label in enumerate(facts.classes)}
         for label, factor in class_weight.items():
             if str(label_key(label)) not in position:
-                raise UsageError(
-                    f"class weight for {label!r}, but the classes are {', '.join(position)}"
-                )
+                raise UsageError(f"class weight for {label!r}, but the classes are {', '.join(position)}")
             factors[position[str(label_key(label))]] = factor
     return factors
 
@@ -250,3 +247,6 @@ def warn_not_converged(model: Model) -> None:
     )
 
 
+def load(path: str | os.PathLike[str]) -> Model:
+    """A model from its file. Raises ModelError."""
+    return Model.load(path)

@@ -1,4 +1,4 @@
-"""BlockSource: the protocol that every reader keeps. Adding a format is adding a file here and a line in FORMATS."""
+"""BlockSource: the protocol that every reader keeps. A new format is a file here and a line in FORMATS."""
 
 from __future__ import annotations
 

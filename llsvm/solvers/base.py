@@ -12,7 +12,8 @@ from llsvm.stream import Stream
 class Solver(Protocol):
     """A generator of passes. Whoever iterates shows the progress and stops on time.
 
-    The last report's ``coef`` and ``certificate`` are the result.
+    The last report's ``coef`` and ``certificate`` are the result. A solver holds no large array that
+    ``stream.prepare`` was not told of, and reads rows through the stream only.
     """
 
     def solve(self, stream: Stream) -> Iterator[Report]:

@@ -27,13 +27,12 @@ from llsvm.block import CSR, Block
 from llsvm.kernels.dcd import dots_csr, dots_dense, sweep_csr, sweep_dense
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
-from llsvm.spill.rowstate import RowState
 from llsvm.stream import Stream
 
 # Bytes that working on a row takes beside the row itself: sign, cost, margin, order, distance; per problem: α.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 56, 16
 MOST_SWEEPS = 20  # of a block at hand
-MOST_EPOCHS = 200  # over the survivors in memory between two full passes
+MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
 MOST_SPILL_EPOCHS = 5  # over the spilled ones
 MOST_PAPER_EPOCHS = 1000
 SWEEP_UNTIL = 0.1  # sweeps of a block end when its part of the gap fell to this share ...
@@ -57,9 +56,7 @@ class LLSVM:
         facts, settings = stream.facts, self.settings
         k = n_problems(len(facts.classes))
         weights_bytes = 8 * k * (facts.n_columns + 1)
-        stream.prepare(
-            {"weights": 3 * weights_bytes}, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper
-        )
+        stream.prepare({"weights": 3 * weights_bytes}, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
         self.single = settings.tol >= DOUBLE_BELOW_TOL
         self.state = stream.row_state(k, np.dtype(np.float32 if self.single else np.float64))
         self.w = np.zeros((k, facts.n_columns + 1))
@@ -76,15 +73,15 @@ class LLSVM:
         moving_share = 1.0
         while True:
             start = self.w.copy()
-            primal, moving = self._full_pass(stream, start, measure=passes > 0, spill=moving_share < SPILL_SHARE)
+            primal, moving = self._full_pass(
+                stream, start, measure=passes > 0, spill=moving_share < SPILL_SHARE
+            )
             passes += 1
             moving_share = moving / stream.facts.n_rows
             best.offer(primal, start)
             certificate = best.certificate(self.dual, passes)
             converged = certificate.relative_gap <= settings.tol
-            yield Report(
-                "pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged
-            )
+            yield Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
             if converged or (most and passes >= max(most, 2)):
                 return
             if not stream.in_one_block:
@@ -110,7 +107,11 @@ class LLSVM:
                 part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
                 primal[c] += self._loss(part, c)
                 part.active[c] = np.arange(block.n_rows) if not measure else part.moving(c, self.squared)
-            self._train([part] if resident is None else [part, resident])
+            if resident is None:
+                for c in range(k):
+                    self._settle(part, c, 0.0)
+            else:
+                self._train([part, resident])
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
             moving += int(np.count_nonzero(distance <= 0))
@@ -160,7 +161,7 @@ class LLSVM:
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
         gap = primal - self.dual
-        enough = np.maximum(TOL_SHARE * self.settings.tol * primal, SURVIVORS_UNTIL * gap)
+        enough = SURVIVORS_UNTIL * gap
         for _ in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
             for c in range(len(self.w)):
@@ -183,16 +184,16 @@ class LLSVM:
         return met
 
     def _settle(self, part: _Part, c: int, enough: float) -> None:
-        """Sweep over the part until its gap is at most ``enough``, measured on all of its rows."""
-        everything = np.arange(part.n_rows)
-        part.active[c] = everything
+        """Sweep over the part until its gap, as met by a sweep over all of its rows, is at most ``enough``, or
+        the share of the dual objective that ``tol`` allows."""
         for _ in range(MOST_EPOCHS):
-            complete = len(part.active[c]) == len(everything)
+            part.active[c] = np.arange(part.n_rows)
             gap = self._sweep(part, c)
-            if gap <= enough and complete:
+            if gap <= max(enough, TOL_SHARE * self.settings.tol * self.dual[c]):
                 return
-            if gap <= enough or len(part.active[c]) == 0:
-                part.active[c] = everything
+            for _ in range(MOST_SWEEPS):
+                if self._sweep(part, c) <= SWEEP_UNTIL * gap:
+                    break
 
     def _put_back(self, resident: _Part, stream: Stream) -> None:
         self.state.set(resident.rows, resident.stored())
@@ -271,7 +272,7 @@ class LLSVM:
         cost = self.settings.C * self.class_weight[block.y]
         if block.weight is not None:
             cost = cost * block.weight
-        alpha = self.state.get(block.rows).reshape(block.n_rows, -1).T * cost
+        alpha = self.state.get(block.rows).reshape(block.n_rows, len(self.w)).T * cost
         return _Part(block, cost, np.ascontiguousarray(alpha))
 
     def _loss(self, part: _Part, c: int) -> float:

@@ -26,8 +26,6 @@ from llsvm.spill.rawfile import write_at
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment
 from llsvm.spill.workspace import Workspace
 
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-
 
 class ArrowStore(PageStore):
     """A PageStore in Arrow's streaming format."""
@@ -35,34 +33,43 @@ class ArrowStore(PageStore):
     def __init__(self, workspace: Workspace, name: str) -> None:
         super().__init__(workspace, name)
         self._layout: Layout | None = None  # of the stream that is being written
+        self._sink = _Sink()
+        self._writer: Any = None  # pyarrow's, of that stream
 
     def _write(
         self, layout: Layout, arrays: Arrays, first_row: int | None
     ) -> tuple[tuple[Segment, ...], int]:
-        # The system's allocator gives the page back at once; Arrow's own pool would keep it.
-        message = _record_batch(layout, arrays).serialize(memory_pool=pa.system_memory_pool())
         if layout != self._layout:
             self._end_stream()
-            self._put(_schema(layout).serialize())
+            self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), _schema(layout))
             self._layout = layout
-        offset = self.nbytes
-        page = self._put(message)
-        return (Segment(offset, len(page), 0),), zlib.crc32(page.data)
+        batch = _record_batch(layout, arrays)
+        self._writer.write_batch(batch)
+        nbytes = pa.ipc.get_record_batch_size(batch)
+        pieces = self._put()
+        offset = self.nbytes - nbytes  # before it lies the schema, if the stream begins here
+        checksum = 0
+        for piece in _last(pieces, nbytes):
+            checksum = zlib.crc32(piece.data, checksum)
+        return (Segment(offset, nbytes, 0),), checksum
 
     def _complete(self) -> None:
         self._end_stream()
 
     def _end_stream(self) -> None:
-        if self._layout is not None:
-            self._put(_END_OF_STREAM)
+        if self._writer is not None:
+            self._writer.close()
+            self._put()
 
-    def _put(self, data: bytes | pa.Buffer) -> NDArray[np.uint8]:
-        """Write ``data`` at the file's end, and return it as an array of bytes."""
-        view = np.frombuffer(data, np.uint8)
+    def _put(self) -> list[NDArray[np.uint8]]:
+        """Write what Arrow gave to the sink at the file's end, and return it."""
+        pieces = self._sink.take()
         offset = self.nbytes
-        self._claim(len(view))
-        write_at(self._file, view, offset)
-        return view
+        self._claim(sum(map(len, pieces)))
+        for piece in pieces:
+            write_at(self._file, piece, offset)
+            offset += len(piece)
+        return pieces
 
     def _arrays(self, page: PageInfo, buffer: NDArray[np.uint8]) -> Arrays:
         n, layout = page.n_rows, page.layout
@@ -130,3 +137,38 @@ def _record_batch(layout: Layout, arrays: Arrays) -> pa.RecordBatch:
 
 def _wrap(array: NDArray) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(array)])
+
+
+class _Sink:
+    """The file that Arrow writes to: it keeps what it is given, arrays as they are, until the store takes it.
+
+    So no copy of a page is ever made, and errors of the disk do not pass through Arrow.
+    """
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[NDArray[np.uint8]] = []
+
+    def write(self, data: bytes | pa.Buffer) -> int:
+        self._pieces.append(np.frombuffer(data, np.uint8))
+        return len(data)
+
+    def flush(self) -> None:
+        """Arrow calls it; the store decides when to write."""
+
+    def close(self) -> None:
+        """Arrow calls it; the file stays open for the next stream."""
+
+    def take(self) -> list[NDArray[np.uint8]]:
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+
+def _last(pieces: list[NDArray[np.uint8]], nbytes: int) -> list[NDArray[np.uint8]]:
+    """The pieces that make up the last ``nbytes``; a message begins with a piece of its own."""
+    skip = sum(map(len, pieces)) - nbytes
+    while skip > 0:
+        skip -= len(pieces[0])
+        pieces = pieces[1:]
+    return pieces

@@ -32,7 +32,7 @@ def write_failed(file: FileIO, error: OSError) -> DiskError:
 
 
 def read_at(file: FileIO, out: NDArray[np.uint8], offset: int, what: str) -> None:
-    """Fill ``out`` with the bytes at ``offset``, called ``what`` in the SpillError of a file that has less."""
+    """Fill ``out`` from ``offset`` on. Raises SpillError, calling it ``what``, if the file has less."""
     done = 0
     try:
         while done < len(out):

@@ -3,7 +3,7 @@
 A backend says how the arrays of a page lie in its file (``_write``) and how to find them again (``_arrays``);
 all else is here: what a page holds, its checksum, the disk it takes, the buffer it is read into.
 
-One page is in memory while it is written (a copy, for Arrow) and one in each reader's scratch; nothing else.
+Pages are written from the block's own arrays; the only one held in memory is that in each reader's scratch.
 """
 
 from __future__ import annotations

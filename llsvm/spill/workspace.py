@@ -128,7 +128,11 @@ def _dispose(folder: Path, files: list[FileIO], owner_pid: int) -> None:
     if os.getpid() != owner_pid:  # a forked child inherits the object, not the folder
         return
     for file in files[1:]:
-        file.close()
+        if not file.closed:
+            # Its disk is free now, even if a library or a traceback holds the removed file open yet.
+            with contextlib.suppress(OSError):
+                file.truncate(0)
+            file.close()
     _remove(folder)
     for lock in files[:1]:  # last: whoever gets the lock finds nothing to do
         lock.close()
