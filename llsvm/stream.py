@@ -16,13 +16,14 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.arena import Arena, row_bytes
-from llsvm.block import Block
+from llsvm.arena import Arena, densify, row_bytes
+from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError
 from llsvm.ingest import Facts, Ingest
 from llsvm.memory import MemoryBudget
 from llsvm.progress import Progress
+from llsvm.scaling import UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.spill.rowstate import RowState
 from llsvm.spill.store import PageStore, Scratch, open_store
 from llsvm.spill.workspace import Workspace
@@ -53,9 +54,12 @@ class Stream:
         cache: str = "auto",
         seed: int = 0,
         survivors: float = 1.0,
+        scale: str = "none",
+        fill_missing: bool = False,
     ) -> None:
         """cache: "always", "never" or "auto" keep a binary copy of what does not fit in memory.
-        survivors: at most this share of all rows is kept between passes."""
+        survivors: at most this share of all rows is kept between passes.
+        scale: one of ``llsvm.settings.SCALES``; blocks come scaled. fill_missing: NaN becomes the column's mean."""
         self.source = source
         self.budget = budget
         self.progress = Progress(limit_bytes=budget.limit_bytes)
@@ -67,7 +71,11 @@ class Stream:
         self._share = survivors
         self._rng = np.random.default_rng(seed)
         self.workspace: Workspace | None = None  # made when first needed
-        self._ingest = Ingest(source, self.progress)
+        self.scaling: Scaling | None = None
+        """What was done to the columns; known after ``read``."""
+        self._scale = scale
+        self._transforms = scale != "none" or fill_missing
+        self._ingest = Ingest(source, self.progress, ColumnStatistics() if self._transforms else None)
         self._store_bytes_read = 0
         self._facts: Facts | None = None
         self._block_bytes = 1 << 62
@@ -101,9 +109,14 @@ class Stream:
     @property
     def place(self) -> str:
         """Where full passes read from: "memory", "cache" or "source"."""
-        if self.source.info().in_memory or self._ingest.arena is not None:
+        if self._views or self._ingest.arena is not None:
             return "memory"
         return "cache" if self._ingest.store is not None else "source"
+
+    @property
+    def _views(self) -> bool:
+        """The rows are the caller's arrays as they are."""
+        return self.source.info().in_memory and not self._transforms
 
     def read(self) -> Facts:
         """Read the source once, to its end. Raises DataError, BudgetError, DiskError."""
@@ -111,15 +124,41 @@ class Stream:
         page_bytes = int(min(max(self.budget.available_bytes // 40, low), high))
         info = self.source.info()
         self.budget.reserve("reading", _READING_PAGES * page_bytes)
-        if info.in_memory:
+        if info.reader_bytes:
+            self.budget.reserve("the file format's library", info.reader_bytes)
+        if self._views:
             self._facts = self._ingest.run(page_bytes, 0, None, False)
         else:
             must_store = self._cache == "always" or not info.rereadable
             store = None if self._cache == "never" and info.rereadable else self._make_cache
             self._facts = self._ingest.run(page_bytes, self.budget.available_bytes, store, must_store)
         self.budget.release("reading")
+        if self.place != "source":
+            self.budget.release("the file format's library")
         self.note = self._ingest.note
+        self._learn_scaling(self._facts)
         return self._facts
+
+    def _learn_scaling(self, facts: Facts) -> None:
+        statistics, self._ingest.statistics = self._ingest.statistics, None
+        if statistics is None:
+            if self._ingest.largest_value > UNSCALED_ABOVE:
+                self._add_note(
+                    f"values as large as {self._ingest.largest_value:.3g}: training on unscaled columns is slow "
+                    "and may not converge (--scale minmax, maxabs or standard)"
+                )
+            return
+        first = self.source.info().first_indicator
+        self.scaling = statistics.scaling(self._scale, facts.n_rows, facts.n_columns, facts.is_dense, first)
+        self.budget.reserve("scaling of columns", self.scaling.nbytes)
+        if self.scaling.left_out:
+            self._add_note(
+                f"{self.scaling.left_out} columns with zeros are scaled but not shifted, as the rows are sparse: "
+                "the bias takes the shift (--bias 1 gives it one)"
+            )
+
+    def _add_note(self, note: str) -> None:
+        self.note = f"{self.note}; {note}" if self.note else note
 
     def prepare(self, needs: Mapping[str, int], row_work_bytes: int, copy_survivors: bool = False) -> None:
         """Spend the memory limit.
@@ -132,6 +171,8 @@ class Stream:
             self._reserve(what, nbytes)
         self.in_one_block = self._one_block_fits(row_work_bytes, copy_survivors)
         if self.in_one_block:
+            if self.scaling is not None and self._ingest.arena is not None:
+                self.scaling.apply(self._ingest.arena.block().X)
             left = self.budget.available_bytes if copy_survivors else 0
             self._survivor_bytes = int(left * self._values_share(row_work_bytes))
             return
@@ -143,7 +184,7 @@ class Stream:
     def _one_block_fits(self, row_work_bytes: int, copy_survivors: bool) -> bool:
         """Can all rows be one block? If so, reserve what that takes."""
         facts, arena = self.facts, self._ingest.arena
-        if arena is None and not self.source.info().in_memory:
+        if arena is None and not self._views:
             return False
         rows = int(facts.n_rows * facts.bytes_per_row) if arena is None else arena.used_bytes
         needed = {"all rows": rows, "work on rows": facts.n_rows * row_work_bytes}
@@ -195,13 +236,14 @@ class Stream:
     def all(self) -> Iterator[Block]:
         """Every row once. A block is valid until the next is asked for."""
         self.progress.begin("pass", self.facts.n_rows)
-        if self.source.info().in_memory or (self._ingest.arena is None and self._ingest.store is None):
+        if self._views or (self._ingest.arena is None and self._ingest.store is None):
             blocks = self._from_source()
         elif self._ingest.arena is not None:
             blocks = iter([self._ingest.arena.block()])
         else:
             assert self._ingest.store is not None
-            blocks = self._from_store(self._ingest.store, None if self._ingest.final_ids else self._rank())
+            lut = None if self._ingest.final_ids else self._rank()
+            blocks = self._from_store(self._ingest.store, lut, self.scaling)
         for block in blocks:
             yield block
             self.progress.rows_done += block.n_rows
@@ -210,7 +252,7 @@ class Stream:
         """The survivors that are not in memory (``resident`` has those), a generation of the spill."""
         store = self.survivors.spilled
         if store is not None:
-            yield from self._from_store(store, None)
+            yield from self._from_store(store)
 
     @property
     def resident(self) -> Block:
@@ -239,9 +281,24 @@ class Stream:
     def _from_source(self) -> Iterator[Block]:
         labels = self._ingest.labels
         for block in self.source.blocks(self._block_bytes):
-            yield Block(block.X, labels.position(block.y), block.rows, block.weight)
+            y = labels.position(block.y)
+            X = block.X if self.scaling is None else self._scaled_copy(self.scaling, block.X)
+            yield Block(X, y, block.rows, block.weight)
 
-    def _from_store(self, store: PageStore, lut: NDArray[np.int32] | None) -> Iterator[Block]:
+    def _scaled_copy(self, scaling: Scaling, X: Matrix) -> Matrix:
+        if isinstance(X, CSR) and self.facts.is_dense:
+            copied: Matrix = np.empty((len(X.indptr) - 1, self.facts.n_columns), X.data.dtype)
+            densify(X, copied)
+        elif isinstance(X, CSR):
+            copied = X._replace(data=X.data.copy())
+        else:
+            copied = X.copy()
+        scaling.apply(copied)
+        return copied
+
+    def _from_store(
+        self, store: PageStore, lut: NDArray[np.int32] | None = None, scaling: Scaling | None = None
+    ) -> Iterator[Block]:
         """Blocks made of pages from random places, the next one read by a thread while one is worked on."""
         if not self._buffers:
             self._buffers = [self._arena(self._block_bytes) for _ in range(2)]
@@ -258,6 +315,8 @@ class Stream:
                 self.progress.bytes_done += store.pages[page].nbytes
             if lut is not None:
                 arena.relabel(lut)
+            if scaling is not None:
+                scaling.apply(arena.block().X)
             return arena.block()
 
         self.progress.bytes_total += store.nbytes
