@@ -1,4 +1,4 @@
-"""Input bytes: local files, remote ones, standard input; plain or compressed; named one by one, by pattern or folder.
+"""Input bytes: local files, remote ones, standard input; plain or compressed; by name, pattern or folder.
 
 Readers see an ``Input``: something to ``readinto``. What is compressed is told by its first bytes, not by its name.
 """
@@ -15,7 +15,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from llsvm.errors import DataError
 
@@ -24,7 +24,7 @@ HEAD_BYTES = 16
 _BUFFER_BYTES = 1 << 18
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bz2"),
+    (b"BZh", "bzip2"),
     (b"\xfd7zXZ\x00", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\x04\x22\x4d\x18", "lz4"),
@@ -116,14 +116,14 @@ class Input(io.RawIOBase):
     that changes or cannot be read, is a DataError.
     """
 
-    def __init__(self, path: str, compression: bool = True) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self._raw = _Counting(path)
         self.head = self._pending = b""
         try:
             self.head = self._raw.peek(HEAD_BYTES)
-            kind = next((kind for magic, kind in _MAGIC if self.head.startswith(magic)), "")
-            self._stream: Any = _decompressed(self._raw, kind) if compression and kind else self._raw
+            self._kind = next((kind for magic, kind in _MAGIC if self.head.startswith(magic)), "")
+            self._stream: Any = _decompressed(self._raw, self._kind) if self._kind else self._raw
             if self._stream is not self._raw:
                 self.head = self._pending = self._read(HEAD_BYTES)
         except BaseException:
@@ -133,6 +133,10 @@ class Input(io.RawIOBase):
     @property
     def raw_bytes_read(self) -> int:
         return self._raw.bytes_read
+
+    def fingerprint(self) -> tuple[int, int]:
+        """As the function: of the file that is open here, whatever became of its name."""
+        return self._raw.fingerprint()
 
     def readable(self) -> bool:
         return True
@@ -162,8 +166,8 @@ class Input(io.RawIOBase):
             raise
         except (*_BROKEN, OSError, ValueError) as error:
             raise DataError(
-                f"{self.path}: the compressed file is cut off or damaged near byte {self.raw_bytes_read} "
-                f"({error}); fetch or write it again"
+                f"{self.path}: {self._kind} data that is cut off or damaged near byte {self.raw_bytes_read} "
+                f"({error}); fetch or write the file again"
             ) from error
 
     def close(self) -> None:
@@ -195,6 +199,12 @@ class _Counting(io.RawIOBase):
             if isinstance(error, DataError):
                 raise
             raise unreadable(path, error) from error
+
+    def fingerprint(self) -> tuple[int, int]:
+        if self.path == STDIN or is_remote(self.path):
+            return fingerprint(self.path)
+        status = os.fstat(self._file.fileno())
+        return status.st_size, status.st_mtime_ns
 
     def peek(self, n: int) -> bytes:
         head = b""
@@ -244,10 +254,10 @@ class _Counting(io.RawIOBase):
 def _decompressed(raw: _Counting, kind: str) -> Any:
     if kind == "gzip":
         return gzip.GzipFile(fileobj=raw, mode="rb")
-    if kind == "bz2":
+    if kind == "bzip2":
         return bz2.BZ2File(raw)
     if kind == "xz":
-        return lzma.LZMAFile(raw)
+        return lzma.LZMAFile(cast(Any, raw))
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.PythonFile(raw, "r"), kind)

@@ -286,9 +286,11 @@ class Stream:
             yield Block(X, y, block.rows, block.weight)
 
     def _scaled_copy(self, scaling: Scaling, X: Matrix) -> Matrix:
+        copied: Matrix
         if isinstance(X, CSR) and self.facts.is_dense:
-            copied: Matrix = np.empty((len(X.indptr) - 1, self.facts.n_columns), X.data.dtype)
-            densify(X, copied)
+            dense = np.empty((len(X.indptr) - 1, self.facts.n_columns), X.data.dtype)
+            densify(X, dense)
+            copied = dense
         elif isinstance(X, CSR):
             copied = X._replace(data=X.data.copy())
         else:

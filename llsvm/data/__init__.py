@@ -160,7 +160,8 @@ def _open_files(
             )
         sources = [reader(path, zero_based=zero_based, threads=threads) for path in paths]
     if len(sources) == 1:
-        return sources[0]  # type: ignore[no-any-return]
+        only: BlockSource = sources[0]
+        return only
     from llsvm.data.several import SeveralSources
 
     return SeveralSources(sources)

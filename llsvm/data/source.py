@@ -39,8 +39,10 @@ class SourceInfo:
 class BlockSource(Protocol):
     """A restartable sequence of blocks, in the source's own order, the same at every call."""
 
-    bytes_read: int
-    """Bytes read from disk so far, all readings together; grows while ``blocks`` runs."""
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read from disk so far, all readings together; grows while ``blocks`` runs."""
+        ...
 
     def info(self) -> SourceInfo: ...
 

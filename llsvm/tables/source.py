@@ -239,7 +239,7 @@ def cut(block: Block, max_bytes: int) -> Iterator[Block]:
 
 def partition_values(paths: Sequence[str], encoder: TableEncoder | None) -> list[dict[str, Any]]:
     """What folders named ``key=value`` say of each file: columns. For training, those that differ among files."""
-    found = []
+    found: list[dict[str, Any]] = []
     for path in paths:
         pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
         found.append({key: value for key, equals, value in pairs if equals and key})
