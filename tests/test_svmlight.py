@@ -5,6 +5,8 @@ import lzma
 import os
 import re
 import stat
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -199,6 +201,32 @@ def test_comments_do_not_blow_up_blocks(tmp_path):
         assert len(block.X.data) == len(block.X.indices) == 100
 
 
+PEAK = """
+import sys
+from llsvm.data.svmlight import SvmlightSource
+
+def peak_bytes():
+    with open("/proc/self/status") as status:
+        return 1024 * next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+small, large, threads, max_bytes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+list(SvmlightSource(small, threads=threads).blocks(max_bytes))
+before = peak_bytes()
+for block in SvmlightSource(large, threads=threads).blocks(max_bytes):
+    pass
+sys.exit(peak_bytes() - before > 5 * max_bytes + (4 << 20))
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("row", [b"1\n", b"1 1:1 2:1\n", b"-1 17:0.123 512:0.5 4096:0.25\n"])
+def test_holds_at_most_five_blocks(tmp_path, row, threads):
+    small = write(tmp_path, row, "small.svm")
+    large = write(tmp_path, row * (48_000_000 // len(row)), "large.svm")
+    command = [sys.executable, "-c", PEAK, small, large, str(threads), str(6 << 20)]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
 # --- what is refused ----------------------------------------------------------------------------------------
 
 
@@ -309,7 +337,7 @@ def test_refuses_a_line_without_end(tmp_path):
 def test_refuses_what_is_not_a_file(tmp_path):
     with pytest.raises(DataError, match="No such file"):
         SvmlightSource(tmp_path / "missing.svm")
-    with pytest.raises(DataError, match="not a regular file"):
+    with pytest.raises(DataError, match="not a regular file; name a file in it"):
         SvmlightSource(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match="not a regular file"):
