@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from llsvm.block import CSR, concat
 from llsvm.data import open_source
 from llsvm.data.svmlight import SvmlightSource
 from llsvm.errors import DataError, UsageError
+from llsvm.kernels.parse import parse
 
 SAMPLE = b"""# a header
 1 1:0.5 3:-2 7:1e-3
@@ -82,6 +84,17 @@ class TestThreads(TestOneThread):
         for max_bytes in self.max_bytes:
             ours = [block.n_rows for block in source.blocks(max_bytes)]
             assert ours == [block.n_rows for block in one.blocks(max_bytes)]
+
+    def test_a_buffer_is_not_reused_before_it_is_parsed(self, tmp_path, monkeypatch):
+        def slowly(*args):
+            time.sleep(0.001)
+            return parse(*args)
+
+        labels = np.arange(600.0)
+        source = SvmlightSource(write(tmp_path, b"".join(b"%d\n" % v for v in labels)), threads=self.threads)
+        monkeypatch.setattr("llsvm.data.svmlight.parse", slowly)
+        for max_bytes in (100, 400, 1600):
+            np.testing.assert_array_equal(joined(source, max_bytes)[3], labels)
 
     def test_an_abandoned_pass_leaves_no_thread(self, source):
         blocks = source.blocks(100)
@@ -148,6 +161,7 @@ def test_values_are_right_to_one_ulp(tmp_path):
         "9" * 8,
         "9" * 7 + "." + "9" * 12,
     ]
+    tokens += ["9" * whole + "." + "9" * decimals for whole in range(1, 10) for decimals in range(7, 25)]
     text = b"".join(b"1 1:%s\n" % token.encode() for token in tokens)
     ours = np.concatenate([values for _, _, values in read(tmp_path, text)])
     with np.errstate(under="ignore"):
