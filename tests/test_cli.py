@@ -95,7 +95,8 @@ class FakeTraining:
     def summary(self):
         return {
             "converged": self.converged, "primal": 2.0, "dual": 1.5, "relative_gap": 0.25, "passes": 1,
-            "rows": 4, "features": 3, "classes": [-1, 1], "bytes_read": 60, "peak_rss_bytes": 10**8, "seconds": 0.5,
+            "rows": 4, "features": 3, "classes": [-1, 1], "bytes_read": 60, "peak_rss_bytes": 10**8,
+            "seconds": 0.5,
         }  # fmt: skip
 
 
@@ -368,3 +369,44 @@ def test_class_weights():
     for words in (["balanced", "1=2"], ["1"], ["1="], ["1=x"]):
         with pytest.raises(UsageError):
             parse_class_weight(words)
+
+
+def test_from_data_to_predictions(tmp_path):
+    data, model = tmp_path / "data.svm", tmp_path / "m.llsvm"
+    write_data(data, 200_000, seed=1)
+    result = run("train", data, "--model", model, "-C", "0.1", "--json", "--quiet")
+    assert result.exit_code == 0
+    summary = json.loads(result.stdout)
+    assert summary["dual"] <= summary["primal"]
+    assert summary["relative_gap"] <= 1e-3
+    assert json.loads(run("evaluate", model, data, "--json").stdout)["accuracy"] > 0.9
+    assert json.loads(run("inspect", model, "--json").stdout)["certificate"]["primal"] == summary["primal"]
+    first = model.read_bytes()
+    run("train", data, "--model", model, "-C", "0.1", "--quiet", "--spill-dir", tmp_path)
+    assert model.read_bytes() == first
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.svm", "m.llsvm", "m.llsvm.log.json"]
+
+
+def test_a_killed_training_leaves_nothing_behind(tmp_path):
+    data = tmp_path / "data.svm"
+    write_data(data, 3_000_000, seed=1)
+    process = start(
+        "train", data, "--model", tmp_path / "m", "--cache", "always", "--spill-dir", tmp_path, "--tol", "1e-15"
+    )
+    while "pass 1" not in (line := process.stderr.readline()):
+        assert line
+    process.terminate()
+    assert "stopped by SIGTERM" in process.stderr.read()
+    assert process.wait() == 143
+    assert [p.name for p in tmp_path.iterdir()] == ["data.svm"]
+
+
+def test_the_demo_runs_and_removes_its_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = run("demo", "--size", "300kB", "--memory", "2GB", "--quiet")
+    assert result.exit_code == 0
+    assert "converged" in result.stdout
+    assert "stayed below" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert run("demo", "--size", "300kB", "--memory", "2GB", "--quiet", "--keep", tmp_path / "kept").exit_code == 0
+    assert (tmp_path / "kept" / "demo.llsvm").exists()
