@@ -18,7 +18,8 @@ from llsvm.predict import block_bytes
 _CLASSES_LISTED = 1000
 _ROW_BYTES = 40  # of a row held in memory, its values left out: place, number, label, dual variables
 _VALUE_BYTES = 8  # of a stored value: float32 and column number
-_WORK_BYTES = 64_000_000  # blocks being read, parsed and worked on
+_WORK_BYTES = 5_000_000  # the smallest blocks being read, parsed and worked on
+_READING_SHARE = 1.15  # rows held in memory take this times their size while they are being read
 _WEIGHT_VECTORS = 3  # weights, the best so far, and those being summed afresh
 
 
@@ -98,4 +99,5 @@ def _training_bytes(counts: Survey, features: int) -> tuple[int, int]:
     fixed = RUNTIME_BYTES + _WORK_BYTES + _WEIGHT_VECTORS * 8 * problems * features
     sparse_bytes = _VALUE_BYTES * counts.nnz
     dense_bytes = 4 * counts.n_rows * features
-    return fixed, fixed + min(sparse_bytes, dense_bytes) + _ROW_BYTES * counts.n_rows
+    rows = min(sparse_bytes, dense_bytes) + _ROW_BYTES * counts.n_rows
+    return fixed, fixed + int(_READING_SHARE * rows)
