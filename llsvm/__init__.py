@@ -2,4 +2,29 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+__all__ = ["LLSVMClassifier", "Model", "__version__", "load", "train"]
+
+if TYPE_CHECKING:
+    from llsvm.estimators import LLSVMClassifier
+    from llsvm.model import Model
+    from llsvm.train import load, train
+
+# Loaded when first used, so that ``import llsvm`` and ``llsvm --help`` stay instant.
+_WHERE = {
+    "LLSVMClassifier": "llsvm.estimators",
+    "Model": "llsvm.model",
+    "load": "llsvm.train",
+    "train": "llsvm.train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'llsvm' has no attribute {name!r}")
+    value = getattr(import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value

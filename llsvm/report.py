@@ -43,9 +43,7 @@ class Certificate:
             "dual": self.total_dual,
             "relative_gap": self.relative_gap,
             "passes": self.passes,
-            "problems": [
-                {"primal": p, "dual": d} for p, d in zip(self.primal, self.dual, strict=True)
-            ],
+            "problems": [{"primal": p, "dual": d} for p, d in zip(self.primal, self.dual, strict=True)],
         }
 
 

@@ -34,6 +34,7 @@ class ArraySource:
     """
 
     def __init__(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
+        self.bytes_read = 0  # from disk: never any
         self._X: _Dense | _Sparse = _Sparse(X) if _is_sparse(X) else _Dense(X)
         n, d = self._X.shape
         if n == 0:

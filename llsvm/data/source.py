@@ -1,4 +1,4 @@
-"""BlockSource: the protocol that every reader keeps. Adding a format is adding a file here and a line in FORMATS."""
+"""BlockSource: the protocol that every reader keeps. A new format is a file here and a line in FORMATS."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ class SourceInfo:
 
 class BlockSource(Protocol):
     """A restartable sequence of blocks, in the source's own order, the same at every call."""
+
+    bytes_read: int
+    """Bytes read from disk so far, all readings together; grows while ``blocks`` runs."""
 
     def info(self) -> SourceInfo: ...
 

@@ -96,6 +96,7 @@ class SvmlightSource:
         self._path = os.fsdecode(path)
         self._zero_based = zero_based
         self._threads = threads
+        self.bytes_read = 0
         self._n_rows: int | None = None
         self._n_features: int | None = None
         self._index_base = {"auto": None, "yes": 0, "no": 1}[zero_based]
@@ -136,6 +137,7 @@ class SvmlightSource:
             if piece.ends_chunk:
                 reader.give_back(piece.text)
             n_lines += piece.lines
+            self.bytes_read += piece.stop - piece.start
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
             n = len(parsed.y)
             if n:

@@ -1,0 +1,136 @@
+"""Arena: a buffer of rows that grows up to a fixed number of bytes and is used again and again.
+
+It holds whatever must sit in memory: the whole data set when it fits, the block being assembled from pages of
+the cache, the survivors. Memory is taken from the system as it is touched, so an arena may be made as large as
+its limit and costs only what it holds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block
+
+_INDEX_BYTES = 4  # one int32 column index
+_ROW_BYTES = 8 + 8 + 4  # indptr, row number, class id
+
+
+def row_bytes(n_rows: int, nnz: int, itemsize: int, width: int | None, weighted: bool) -> int:
+    """Bytes that ``n_rows`` rows take in an arena; ``width`` is None for CSR, the columns for dense rows."""
+    values = nnz * (_INDEX_BYTES + itemsize) if width is None else n_rows * width * itemsize
+    return values + n_rows * (_ROW_BYTES + (4 if weighted else 0))
+
+
+class Arena:
+    """Rows of one kind (CSR, or dense with a fixed width) under ``capacity_bytes``."""
+
+    def __init__(
+        self, capacity_bytes: int, dtype: np.dtype, width: int | None = None, weighted: bool = False
+    ) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.dtype = np.dtype(dtype)
+        self.width = width
+        self.weighted = weighted
+        self.n_rows = 0
+        self.nnz = 0
+        # Virtual sizes: a row needs at least _ROW_BYTES, a value at least its own bytes; see the file's head.
+        per_row = row_bytes(1, 0, self.dtype.itemsize, width, weighted)
+        rows = max(1, capacity_bytes // per_row)
+        self._indptr = np.zeros(rows + 1 if width is None else 1, np.int64)
+        self._rows = np.empty(rows, np.int64)
+        self._y = np.empty(rows, np.int32)
+        self._weight = np.empty(rows if weighted else 0, np.float32)
+        values = capacity_bytes // (_INDEX_BYTES + self.dtype.itemsize) + 1
+        self._indices = np.empty(values if width is None else 0, np.int32)
+        self._data = np.empty(values if width is None else rows * width, self.dtype)
+
+    @property
+    def used_bytes(self) -> int:
+        return row_bytes(self.n_rows, self.nnz, self.dtype.itemsize, self.width, self.weighted)
+
+    def fits(self, n_rows: int, nnz: int) -> bool:
+        """Would that many more rows and values stay under the capacity?"""
+        return self.would_hold(self.n_rows + n_rows, self.nnz + nnz)
+
+    def would_hold(self, n_rows: int, nnz: int) -> bool:
+        """Would that many rows and values in all, in an empty arena, stay under the capacity?"""
+        needed = row_bytes(n_rows, nnz, self.dtype.itemsize, self.width, self.weighted)
+        return needed <= self.capacity_bytes
+
+    def append(self, block: Block) -> None:
+        """Copy a block's rows in, of either kind and any smaller width. The caller has asked ``fits``."""
+        at, end = self.n_rows, self.n_rows + block.n_rows
+        self._rows[at:end] = block.rows
+        self._y[at:end] = block.y
+        if self.weighted:
+            self._weight[at:end] = 1.0 if block.weight is None else block.weight
+        if self.width is None:
+            self.nnz += self._append_csr(block, at)
+        else:
+            self._append_dense(block, at)
+            self.nnz += block.n_rows * self.width
+        self.n_rows = end
+
+    def _append_csr(self, block: Block, at: int) -> int:
+        X = block.X if isinstance(block.X, CSR) else sparsify(block.X)
+        start, stop = int(X.indptr[0]), int(X.indptr[-1])
+        n, first = stop - start, self.nnz
+        np.add(X.indptr[1:], first - start, out=self._indptr[at + 1 : at + 1 + block.n_rows])
+        self._indices[first : first + n] = X.indices[start:stop]
+        self._data[first : first + n] = X.data[start:stop]
+        return n
+
+    def _append_dense(self, block: Block, at: int) -> None:
+        width = self.width or 0
+        target = self._data[at * width : (at + block.n_rows) * width].reshape(block.n_rows, width)
+        if isinstance(block.X, CSR):
+            densify(block.X, target)
+        else:
+            filled = block.X.shape[1]
+            target[:, :filled] = block.X
+            target[:, filled:] = 0
+
+    def relabel(self, lut: NDArray[np.int32]) -> None:
+        """Replace every class id ``y`` by ``lut[y]``."""
+        self._y[: self.n_rows] = lut[self._y[: self.n_rows]]
+
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Drop the rows outside ``mask``, in place, in small steps that need little extra memory."""
+        chosen = np.flatnonzero(mask)
+        n = len(chosen)
+        if n == self.n_rows:
+            return
+        old, self.n_rows, self.nnz = self.block(), 0, 0
+        # Rows only move towards the front, so a step never overwrites rows that a later step still reads.
+        for start in range(0, n, 4096):
+            self.append(old.take(chosen[start : start + 4096]))
+
+    def clear(self) -> None:
+        self.n_rows = self.nnz = 0
+
+    def block(self) -> Block:
+        """All rows as a view, valid until the arena changes."""
+        n = self.n_rows
+        weight = self._weight[:n] if self.weighted else None
+        if self.width is None:
+            X = CSR(self._indptr[: n + 1], self._indices[: self.nnz], self._data[: self.nnz])
+            return Block(X, self._y[:n], self._rows[:n], weight)
+        dense = self._data[: n * self.width].reshape(n, self.width)
+        return Block(dense, self._y[:n], self._rows[:n], weight)
+
+
+def densify(X: CSR, out: NDArray[np.floating]) -> None:
+    """Write sparse rows into ``out`` (n, d)."""
+    out[...] = 0
+    lengths = np.diff(X.indptr)
+    start, stop = X.indptr[0], X.indptr[-1]
+    out[np.repeat(np.arange(len(lengths)), lengths), X.indices[start:stop]] = X.data[start:stop]
+
+
+def sparsify(X: NDArray[np.floating]) -> CSR:
+    """The non-zero values of dense rows."""
+    i, j = np.nonzero(X)
+    indptr = np.zeros(len(X) + 1, np.int64)
+    np.cumsum(np.bincount(i, minlength=len(X)), out=indptr[1:])
+    return CSR(indptr, j.astype(np.int32), X[i, j])

@@ -1,0 +1,212 @@
+"""Ingest: the first reading of a source. It learns the facts, and puts the rows where later passes find them.
+
+Rows go into memory while they fit and, from the first that does not, all of them into a page store (the binary
+cache). Labels become class ids, and pages that are mostly filled become dense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.arena import Arena, densify, sparsify
+from llsvm.block import CSR, Block, Matrix
+from llsvm.data.source import BlockSource
+from llsvm.errors import DataError, DiskError
+from llsvm.labels import LabelEncoder
+from llsvm.progress import Progress
+from llsvm.spill.store import PageStore
+
+_DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a data set once it has been read.
+
+    n_columns: columns of the blocks, which are numbered as in the source. first_column: the column that is
+    feature 0 (1 where svmlight indices start at 1: column 0 is then empty). nnz: stored values.
+    classes: (k,) labels, ascending; counts: (k,) rows of each. is_dense: blocks are dense arrays.
+    dtype: of the values. weighted: rows have sample weights.
+    """
+
+    name: str
+    n_rows: int
+    n_columns: int
+    first_column: int
+    nnz: int
+    classes: NDArray[Any]
+    counts: NDArray[np.int64]
+    is_dense: bool
+    dtype: np.dtype
+    weighted: bool
+
+    @property
+    def n_features(self) -> int:
+        return self.n_columns - self.first_column
+
+    @property
+    def bytes_per_row(self) -> float:
+        """Of the values (and column numbers), on average."""
+        if self.is_dense:
+            return self.n_columns * self.dtype.itemsize
+        return self.nnz / self.n_rows * (4 + self.dtype.itemsize)
+
+
+class Ingest:
+    """One reading of a source. Afterwards ``arena`` has all rows (in memory), or ``store`` has them (on disk),
+    or both are None and later passes read the source again."""
+
+    def __init__(self, source: BlockSource, progress: Progress) -> None:
+        self.labels = LabelEncoder()
+        self.arena: Arena | None = None
+        self.store: PageStore | None = None
+        self.largest_page_bytes = 0
+        self.note = ""
+        self.final_ids = (
+            False  # the pages' class ids are positions in ``classes``, not the order of appearance
+        )
+        self._source = source
+        self._progress = progress
+        self._n_rows = self._nnz = self._n_columns = 0
+        self._dtype = np.dtype(np.float32)
+        self._weighted = False
+
+    def run(
+        self, page_bytes: int, arena_bytes: int, make_store: Callable[[], PageStore] | None, must_store: bool
+    ) -> Facts:
+        """Read everything, in pages of ``page_bytes``.
+
+        arena_bytes: how much may be held in memory, 0 for nothing. make_store: makes the store for what does
+        not fit in memory, or None for none. must_store: a full disk is an error, not a reason to go without.
+        """
+        info = self._source.info()
+        self._progress.begin("reading", info.n_rows or 0, info.n_bytes or 0)
+        before = self._source.bytes_read
+        holding = arena_bytes > 0
+        for raw in self._source.blocks(page_bytes):
+            page = self._learn(raw)
+            if holding and not self._hold(page, arena_bytes):
+                holding = False
+                self._spill_arena(make_store, must_store)
+            if not holding and make_store is not None:
+                self._append([page], make_store, must_store)
+            self._progress.rows_done += page.n_rows
+            self._progress.bytes_done = self._source.bytes_read - before
+        return self._finish()
+
+    def move_to_store(self, make_store: Callable[[], PageStore] | None, must_store: bool) -> None:
+        """After ``run``: take all rows out of memory, since something else needs it."""
+        self.final_ids = True
+        self._spill_arena(make_store, must_store)
+        if self.store is not None:
+            self.store.finish()
+
+    def _learn(self, raw: Block) -> Block:
+        """The rows with class ids for labels, dense if they are mostly filled."""
+        X = raw.X
+        if isinstance(X, CSR):
+            columns = int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1
+        else:
+            columns = X.shape[1]
+        self._n_columns = max(self._n_columns, columns)
+        page = Block(_fitting(X, columns), self.labels.encode(raw.y), raw.rows, raw.weight)
+        self._n_rows += raw.n_rows
+        self._nnz += raw.nnz
+        self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
+        self._weighted |= raw.weight is not None
+        self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
+        return page
+
+    def _hold(self, page: Block, arena_bytes: int) -> bool:
+        """Take the page into memory, if it fits there by size and by kind."""
+        if self.arena is None:
+            width = None if isinstance(page.X, CSR) else page.X.shape[1]
+            self.arena = Arena(arena_bytes, self._dtype, width, self._weighted)
+        arena = self.arena
+        if arena.weighted != (page.weight is not None) or arena.dtype != self._dtype:
+            return False
+        if arena.width is not None and self._n_columns > arena.width:
+            return False
+        if arena.width is None and not isinstance(page.X, CSR):
+            page = Block(sparsify(page.X), page.y, page.rows, page.weight)
+        if not arena.fits(page.n_rows, page.nnz):
+            return False
+        arena.append(page)
+        return True
+
+    def _spill_arena(self, make_store: Callable[[], PageStore] | None, must_store: bool) -> None:
+        arena, self.arena = self.arena, None
+        if arena is not None and make_store is not None:
+            self._append(_pages(arena.block(), self.largest_page_bytes), make_store, must_store)
+
+    def _append(
+        self, pages: Iterator[Block] | list[Block], make_store: Callable[[], PageStore], must_store: bool
+    ) -> None:
+        if self.note:  # the disk is full, and we go on without a store
+            return
+        try:
+            if self.store is None:
+                self.store = make_store()
+            for page in pages:
+                self.store.append(page)
+        except DiskError as error:
+            if must_store:
+                raise
+            if self.store is not None:
+                self.store.delete()
+            self.store = None
+            self.note = f"no binary cache: {error}"
+
+    def _finish(self) -> Facts:
+        info = self._source.info()
+        classes = self.labels.classes
+        if len(classes) < 2:
+            raise DataError(
+                f"{info.name}: all {self._n_rows} rows have the same label, {classes[0]}: "
+                "one class; training needs rows of at least two classes"
+            )
+        if self.arena is not None:
+            self.arena.relabel(self.labels.rank)
+        if self.store is not None:
+            self.store.finish()
+        counts = np.empty_like(self.labels.counts)
+        counts[self.labels.rank] = self.labels.counts
+        first_column = info.index_base or 0
+        n_columns = max(self._n_columns, first_column + (info.n_features or 0), first_column + 1)
+        filled = self._nnz > _DENSE_SHARE * self._n_rows * n_columns
+        return Facts(
+            name=info.name,
+            n_rows=self._n_rows,
+            n_columns=n_columns,
+            first_column=first_column,
+            nnz=self._nnz,
+            classes=classes,
+            counts=counts,
+            is_dense=filled if self.arena is None else self.arena.width is not None,
+            dtype=self._dtype,
+            weighted=self._weighted,
+        )
+
+
+def _fitting(X: Matrix, columns: int) -> Matrix:
+    """Sparse rows as a dense array where that takes less memory."""
+    if not isinstance(X, CSR):
+        return X
+    n, nnz = len(X.indptr) - 1, int(X.indptr[-1] - X.indptr[0])
+    if nnz <= _DENSE_SHARE * n * columns:
+        return X
+    dense = np.empty((n, columns), X.data.dtype)
+    densify(X, dense)
+    return dense
+
+
+def _pages(block: Block, page_bytes: int) -> Iterator[Block]:
+    """The block in pieces of about ``page_bytes``."""
+    step = max(1, int(block.n_rows * page_bytes / max(block.nbytes, 1)))
+    for start in range(0, block.n_rows, step):
+        yield block.slice(start, min(start + step, block.n_rows))

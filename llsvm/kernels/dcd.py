@@ -1,0 +1,164 @@
+"""Dual coordinate descent sweeps, one kernel for CSR rows and one for dense rows, and the margins of rows.
+
+The dual of ½‖w‖² + Σ_i C_i max(0, 1 − y_i w·x_i)^p, p = 1 or 2, is, with w = Σ α_i y_i x_i,
+
+    D(α) = Σ α_i − ½‖w‖² − Σ ½ D_i α_i²,   0 ≤ α_i ≤ U_i
+
+with U_i = C_i, D_i = 0 for p = 1 and U_i = ∞, D_i = 1/(2 C_i) for p = 2 (Hsieh et al. 2008, eqs. 3-4).
+A step on row i is the exact maximiser of D in α_i (their Algorithm 1; the slides' update rule with η_i = 1/Q_ii).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from llsvm.kernels.options import JIT
+
+
+@njit(**JIT)
+def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, squared, single, totals):  # type: ignore[no-untyped-def]
+    """One sweep over the rows ``order``; returns how many of them (moved to the front) are still moving.
+
+    indptr, indices, data: CSR rows. sign: (n,) float64 labels, -1 or +1. cost: (n,) float64 C_i.
+    alpha: (n,) float64, updated. margin: (n,) float64, set to y_i w·x_i as it was when row i was visited.
+    order: int64 positions, reordered: the rows that moved, or are free, come first.
+    w: (d + 1,) float64, updated; the last entry is the weight of the constant feature ``bias``.
+    squared: p = 2. single: round α_i / C_i to float32, so that a float32 store of it agrees with w to the last bit.
+    totals: (2,) float64, added to: [0] the gain in D, [1] the duality gap of the visited rows as met,
+    Σ C_i max(0, 1 − m_i)^p + α_i (m_i − 1) + ½ D_i α_i².
+    """
+    last = w.shape[0] - 1
+    moving = 0
+    gain = 0.0
+    gap = 0.0
+    for t in range(order.shape[0]):
+        i = order[t]
+        c = cost[i]
+        if c <= 0.0:
+            continue
+        dot = w[last] * bias
+        norm = bias * bias
+        for k in range(indptr[i], indptr[i + 1]):
+            v = np.float64(data[k])
+            dot += w[indices[k]] * v
+            norm += v * v
+        old = alpha[i]
+        m = sign[i] * dot
+        margin[i] = m
+        loss = max(0.0, 1.0 - m)
+        if squared:
+            ridge = 0.5 / c
+            upper = np.inf
+            gap += c * loss * loss + old * (m - 1.0) + 0.5 * ridge * old * old
+        else:
+            ridge = 0.0
+            upper = c
+            gap += c * loss + old * (m - 1.0)
+        g = m - 1.0 + ridge * old
+        q = norm + ridge
+        # A row without features (q = 0) has the constant gradient -1: its α belongs at the upper bound.
+        new = min(max(old - g / q, 0.0), upper) if q > 0.0 else upper
+        if single:
+            new = c * np.float64(np.float32(new / c))
+        delta = new - old
+        if delta != 0.0:
+            gain -= g * delta + 0.5 * q * delta * delta
+            alpha[i] = new
+            step = delta * sign[i]
+            w[last] += step * bias
+            for k in range(indptr[i], indptr[i + 1]):
+                w[indices[k]] += step * data[k]
+            order[t] = order[moving]
+            order[moving] = i
+            moving += 1
+        elif 0.0 < new < upper:
+            order[t] = order[moving]
+            order[moving] = i
+            moving += 1
+    totals[0] += gain
+    totals[1] += gap
+    return moving
+
+
+# Dense rows are summed in any order, so that the loop becomes vector instructions.
+@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, totals):  # type: ignore[no-untyped-def]
+    """``sweep_csr`` for X (n, d) dense; the arguments mean the same."""
+    d = X.shape[1]
+    moving = 0
+    gain = 0.0
+    gap = 0.0
+    for t in range(order.shape[0]):
+        i = order[t]
+        c = cost[i]
+        if c <= 0.0:
+            continue
+        row = X[i]
+        dot = 0.0
+        norm = 0.0
+        for j in range(d):
+            v = np.float64(row[j])
+            dot += w[j] * v
+            norm += v * v
+        dot += w[d] * bias
+        norm += bias * bias
+        old = alpha[i]
+        m = sign[i] * dot
+        margin[i] = m
+        loss = max(0.0, 1.0 - m)
+        if squared:
+            ridge = 0.5 / c
+            upper = np.inf
+            gap += c * loss * loss + old * (m - 1.0) + 0.5 * ridge * old * old
+        else:
+            ridge = 0.0
+            upper = c
+            gap += c * loss + old * (m - 1.0)
+        g = m - 1.0 + ridge * old
+        q = norm + ridge
+        new = min(max(old - g / q, 0.0), upper) if q > 0.0 else upper
+        if single:
+            new = c * np.float64(np.float32(new / c))
+        delta = new - old
+        if delta != 0.0:
+            gain -= g * delta + 0.5 * q * delta * delta
+            alpha[i] = new
+            step = delta * sign[i]
+            w[d] += step * bias
+            for j in range(d):
+                w[j] += step * row[j]
+            order[t] = order[moving]
+            order[moving] = i
+            moving += 1
+        elif 0.0 < new < upper:
+            order[t] = order[moving]
+            order[moving] = i
+            moving += 1
+    totals[0] += gain
+    totals[1] += gap
+    return moving
+
+
+@njit(**JIT)
+def dots_csr(indptr, indices, data, w, bias, out):  # type: ignore[no-untyped-def]
+    """out[i] = w·x_i + w[-1] bias for CSR rows; w (d + 1,) float64, out (n,) float64."""
+    constant = w[w.shape[0] - 1] * bias
+    for i in range(out.shape[0]):
+        dot = constant
+        for k in range(indptr[i], indptr[i + 1]):
+            dot += w[indices[k]] * data[k]
+        out[i] = dot
+
+
+@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+def dots_dense(X, w, bias, out):  # type: ignore[no-untyped-def]
+    """``dots_csr`` for X (n, d) dense."""
+    d = X.shape[1]
+    constant = w[d] * bias
+    for i in range(out.shape[0]):
+        row = X[i]
+        dot = 0.0
+        for j in range(d):
+            dot += w[j] * np.float64(row[j])
+        out[i] = dot + constant

@@ -1,0 +1,47 @@
+"""Decision values of rows: X W + b, summed in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Matrix
+from llsvm.kernels.options import JIT
+
+
+@njit(**JIT)
+def _csr_scores(indptr, indices, data, base, weights, scores):  # type: ignore[no-untyped-def]
+    """Add the dot products of each row to scores (n, k). weights: (d, k); other columns are skipped."""
+    d, k = weights.shape
+    for i in range(len(indptr) - 1):
+        if k == 1:
+            total = 0.0
+            for p in range(indptr[i], indptr[i + 1]):
+                j = np.int64(indices[p]) - base
+                if 0 <= j < d:
+                    total += data[p] * weights[j, 0]
+            scores[i, 0] += total
+        else:
+            for p in range(indptr[i], indptr[i + 1]):
+                j = np.int64(indices[p]) - base
+                if 0 <= j < d:
+                    value = data[p]
+                    for c in range(k):
+                        scores[i, c] += value * weights[j, c]
+
+
+def matrix_scores(
+    X: Matrix, weights: NDArray[np.float64], intercept: NDArray[np.float64], base: int = 0
+) -> NDArray[np.float64]:
+    """Decision values (n, k) float64 of the rows of X.
+
+    weights: (d, k) float64, C-contiguous. intercept: (k,) float64. base: subtracted from the column indices
+    of a CSR first. Columns of X beyond d count nothing, columns that X lacks count as zero.
+    """
+    if isinstance(X, CSR):
+        scores = np.tile(intercept, (len(X.indptr) - 1, 1))
+        _csr_scores(X.indptr, X.indices, X.data, base, weights, scores)
+        return scores
+    width = min(X.shape[1], len(weights))
+    return X[:, :width].astype(np.float64, copy=False) @ weights[:width] + intercept

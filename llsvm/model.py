@@ -1,0 +1,223 @@
+"""Model: what training hands back, what predictions need, and the fields of its file.
+
+The file (``llsvm.model_file`` says how it is packed; version 1) holds
+
+    header.json     every plain value: settings, certificate, history, index_base, converged, n_rows,
+                    feature_names, package version, extra, requires
+    coef.npy        (d, k) float64: ``coef_`` transposed, so that a feature's weights lie together
+    intercept.npy   (k,) float64
+    classes.npy     (n_classes,) numbers or text, ascending
+    extra/NAME.npy  the arrays of ``extra``
+
+A later feature adds a field to ``extra``. If predictions would be wrong without it, it also puts the field's
+name into ``requires``, and a package too old to know that name refuses the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import llsvm
+from llsvm import model_file
+from llsvm.block import CSR, Matrix
+from llsvm.errors import DataError, ModelError
+from llsvm.report import Certificate
+
+_PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
+_CLOCK_COLUMNS = ("seconds", "used_bytes", "peak_rss_bytes")  # of the history: differ from run to run
+_PLACE_SETTINGS = ("spill_dir",)  # of the settings: say where, not what
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass
+class Model:
+    """A trained linear classifier.
+
+    coef_: (k, d) float64; k = 1 for two classes (positive scores mean ``classes_[1]``), else a row per class.
+    intercept_: (k,) float64. classes_: (n_classes,) numbers or text, ascending.
+    certificate: how far from the optimum the weights are at most; None for an imported model.
+    settings: the training options, plain values. history: a dict per pass: passes, seconds, bytes_read,
+    primal, dual, relative_gap, survivors (None where not known).
+    index_base: first column index, 0 or 1, of the svmlight file it was trained on, hence of those it scores.
+    version: of the package that made it. n_rows: rows it was trained on. feature_names: (d,) or None.
+    extra: more fields, JSON values or arrays. requires: names in ``extra`` that predictions depend on.
+    log: what differs between equal runs (seconds, peak_rss_bytes, ...); not in the model file.
+    Raises ModelError on construction where shapes and classes do not fit each other.
+    """
+
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    classes_: NDArray[Any]
+    certificate: Certificate | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    index_base: int = 1
+    converged: bool = False
+    version: str = llsvm.__version__
+    n_rows: int = 0
+    feature_names: tuple[str, ...] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
+    log: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.coef_ = np.asarray(self.coef_, np.float64)
+        self.intercept_ = np.asarray(self.intercept_, np.float64)
+        self.classes_ = np.asarray(self.classes_)
+        if self.classes_.dtype.kind in "OU":
+            self.classes_ = np.array([str(label) for label in self.classes_])
+        k = 1 if len(self.classes_) == 2 else len(self.classes_)
+        if len(self.classes_) < 2 or self.coef_.shape[:1] != (k,) or self.coef_.ndim != 2:
+            raise ModelError(f"weights of shape {self.coef_.shape} do not fit {len(self.classes_)} classes")
+        if self.intercept_.shape != (k,):
+            raise ModelError(f"intercept of shape {self.intercept_.shape} does not fit {k} rows of weights")
+        if not np.all(self.classes_[:-1] < self.classes_[1:]):
+            raise ModelError("classes must be distinct and ascending")
+        if self.feature_names is not None and len(self.feature_names) != self.n_features_in_:
+            raise ModelError(f"{len(self.feature_names)} feature names for {self.n_features_in_} features")
+
+    @property
+    def n_features_in_(self) -> int:
+        return int(self.coef_.shape[1])
+
+    @property
+    def labels(self) -> list[str]:
+        """The classes as they are written in files and tables."""
+        return [label_text(label) for label in self.classes_]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the rows of X, an (n, d) array or SciPy sparse matrix: (n,) for two classes, else (n, k).
+
+        Two classes: positive means ``classes_[1]``. More: the largest is the predicted class.
+        Raises ModelError where X has another width, DataError where a score is not a finite number.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each row of X, as ``classes_`` has it: (n,). Errors as ``decision_function``."""
+        return self.classes_[self.class_ids(self._scores(X))]
+
+    def class_ids(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
+        if scores.shape[1] == 1:
+            return (scores[:, 0] > 0).astype(np.intp)
+        return np.argmax(scores, axis=1)
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        from llsvm.kernels.scores import matrix_scores
+
+        rows = X if hasattr(X, "tocsr") else np.asarray(X)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
+            raise ModelError(f"X has shape {rows.shape}, the model {self.n_features_in_} features")
+        weights = np.ascontiguousarray(self.coef_.T)
+        scores = np.empty((rows.shape[0], weights.shape[1]))
+        start = 0
+        for matrix in _matrices(rows):
+            part = matrix_scores(matrix, weights, self.intercept_)
+            scores[start : start + len(part)] = part
+            start += len(part)
+        if not np.isfinite(scores).all():
+            row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
+            raise DataError(f"row {row} of X has no finite score: it holds a NaN or an infinite value")
+        return scores
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to ``path`` (atomically) and its clock readings to ``path.log.json``.
+
+        Raises DiskError where the disk is full, UsageError where the path cannot be written.
+        """
+        more = {name: value for name, value in self.extra.items() if isinstance(value, np.ndarray)}
+        header = {name: getattr(self, name) for name in _PLAIN_FIELDS} | {
+            "n_features": self.n_features_in_,
+            "n_weights": int(self.coef_.size),
+            "certificate": None if self.certificate is None else _certificate_values(self.certificate),
+            "settings": _without(self.settings, _PLACE_SETTINGS),
+            "history": [_without(row, _CLOCK_COLUMNS) for row in self.history],
+            "feature_names": self.feature_names,
+            "extra": _without(self.extra, tuple(more)),
+            "requires": self.requires,
+        }
+        arrays = {"coef": self.coef_.T, "intercept": self.intercept_, "classes": self.classes_}
+        arrays |= {f"extra/{name}": more[name] for name in sorted(more)}
+        log = {
+            "log": self.log,
+            "settings": _only(self.settings, _PLACE_SETTINGS),
+            "history": [_only(row, _CLOCK_COLUMNS) for row in self.history],
+        }
+        model_file.write(path, header, arrays, log)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """The model in the file ``path``. Raises ModelError: no such file, not a model, damaged, too new."""
+        header, arrays, log = model_file.read(path)
+        more = {n.removeprefix("extra/"): value for n, value in arrays.items() if n.startswith("extra/")}
+        try:
+            certificate, names = header["certificate"], header["feature_names"]
+            model = cls(
+                coef_=arrays["coef"].T,
+                intercept_=arrays["intercept"],
+                classes_=arrays["classes"],
+                certificate=None if certificate is None else _certificate(certificate),
+                settings={**header["settings"], **log.get("settings", {})},
+                history=[dict(row) for row in header["history"]],
+                **{name: header[name] for name in _PLAIN_FIELDS},
+                feature_names=None if names is None else tuple(names),
+                extra=header["extra"] | more,
+                requires=tuple(header["requires"]),
+                log=log.get("log", {}),
+            )
+        except (KeyError, TypeError, ModelError) as error:
+            raise ModelError(f"{path}: the model file is damaged ({error})") from error
+        for row, clock in zip(model.history, log.get("history", []), strict=False):
+            row.update(clock)
+        return model
+
+
+def label_text(label: Any) -> str:
+    """A label as text: ``1.0`` is "1", as LIBLINEAR has it, ``0.5`` is "0.5", text is itself."""
+    if isinstance(label, float | np.floating):
+        number = float(label)
+        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+    return str(label)
+
+
+def _matrices(X: Any) -> Iterator[Matrix]:
+    """X as the kernels want it; a dense one in pieces, since each is widened to float64."""
+    n, d = X.shape
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+        narrow = X.data.dtype in (np.float32, np.float64)
+        values = X.data if narrow else X.data.astype(np.float64)
+        yield CSR(X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), values)
+        return
+    step = max(1, _CHUNK_BYTES // (8 * max(d, 1)))
+    for start in range(0, n, step):
+        yield X[start : start + step]
+
+
+def _certificate(values: Mapping[str, Any]) -> Certificate:
+    return Certificate(tuple(values["primal"]), tuple(values["dual"]), values["passes"])
+
+
+def _certificate_values(certificate: Certificate) -> dict[str, Any]:
+    return {"primal": certificate.primal, "dual": certificate.dual, "passes": certificate.passes}
+
+
+def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _only(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in names}
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """The model in the file ``path``; see ``Model.load``."""
+    return Model.load(path)

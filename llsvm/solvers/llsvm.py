@@ -1,0 +1,374 @@
+"""LLSVM: dual coordinate descent over blocks, with survivors (Alrajeh, Takeda, Niranjan, ICMV 2014).
+
+Primal:  P(w) = ½‖w‖² + Σ_i C_i max(0, 1 − y_i w·x_i)^p, p = 1 (hinge) or 2 (squared hinge); the constant feature
+``bias`` is part of x. Dual: D(α) = Σ α_i − ½‖w(α)‖² − Σ ½ D_i α_i² over 0 ≤ α_i ≤ U_i, see kernels/dcd.py.
+One problem per class (one-vs-rest) for more than two classes, all in the same passes.
+
+Exact mode runs rounds. A round is a full pass and epochs over its survivors. In the full pass each block is
+(1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the pass;
+(2) trained together with the survivors in memory (selective block minimisation, Chang & Roth 2011): several
+sweeps, each only over the rows that the sweep before found moving; (3) sifted: its rows nearest to moving
+survive. P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
+Stop when gap ≤ tol · P.
+
+Paper mode is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U, re-read and
+update these until α settles; nothing that was dropped is seen again. One more full pass measures its gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block
+from llsvm.kernels.dcd import dots_csr, dots_dense, sweep_csr, sweep_dense
+from llsvm.report import Certificate, Report
+from llsvm.settings import Settings
+from llsvm.stream import Stream
+
+# Bytes that working on a row takes beside the row itself: sign, cost, margin, order, distance; per problem: α.
+ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 56, 16
+MOST_SWEEPS = 20  # of a block at hand
+MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
+MOST_SPILL_EPOCHS = 5  # over the spilled ones
+MOST_PAPER_EPOCHS = 1000
+SWEEP_UNTIL = 0.1  # sweeps of a block end when its part of the gap fell to this share ...
+SURVIVORS_UNTIL = 0.05  # ... epochs over survivors when theirs fell to this share of the whole gap,
+TOL_SHARE = 0.3  # or to this share of the gap that is asked for
+SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
+DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
+
+
+class LLSVM:
+    """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs."""
+
+    def __init__(self, settings: Settings, class_weight: NDArray[np.float64], threads: int = 1) -> None:
+        """class_weight: (n_classes,) factors of C."""
+        self.settings = settings
+        self.class_weight = class_weight
+        self.threads = threads
+        self.rng = np.random.default_rng(settings.seed)
+
+    def solve(self, stream: Stream) -> Iterator[Report]:
+        facts, settings = stream.facts, self.settings
+        k = n_problems(len(facts.classes))
+        weights_bytes = 8 * k * (facts.n_columns + 1)
+        stream.prepare({"weights": 3 * weights_bytes}, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
+        self.single = settings.tol >= DOUBLE_BELOW_TOL
+        self.state = stream.row_state(k, np.dtype(np.float32 if self.single else np.float64))
+        self.w = np.zeros((k, facts.n_columns + 1))
+        self.dual = np.zeros(k)
+        with ThreadPoolExecutor(self.threads) as self.pool:
+            yield from self._paper(stream) if settings.paper else self._exact(stream)
+
+    # -- exact: rounds ----------------------------------------------------------------------------------
+
+    def _exact(self, stream: Stream) -> Iterator[Report]:
+        settings, passes = self.settings, 0
+        most = settings.max_passes or 0
+        best = _Best(len(self.w))
+        moving_share = 1.0
+        while True:
+            start = self.w.copy()
+            primal, moving = self._full_pass(
+                stream, start, measure=passes > 0, spill=moving_share < SPILL_SHARE
+            )
+            passes += 1
+            moving_share = moving / stream.facts.n_rows
+            best.offer(primal, start)
+            certificate = best.certificate(self.dual, passes)
+            converged = certificate.relative_gap <= settings.tol
+            yield Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
+            if converged or (most and passes >= max(most, 2)):
+                return
+            if not stream.in_one_block:
+                self._survivor_epochs(stream, best.primal)
+                yield Report(
+                    "epoch", passes, best.coef, certificate, float(self.dual.sum()), len(stream.survivors)
+                )
+
+    def _full_pass(
+        self, stream: Stream, start: NDArray[np.float64], measure: bool, spill: bool
+    ) -> tuple[NDArray[np.float64], int]:
+        """Measure the primal at ``start`` and update; returns it, (k,), and how many rows are moving."""
+        k = len(self.w)
+        primal = 0.5 * np.einsum("ij,ij->i", start, start)
+        moving = 0
+        survivors = None if stream.in_one_block else stream.survivors
+        for block in stream.all():
+            part = self._part(block)
+            if survivors is not None:
+                survivors.drop(part.rows)
+            resident = self._part(survivors.resident) if survivors is not None else None
+            for c in range(k):
+                part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
+                primal[c] += self._loss(part, c)
+                part.active[c] = np.arange(block.n_rows) if not measure else part.moving(c, self.squared)
+            if resident is None:
+                for c in range(k):
+                    self._settle(part, c, 0.0)
+            else:
+                self._train([part, resident])
+            self.state.set(part.rows, part.stored())
+            distance = part.distance(self.squared)
+            moving += int(np.count_nonzero(distance <= 0))
+            if survivors is not None and resident is not None:
+                self.state.set(resident.rows, resident.stored())
+                survivors.renew(resident.distance(self.squared))
+                survivors.add(block, distance, spill)
+            stream.progress.survivors = moving
+        if survivors is not None:
+            survivors.turn()
+        return primal, moving
+
+    def _train(self, parts: list[_Part]) -> NDArray[np.float64]:
+        """Sweep over the active rows of the parts in turn until their part of the gap has fallen enough.
+
+        Returns the gap of the first part's rows as they were met, (k,).
+        """
+        met = np.zeros(len(self.w))
+        for c in range(len(self.w)):
+            first = 0.0
+            for sweep in range(MOST_SWEEPS):
+                gaps = [self._sweep(part, c) for part in parts]
+                if sweep == 0:
+                    met[c], first = gaps[0], sum(gaps)
+                if sum(gaps) <= SWEEP_UNTIL * first:
+                    break
+        return met
+
+    def _sweep(self, part: _Part, c: int) -> float:
+        """One sweep over the rows of problem ``c`` that are active; returns their duality gap as met."""
+        order = self.rng.permutation(part.active[c])
+        totals = np.zeros(2)
+        bias = self.settings.bias
+        tail = (part.signs(c), part.cost, part.alpha[c], part.margin[c], order, self.w[c], bias)
+        end = (self.squared, self.single, totals)
+        X = part.block.X
+        if isinstance(X, CSR):
+            n = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)
+        else:
+            n = sweep_dense(X, *tail, *end)
+        part.active[c] = order[:n]
+        self.dual[c] += totals[0]
+        return float(totals[1])
+
+    def _survivor_epochs(self, stream: Stream, primal: NDArray[np.float64]) -> None:
+        """Epochs over the survivors, in memory and spilled, until their part of the gap is small."""
+        survivors = stream.survivors
+        stream.progress.begin("survivors", len(survivors))
+        gap = primal - self.dual
+        enough = SURVIVORS_UNTIL * gap
+        for _ in range(MOST_SPILL_EPOCHS):
+            resident = self._part(survivors.resident)
+            for c in range(len(self.w)):
+                self._settle(resident, c, float(enough[c]))
+            self._put_back(resident, stream)
+            if survivors.spilled is None or np.all(self._spilled_epoch(stream) <= enough):
+                return
+
+    def _spilled_epoch(self, stream: Stream) -> NDArray[np.float64]:
+        """Train each spilled block with the survivors in memory; returns the blocks' gap as met, (k,)."""
+        survivors = stream.survivors
+        met = np.zeros(len(self.w))
+        for block in stream.active():
+            part, resident = self._part(block), self._part(survivors.resident)
+            met += self._train([part, resident])
+            self._put_back(resident, stream)
+            self.state.set(part.rows, part.stored())
+            survivors.add(block, part.distance(self.squared), spill=True)
+        survivors.turn()
+        return met
+
+    def _settle(self, part: _Part, c: int, enough: float) -> None:
+        """Sweep over the part until its gap, as met by a sweep over all of its rows, is at most ``enough``, or
+        the share of the dual objective that ``tol`` allows."""
+        for _ in range(MOST_EPOCHS):
+            part.active[c] = np.arange(part.n_rows)
+            gap = self._sweep(part, c)
+            if gap <= max(enough, TOL_SHARE * self.settings.tol * self.dual[c]):
+                return
+            for _ in range(MOST_SWEEPS):
+                if self._sweep(part, c) <= SWEEP_UNTIL * gap:
+                    break
+
+    def _put_back(self, resident: _Part, stream: Stream) -> None:
+        self.state.set(resident.rows, resident.stored())
+        stream.survivors.renew(resident.distance(self.squared))
+
+    # -- paper: survivors only --------------------------------------------------------------------------
+
+    def _paper(self, stream: Stream) -> Iterator[Report]:
+        survivors = stream.survivors
+        for block in stream.all():
+            part = self._part(block)
+            self._update_once(part)
+            survivors.add(block, part.outside(self.squared), spill=True)
+        survivors.turn()
+        yield Report("pass", 1, dual=float(self.dual.sum()), survivors=len(survivors))
+        settled, epochs = False, 0
+        while not settled and len(survivors) and epochs < MOST_PAPER_EPOCHS:
+            settled = self._paper_epoch(stream)
+            epochs += 1
+            yield Report("epoch", 1, dual=float(self.dual.sum()), survivors=len(survivors))
+        best = _Best(len(self.w))
+        best.offer(self._measure(stream), self.w)
+        note = "" if settled or not len(survivors) else f"α had not settled after {epochs} epochs"
+        yield Report(
+            "pass",
+            2,
+            best.coef,
+            best.certificate(self.dual, 2),
+            float(self.dual.sum()),
+            len(survivors),
+            converged=not note,
+            note=note,
+        )
+
+    def _paper_epoch(self, stream: Stream) -> bool:
+        """Update every survivor once and keep those still inside the bounds; has α settled?"""
+        survivors = stream.survivors
+        stream.progress.begin("survivors", len(survivors))
+        resident = self._part(survivors.resident)
+        changes = [self._update_once(resident)]
+        survivors.retain(np.isfinite(resident.outside(self.squared)))
+        for block in stream.active():
+            part = self._part(block)
+            changes.append(self._update_once(part))
+            survivors.add(block, part.outside(self.squared), spill=True)
+        survivors.turn()
+        changed, total = np.sum(changes, axis=0)
+        return bool(changed <= self.settings.tol * total)
+
+    def _update_once(self, part: _Part) -> tuple[float, float]:
+        """Update every row of the part once; returns Σ|Δα| and Σα over it."""
+        before = part.alpha.copy()
+        for c in range(len(self.w)):
+            part.active[c] = np.arange(part.n_rows)
+            self._sweep(part, c)
+        self.state.set(part.rows, part.stored())
+        return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
+
+    def _measure(self, stream: Stream) -> NDArray[np.float64]:
+        """The primal at ``w``, (k,), in a full pass."""
+        primal = 0.5 * np.einsum("ij,ij->i", self.w, self.w)
+        for block in stream.all():
+            part = self._part(block)
+            for c in range(len(self.w)):
+                part.margin[c] = self._margins(block, self.w[c], part.signs(c))
+                primal[c] += self._loss(part, c)
+        return primal
+
+    # -- parts ------------------------------------------------------------------------------------------
+
+    @property
+    def squared(self) -> bool:
+        return self.settings.loss == "squared_hinge"
+
+    def _part(self, block: Block) -> _Part:
+        cost = self.settings.C * self.class_weight[block.y]
+        if block.weight is not None:
+            cost = cost * block.weight
+        alpha = self.state.get(block.rows).reshape(block.n_rows, len(self.w)).T * cost
+        return _Part(block, cost, np.ascontiguousarray(alpha))
+
+    def _loss(self, part: _Part, c: int) -> float:
+        loss = np.maximum(0.0, 1.0 - part.margin[c])
+        return float(part.cost @ (loss * loss if self.squared else loss))
+
+    def _margins(
+        self, block: Block, w: NDArray[np.float64], signs: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """y_i w·x_i, (n,), each thread a range of rows."""
+        out = np.empty(block.n_rows)
+        bounds = np.linspace(0, block.n_rows, self.threads + 1).astype(int)
+
+        def dots(start: int, stop: int) -> None:
+            X = block.slice(start, stop).X
+            if isinstance(X, CSR):
+                dots_csr(X.indptr, X.indices, X.data, w, self.settings.bias, out[start:stop])
+            else:
+                dots_dense(X, w, self.settings.bias, out[start:stop])
+
+        list(self.pool.map(dots, bounds[:-1], bounds[1:]))
+        out *= signs
+        return out
+
+
+class _Part:
+    """Rows at hand with what the solver keeps for them: k problems, n rows.
+
+    cost: (n,) C_i. alpha: (k, n) dual variables. margin: (k, n) y_i w·x_i when last seen.
+    active: per problem, the positions of the rows that the next sweep visits.
+    """
+
+    def __init__(self, block: Block, cost: NDArray[np.float64], alpha: NDArray[np.float64]) -> None:
+        self.block = block
+        self.rows = block.rows.copy()  # the block's own may be a view of an arena that changes
+        self.n_rows = block.n_rows
+        self.cost = cost
+        self.alpha = alpha
+        self.margin = np.zeros_like(alpha)
+        self.active = [np.arange(self.n_rows) for _ in alpha]
+
+    def signs(self, c: int) -> NDArray[np.float64]:
+        """(n,) ±1: is the row of class ``c`` (of class 1 where there is one problem)?"""
+        positive = 1 if len(self.alpha) == 1 else c
+        return np.where(self.block.y == positive, 1.0, -1.0)
+
+    def stored(self) -> NDArray[np.float64]:
+        """(n, k) α_i / C_i, as the row state has it."""
+        share = np.divide(self.alpha, self.cost, out=np.zeros_like(self.alpha), where=self.cost > 0)
+        return share.T
+
+    def distance(self, squared: bool) -> NDArray[np.float32]:
+        """(n,) how far the gradient would have to change before the row moves; 0 if it moves, or is free."""
+        nearest = np.full(self.n_rows, np.inf, np.float32)
+        for alpha, margin in zip(self.alpha, self.margin, strict=True):
+            outward = np.where(alpha <= 0, margin - 1.0, 0.0)
+            if not squared:
+                outward = np.where(alpha >= self.cost, 1.0 - margin, outward)
+            np.minimum(nearest, np.maximum(outward, 0.0), out=nearest, casting="same_kind")
+        nearest[self.cost <= 0] = np.inf
+        return nearest
+
+    def moving(self, c: int, squared: bool) -> NDArray[np.intp]:
+        """Positions of the rows that problem ``c`` would move, by their margins, and of the free ones."""
+        alpha, margin = self.alpha[c], self.margin[c]
+        still = (alpha <= 0) & (margin > 1.0)
+        if not squared:
+            still |= (alpha >= self.cost) & (margin < 1.0)
+        return np.flatnonzero(~still)
+
+    def outside(self, squared: bool) -> NDArray[np.float32]:
+        """(n,) 0 for rows with 0 < α < U in some problem, ∞ for the others: the slides' survivors."""
+        upper = np.inf if squared else self.cost
+        inside = ((self.alpha > 0) & (self.alpha < upper)).any(axis=0)
+        return np.where(inside, 0.0, np.inf).astype(np.float32)
+
+
+class _Best:
+    """The smallest primal met so far of each problem, and its weights."""
+
+    def __init__(self, k: int) -> None:
+        self.primal = np.full(k, np.inf)
+        self.coef: NDArray[np.float64] | None = None
+
+    def offer(self, primal: NDArray[np.float64], w: NDArray[np.float64]) -> None:
+        """``w`` (k, d + 1) is copied where it is better."""
+        if self.coef is None:
+            self.coef = w.copy()
+        better = primal < self.primal
+        self.coef[better] = w[better]
+        self.primal[better] = primal[better]
+
+    def certificate(self, dual: NDArray[np.float64], passes: int) -> Certificate:
+        return Certificate(tuple(map(float, self.primal)), tuple(map(float, dual)), passes)
+
+
+def n_problems(n_classes: int) -> int:
+    """Two classes are one problem; more are one against the rest each."""
+    return 1 if n_classes == 2 else n_classes

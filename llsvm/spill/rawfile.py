@@ -1,0 +1,52 @@
+"""Reading and writing at a position of a file, whole or with an error that says what to do.
+
+Plain reads into the caller's arrays, never a mapping: mapped pages count in the resident set.
+"""
+
+from __future__ import annotations
+
+import os
+from io import FileIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.errors import DiskError, SpillError
+
+
+def write_at(file: FileIO, data: NDArray[np.uint8], offset: int) -> None:
+    """Write all bytes of ``data`` at ``offset``. Raises DiskError (disk full, quota, file size limit)."""
+    done = 0
+    try:
+        while done < len(data):  # one call writes 2 GB at most, and less on a full disk
+            done += os.pwrite(file.fileno(), data[done:].data, offset + done)
+    except OSError as error:
+        raise write_failed(file, error) from error
+
+
+def write_failed(file: FileIO, error: OSError) -> DiskError:
+    return DiskError(
+        f"{os.fsdecode(file.name)}: cannot write to the spill file: {error.strerror or error}; "
+        "free space there, or pass --spill-dir with a folder on another disk"
+    )
+
+
+def read_at(file: FileIO, out: NDArray[np.uint8], offset: int, what: str) -> None:
+    """Fill ``out`` from ``offset`` on. Raises SpillError, calling it ``what``, if the file has less."""
+    done = 0
+    try:
+        while done < len(out):
+            found = os.preadv(file.fileno(), [out[done:].data], offset + done)
+            if not found:
+                how = f"{len(out):,} bytes expected, {done:,} found (the file is truncated)"
+                raise damaged(file, what, how)
+            done += found
+    except OSError as error:
+        raise damaged(file, what, f"cannot be read: {error.strerror or error}") from error
+
+
+def damaged(file: FileIO, what: str, how: str) -> SpillError:
+    return SpillError(
+        f"{os.fsdecode(file.name)}: {what}: {how}; the disk may be failing: "
+        "run again with --spill-dir on another one"
+    )

@@ -1,0 +1,212 @@
+"""Workspace: the private folder that holds a run's spill files, and the account of the disk they take.
+
+The folder carries a locked file. Whoever comes later in the same parent folder removes what a killed process
+left behind: folders whose lock nobody holds. The lock file gets its content only after it is locked, so a
+folder that is just being made is never taken for an abandoned one, nor is a user's folder of a like name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import threading
+import weakref
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+
+from llsvm.errors import DiskError
+from llsvm.memory import format_size
+
+PREFIX = "llsvm-"
+LOCK_NAME = "lock"
+_SEAL = b"llsvm workspace, locked while in use\n"
+RESERVE_BYTES = 16_000_000  # left free on the file system, for whoever else writes there
+
+
+class Workspace:
+    """A folder ``llsvm-<random>`` that is removed on every exit, and an account of the bytes in it.
+
+    Use it as a context manager. Without, it goes when it is garbage-collected or the interpreter ends.
+    A forked child may read from it; only the process that made it removes it. Thread safe.
+    """
+
+    def __init__(self, parent: str | Path, disk_limit_bytes: int | None = None) -> None:
+        """Make the folder inside ``parent``, and clear what killed processes left there.
+
+        ``disk_limit_bytes`` bounds the sum of the claims; None for the file system's free space alone.
+        Raises DiskError when the folder cannot be made.
+        """
+        remove_abandoned(Path(parent))
+        self.disk_limit_bytes = disk_limit_bytes
+        self.used_bytes = 0
+        self.peak_bytes = 0
+        self._mutex = threading.Lock()
+        self._files: list[FileIO] = []
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)).absolute()
+            self._finalizer = weakref.finalize(self, _dispose, self.folder, self._files, os.getpid())
+            self._files.append(_make_lock(self.folder))
+        except OSError as error:
+            raise DiskError(
+                f"{parent}: cannot make a spill folder: {error.strerror}; "
+                "pass --spill-dir with a writable folder"
+            ) from error
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the files that ``create`` opened and remove the folder; again does nothing."""
+        self._finalizer()
+
+    def path(self, name: str) -> Path:
+        """The path of a file ``name`` inside the folder."""
+        return self.folder / name
+
+    def create(self, name: str) -> FileIO:
+        """A new empty file, open for reading and writing, unbuffered. ``close`` closes it too."""
+        try:
+            file = FileIO(self.path(name), "x+")
+        except OSError as error:
+            raise DiskError(
+                f"{self.path(name)}: cannot make a spill file: {error.strerror}; pass another --spill-dir"
+            ) from error
+        with self._mutex:
+            self._files[:] = [one for one in self._files if not one.closed] + [file]
+        return file
+
+    def claim(self, nbytes: int) -> None:
+        """Account for ``nbytes`` about to be written. Raises DiskError if limit or free space forbid it."""
+        with self._mutex:
+            limit = self.disk_limit_bytes
+            if limit is not None and self.used_bytes + nbytes > limit:
+                raise DiskError(
+                    f"disk limit too small: {self.folder} holds {format_size(self.used_bytes)} and "
+                    f"{format_size(nbytes)} more are needed, but the limit is {format_size(limit)}; "
+                    "pass a larger --disk-limit"
+                )
+            free = self.free_bytes()
+            if nbytes + RESERVE_BYTES > free:
+                raise DiskError(
+                    f"disk full: {self.folder} holds {format_size(self.used_bytes)} and "
+                    f"{format_size(nbytes)} more are needed, but only {format_size(free)} are free there "
+                    f"({format_size(RESERVE_BYTES)} are left to others); "
+                    "pass --spill-dir with a folder on a larger disk"
+                )
+            self.used_bytes += nbytes
+            self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+
+    def release(self, nbytes: int) -> None:
+        """Give back ``nbytes`` of what was claimed."""
+        with self._mutex:
+            self.used_bytes -= nbytes
+
+    def free_bytes(self) -> int:
+        """Bytes that the file system still has for this user."""
+        state = os.statvfs(self.folder)
+        return state.f_bavail * state.f_frsize
+
+
+def _make_lock(folder: Path) -> FileIO:
+    lock = FileIO(folder / LOCK_NAME, "x+")
+    # A file system that knows no locks: others cannot lock it either, and leave the folder alone.
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock.write(_SEAL)
+    return lock
+
+
+def _dispose(folder: Path, files: list[FileIO], owner_pid: int) -> None:
+    if os.getpid() != owner_pid:  # a forked child inherits the object, not the folder
+        return
+    for file in files[1:]:
+        if not file.closed:
+            # Its disk is free now, even if a library or a traceback holds the removed file open yet.
+            with contextlib.suppress(OSError):
+                file.truncate(0)
+            file.close()
+    _remove(folder)
+    for lock in files[:1]:  # last: whoever gets the lock finds nothing to do
+        lock.close()
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder, its lock last: should it not come to that, the next workspace finishes the work."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name != LOCK_NAME:
+                os.unlink(folder / name)
+        (folder / LOCK_NAME).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Remove the workspaces in ``parent`` whose process is gone. Those alive, or not ours to judge, stay."""
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
+                _remove_if_abandoned(Path(entry.path))
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    # OSError: no lock file (not a workspace, or not yet), another user's, or locked by a living process
+    with contextlib.suppress(OSError), FileIO(folder / LOCK_NAME, "r+") as lock:
+        if lock.read(len(_SEAL)) == _SEAL:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(folder)
+
+
+def choose_parent(spill_dir: str | Path | None, output: str | Path | None) -> Path:
+    """The folder to spill into: ``spill_dir``, else $TMPDIR, else the folder of the file ``output``, else the
+    current folder or, if that is not writable, the system's temporary folder.
+
+    Made if missing. Raises DiskError if it cannot be made or written to.
+    """
+    if spill_dir is not None:
+        return _writable(Path(spill_dir), "--spill-dir")
+    if tmpdir := os.environ.get("TMPDIR"):
+        return _writable(Path(tmpdir), "$TMPDIR")
+    if output is not None:
+        return _writable(Path(output).absolute().parent, "the output's folder")
+    here = Path.cwd()
+    return here if os.access(here, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
+
+
+def _writable(folder: Path, origin: str) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DiskError(
+            f"{folder}: cannot make this folder to spill into ({origin}): {error.strerror}; "
+            "pass another --spill-dir"
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DiskError(
+            f"{folder}: cannot write to this folder ({origin}); pass --spill-dir with a writable one"
+        )
+    return folder
+
+
+def is_memory_backed(path: str | Path, mounts: str | Path = "/proc/mounts") -> bool:
+    """Whether files at ``path`` live in memory (tmpfs, ramfs), so that spilling there saves none."""
+    try:
+        lines = Path(mounts).read_text().splitlines()
+    except OSError:  # not Linux
+        return False
+    target = Path(path).resolve()
+    deepest, kind = Path("/"), ""
+    for line in lines:
+        _, where, this_kind, *_ = line.split()
+        point = Path(where.encode().decode("unicode_escape"))  # a blank stands there as \\040
+        # of two mounts on one point, the later one is on top
+        if target.is_relative_to(point) and len(point.parts) >= len(deepest.parts):
+            deepest, kind = point, this_kind
+    return kind in ("tmpfs", "ramfs")

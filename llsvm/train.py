@@ -1,0 +1,252 @@
+"""Training from end to end: read the source, run the solver's passes, hand back a model. The page to read first.
+
+source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Training ─▶ Model
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.data import open_source
+from llsvm.data.source import BlockSource
+from llsvm.errors import UsageError
+from llsvm.ingest import Facts
+from llsvm.memory import (
+    MemoryBudget,
+    available_bytes,
+    default_threads,
+    parse_size,
+    peak_resident_bytes,
+    return_freed_memory,
+)
+from llsvm.model import Model
+from llsvm.progress import Progress
+from llsvm.report import Report
+from llsvm.settings import Settings
+from llsvm.solvers import make_solver
+from llsvm.spill.workspace import choose_parent
+from llsvm.stream import Stream
+
+DEFAULT_MEMORY = "50%"
+
+
+class Training:
+    """One run. Iterate it for the reports; afterwards ``model`` and ``summary()`` have the result.
+
+    A context manager: spill files vanish on every exit.
+    """
+
+    def __init__(
+        self,
+        source: BlockSource,
+        settings: Settings | None = None,
+        output: str | os.PathLike[str] | None = None,
+        budget: MemoryBudget | None = None,
+    ) -> None:
+        """output: where the model will be written, beside which to spill by default (nothing is written here).
+        budget: instead of the settings' memory limit. Raises UsageError, DataError, BudgetError, DiskError."""
+        self.settings = settings or Settings()
+        self.history: list[dict[str, Any]] = []
+        self._began = time.monotonic()
+        return_freed_memory()
+        if budget is None:
+            limit = parse_size(self.settings.memory_limit or DEFAULT_MEMORY, available_bytes())
+            budget = MemoryBudget(limit)
+        disk = self.settings.disk_limit
+        self.stream = Stream(
+            source,
+            budget,
+            choose_parent(self.settings.spill_dir, None if output is None else os.fspath(output)),
+            disk_limit_bytes=None if disk is None else parse_size(disk),
+            spill_format=self.settings.spill_format,
+            cache=self.settings.cache,
+            seed=self.settings.seed,
+            survivors=self.settings.survivors,
+        )
+        self._last: Report | None = None
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stream.__exit__(kind, error, trace)
+
+    @property
+    def progress(self) -> Progress:
+        """Counters that another thread may look at while the run goes on."""
+        return self.stream.progress
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def __iter__(self) -> Iterator[Report]:
+        """Run; a report after the first reading, after each full pass, after each run of epochs."""
+        facts = self.stream.read()
+        yield Report("read", 0, note=self.stream.note)
+        weights = class_weights(self.settings.class_weight, facts)
+        solver = make_solver(self.settings, weights, self.settings.threads or default_threads())
+        for report in solver.solve(self.stream):
+            self._note(report)
+            yield report
+            if self._out_of_time():
+                return
+
+    def _out_of_time(self) -> bool:
+        limit = self.settings.max_seconds
+        has_result = self._last is not None and self._last.certificate is not None
+        return limit is not None and has_result and self.seconds >= limit
+
+    def _note(self, report: Report) -> None:
+        progress = self.progress
+        progress.passes, progress.survivors = report.passes, report.survivors
+        if report.certificate is not None:
+            progress.relative_gap = report.certificate.relative_gap
+            self._last = report
+        if report.kind == "pass":
+            certificate = report.certificate
+            self.history.append(
+                {
+                    "passes": report.passes,
+                    "seconds": round(self.seconds, 3),
+                    "bytes_read": self.stream.bytes_read,
+                    "primal": None if certificate is None else certificate.total_primal,
+                    "dual": report.dual,
+                    "relative_gap": None if certificate is None else certificate.relative_gap,
+                    "survivors": report.survivors,
+                }
+            )
+
+    @property
+    def model(self) -> Model:
+        """The result: the best certified weights. Raises UsageError before there are any."""
+        report, facts = self._last, self.stream.facts
+        if report is None or report.coef is None:
+            raise UsageError("no pass has been completed yet, so there is no model")
+        coef = report.coef[:, facts.first_column : facts.n_columns]
+        return Model(
+            coef_=coef.copy(),
+            intercept_=report.coef[:, facts.n_columns] * self.settings.bias,
+            classes_=facts.classes,
+            certificate=report.certificate,
+            settings=self.settings.as_dict(),
+            history=self.history,
+            index_base=facts.first_column,
+            converged=report.converged,
+            n_rows=facts.n_rows,
+            log={"seconds": self.seconds, "peak_rss_bytes": peak_resident_bytes()},
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
+        facts, report = self.stream.facts, self._last
+        certificate = None if report is None else report.certificate
+        workspace = self.stream.workspace
+        return {
+            "converged": report is not None and report.converged,
+            "primal": None if certificate is None else certificate.total_primal,
+            "dual": None if certificate is None else certificate.total_dual,
+            "relative_gap": None if certificate is None else certificate.relative_gap,
+            "passes": 0 if report is None else report.passes,
+            "rows": facts.n_rows,
+            "features": facts.n_features,
+            "classes": [label.item() if hasattr(label, "item") else label for label in facts.classes],
+            "bytes_read": self.stream.bytes_read,
+            "peak_rss_bytes": peak_resident_bytes(),
+            "seconds": round(self.seconds, 3),
+            "memory_limit_bytes": self.stream.budget.limit_bytes,
+            "peak_disk_bytes": 0 if workspace is None else workspace.peak_bytes,
+            "read_from": self.stream.place,
+            "note": self.stream.note if report is None else report.note or self.stream.note,
+        }
+
+
+def class_weights(class_weight: str | Mapping[Any, float] | None, facts: Facts) -> NDArray[np.float64]:
+    """(n_classes,) factors of C. "balanced": n / (k · count), as scikit-learn has it. Raises UsageError."""
+    factors = np.ones(len(facts.classes))
+    if class_weight == "balanced":
+        return facts.n_rows / (len(facts.classes) * facts.counts)
+    if isinstance(class_weight, Mapping):
+        position = {str(label_key(label)): i for i, label in enumerate(facts.classes)}
+        for label, factor in class_weight.items():
+            if str(label_key(label)) not in position:
+                raise UsageError(f"class weight for {label!r}, but the classes are {', '.join(position)}")
+            factors[position[str(label_key(label))]] = factor
+    return factors
+
+
+def label_key(label: Any) -> Any:
+    """1.0, 1 and "1" name the same class."""
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        return str(label)
+    return int(number) if number.is_integer() else number
+
+
+def train(
+    data: Any,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    output: str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    **options: Any,
+) -> Model:
+    """Train a linear SVM on a file or on arrays, and write the model to ``output`` if that is given.
+
+    data: path of an svmlight file, or an (n, d) array or SciPy sparse matrix, then with y (n,).
+    sample_weight: (n,) factors of C, with arrays. options: the fields of Settings, such as C=10, tol=1e-4,
+    memory_limit="2GB". Raises LLSVMError's subclasses; a run that ends before it converged warns
+    (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model.
+    """
+    chosen = make_settings(settings, options)
+    threads = chosen.threads or default_threads()
+    source = open_source(data, y, sample_weight, zero_based=chosen.zero_based, threads=threads)
+    with Training(source, chosen, output) as training:
+        for _ in training:
+            pass
+        model = training.model
+    if not model.converged:
+        warn_not_converged(model)
+    if output is not None:
+        model.save(output)
+    return model
+
+
+def make_settings(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
+    """Settings with ``options`` replaced. Raises UsageError for an option that does not exist."""
+    base = settings or Settings()
+    unknown = set(options) - set(base.as_dict())
+    if unknown:
+        raise UsageError(f"unknown option {sorted(unknown)[0]!r}; there are {', '.join(base.as_dict())}")
+    return replace(base, **options)
+
+
+def warn_not_converged(model: Model) -> None:
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+
+    gap = float("nan") if model.certificate is None else model.certificate.relative_gap
+    warnings.warn(
+        f"not converged: relative gap {gap:.2g} after {len(model.history)} full passes "
+        f"(asked for {model.settings.get('tol')}); raise max_passes or max_seconds",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """A model from its file. Raises ModelError."""
+    return Model.load(path)

@@ -1,0 +1,284 @@
+"""What every PageStore must do. A backend's test class sets ``spill_format`` and inherits the rest."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from llsvm.block import CSR, Block
+from llsvm.errors import DiskError, SpillError
+from llsvm.spill import PageStore, Scratch, Workspace, open_store
+
+# One test, two backends: hypothesis sees two classes run it, on purpose.
+quickly = settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+)
+
+
+def make_block(
+    n: int,
+    *,
+    width: int | None = None,
+    value: str = "float32",
+    y: str = "int32",
+    consecutive: bool = True,
+    weight: bool = False,
+    seed: int = 0,
+) -> Block:
+    """A random block of ``n`` rows, some empty; dense if ``width`` is given."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(0, 6, n)
+    indptr = np.zeros(n + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    nnz = int(indptr[-1])
+    if width is None:
+        index = rng.integers(0, 2**31 - 1, nnz).astype(np.int32)
+        X = CSR(indptr, index, rng.standard_normal(nnz).astype(value))
+    else:
+        X = rng.standard_normal((n, width)).astype(value)
+    first = int(rng.integers(0, 2**40))
+    rows = first + np.arange(n) if consecutive else rng.permutation(3 * n + 3)[:n].astype(np.int64)
+    weights = rng.random(n, np.float32) if weight else None
+    return Block(X, rng.integers(-9, 9, n).astype(y), rows, weights)
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> Block:
+    """Blocks of every kind, whole or as a view into a larger one."""
+    n = draw(st.integers(0, 12))
+    block = make_block(
+        n,
+        width=draw(st.none() | st.integers(0, 5)),
+        value=draw(st.sampled_from(["float32", "float64"])),
+        y=draw(st.sampled_from(["int32", "float64"])),
+        consecutive=draw(st.booleans()),
+        weight=draw(st.booleans()),
+        seed=draw(st.integers(0, 2**32)),
+    )
+    start = draw(st.integers(0, n))
+    return block.slice(start, draw(st.integers(start, n)))
+
+
+def arrays_of(block: Block) -> Iterator[tuple[str, np.ndarray]]:
+    if isinstance(block.X, CSR):
+        start, stop = block.X.indptr[0], block.X.indptr[-1]
+        yield "indptr", block.X.indptr - start
+        yield "indices", block.X.indices[start:stop]
+        yield "data", block.X.data[start:stop]
+    else:
+        yield "X", block.X
+    yield "y", block.y
+    yield "rows", block.rows
+    if block.weight is not None:
+        yield "weight", block.weight
+
+
+def same(a: Block, b: Block) -> bool:
+    left, right = dict(arrays_of(a)), dict(arrays_of(b))
+    return left.keys() == right.keys() and all(
+        x.dtype == right[name].dtype and x.shape == right[name].shape and bool((x == right[name]).all())
+        for name, x in left.items()
+    )
+
+
+class StoreSuite:
+    spill_format: str
+
+    @pytest.fixture
+    def workspace(self, tmp_path):
+        with Workspace(tmp_path) as workspace:
+            yield workspace
+
+    def store(self, workspace: Workspace, *pages: Block, name: str = "pages") -> PageStore:
+        store = open_store(workspace, name, self.spill_format)
+        for block in pages:
+            store.append(block)
+        store.finish()
+        return store
+
+    @quickly
+    @given(pages=st.lists(blocks(), max_size=6), seed=st.integers(0, 2**32))
+    def test_pages_come_back_in_any_order(self, workspace, pages, seed):
+        store = self.store(workspace, *pages)
+        scratch = Scratch()
+        for i in np.random.default_rng(seed).permutation(np.repeat(np.arange(len(pages)), 2)):
+            assert same(store.read(i, scratch), pages[i])
+            assert same(store.read(i), pages[i])
+        assert store.n_rows == sum(block.n_rows for block in pages)
+        assert scratch.nbytes == (store.scratch_bytes if pages else 0)
+        store.delete()
+        assert workspace.used_bytes == 0
+
+    @quickly
+    @given(block=blocks())
+    def test_a_page_is_described_and_fit_for_kernels(self, workspace, block):
+        store = self.store(workspace, block)
+        (info,) = store.pages
+        assert (info.n_rows, info.nnz) == (block.n_rows, block.nnz)
+        assert info.is_dense == block.is_dense
+        assert info.width == (block.X.shape[1] if block.is_dense else None)
+        assert info.nbytes <= store.nbytes
+        for _, array in arrays_of(store.read(0, Scratch())):
+            assert array.flags.c_contiguous
+            assert array.flags.aligned
+            assert array.flags.writeable
+        store.delete()
+
+    def test_consecutive_rows_take_no_disk(self, workspace):
+        counted = self.store(workspace, make_block(10_000), name="a")
+        listed = self.store(workspace, make_block(10_000, consecutive=False), name="b")
+        assert 78_000 < listed.nbytes - counted.nbytes < 82_000
+
+    def test_account_is_the_size_of_the_file(self, workspace):
+        store = self.store(workspace, *(make_block(500, seed=i) for i in range(20)))
+        assert store.nbytes == workspace.used_bytes == workspace.path("pages").stat().st_size
+        assert sum(page.nbytes for page in store.pages) <= store.nbytes
+        store.delete()
+        store.delete()
+        assert workspace.used_bytes == 0
+        assert not workspace.path("pages").exists()
+
+    def test_scratch_is_overwritten_and_own_arrays_are_not(self, workspace):
+        first, second = make_block(50, seed=1), make_block(50, seed=2)
+        store = self.store(workspace, first, second)
+        scratch = Scratch(store.scratch_bytes)
+        in_scratch, own = store.read(0, scratch), store.read(0)
+        store.read(1, scratch)
+        assert scratch.nbytes == store.scratch_bytes
+        assert not same(in_scratch, first)
+        assert same(own, first)
+
+    def test_appended_arrays_may_be_overwritten(self, workspace):
+        block, twin = make_block(50, width=4), make_block(50, width=4)
+        store = open_store(workspace, "pages", self.spill_format)
+        store.append(block)
+        for _, array in arrays_of(block):
+            array[:] = 0
+        store.finish()
+        assert same(store.read(0), twin)
+
+    def test_two_threads_read_at_once(self, workspace):
+        pages = [make_block(2000, seed=i, consecutive=i % 2 == 0) for i in range(16)]
+        store = self.store(workspace, *pages)
+        wrong: list[int] = []
+
+        def reader(seed: int) -> None:
+            scratch = Scratch()
+            for i in np.random.default_rng(seed).integers(0, len(pages), 200):
+                if not same(store.read(i, scratch), pages[i]):
+                    wrong.append(i)
+
+        threads = [threading.Thread(target=reader, args=(seed,)) for seed in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+
+    def test_order_of_calls(self, workspace):
+        store = open_store(workspace, "pages", self.spill_format)
+        store.append(make_block(3))
+        with pytest.raises(ValueError, match="finish"):
+            store.read(0)
+        store.finish()
+        with pytest.raises(ValueError, match="no more pages"):
+            store.append(make_block(3))
+        with pytest.raises(IndexError):
+            store.read(1)
+        store.delete()
+        with pytest.raises(ValueError, match="deleted"):
+            store.read(0)
+
+    @pytest.mark.parametrize("name", ["y", "rows", "weight", "X"])
+    def test_other_types_are_refused(self, workspace, name):
+        block = make_block(3, width=2)
+        setattr(block, name, np.zeros((3, 2) if name == "X" else 3, np.int8))
+        store = open_store(workspace, "pages", self.spill_format)
+        with pytest.raises(TypeError, match=f"{name} of type int8"):
+            store.append(block)
+
+    @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
+    def test_truncation_is_noticed(self, workspace, share):
+        pages = [make_block(300, seed=i) for i in range(8)]
+        store = self.store(workspace, *pages)
+        os.truncate(workspace.path("pages"), int(share * store.nbytes))
+        whole = 0
+        for i, block in enumerate(pages):
+            if all(s.offset + s.nbytes <= int(share * store.nbytes) for s in store.pages[i].segments):
+                whole += 1
+                assert same(store.read(i), block)
+            else:
+                what = rf"pages: page {i} of 8: .*expected, .*found \(the file is truncated\).*--spill-dir"
+                with pytest.raises(SpillError, match=what):
+                    store.read(i)
+        assert whole <= 8 * share
+
+    @quickly
+    @given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
+    def test_a_changed_byte_is_noticed_or_harmless(self, workspace, place, flip):
+        pages = [make_block(8, seed=1), make_block(5, width=3), make_block(4, consecutive=False, weight=True)]
+        store = self.store(workspace, *pages)
+        offset = int(place * store.nbytes)
+        with open(workspace.path("pages"), "r+b") as file:
+            file.seek(offset)
+            (byte,) = file.read(1)
+            file.seek(offset)
+            file.write(bytes([byte ^ flip]))
+        for i, block in enumerate(pages):
+            hit = any(s.offset <= offset < s.offset + s.nbytes for s in store.pages[i].segments)
+            if hit:
+                with pytest.raises(SpillError, match=rf"page {i} of 3: checksum \w+ expected, \w+ found"):
+                    store.read(i)
+            else:
+                assert same(store.read(i), block)
+        store.delete()
+
+    def test_an_unreadable_disk_is_a_spill_error(self, workspace, monkeypatch):
+        store = self.store(workspace, make_block(3))
+
+        def fail(*args: object) -> int:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(os, "preadv", fail)
+        with pytest.raises(SpillError, match=r"page 0 of 1.*Input/output error"):
+            store.read(0)
+
+    def test_short_reads_and_writes_go_on(self, workspace, monkeypatch):
+        pwrite, preadv = os.pwrite, os.preadv
+        monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:1000], at))
+        monkeypatch.setattr(os, "preadv", lambda fd, parts, at: preadv(fd, [parts[0][:700]], at))
+        block = make_block(1000)
+        assert same(self.store(workspace, block).read(0), block)
+
+    def test_disk_limit(self, tmp_path):
+        with Workspace(tmp_path, disk_limit_bytes=50_000) as workspace:
+            store = open_store(workspace, "pages", self.spill_format)
+            for seed in range(4):
+                store.append(make_block(200, seed=seed))
+            with pytest.raises(DiskError, match="--disk-limit"):
+                store.append(make_block(5000))
+            assert workspace.path("pages").stat().st_size <= 50_000
+            store.delete()
+            assert workspace.used_bytes == 0
+        assert list(tmp_path.iterdir()) == []
+
+    def test_full_disk(self, workspace, monkeypatch):
+        def full(*args: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        store = open_store(workspace, "pages", self.spill_format)
+        store.append(make_block(200))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwrite", full)
+            with pytest.raises(DiskError, match=r"pages: cannot write.*No space left.*--spill-dir"):
+                store.append(make_block(200))
+        store.delete()
+        assert workspace.used_bytes == 0

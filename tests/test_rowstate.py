@@ -1,0 +1,180 @@
+"""RowState: the same numbers in memory and on disk, and on disk no memory to speak of."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import llsvm
+from llsvm.errors import DiskError, SpillError
+from llsvm.spill import RowState, Workspace
+
+ROOT = Path(llsvm.__file__).parents[1]
+N_ROWS = 50_000  # of 8 bytes and more: several windows of the file
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    with Workspace(tmp_path) as workspace:
+        yield workspace
+
+
+@pytest.fixture(params=["memory", "disk"])
+def place(request, workspace):
+    return None if request.param == "memory" else workspace
+
+
+def some_rows(rng: np.random.Generator, kind: str) -> np.ndarray:
+    first = int(rng.integers(0, N_ROWS - 300))
+    if kind == "range":
+        return np.arange(first, first + int(rng.integers(0, 300)))
+    if kind == "sorted":
+        return np.flatnonzero(rng.random(N_ROWS) < rng.random() ** 4)
+    if kind == "runs":
+        starts = rng.integers(0, N_ROWS - 50, 4)
+        return np.concatenate([np.arange(start, start + 50) for start in starts])
+    return rng.integers(0, N_ROWS, 300)
+
+
+KINDS = st.sampled_from(["range", "sorted", "runs", "scattered"])
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(writes=st.lists(KINDS, max_size=4), read=KINDS, seed=st.integers(0, 2**32))
+def test_behaves_like_an_array(place, width, dtype, writes, read, seed):
+    rng = np.random.default_rng(seed)
+    twin = np.zeros((N_ROWS, width), dtype)
+    state = RowState(N_ROWS, width, dtype, place)
+    for kind in writes:
+        rows = some_rows(rng, kind)
+        values = rng.standard_normal((len(rows), width)).astype(dtype)
+        twin[rows] = values
+        state.set(rows, values[:, 0] if width == 1 else values)
+    rows = some_rows(rng, read)
+    found = state.get(rows)
+    assert found.dtype == twin.dtype
+    assert np.array_equal(found, twin[rows][:, 0] if width == 1 else twin[rows])
+    state.close()
+    state.close()
+
+
+def test_of_a_row_that_comes_twice_the_last_counts(place):
+    state = RowState(10, 1, np.float64, place)
+    state.set(np.array([7, 2, 7, 2]), np.array([1.0, 2.0, 3.0, 4.0]))
+    assert state.get(np.array([2, 7])).tolist() == [4.0, 3.0]
+
+
+def test_what_is_handed_out_is_a_copy(place):
+    state = RowState(10, 2, np.float64, place)
+    for rows in (np.arange(4), np.array([1, 5, 3])):
+        state.get(rows)[:] = 1
+    assert not state.get(np.arange(10)).any()
+
+
+def test_values_are_converted_and_may_have_any_stride(place):
+    state = RowState(10, 2, np.float32, place)
+    state.set(np.arange(5), np.ones((2, 5)).T)
+    assert state.get(np.arange(6)).tolist() == [[1, 1]] * 5 + [[0, 0]]
+
+
+@pytest.mark.parametrize("rows", [[-1], [10], [3, 11, 5], [-2, -1]])
+def test_rows_that_are_not_there(place, rows):
+    state = RowState(10, 1, np.float64, place)
+    with pytest.raises(IndexError, match="there are 10"):
+        state.get(np.array(rows))
+    with pytest.raises(IndexError, match="there are 10"):
+        state.set(np.array(rows), np.zeros(len(rows)))
+
+
+def test_no_rows_at_all(place):
+    state = RowState(0, 2, np.float64, place)
+    assert state.get(np.zeros(0, np.int64)).shape == (0, 2)
+    state.close()
+
+
+def test_disk_is_claimed_and_released(workspace):
+    state = RowState(1000, 3, np.float64, workspace)
+    assert not state.in_memory
+    assert state.nbytes == workspace.used_bytes == workspace.path("rowstate").stat().st_size == 24_000
+    state.close()
+    assert workspace.used_bytes == 0
+    assert not workspace.path("rowstate").exists()
+
+
+def test_disk_limit(tmp_path):
+    with Workspace(tmp_path, disk_limit_bytes=1000) as workspace:
+        with pytest.raises(DiskError, match="--disk-limit"):
+            RowState(1000, 1, np.float64, workspace)
+        assert not workspace.path("rowstate").exists()
+
+
+def test_disk_that_promises_nothing_gets_a_file_of_holes(workspace, monkeypatch):
+    def refuse(*args: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    state = RowState(1000, 1, np.float64, workspace)
+    assert not state.get(np.arange(1000)).any()
+
+
+def test_full_disk(workspace, monkeypatch):
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(DiskError, match=r"No space left.*--spill-dir"):
+        RowState(1000, 1, np.float64, workspace)
+
+
+def test_truncation_is_noticed(workspace):
+    state = RowState(1000, 1, np.float64, workspace)
+    os.truncate(workspace.path("rowstate"), 4000)
+    assert state.get(np.arange(500)).shape == (500,)
+    with pytest.raises(SpillError, match="row 400"):
+        state.get(np.arange(400, 600))
+
+
+MEMORY = """
+import sys
+import numpy as np
+from llsvm.memory import peak_resident_bytes
+from llsvm.spill import RowState, Workspace
+
+n, step = 10_000_000, 20_000
+rng = np.random.default_rng(0)
+with Workspace(sys.argv[1]) as workspace:
+    state = RowState(n, 1, np.float64, workspace)
+    for round in range(2):
+        for first in rng.permutation(np.arange(0, n, step)):
+            rows = np.arange(first, first + step)
+            state.set(rows, state.get(rows) + 1)
+            some = rows[rng.random(step) < 0.1]
+            state.set(some, state.get(some) + 1)
+        if round == 0:
+            start = peak_resident_bytes()
+    grown = peak_resident_bytes() - start
+    total = peak_resident_bytes()
+    assert state.get(rows).min() == 2
+assert grown < 1_000_000, grown
+assert total < 60_000_000, total  # the interpreter and NumPy; the state alone would be 80 MB
+"""
+
+
+def test_resident_set_stays_flat_on_disk(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr

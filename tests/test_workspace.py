@@ -1,0 +1,270 @@
+"""The spill folder: accounted for, gone after every kind of exit, and never somebody else's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import llsvm
+from llsvm.errors import DiskError
+from llsvm.spill.workspace import (
+    LOCK_NAME,
+    RESERVE_BYTES,
+    Workspace,
+    choose_parent,
+    is_memory_backed,
+)
+
+ROOT = Path(llsvm.__file__).parents[1]
+
+
+def folders(parent: Path) -> list[str]:
+    return sorted(path.name for path in parent.glob("llsvm-*"))
+
+
+def start(script: str, *args: object) -> subprocess.Popen[str]:
+    """A Python process that runs ``script``, once it has said that it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, args)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+SLEEPER = """
+import signal, sys, time
+from llsvm.spill.workspace import Workspace
+
+def stop(number, frame):
+    raise SystemExit(143)
+
+signal.signal(signal.SIGTERM, stop)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with Workspace(sys.argv[1]) as workspace:
+    workspace.create("pages").write(b"x" * 1000)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_folder_is_private_and_vanishes(tmp_path):
+    with Workspace(tmp_path) as workspace:
+        file = workspace.create("pages")
+        file.write(b"abc")
+        assert workspace.path("pages").read_bytes() == b"abc"
+        assert workspace.folder.stat().st_mode & 0o777 == 0o700
+    assert file.closed
+    assert folders(tmp_path) == []
+
+
+def test_folder_vanishes_after_an_exception(tmp_path):
+    def work() -> None:
+        with Workspace(tmp_path) as workspace:
+            workspace.create("pages")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert folders(tmp_path) == []
+
+
+def test_folder_vanishes_with_the_object(tmp_path):
+    workspace = Workspace(tmp_path)
+    workspace.create("pages")
+    assert len(folders(tmp_path)) == 1
+    del workspace
+    assert folders(tmp_path) == []
+
+
+def test_disk_is_free_at_once_even_if_a_file_is_still_held_open(tmp_path):
+    with Workspace(tmp_path) as workspace:
+        workspace.create("pages").write(b"x" * 10_000)
+        held = os.open(workspace.path("pages"), os.O_RDONLY)
+    assert os.fstat(held).st_size == 0
+    os.close(held)
+
+
+def test_closing_twice_is_closing_once(tmp_path):
+    workspace = Workspace(tmp_path)
+    workspace.close()
+    workspace.close()
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_folder_vanishes_after_a_signal(tmp_path, number):
+    process = start(SLEEPER, tmp_path)
+    assert len(folders(tmp_path)) == 1
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert folders(tmp_path) == []
+
+
+def test_the_next_workspace_clears_what_a_killed_process_left_and_nothing_else(tmp_path):
+    killed, alive = start(SLEEPER, tmp_path), start(SLEEPER, tmp_path)
+    try:
+        killed.kill()
+        killed.communicate(timeout=20)
+        assert len(folders(tmp_path)) == 2
+        with Workspace(tmp_path) as workspace:
+            assert len(folders(tmp_path)) == 2
+            (other,) = set(folders(tmp_path)) - {workspace.folder.name}
+            assert (tmp_path / other / "pages").stat().st_size == 1000
+    finally:
+        alive.terminate()
+        alive.communicate(timeout=20)
+    assert folders(tmp_path) == []
+
+
+def test_a_folder_that_is_just_being_made_stays(tmp_path):
+    (tmp_path / "llsvm-newborn").mkdir()
+    (tmp_path / "llsvm-unlocked").mkdir()
+    (tmp_path / "llsvm-unlocked" / LOCK_NAME).touch()
+    Workspace(tmp_path).close()
+    assert folders(tmp_path) == ["llsvm-newborn", "llsvm-unlocked"]
+
+
+def test_a_users_folder_of_a_like_name_stays(tmp_path):
+    mine = tmp_path / "llsvm-experiments"
+    mine.mkdir()
+    (mine / "results").write_text("dear")
+    (mine / LOCK_NAME).write_text("mine")
+    (tmp_path / "llsvm-link").symlink_to(mine)
+    (tmp_path / "llsvm-file").touch()
+    Workspace(tmp_path).close()
+    assert (mine / "results").read_text() == "dear"
+    assert folders(tmp_path) == ["llsvm-experiments", "llsvm-file", "llsvm-link"]
+
+
+def test_an_interrupted_clearing_is_finished_by_the_next(tmp_path):
+    process = start(SLEEPER, tmp_path)
+    process.kill()
+    process.communicate(timeout=20)
+    (left,) = folders(tmp_path)
+    (tmp_path / left / "pages").unlink()  # the lock goes last, so the folder is still known for what it is
+    Workspace(tmp_path).close()
+    assert folders(tmp_path) == []
+
+
+def test_workspaces_made_and_cleared_at_once_leave_each_other_alone(tmp_path):
+    script = """
+import sys
+from llsvm.spill.workspace import Workspace
+print("ready", flush=True)
+for _ in range(200):
+    with Workspace(sys.argv[1]) as workspace:
+        workspace.create("pages").write(b"abc")
+        assert workspace.path("pages").read_bytes() == b"abc"
+"""
+    processes = [start(script, tmp_path) for _ in range(3)]
+    for process in processes:
+        process.communicate(timeout=60)
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_leaves_the_folder(tmp_path):
+    with Workspace(tmp_path) as workspace:
+        file = workspace.create("pages")
+        pid = os.fork()
+        if pid == 0:
+            workspace.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert not file.closed
+        assert workspace.path("pages").exists()
+        Workspace(tmp_path).close()  # still locked
+        assert workspace.path("pages").exists()
+
+
+def test_claims_are_summed_up(tmp_path):
+    with Workspace(tmp_path, disk_limit_bytes=1000) as workspace:
+        workspace.claim(600)
+        workspace.claim(400)
+        workspace.release(700)
+        workspace.claim(100)
+        assert (workspace.used_bytes, workspace.peak_bytes) == (400, 1000)
+
+
+def test_disk_limit_is_refused_with_the_numbers_and_the_remedy(tmp_path):
+    with Workspace(tmp_path, disk_limit_bytes=5000) as workspace:
+        workspace.claim(4000)
+        with pytest.raises(
+            DiskError, match=r"holds 4\.0 kB and 2\.0 kB more .* limit is 5\.0 kB.*--disk-limit"
+        ):
+            workspace.claim(2000)
+        assert workspace.used_bytes == 4000
+
+
+def test_free_space_is_kept(tmp_path, monkeypatch):
+    with Workspace(tmp_path) as workspace:
+        monkeypatch.setattr(Workspace, "free_bytes", lambda self: RESERVE_BYTES + 500)
+        workspace.claim(500)
+        with pytest.raises(DiskError, match=r"disk full.*501 B.*--spill-dir") as caught:
+            workspace.claim(501)
+        assert str(workspace.folder) in str(caught.value)
+
+
+def test_parent_that_cannot_be_written_to(tmp_path):
+    with pytest.raises(DiskError, match="--spill-dir"):
+        Workspace(tmp_path / "missing")
+    with Workspace(tmp_path) as workspace, pytest.raises(DiskError, match="missing/pages"):
+        workspace.create("missing/pages")
+
+
+class TestChooseParent:
+    def test_order(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("TMPDIR", str(tmp_path / "tmpdir"))
+        monkeypatch.chdir(tmp_path)
+        output = tmp_path / "models" / "a.model"
+        assert choose_parent(tmp_path / "a" / "b", output) == tmp_path / "a" / "b"
+        assert choose_parent(None, output) == tmp_path / "tmpdir"
+        monkeypatch.delenv("TMPDIR")
+        assert choose_parent(None, output) == tmp_path / "models"
+        assert choose_parent(None, "b.model") == tmp_path
+        assert choose_parent(None, None) == tmp_path
+        assert all((tmp_path / name).is_dir() for name in ("a/b", "tmpdir", "models"))
+
+    def test_nothing_to_write_to(self, tmp_path, monkeypatch):
+        (tmp_path / "file").touch()
+        with pytest.raises(DiskError, match=r"file/x.*--spill-dir"):
+            choose_parent(tmp_path / "file" / "x", None)
+        with pytest.raises(DiskError, match="--spill-dir"):
+            choose_parent(tmp_path / "file", None)
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        with pytest.raises(DiskError, match=r"cannot write.*\$TMPDIR"):
+            choose_parent(None, None)
+
+
+def test_memory_backed_by_the_deepest_mount(tmp_path):
+    disk, memory = tmp_path / "disk", tmp_path / "in memory"
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        f"/dev/a / ext4 rw 0 0\ntmpfs {str(memory).replace(' ', chr(92) + '040')} tmpfs rw 0 0\n"
+        f"tmpfs {disk} tmpfs rw 0 0\n/dev/b {disk} ext4 rw 0 0\n"
+    )
+    assert is_memory_backed(memory / "deep" / "er", mounts)
+    assert not is_memory_backed(disk, mounts)  # the later mount covers the earlier
+    assert not is_memory_backed(tmp_path, mounts)
+    assert not is_memory_backed(tmp_path, tmp_path / "missing")
+
+
+def test_clearing_is_quick_among_many_files(tmp_path):
+    for i in range(2000):
+        (tmp_path / f"other-{i}").touch()
+    began = time.monotonic()
+    Workspace(tmp_path).close()
+    assert time.monotonic() - began < 1
