@@ -6,16 +6,16 @@ file, if there is one. The spill is read as generation g while generation g + 1 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.arena import Arena, row_bytes
-from llsvm.block import CSR, Block, concat
+from llsvm.block import CSR, Block, concat, steps
 from llsvm.spill.store import PageStore
 
-_STEP_ROWS = 4096
+_STEP_BYTES = 1 << 19  # rows are copied in steps, so that a copy never takes more than this
 _PAGE_ROWS_BYTES = 1 << 21  # spilled rows are collected to pages of about this size
 
 
@@ -73,8 +73,8 @@ class Survivors:
             self._spill(block, wanted[~keep_new & (distance[wanted] <= 0)])
         self.retain(keep_old)
         chosen = wanted[keep_new]
-        for start in range(0, len(chosen), _STEP_ROWS):  # in steps: taking copies the rows
-            self._arena.append(block.take(chosen[start : start + _STEP_ROWS]))
+        for part in _taken(block, chosen):
+            self._arena.append(part)
         self._distance = np.concatenate([self._distance, distance[chosen]])
 
     def turn(self) -> None:
@@ -115,8 +115,7 @@ class Survivors:
     def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
         room = self._max_rows - self._arena.n_rows - self._spilling_rows()
         chosen = chosen[: max(room, 0)]
-        for start in range(0, len(chosen), _STEP_ROWS):
-            part = block.take(chosen[start : start + _STEP_ROWS])
+        for part in _taken(block, chosen):
             self._pending.append(part)
             self._pending_bytes += part.nbytes
             if self._pending_bytes >= _PAGE_ROWS_BYTES:
@@ -134,6 +133,12 @@ class Survivors:
             self._writing = self._make_store(f"spill-{self._generation}")
         self._writing.append(concat(self._pending))
         self._pending, self._pending_bytes = [], 0
+
+
+def _taken(block: Block, chosen: NDArray[np.intp]) -> Iterator[Block]:
+    """Copies of the chosen rows, a few at a time."""
+    for positions in steps(block, chosen, _STEP_BYTES):
+        yield block.take(positions)
 
 
 def _lengths(block: Block) -> NDArray[np.int64]:
