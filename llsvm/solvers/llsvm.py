@@ -42,6 +42,7 @@ MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
 MOST_SPILL_EPOCHS = 6  # over the spilled ones
 SURVIVORS_UNTIL = 0.05  # epochs end when the survivors' part of the gap fell to this share of the whole gap,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
+REACH = 0.5
 SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
 MOST_PAPER_EPOCHS = 1000
 PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
@@ -70,6 +71,7 @@ class LLSVM:
         self.dual = np.zeros(k)
         self.copies = np.zeros((self.threads if self.threads > 1 else 0, facts.n_columns + 1))
         self.parallel = np.full(k, self.threads > 1)
+        self.reach = 0.0  # rows this near to moving are spilled too
         self.updates = 0  # rows visited by sweeps, all problems together
         with ThreadPoolExecutor(self.threads) as self.pool:
             yield from self._paper(stream) if settings.paper else self._exact(stream)
@@ -91,7 +93,9 @@ class LLSVM:
             best.offer(primal, start)
             certificate = best.certificate(self.dual, passes)
             converged = certificate.relative_gap <= settings.tol
-            yield Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
+            report = Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
+            report.extra["updates_per_row"] = self.updates / stream.facts.n_rows
+            yield report
             if converged or (most and passes >= max(most, 2)):
                 return
             if not stream.in_one_block:
@@ -117,6 +121,7 @@ class LLSVM:
                 part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
                 primal[c] += self._loss(part, c)
                 part.active[c] = np.arange(block.n_rows) if not measure else part.moving(c, self.squared)
+            drift = self._drift(part, start)
             for c in range(k):
                 if resident is None:
                     self._settle(part, c, 0.0)
@@ -128,10 +133,11 @@ class LLSVM:
             if survivors is not None and resident is not None:
                 self.state.set(resident.rows, resident.stored())
                 survivors.renew(resident.distance(self.squared))
-                survivors.add(block, distance, spill)
+                survivors.add(block, distance, self.reach if spill else None)
             stream.progress.survivors = moving
         if survivors is not None:
             survivors.turn()
+            self.reach = REACH * drift
         return primal, moving
 
     def _train(self, part: _Part, resident: _Part, c: int) -> None:
@@ -146,6 +152,16 @@ class LLSVM:
             if last <= SWEEP_UNTIL * first:
                 return
             last = self._sweep(part, c)
+
+    def _drift(self, part: _Part, start: NDArray[np.float64]) -> float:
+        """How far margins have moved (root mean square, of some rows) since the pass began."""
+        some = np.linspace(0, part.n_rows - 1, min(part.n_rows, PROBE_ROWS)).astype(np.int64)
+        block = part.block.take(some)
+        ones = np.ones(len(some))
+        return max(
+            float(np.sqrt(np.mean((self._margins(block, self.w[c], ones) - self._margins(block, start[c], ones)) ** 2)))
+            for c in range(len(start))
+        )
 
     def _probe(self, part: _Part, c: int) -> float:
         """The part's share of the gap now, estimated from some of its rows."""
@@ -245,7 +261,7 @@ class LLSVM:
             for c in range(len(self.w)):
                 met[c] += self._sweep(part, c)
             self.state.set(part.rows, part.stored())
-            survivors.add(block, part.distance(self.squared), spill=True)
+            survivors.add(block, part.distance(self.squared), self.reach)
         survivors.turn()
         return met
 
@@ -272,7 +288,7 @@ class LLSVM:
         for block in stream.all():
             part = self._part(block)
             self._update_once(part)
-            survivors.add(block, part.outside(self.squared), spill=True)
+            survivors.add(block, part.outside(self.squared), 0.0)
         survivors.turn()
         yield Report("pass", 1, dual=float(self.dual.sum()), survivors=len(survivors))
         settled, epochs = False, 0
@@ -304,7 +320,7 @@ class LLSVM:
         for block in stream.active():
             part = self._part(block)
             changes.append(self._update_once(part))
-            survivors.add(block, part.outside(self.squared), spill=True)
+            survivors.add(block, part.outside(self.squared), 0.0)
         survivors.turn()
         changed, total = np.sum(changes, axis=0)
         return bool(changed <= self.settings.tol * total)
