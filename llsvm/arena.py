@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import CSR, Block, steps
 
+_STEP_BYTES = 1 << 19  # rows move in steps, so that a copy never takes more than this
 _INDEX_BYTES = 4  # one int32 column index
 _ROW_BYTES = 8 + 8 + 4  # indptr, row number, class id
 
@@ -103,8 +104,8 @@ class Arena:
             return
         old, self.n_rows, self.nnz = self.block(), 0, 0
         # Rows only move towards the front, so a step never overwrites rows that a later step still reads.
-        for start in range(0, n, 4096):
-            self.append(old.take(chosen[start : start + 4096]))
+        for positions in steps(old, chosen, _STEP_BYTES):
+            self.append(old.take(positions))
 
     def clear(self) -> None:
         self.n_rows = self.nnz = 0

@@ -270,7 +270,8 @@ def check_regular(path: str) -> os.stat_result:
     except OSError as error:
         raise unreadable(path, error) from error
     if not stat.S_ISREG(status.st_mode):
-        raise DataError(f"{path}: not a regular file; write the data to a file first, or pipe it in as -")
+        remedy = "name a file in it" if stat.S_ISDIR(status.st_mode) else "write the data to a file first"
+        raise DataError(f"{path}: not a regular file; {remedy}")
     return status
 
 

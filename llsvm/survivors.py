@@ -6,17 +6,17 @@ file, if there is one. The spill is read as generation g while generation g + 1 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.arena import Arena, row_bytes
-from llsvm.block import CSR, Block, concat
+from llsvm.block import CSR, Block, concat, steps
 from llsvm.spill.store import PageStore
 
-_STEP_ROWS = 4096
-_PAGE_ROWS_BYTES = 1 << 21  # spilled rows are collected to pages of about this size
+_STEP_BYTES = 1 << 19  # rows are copied in steps, so that a copy never takes more than this
+_PAGE_BYTES = 1 << 21  # spilled rows are collected to pages of this size, less where memory is scarce
 
 
 class Survivors:
@@ -29,6 +29,8 @@ class Survivors:
         self._make_store = make_store
         self._distance: NDArray[np.float32] = np.zeros(0, np.float32)
         self._generation = 0
+        self._page_bytes = min(_PAGE_BYTES, arena.capacity_bytes // 2)
+        self._step_bytes = min(_STEP_BYTES, arena.capacity_bytes // 16)
         self._pending: list[Block] = []
         self._pending_bytes = 0
         self._writing: PageStore | None = None
@@ -59,22 +61,21 @@ class Survivors:
         """Set how far from moving the resident rows are, (n,): 0 for moving ones."""
         self._distance = distance
 
-    def add(self, block: Block, distance: NDArray[np.float32], spill: bool) -> None:
+    def add(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
         """Offer rows; the nearest of them and of the resident ones stay in memory.
 
-        distance: (n,) float32, 0 for rows that are moving, ∞ for those never to keep. spill: rows at distance
-        0 that must leave memory go to disk, instead of being left to the next full pass.
+        distance: (n,) float32, 0 for rows that are moving, ∞ for those never to keep. reach: rows up to this
+        distance that must leave memory go to disk; None leaves them to the next full pass.
         """
         wanted = np.flatnonzero(distance < np.inf)
         keep_old, keep_new = self._choose(block, wanted, distance[wanted])
-        if spill:
-            lost = np.flatnonzero(~keep_old & (self._distance <= 0))
-            self._spill(self.resident, lost)
-            self._spill(block, wanted[~keep_new & (distance[wanted] <= 0)])
+        if reach is not None:
+            self._spill(self.resident, np.flatnonzero(~keep_old & (self._distance <= reach)))
+            self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
         self.retain(keep_old)
         chosen = wanted[keep_new]
-        for start in range(0, len(chosen), _STEP_ROWS):  # in steps: taking copies the rows
-            self._arena.append(block.take(chosen[start : start + _STEP_ROWS]))
+        for part in self._taken(block, chosen):
+            self._arena.append(part)
         self._distance = np.concatenate([self._distance, distance[chosen]])
 
     def turn(self) -> None:
@@ -115,12 +116,16 @@ class Survivors:
     def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
         room = self._max_rows - self._arena.n_rows - self._spilling_rows()
         chosen = chosen[: max(room, 0)]
-        for start in range(0, len(chosen), _STEP_ROWS):
-            part = block.take(chosen[start : start + _STEP_ROWS])
+        for part in self._taken(block, chosen):
+            if self._pending_bytes + part.nbytes > self._page_bytes:
+                self._flush()
             self._pending.append(part)
             self._pending_bytes += part.nbytes
-            if self._pending_bytes >= _PAGE_ROWS_BYTES:
-                self._flush()
+
+    def _taken(self, block: Block, chosen: NDArray[np.intp]) -> Iterator[Block]:
+        """Copies of the chosen rows, a few at a time."""
+        for positions in steps(block, chosen, self._step_bytes):
+            yield block.take(positions)
 
     def _spilling_rows(self) -> int:
         written = 0 if self._writing is None else self._writing.n_rows

@@ -95,7 +95,8 @@ class FakeTraining:
     def summary(self):
         return {
             "converged": self.converged, "primal": 2.0, "dual": 1.5, "relative_gap": 0.25, "passes": 1,
-            "rows": 4, "features": 3, "classes": [-1, 1], "bytes_read": 60, "peak_rss_bytes": 10**8, "seconds": 0.5,
+            "rows": 4, "features": 3, "classes": [-1, 1], "bytes_read": 60, "peak_rss_bytes": 10**8,
+            "seconds": 0.5,
         }  # fmt: skip
 
 
@@ -267,6 +268,15 @@ def test_a_reader_that_goes_away_is_no_error(model, tmp_path):
     assert process.wait() == 141
 
 
+def test_a_table_whose_reader_goes_away_is_no_error(model, data):
+    end, pipe = os.pipe()
+    os.close(end)
+    process = start("evaluate", model, data, stdout=pipe)
+    os.close(pipe)
+    assert process.communicate()[1] == ""
+    assert process.returncode == 141
+
+
 def test_full_output_is_the_limit_code(model, data):
     with open("/dev/full", "w") as full:
         process = start("predict", model, data, stdout=full)
@@ -322,18 +332,21 @@ def test_the_live_line_tells_speed_and_time_left():
     now = 0.0
     progress = example_progress()
     meter = Meter(progress, tol=0.001, clock=lambda: now)
-    assert "time left unknown" in meter.words()
+    assert meter.words() == (
+        ["pass 3", "0 of 1,000 rows (0/s)", "0 B of 100 B"],
+        ["memory 200.0 MB of 300.0 MB"],
+    )
+    now, progress.rows_done = 2.0, 100
+    assert meter.words()[1][-1] == "18 s left in this pass"
+    progress.passes = 3
+    meter.words()
     for now, gap in ((10.0, 0.4), (20.0, 0.04)):  # noqa: B007
         meter.note(Report("pass", 2, certificate=Certificate((1.0,), (1.0 - gap,), 2)))
-    now, progress.rows_done, progress.relative_gap, progress.survivors = 22.0, 440, 0.04, 17
-    assert meter.words() == [
-        "pass, pass 2",
-        "440 of 1,000 rows (20/s)",
-        "gap 4.000%",
-        "17 survivors",
-        "memory 200.0 MB of 300.0 MB",
-        "about 18 s left",
-    ]
+    now, progress.rows_done, progress.relative_gap, progress.survivors = 22.0, 500, 0.04, 17
+    assert meter.words() == (
+        ["pass 4", "500 of 1,000 rows (20/s)", "0 B of 100 B"],
+        ["gap 4.000%", "17 survivors", "memory 200.0 MB of 300.0 MB", "about 18 s left"],
+    )
     assert meter.render() is not None
 
 
@@ -368,3 +381,56 @@ def test_class_weights():
     for words in (["balanced", "1=2"], ["1"], ["1="], ["1=x"]):
         with pytest.raises(UsageError):
             parse_class_weight(words)
+
+
+def test_from_data_to_predictions(tmp_path):
+    data, model = tmp_path / "data.svm", tmp_path / "m.llsvm"
+    write_data(data, 200_000, seed=1)
+    result = run("train", data, "--model", model, "-C", "0.1", "--json", "--quiet")
+    assert result.exit_code == 0
+    summary = json.loads(result.stdout)
+    assert summary["dual"] <= summary["primal"]
+    assert summary["relative_gap"] <= 1e-3
+    assert json.loads(run("evaluate", model, data, "--json").stdout)["accuracy"] > 0.9
+    assert json.loads(run("inspect", model, "--json").stdout)["certificate"]["primal"] == summary["primal"]
+    first = model.read_bytes()
+    run("train", data, "--model", model, "-C", "0.1", "--quiet", "--spill-dir", tmp_path)
+    assert model.read_bytes() == first
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.svm", "m.llsvm", "m.llsvm.log.json"]
+
+
+def test_a_killed_training_leaves_nothing_behind(tmp_path):
+    data = tmp_path / "data.svm"
+    write_data(data, 3_000_000, seed=1)
+    process = start(
+        "train",
+        data,
+        "--model",
+        tmp_path / "m",
+        "--cache",
+        "always",
+        "--spill-dir",
+        tmp_path,
+        "--tol",
+        "1e-15",
+    )
+    while "pass 1" not in (line := process.stderr.readline()):
+        assert line
+    process.terminate()
+    assert "stopped by SIGTERM" in process.stderr.read()
+    assert process.wait() == 143
+    assert [p.name for p in tmp_path.iterdir()] == ["data.svm"]
+
+
+def test_the_demo_runs_and_removes_its_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = run("demo", "--size", "300kB", "--memory", "2GB", "--quiet")
+    assert result.exit_code == 0
+    assert "converged" in result.stdout
+    assert "stayed below" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert (
+        run("demo", "--size", "300kB", "--memory", "2GB", "--quiet", "--keep", tmp_path / "kept").exit_code
+        == 0
+    )
+    assert (tmp_path / "kept" / "demo.llsvm").exists()

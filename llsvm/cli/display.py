@@ -1,4 +1,4 @@
-"""Progress on standard error: a live line on a terminal, plain log lines elsewhere, nothing if quiet."""
+"""Progress on standard error: live lines on a terminal, plain log lines elsewhere, nothing if quiet."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 _REDRAWS_PER_SECOND = 4
+_PHASES = {"reading": "reading", "pass": "pass {}", "survivors": "survivors, before pass {}"}
 Show = Callable[[Report], None]
 
 
@@ -72,12 +73,12 @@ def _live(progress: Progress, tol: float) -> Iterator[Show]:
 
 def _note(meter: Meter, console: Console, report: Report) -> None:
     meter.note(report)
-    if report.kind != "epoch":  # epochs come by the dozen; the live line shows them
+    if report.kind != "epoch":  # epochs come by the dozen; the live lines show them
         console.print(f"{_now()} {report_line(report)}", markup=False)
 
 
 class Meter:
-    """The live line: what ``progress`` says, with speed and time left worked out from successive looks."""
+    """The live lines: what ``progress`` says, with speed and time left worked out from successive looks."""
 
     def __init__(self, progress: Progress, tol: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.progress = progress
@@ -92,20 +93,25 @@ class Meter:
         if report.certificate is not None and report.kind == "pass":
             self._gaps.append((self.clock(), report.certificate.relative_gap))
 
-    def words(self) -> list[str]:
-        """The parts of the line, the bar left out."""
+    def words(self) -> tuple[list[str], list[str]]:
+        """The parts of the two lines, the bar left out."""
         p = self.progress
-        total = f" of {p.rows_total:,}" if p.rows_total else ""
-        speed = f"{self._rows_per_second():,.0f}/s"
-        words = [f"{p.phase}, pass {p.passes}", f"{p.rows_done:,}{total} rows ({speed})"]
-        if not math.isnan(p.relative_gap):
-            words.append(f"gap {p.relative_gap:.3%}")
+        speed = self._rows_per_second()
+        pace = [_PHASES.get(p.phase, p.phase).format(p.passes + 1)]
+        pace.append(
+            f"{_done(f'{p.rows_done:,}', p.rows_total and f'{p.rows_total:,}')} rows ({speed:,.0f}/s)"
+        )
+        pace.append(_done(format_size(p.bytes_done), p.bytes_total and format_size(p.bytes_total)))
+        state = [] if math.isnan(p.relative_gap) else [f"gap {p.relative_gap:.3%}"]
         if p.survivors:
-            words.append(f"{p.survivors:,} survivors")
-        words.append(f"memory {format_size(p.used_bytes)} of {format_size(p.limit_bytes)}")
+            state.append(f"{p.survivors:,} survivors")
+        state.append(f"memory {format_size(p.used_bytes)} of {format_size(p.limit_bytes)}")
         left = self.seconds_left()
-        words.append("time left unknown" if left is None else f"about {_duration(left)} left")
-        return words
+        if left is not None:
+            state.append(f"about {_duration(left)} left")
+        elif speed > 0 and p.rows_total:
+            state.append(f"{_duration((p.rows_total - p.rows_done) / speed)} left in this pass")
+        return pace, state
 
     def seconds_left(self) -> float | None:
         """Until the gap reaches the tolerance, should it go on shrinking as between the last two passes."""
@@ -124,9 +130,11 @@ class Meter:
         p = self.progress
         total = p.bytes_total or None
         bar = ProgressBar(total=total, completed=p.bytes_done, width=20, pulse=total is None)
-        line = Table.grid(padding=(0, 1))
-        line.add_row(bar, " | ".join(self.words()))
-        return line
+        pace, state = self.words()
+        lines = Table.grid(padding=(0, 1))
+        lines.add_row(bar, ", ".join(pace))
+        lines.add_row("", ", ".join(state))
+        return lines
 
     def _rows_per_second(self) -> float:
         now, p = self.clock(), self.progress
@@ -135,6 +143,10 @@ class Meter:
             self._start = (now, p.rows_done)
         seconds = now - self._start[0]
         return (p.rows_done - self._start[1]) / seconds if seconds > 0 else 0.0
+
+
+def _done(done: str, total: str | int) -> str:
+    return f"{done} of {total}" if total else done
 
 
 def _duration(seconds: float) -> str:

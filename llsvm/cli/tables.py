@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import typer
+
 from llsvm.model import label_text
 
 _WIDTH = 120  # where there is no terminal to ask
@@ -23,7 +25,10 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         table.add_column(Text(name), justify="right" if i else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell_text(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False).print(table)
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+    with console.capture() as text:  # rich itself would end the program where the reader of a pipe went away
+        console.print(table)
+    typer.echo(text.get(), nl=False)
 
 
 def cell_text(value: Any) -> str:

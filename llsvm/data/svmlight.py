@@ -93,7 +93,7 @@ class SvmlightSource:
             raise UsageError(f"zero_based is {zero_based!r}; it must be 'auto', 'yes' or 'no'")
         if threads < 1:
             raise UsageError(f"threads is {threads}; it must be at least 1")
-        self._path = os.fspath(path)
+        self._path = os.fsdecode(path)
         self._zero_based = zero_based
         self._threads = threads
         self.bytes_read = 0
@@ -183,7 +183,10 @@ class SvmlightSource:
 
 
 class _ChunkReader:
-    """Cuts a file into pieces whose blocks have at most ``max_bytes`` each; a single line may be larger."""
+    """Cuts a file into pieces whose blocks have at most ``max_bytes`` each; a single line may be larger.
+
+    A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer.
+    """
 
     def __init__(self, file: Input, name: str, max_bytes: int) -> None:
         self._file = file
@@ -324,24 +327,24 @@ def _parse_in_threads(
     held_bytes = 0
     unread: DataError | None = None
     reading = iter(pieces)
-    with ThreadPoolExecutor(threads, "llsvm-parse") as pool:
-        try:
-            while True:
-                try:
-                    piece = next(reading, None)
-                except DataError as error:
-                    piece, unread = None, error  # what is wrong with the lines before it comes first
-                while waiting and (
-                    piece is None or len(waiting) > threads or held_bytes + piece.nbytes > max_bytes
-                ):
-                    done, parsed = waiting.popleft()
-                    yield done, parsed.result()
-                    held_bytes -= done.nbytes
-                if piece is None:
-                    break
-                held_bytes += piece.nbytes
-                waiting.append((piece, pool.submit(_parse, piece, lowest)))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    pool = ThreadPoolExecutor(threads, "llsvm-parse")
+    try:
+        while True:
+            try:
+                piece = next(reading, None)
+            except DataError as error:
+                piece, unread = None, error  # what is wrong with the lines before it comes first
+            while waiting and (
+                piece is None or len(waiting) > threads or held_bytes + piece.nbytes > max_bytes
+            ):
+                done, parsed = waiting.popleft()
+                yield done, parsed.result()
+                held_bytes -= done.nbytes
+            if piece is None:
+                break
+            held_bytes += piece.nbytes
+            waiting.append((piece, pool.submit(_parse, piece, lowest)))
+    finally:
+        pool.shutdown(cancel_futures=True)
     if unread:
         raise unread

@@ -20,6 +20,7 @@ from llsvm.tables.encoder import CATEGORY_BYTES, MissingValues, TableEncoder, ch
 from llsvm.tables.options import TableOptions, assign_roles, find_column
 
 _LEAST_ROWS, _MOST_ROWS = 16, 1 << 16  # of a batch
+_DESCRIBED_ROWS, _MOST_LABELS = 10_000, 50
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
 
 
@@ -106,6 +107,34 @@ class TableSource(ABC):
         """All columns of the first file."""
         return self._full_schema(0)
 
+    def describe(self) -> list[dict[str, Any]]:
+        """Per column of the first file: name, type, use, values and how many differ in the first rows, and whether
+        it could be a label."""
+        schema = self._full_schema(0)
+        names = [name for name in schema.names if name not in self._partitions[0]]
+        batch = None
+        if self._paths[0] != STDIN:
+            with self._explaining(0):
+                batch = next(iter(self._batches(0, names, _DESCRIBED_ROWS, 1 << 20)), None)
+        columns = []
+        for name in schema.names:
+            kind = kind_of(schema.field(name).type)
+            use = "label" if name == self.encoder.label else "weight" if name == self.encoder.weight else ""
+            column = {
+                "name": name,
+                "type": str(schema.field(name).type),
+                "use": use or self.encoder.kind(name) or "-",
+            }
+            if batch is not None and name in names and kind in ("text", "number"):
+                values = batch.column(name).slice(0, _DESCRIBED_ROWS)
+                distinct = values.unique().drop_null()
+                whole = kind == "text" or np.all(numbers(distinct) % 1 == 0)
+                column["examples"] = ", ".join(str(value) for value in distinct[:3])
+                column["distinct"] = len(distinct)
+                column["label_candidate"] = bool(2 <= len(distinct) <= _MOST_LABELS and whole)
+            columns.append(column)
+        return columns
+
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows, file after file; see BlockSource. Raises DataError."""
         row = 0
@@ -178,7 +207,7 @@ class TableSource(ABC):
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         where = self._paths[0]
-        roles = assign_roles(where, schema.names, self._options)
+        roles = assign_roles(where, schema.names, self._options, self._need_label)
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         widths = self._widths(lists)
         return plan(where, schema, roles, self._options, widths, self._has_header())
