@@ -207,8 +207,8 @@ def _print_data(answer: dict[str, Any]) -> None:
         _print_columns(answer["columns"])
     if answer["unscaled"]:
         typer.echo(
-            f"Values reach {answer['largest_value']:.6g}: training on unscaled columns is slow and may not converge; "
-            "pass --scale minmax, maxabs or standard."
+            f"Values reach {answer['largest_value']:.6g}: training on unscaled columns is slow, and may not "
+            "converge; pass --scale minmax, maxabs or standard."
         )
     plan = answer["plan"]
     place = (
@@ -216,7 +216,8 @@ def _print_data(answer: dict[str, Any]) -> None:
     )
     if plan["enough"]:
         typer.echo(
-            f"With --memory {_megabytes(plan['memory_limit_bytes'])}: {place}, blocks of {plan['block_rows']:,} rows, "
+            f"With --memory {_megabytes(plan['memory_limit_bytes'])}: {place}, "
+            f"blocks of {plan['block_rows']:,} rows, "
             f"about {plan['passes']} passes, at most {format_size(plan['spill_bytes'])} of spill, "
             f"about {plan['minutes']:.1f} minutes."
         )

@@ -17,7 +17,7 @@ from llsvm.errors import DataError
 from llsvm.inputs import STDIN, fingerprint
 from llsvm.tables.columns import kind_of, numbers
 from llsvm.tables.encoder import CATEGORY_BYTES, MissingValues, TableEncoder, check_columns, plan
-from llsvm.tables.options import TableOptions, assign_roles, find_column
+from llsvm.tables.options import TableOptions, assign_roles, find_column, matching
 
 _LEAST_ROWS, _MOST_ROWS = 16, 1 << 16  # of a batch
 _DESCRIBED_ROWS, _MOST_LABELS = 10_000, 50
@@ -106,6 +106,31 @@ class TableSource(ABC):
     def schema(self) -> pa.Schema:
         """All columns of the first file."""
         return self._full_schema(0)
+
+    def record_batches(self, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The table as it is, all columns but the excluded ones, all files with the first one's types."""
+        schema = self._full_schema(0)
+        dropped: set[str] = set()
+        for each in self._options.exclude:
+            dropped |= matching(self._paths[0], schema.names, each, "exclude")
+        schema = pa.schema([field for field in schema if field.name not in dropped])
+        for number, partition in enumerate(self._partitions):
+            names = [name for name in schema.names if name not in partition]
+            width = 8 * _ARROW_ROOM * len(names)
+            max_rows = int(np.clip(max_bytes // width, _LEAST_ROWS, _MOST_ROWS))
+            with self._explaining(number):
+                for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
+                    columns = [
+                        pa.repeat(pa.scalar(partition[field.name]), batch.num_rows)
+                        if field.name in partition
+                        else batch.column(field.name)
+                        for field in schema
+                    ]
+                    if number == 0 and schema.types != [column.type for column in columns]:
+                        types = [column.type for column in columns]  # CSV reads whole numbers as floats
+                        schema = pa.schema(list(zip(schema.names, types, strict=True)))
+                    table = pa.record_batch(columns, names=schema.names)
+                    yield table if table.schema.equals(schema) else table.cast(schema)
 
     def describe(self) -> list[dict[str, Any]]:
         """Per column of the first file: name, type, use, values and how many differ in the first rows, and whether
