@@ -36,7 +36,9 @@ def sparse_table(X, y):
     return pa.table(
         {
             "indices": pa.array([a.tolist() for a in at], pa.list_(pa.int32())),
-            "values": pa.array([row[a].tolist() for row, a in zip(X, at, strict=True)], pa.list_(pa.float32())),
+            "values": pa.array(
+                [row[a].tolist() for row, a in zip(X, at, strict=True)], pa.list_(pa.float32())
+            ),
             "label": pa.array(y),
         }
     )
@@ -74,7 +76,7 @@ def _headless(path, X, y):
 
 def _hdf5(path, X, y):
     with h5py.File(path, "w") as file:
-        file.create_dataset("X", data=X, chunks=(32, X.shape[1]), compression="gzip")
+        file.create_dataset("X", data=X, chunks=(min(32, len(X)), X.shape[1]), compression="gzip")
         file["y"] = y
 
 
@@ -103,7 +105,9 @@ def _ipc_stream(path, X, y):
 
 def _scipy_npz(path, X, y):
     S = sp.csr_matrix(X)
-    np.savez_compressed(path, data=S.data, indices=S.indices, indptr=S.indptr, shape=S.shape, format=b"csr", y=y)
+    np.savez_compressed(
+        path, data=S.data, indices=S.indices, indptr=S.indptr, shape=S.shape, format=b"csr", y=y
+    )
 
 
 def _vectors(path, X, y):

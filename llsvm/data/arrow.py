@@ -51,6 +51,7 @@ class ArrowSource(TableSource):
                 for start in range(0, batch.num_rows, step):
                     yield batch.select(names).slice(start, step)
                 del batch
+            self.bytes_read += self._prints[number][0] - counted
 
     @contextmanager
     def _opened(self, number: int) -> Iterator[tuple[Any, bool]]:

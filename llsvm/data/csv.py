@@ -101,7 +101,7 @@ class CSVSource(TableSource):
     ) -> Any:
         chunk_bytes = max(chunk_bytes, min(2 * head.longest_line, _LINE_BYTES))
         return pacsv.open_csv(
-            pa.PythonFile(source, "r"),
+            pa.PythonFile(io.BufferedReader(source), "r"),  # a short read would be a short block
             read_options=pacsv.ReadOptions(
                 use_threads=False,
                 block_size=chunk_bytes,

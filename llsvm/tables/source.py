@@ -57,6 +57,7 @@ class TableSource(ABC):
         schema = self._full_schema(0)
         self.encoder = self._planned(schema) if encoder is None else self._bound(schema, encoder)
         self.encoder.empty_is_missing = self.format == "csv"
+        self.bytes_read = 0  # what was looked at before does not count
 
     # -- a format says -----------------------------------------------------------------------------------
 
@@ -180,6 +181,8 @@ class TableSource(ABC):
     def _read(self, number: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         partition = self._partitions[number]
         names = [name for name in self.encoder.used if name not in partition]
+        if number > 0:
+            self._check_file(number, names)
         width = sum(c.width for c in self.encoder.columns) + 8
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _LEAST_ROWS, _MOST_ROWS))
         with self._explaining(number):
@@ -251,6 +254,19 @@ class TableSource(ABC):
                     f"{where}: column {c.name} has type {type_}, but the model was trained on numbers"
                 )
         return encoder
+
+    def _check_file(self, number: int, names: list[str]) -> None:
+        """The columns that the first file has must be there, and of the same kind."""
+        schema, path = self._full_schema(number), self._paths[number]
+        missing = [name for name in names if name not in schema.names]
+        if missing:
+            raise DataError(f"{path}: without the column {missing[0]} that {self._paths[0]} has")
+        for name in names:
+            kind = self.encoder.kind(name)
+            if kind == "number" and kind_of(schema.field(name).type) != "number":
+                raise DataError(
+                    f"{path}: column {name} has type {schema.field(name).type}, but holds numbers in {self._paths[0]}"
+                )
 
     def _has_header(self) -> bool:
         return True
