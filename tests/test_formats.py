@@ -6,9 +6,9 @@ import pytest
 from format_files import OPTIONS, WRITERS, rows, write
 from source_suite import PLENTY, SourceSuite, joined
 
-import llsvm
 from llsvm.block import CSR, concat
 from llsvm.data import format_of, open_source
+from llsvm.train import train
 
 X, Y = rows()
 
@@ -51,13 +51,13 @@ class TestEveryFormat(SourceSuite):
 
 @pytest.fixture(scope="module")
 def reference():
-    return llsvm.train(X, Y, tol=1e-8, bias=1.0, max_passes=5000)
+    return train(X, Y, tol=1e-8, bias=1.0, max_passes=5000)
 
 
 @pytest.mark.parametrize("kind", WRITERS)
 def test_same_optimum(tmp_path, kind, reference):
     path = write(tmp_path, kind, X, Y)
-    model = llsvm.train(path, tol=1e-8, bias=1.0, max_passes=5000, **OPTIONS.get(kind, {}))
+    model = train(path, tol=1e-8, bias=1.0, max_passes=5000, **OPTIONS.get(kind, {}))
     ours, theirs = model.certificate.total_primal, reference.certificate.total_primal
     assert abs(ours - theirs) <= 1e-6 * theirs
     np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-3)
@@ -142,8 +142,8 @@ def test_standard_input(tmp_path, kind):
 
     path = write(tmp_path, kind, X, Y)
     code = (
-        "import sys, llsvm\n"
-        "m = llsvm.train('-', format=sys.argv[1], tol=1e-6, cache='auto', bias=1.0, max_passes=2000)\n"
+        "import sys; from llsvm.train import train\n"
+        "m = train('-', format=sys.argv[1], tol=1e-6, cache='auto', bias=1.0, max_passes=2000)\n"
         "print(repr(m.certificate.total_primal))"
     )
     for text in (path.read_bytes(),):
@@ -153,5 +153,5 @@ def test_standard_input(tmp_path, kind):
             capture_output=True,
             check=True,
         )
-    expected = llsvm.train(X, Y, tol=1e-6, bias=1.0, max_passes=2000).certificate.total_primal
+    expected = train(X, Y, tol=1e-6, bias=1.0, max_passes=2000).certificate.total_primal
     assert float(run.stdout) == pytest.approx(expected, rel=1e-5)

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, normalize
 
-import llsvm
 from llsvm.block import CSR
 from llsvm.data import open_source
 from llsvm.memory import MemoryBudget
 from llsvm.predict import evaluate, open_for
 from llsvm.scaling import ColumnStatistics
 from llsvm.settings import Settings
-from llsvm.train import Training
+from llsvm.train import Training, load, train
 
 SKLEARN = {"maxabs": MaxAbsScaler, "minmax": MinMaxScaler, "standard": StandardScaler}
 X, Y = rows(400, 6)
@@ -91,7 +90,7 @@ def test_missing_values_become_the_mean():
 def test_the_optimum_is_that_of_scaled_data_and_the_model_takes_raw_data(tmp_path, kind, limit, cache):
     raw, y = np.tile(RAW, (40, 1)), np.tile(Y, 40)
     expected = SKLEARN[kind]().fit_transform(raw.astype(float))
-    theirs = llsvm.train(expected, y, tol=1e-6, bias=1.0, max_passes=2000, C=0.1)
+    theirs = train(expected, y, tol=1e-6, bias=1.0, max_passes=2000, C=0.1)
     chosen = Settings(
         scale=kind, tol=1e-6, bias=1.0, max_passes=2000, C=0.1, cache=cache, spill_dir=str(tmp_path)
     )
@@ -108,7 +107,7 @@ def test_the_optimum_is_that_of_scaled_data_and_the_model_takes_raw_data(tmp_pat
 
 
 def test_the_certificate_is_of_the_scaled_space():
-    model = llsvm.train(RAW, Y, scale="standard", tol=1e-6, bias=1.0, max_passes=2000)
+    model = train(RAW, Y, scale="standard", tol=1e-6, bias=1.0, max_passes=2000)
     scaled = StandardScaler().fit_transform(RAW.astype(float))
     w, b = model.coef_[0] * RAW.astype(float).std(axis=0), 0.0
     b = model.intercept_[0] + model.coef_[0] @ RAW.astype(float).mean(axis=0)
@@ -118,17 +117,17 @@ def test_the_certificate_is_of_the_scaled_space():
 
 def test_arrays_of_the_caller_are_left_alone():
     mine = RAW.copy()
-    llsvm.train(mine, Y, scale="standard", bias=1.0)
+    train(mine, Y, scale="standard", bias=1.0)
     np.testing.assert_array_equal(mine, RAW)
 
 
 def test_unit_rows_are_made_at_prediction_too(tmp_path):
     path = write(tmp_path, "svm", RAW, Y)
-    model = llsvm.train(path, scale="unit-row", tol=1e-5, max_passes=2000)
-    theirs = llsvm.train(normalize(RAW.astype(float)), Y, tol=1e-5, max_passes=2000)
+    model = train(path, scale="unit-row", tol=1e-5, max_passes=2000)
+    theirs = train(normalize(RAW.astype(float)), Y, tol=1e-5, max_passes=2000)
     assert model.certificate.total_primal == pytest.approx(theirs.certificate.total_primal, rel=1e-4)
     model.save(tmp_path / "m")
-    loaded = llsvm.load(tmp_path / "m")
+    loaded = load(tmp_path / "m")
     np.testing.assert_allclose(loaded.decision_function(RAW), model.decision_function(RAW))
     answer = evaluate(loaded, open_for(loaded, path))
     assert answer["correct"] == np.sum(loaded.predict(RAW) == Y)

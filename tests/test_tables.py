@@ -12,10 +12,10 @@ import pytest
 from format_files import rows
 from test_formats import dense_of
 
-import llsvm
 from llsvm.data import open_source
 from llsvm.errors import DataError
 from llsvm.predict import evaluate, open_for, predict_file
+from llsvm.train import load, train
 
 LINES = ["age,town,size,label", "30,Rome,1.5,yes", "41,Oslo,2,no", "22,Rome,0,no", "35,Bern,7,yes"]
 
@@ -112,11 +112,11 @@ def test_missing_values(tmp_path, how, value, scale):
     lines = ["a,b,label", "1,2,0", "5,,0", "3,4,1", "2,3,1"]
     filled = [line.replace(",,", f",{value},") for line in lines]
     options = {"tol": 1e-6, "bias": 1.0, "scale": scale, "max_passes": 1000}
-    model = llsvm.train(csv(tmp_path, *lines), missing=how, **options)
-    plain = llsvm.train(csv(tmp_path, *filled, name="filled.csv"), **options)
+    model = train(csv(tmp_path, *lines), missing=how, **options)
+    plain = train(csv(tmp_path, *filled, name="filled.csv"), **options)
     assert model.certificate.total_primal == pytest.approx(plain.certificate.total_primal, rel=1e-4)
     model.save(tmp_path / "m")
-    loaded = llsvm.load(tmp_path / "m")
+    loaded = load(tmp_path / "m")
     ours = evaluate(loaded, open_for(loaded, tmp_path / "rows.csv"))
     theirs = evaluate(plain, open_for(plain, tmp_path / "filled.csv"))
     assert ours["confusion"] == theirs["confusion"]
@@ -130,9 +130,9 @@ def trained(tmp_path):
     table = pa.table({"age": X[:, 0], "town": towns, "size": X[:, 1], "label": y})
     path = tmp_path / "train.parquet"
     pq.write_table(table, path)
-    model = llsvm.train(path, bias=1.0, tol=1e-5, scale="standard", max_passes=1000)
+    model = train(path, bias=1.0, tol=1e-5, scale="standard", max_passes=1000)
     model.save(tmp_path / "model")
-    return llsvm.load(tmp_path / "model"), table, tmp_path
+    return load(tmp_path / "model"), table, tmp_path
 
 
 def predictions(model, path):
@@ -198,10 +198,10 @@ def test_one_label_against_the_rest(tmp_path):
         "a,label",
         *[f"{i % 7},{'spam' if i % 7 < 3 else 'ham' if i % 2 else 'news'}" for i in range(50)],
     )
-    model = llsvm.train(path, positive="spam", bias=1.0, scale="standard")
+    model = train(path, positive="spam", bias=1.0, scale="standard")
     assert model.classes_.tolist() == [-1, 1]
     model.save(tmp_path / "m")
-    loaded = llsvm.load(tmp_path / "m")
+    loaded = load(tmp_path / "m")
     assert evaluate(loaded, open_for(loaded, path, need_label=True))["accuracy"] == 1
 
 
@@ -268,6 +268,6 @@ def test_kdd_and_covertype_straight_from_csv(tmp_path, data_dir):
         cov = tmp_path / "cov.data"
         cov.write_bytes(b"".join(line for i, line in zip(range(400_000), file) if i % 40 == 0))
     for path, positive, least in ((kdd, "normal.", 0.97), (cov, "2", 0.7)):
-        model = llsvm.train(path, label="last", positive=positive, scale="minmax")
+        model = train(path, label="last", positive=positive, scale="minmax")
         assert model.certificate.relative_gap <= 1e-3
         assert evaluate(model, open_for(model, path))["accuracy"] > least
