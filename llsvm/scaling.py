@@ -88,7 +88,7 @@ class ColumnStatistics:
         elif kind == "standard":
             # the zeros join the other values: Chan's formula for two groups, one of them without spread
             total = squares + mean * mean * (count * zeros / present)
-            shift, span = fill, np.sqrt(total / present)
+            shift, span = fill, np.sqrt(total / n_rows)  # what is missing becomes the mean
             # rounding leaves a trace of spread where all values are the same
             span = np.where(smallest == largest, 0.0, span)
         scale = np.divide(1.0, span, out=np.ones(n_columns), where=span > 0)

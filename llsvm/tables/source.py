@@ -265,7 +265,8 @@ class TableSource(ABC):
             kind = self.encoder.kind(name)
             if kind == "number" and kind_of(schema.field(name).type) != "number":
                 raise DataError(
-                    f"{path}: column {name} has type {schema.field(name).type}, but holds numbers in {self._paths[0]}"
+                    f"{path}: column {name} has type {schema.field(name).type}, "
+                    f"but holds numbers in {self._paths[0]}"
                 )
 
     def _has_header(self) -> bool:
