@@ -94,11 +94,13 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of X: (n,) for two classes (positive: ``classes_[1]``), else (n, n_classes)."""
-        return self.model_.decision_function(self._rows(X))
+        rows = self._rows(X)
+        return self.model_.decision_function(rows)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row of X: (n,)."""
-        return self.model_.predict(self._rows(X))
+        rows = self._rows(X)
+        return self.model_.predict(rows)
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
