@@ -93,14 +93,6 @@ class Survivors:
         if self.spilled is not None:
             self.spilled.finish()
 
-    def clear(self) -> None:
-        """Forget all rows, in memory and on disk."""
-        self._pending, self._pending_bytes = [], 0
-        self.turn()
-        self.turn()
-        self._arena.clear()
-        self._distance = np.zeros(0, np.float32)
-
     def _choose(
         self, block: Block, wanted: NDArray[np.intp], distance: NDArray[np.float32]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
