@@ -69,7 +69,7 @@ def run(data, y=None, weight=None, ledger=None, **options):
     """
     zero_based = options.get("zero_based", "auto")
     source = open_source(data, y, weight, zero_based=zero_based)
-    budget = MemoryBudget(ledger or 1 << 40, runtime_bytes=0)
+    budget = MemoryBudget(ledger or 100_000_000, runtime_bytes=0)
     with Training(source, Settings(**{"threads": 1, **options}), budget=budget) as training:
         training.reports = list(training)
         training.coef = training.reports[-1].coef
