@@ -21,7 +21,7 @@ from llsvm.errors import UsageError
 from llsvm.ingest import Facts
 from llsvm.memory import (
     MemoryBudget,
-    available_bytes,
+    default_limit_bytes,
     default_threads,
     parse_size,
     peak_resident_bytes,
@@ -34,8 +34,6 @@ from llsvm.settings import Settings
 from llsvm.solvers import make_solver
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream import Stream
-
-DEFAULT_MEMORY = "50%"
 
 
 class Training:
@@ -58,8 +56,8 @@ class Training:
         self._began = time.monotonic()
         return_freed_memory()
         if budget is None:
-            limit = parse_size(self.settings.memory_limit or DEFAULT_MEMORY, available_bytes())
-            budget = MemoryBudget(limit)
+            limit = self.settings.memory_limit
+            budget = MemoryBudget(default_limit_bytes() if limit is None else parse_size(limit))
         disk = self.settings.disk_limit
         self.stream = Stream(
             source,
