@@ -55,13 +55,6 @@ class Survivors:
         self._arena.keep(mask)
         self._distance = self._distance[mask]
 
-    def drop(self, rows: NDArray[np.int64]) -> None:
-        """Forget the resident rows whose numbers are in ``rows`` (ascending): a newer copy is at hand."""
-        resident = self.resident.rows
-        if len(resident) and len(rows):
-            at = np.minimum(np.searchsorted(rows, resident), len(rows) - 1)
-            self.retain(rows[at] != resident)
-
     def renew(self, distance: NDArray[np.float32]) -> None:
         """Set how far from moving the resident rows are, (n,): 0 for moving ones."""
         self._distance = distance

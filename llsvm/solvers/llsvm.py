@@ -6,9 +6,9 @@ One problem per class (one-vs-rest) for more than two classes, all in the same p
 
 Exact mode runs rounds. A round is a full pass and epochs over its survivors. In the full pass each block is
 (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the pass;
-(2) trained together with the survivors in memory (selective block minimisation, Chang & Roth 2011): several
-sweeps, each only over the rows that the sweep before found moving; (3) sifted: its rows nearest to moving
-survive. P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
+(2) trained: a sweep or two over the rows that w₀ would move; (3) sifted: rows that move, and rows so near to
+moving that half of the last pass's drift of the margins would set them moving, survive, in memory or spilled.
+P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
 Stop when gap ≤ tol · P.
 
 Paper mode is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U, re-read and
@@ -32,17 +32,14 @@ from llsvm.stream import Stream
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
-MOST_SWEEPS = 10  # of a block at hand
+MOST_SWEEPS = 2  # of a block at hand
 SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
-JOINT_ABOVE = (
-    0.1  # survivors join a block's sweeps if their part of the gap is more than this share of its own
-)
-PROBE_ROWS = 2000  # survivors that are looked at to find out
+PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifted
 MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
 MOST_SPILL_EPOCHS = 6  # over the spilled ones
 SURVIVORS_UNTIL = 0.05  # epochs end when the survivors' part of the gap fell to this share of the whole gap,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
-REACH = 0.5
+REACH = 0.5  # rows that this much of the last pass's drift would set moving are spilled with the moving ones
 SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
 MOST_PAPER_EPOCHS = 1000
 PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
@@ -112,82 +109,51 @@ class LLSVM:
         self, stream: Stream, start: NDArray[np.float64], measure: bool, spill: bool
     ) -> tuple[NDArray[np.float64], int]:
         """Measure the primal at ``start`` and update; returns it, (k,), and how many rows are moving."""
-        k = len(self.w)
         primal = 0.5 * np.einsum("ij,ij->i", start, start)
-        moving = 0
-        survivors = None if stream.in_one_block else stream.survivors
+        moving, drift = 0, 0.0
+        if not stream.in_one_block:
+            stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
             part = self._part(block)
-            if survivors is not None:
-                survivors.drop(part.rows)
-            resident = self._part(survivors.resident) if survivors is not None else None
-            for c in range(k):
+            for c in range(len(self.w)):
                 part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
                 primal[c] += self._loss(part, c)
-                part.active[c] = np.arange(block.n_rows) if not measure else part.moving(c, self.squared)
-            drift = self._drift(part, start)
-            for c in range(k):
-                if resident is None:
+                part.active[c] = part.moving(c, self.squared) if measure else np.arange(block.n_rows)
+                if stream.in_one_block:
                     self._settle(part, c, 0.0)
-                    if self.small:
-                        self._stand_still(part, c)
                 else:
-                    self._train(part, resident, c)
+                    self._train(part, c)
+            if self.small:
+                self._stand_still(part)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
             moving += int(np.count_nonzero(distance <= 0))
-            if survivors is not None and resident is not None:
-                self.state.set(resident.rows, resident.stored())
-                survivors.renew(resident.distance(self.squared))
-                survivors.add(block, distance, self.reach if spill else None)
             stream.progress.survivors = moving
-        if survivors is not None:
-            survivors.turn()
+            if not stream.in_one_block:
+                stream.survivors.add(block, distance, self.reach if spill else None)
+                drift = self._drift(block, start)
+        if not stream.in_one_block:
+            stream.survivors.turn()
             self.reach = REACH * drift
         return primal, moving
 
-    def _train(self, part: _Part, resident: _Part, c: int) -> None:
-        """Sweep over a block, and over the survivors where the block disturbs them, until their part of the gap
-        has fallen enough."""
-        first = last = self._sweep(part, c)
-        joint = self._probe(resident, c) > JOINT_ABOVE * first
-        for sweep in range(MOST_SWEEPS - 1):
-            if joint:
-                met = self._sweep(resident, c)
-                first, last = first + (met if sweep == 0 else 0.0), last + met
-            if last <= SWEEP_UNTIL * first:
+    def _train(self, part: _Part, c: int) -> None:
+        """Sweep over a block until its part of the gap has fallen enough."""
+        first = self._sweep(part, c)
+        for _ in range(MOST_SWEEPS - 1):
+            if self._sweep(part, c) <= SWEEP_UNTIL * first:
                 return
-            last = self._sweep(part, c)
 
-    def _drift(self, part: _Part, start: NDArray[np.float64]) -> float:
-        """How far margins have moved (root mean square, of some rows) since the pass began."""
-        some = np.linspace(0, part.n_rows - 1, min(part.n_rows, PROBE_ROWS)).astype(np.int64)
-        block = part.block.take(some)
-        ones = np.ones(len(some))
-        return max(
-            float(
-                np.sqrt(
-                    np.mean(
-                        (self._margins(block, self.w[c], ones) - self._margins(block, start[c], ones)) ** 2
-                    )
-                )
-            )
-            for c in range(len(start))
-        )
-
-    def _probe(self, part: _Part, c: int) -> float:
-        """The part's share of the gap now, estimated from some of its rows."""
-        if part.n_rows == 0:
-            return 0.0
-        some = np.sort(self.rng.integers(part.n_rows, size=min(part.n_rows, PROBE_ROWS)))
-        block = part.block.take(some)
-        margin = self._margins(block, self.w[c], part.signs(c)[some])
-        cost, alpha = part.cost[some], part.alpha[c][some]
-        loss = np.maximum(0.0, 1.0 - margin)
-        gap = cost * (loss * loss if self.squared else loss) + alpha * (margin - 1.0)
-        if self.squared:
-            gap += 0.25 * alpha * alpha / np.maximum(cost, 1e-300)
-        return float(gap.mean() * part.n_rows)
+    def _drift(self, block: Block, start: NDArray[np.float64]) -> float:
+        """How far margins have moved since the pass began: root mean square over some rows, the largest of the
+        problems."""
+        some = block.take(np.linspace(0, block.n_rows - 1, min(block.n_rows, PROBE_ROWS)).astype(np.int64))
+        ones = np.ones(some.n_rows)
+        moved = [
+            self._margins(some, now, ones) - self._margins(some, then, ones)
+            for now, then in zip(self.w, start, strict=True)
+        ]
+        return max(float(np.sqrt(np.mean(m * m))) for m in moved)
 
     def _sweep(self, part: _Part, c: int) -> float:
         """One sweep over the rows of problem ``c`` that are active, in random order; those still moving stay
@@ -265,7 +231,7 @@ class LLSVM:
         return np.maximum(enough, TOL_SHARE * self.settings.tol * self.dual)
 
     def _spilled_epoch(self, stream: Stream) -> NDArray[np.float64]:
-        """Sweep once over each spilled block; those still moving are spilled again. Returns the gap as met, (k,)."""
+        """Sweep once over each spilled block, and spill again what is still within reach; the gap as met, (k,)."""
         survivors = stream.survivors
         met = np.zeros(len(self.w))
         for block in stream.active():
@@ -289,16 +255,17 @@ class LLSVM:
                 if self._sweep(part, c) <= SWEEP_UNTIL * gap:
                     break
 
-    def _stand_still(self, part: _Part, c: int) -> None:
+    def _stand_still(self, part: _Part) -> None:
         """Sweep over small data until w stands still. It costs next to nothing, and makes the answer the same
         to the last digits, whatever the order of the rows, and whether a row is written twice or weighs 2."""
         rows = np.tile(np.arange(part.n_rows), SMALL_SWEEPS)
-        for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
-            before = self.w[c].copy()
-            part.active[c] = rows
-            self._sweep(part, c)
-            if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
-                return
+        for c in range(len(self.w)):
+            for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
+                before = self.w[c].copy()
+                part.active[c] = rows
+                self._sweep(part, c)
+                if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
+                    break
 
     def _put_back(self, resident: _Part, stream: Stream) -> None:
         self.state.set(resident.rows, resident.stored())
