@@ -55,6 +55,14 @@ class Survivors:
         self._arena.keep(mask)
         self._distance = self._distance[mask]
 
+    def clear(self) -> None:
+        """Forget all rows, in memory and on disk."""
+        self._arena.clear()
+        self._distance = np.zeros(0, np.float32)
+        if self.spilled is not None:
+            self.spilled.delete()
+            self.spilled = None
+
     def renew(self, distance: NDArray[np.float32]) -> None:
         """Set how far from moving the resident rows are, (n,): 0 for moving ones."""
         self._distance = distance
