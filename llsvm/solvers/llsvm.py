@@ -32,7 +32,7 @@ from llsvm.stream import Stream
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
-MOST_SWEEPS = 2  # of a block at hand
+MOST_SWEEPS = 3  # of a block at hand
 SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
 PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifted
 MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
