@@ -23,9 +23,7 @@ def train(
     C: Annotated[
         float, typer.Option("-C", metavar="FLOAT", help="Penalty on the loss; larger fits closer.")
     ] = _DEFAULT.C,
-    loss: Annotated[
-        str, typer.Option(metavar="hinge|squared_hinge", help="Loss function.")
-    ] = _DEFAULT.loss,
+    loss: Annotated[str, typer.Option(metavar="hinge|squared_hinge", help="Loss function.")] = _DEFAULT.loss,
     tol: Annotated[
         float,
         typer.Option(metavar="FLOAT", help="Stop at this relative gap: 0.001 is within 0.1% of the optimum."),

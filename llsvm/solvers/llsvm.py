@@ -29,16 +29,23 @@ from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
-# Bytes that working on a row takes beside the row itself: sign, cost, margin, order, distance; per problem: α.
-ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 56, 16
-MOST_SWEEPS = 20  # of a block at hand
+# Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
+# computed from them; per problem: α, margin, position in the active set.
+ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
+MOST_SWEEPS = 10  # of a block at hand
+SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
+JOINT_ABOVE = (
+    0.1  # survivors join a block's sweeps if their part of the gap is more than this share of its own
+)
+PROBE_ROWS = 2000  # survivors that are looked at to find out
 MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
-MOST_SPILL_EPOCHS = 5  # over the spilled ones
-MOST_PAPER_EPOCHS = 1000
-SWEEP_UNTIL = 0.1  # sweeps of a block end when its part of the gap fell to this share ...
-SURVIVORS_UNTIL = 0.05  # ... epochs over survivors when theirs fell to this share of the whole gap,
+MOST_SPILL_EPOCHS = 6  # over the spilled ones
+SURVIVORS_UNTIL = 0.05  # epochs end when the survivors' part of the gap fell to this share of the whole gap,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
 SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
+MOST_PAPER_EPOCHS = 1000
+PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
+CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
 DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
 SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
 SMALL_SWEEPS, SMALL_VISITS = 20, 50_000_000  # in runs of so many sweeps, of so many visits to values in all
@@ -59,12 +66,18 @@ class LLSVM:
         facts, settings = stream.facts, self.settings
         k = n_problems(len(facts.classes))
         weights_bytes = 8 * k * (facts.n_columns + 1)
-        stream.prepare({"weights": 3 * weights_bytes}, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
+        # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
+        copies = self.threads if self.threads > 1 else 0
+        needs = {"weights": 4 * weights_bytes + copies * weights_bytes // k}
+        stream.prepare(needs, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
         self.small = stream.in_one_block and facts.n_rows + facts.nnz <= SMALL_VALUES
         self.single = settings.tol >= DOUBLE_BELOW_TOL and not self.small
         self.state = stream.row_state(k, np.dtype(np.float32 if self.single else np.float64))
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
+        self.copies = np.zeros((copies, facts.n_columns + 1))
+        self.parallel = np.full(k, self.threads > 1)
+        self.updates = 0  # rows visited by sweeps, all problems together
         with ThreadPoolExecutor(self.threads) as self.pool:
             yield from self._paper(stream) if settings.paper else self._exact(stream)
 
@@ -111,13 +124,13 @@ class LLSVM:
                 part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
                 primal[c] += self._loss(part, c)
                 part.active[c] = np.arange(block.n_rows) if not measure else part.moving(c, self.squared)
-            if resident is None:
-                for c in range(k):
+            for c in range(k):
+                if resident is None:
                     self._settle(part, c, 0.0)
                     if self.small:
                         self._stand_still(part, c)
-            else:
-                self._train([part, resident])
+                else:
+                    self._train(part, resident, c)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
             moving += int(np.count_nonzero(distance <= 0))
@@ -130,60 +143,116 @@ class LLSVM:
             survivors.turn()
         return primal, moving
 
-    def _train(self, parts: list[_Part]) -> NDArray[np.float64]:
-        """Sweep over the active rows of the parts in turn until their part of the gap has fallen enough.
+    def _train(self, part: _Part, resident: _Part, c: int) -> None:
+        """Sweep over a block, and over the survivors where the block disturbs them, until their part of the gap
+        has fallen enough."""
+        first = last = self._sweep(part, c)
+        joint = self._probe(resident, c) > JOINT_ABOVE * first
+        for sweep in range(MOST_SWEEPS - 1):
+            if joint:
+                met = self._sweep(resident, c)
+                first, last = first + (met if sweep == 0 else 0.0), last + met
+            if last <= SWEEP_UNTIL * first:
+                return
+            last = self._sweep(part, c)
 
-        Returns the gap of the first part's rows as they were met, (k,).
-        """
-        met = np.zeros(len(self.w))
-        for c in range(len(self.w)):
-            first = 0.0
-            for sweep in range(MOST_SWEEPS):
-                gaps = [self._sweep(part, c) for part in parts]
-                if sweep == 0:
-                    met[c], first = gaps[0], sum(gaps)
-                if sum(gaps) <= SWEEP_UNTIL * first:
-                    break
-        return met
+    def _probe(self, part: _Part, c: int) -> float:
+        """The part's share of the gap now, estimated from some of its rows."""
+        if part.n_rows == 0:
+            return 0.0
+        some = np.sort(self.rng.integers(part.n_rows, size=min(part.n_rows, PROBE_ROWS)))
+        block = part.block.take(some)
+        margin = self._margins(block, self.w[c], part.signs(c)[some])
+        cost, alpha = part.cost[some], part.alpha[c][some]
+        loss = np.maximum(0.0, 1.0 - margin)
+        gap = cost * (loss * loss if self.squared else loss) + alpha * (margin - 1.0)
+        if self.squared:
+            gap += 0.25 * alpha * alpha / np.maximum(cost, 1e-300)
+        return float(gap.mean() * part.n_rows)
 
     def _sweep(self, part: _Part, c: int) -> float:
-        """One sweep over the rows of problem ``c`` that are active; returns their duality gap as met."""
+        """One sweep over the rows of problem ``c`` that are active, in random order; those still moving stay
+        active. Returns their duality gap as met."""
         order = self.rng.permutation(part.active[c])
+        self.updates += len(order)
+        step = self.threads * PARALLEL_ROWS
+        if not self.parallel[c] or len(order) < step:
+            moving, gain, gap = self._visit(part, c, order, self.w[c])
+            part.active[c] = order[:moving]
+            self.dual[c] += gain
+            return gap
+        total, kept = 0.0, []
+        for start in range(0, len(order), step):
+            gap, active = self._visit_in_threads(part, c, order[start : start + step])
+            total += gap
+            kept += active
+        part.active[c] = np.concatenate(kept)
+        return total
+
+    def _visit_in_threads(
+        self, part: _Part, c: int, order: NDArray[np.int64]
+    ) -> tuple[float, list[NDArray[np.int64]]]:
+        """Each thread visits its share of the rows with its own copy of w; then w takes the sum of the steps.
+
+        D after the sum is known exactly: the threads' gains less the products of their steps. The order and
+        the shares do not depend on timing, so the same threads give the same result.
+        """
+        w, pieces = self.w[c], np.array_split(order, self.threads)
+        self.copies[:] = w
+        visits = list(
+            self.pool.map(lambda t: self._visit(part, c, pieces[t], self.copies[t]), range(len(pieces)))
+        )
+        steps = self.copies
+        steps -= w
+        products = steps @ steps.T
+        lost = float(np.triu(products, 1).sum())
+        gain = sum(visit[1] for visit in visits)
+        w += steps.sum(axis=0)
+        self.dual[c] += gain - lost
+        if lost > CONFLICT * gain:
+            self.parallel[c] = False  # these rows share too many columns: from now on one thread
+        return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
+
+    def _visit(
+        self, part: _Part, c: int, order: NDArray[np.int64], w: NDArray[np.float64]
+    ) -> tuple[int, float, float]:
+        """Update the rows ``order`` and w; returns how many are still moving (now in front), the gain in the
+        dual, and the rows' gap as met."""
         totals = np.zeros(2)
         bias = self.settings.bias
-        tail = (part.signs(c), part.cost, part.alpha[c], part.margin[c], order, self.w[c], bias)
+        tail = (part.signs(c), part.cost, part.alpha[c], part.margin[c], order, w, bias)
         end = (self.squared, self.single, totals)
         X = part.block.X
         if isinstance(X, CSR):
-            n = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)
+            moving = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)
         else:
-            n = sweep_dense(X, *tail, *end)
-        part.active[c] = order[:n]
-        self.dual[c] += totals[0]
-        return float(totals[1])
+            moving = sweep_dense(X, *tail, *end)
+        return moving, float(totals[0]), float(totals[1])
 
     def _survivor_epochs(self, stream: Stream, primal: NDArray[np.float64]) -> None:
         """Epochs over the survivors, in memory and spilled, until their part of the gap is small."""
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
-        gap = primal - self.dual
-        enough = SURVIVORS_UNTIL * gap
+        enough = SURVIVORS_UNTIL * (primal - self.dual)
         for _ in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
             for c in range(len(self.w)):
                 self._settle(resident, c, float(enough[c]))
             self._put_back(resident, stream)
-            if survivors.spilled is None or np.all(self._spilled_epoch(stream) <= enough):
+            if survivors.spilled is None or np.all(self._spilled_epoch(stream) <= self._enough(enough)):
                 return
 
+    def _enough(self, enough: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.maximum(enough, TOL_SHARE * self.settings.tol * self.dual)
+
     def _spilled_epoch(self, stream: Stream) -> NDArray[np.float64]:
-        """Train each spilled block with the survivors in memory; returns the blocks' gap as met, (k,)."""
+        """Sweep once over each spilled block; the moving rows are spilled again. Returns the gap as met, (k,)."""
         survivors = stream.survivors
         met = np.zeros(len(self.w))
         for block in stream.active():
-            part, resident = self._part(block), self._part(survivors.resident)
-            met += self._train([part, resident])
-            self._put_back(resident, stream)
+            part = self._part(block)
+            for c in range(len(self.w)):
+                met[c] += self._sweep(part, c)
             self.state.set(part.rows, part.stored())
             survivors.add(block, part.distance(self.squared), spill=True)
         survivors.turn()
@@ -207,8 +276,8 @@ class LLSVM:
         rows = np.tile(np.arange(part.n_rows), SMALL_SWEEPS)
         for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
             before = self.w[c].copy()
-            part.active[c] = rows
-            self._sweep(part, c)
+            _, gain, _ = self._visit(part, c, self.rng.permutation(rows), self.w[c])
+            self.dual[c] += gain
             if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
                 return
 
@@ -264,8 +333,8 @@ class LLSVM:
         """Update every row of the part once; returns Σ|Δα| and Σα over it."""
         before = part.alpha.copy()
         for c in range(len(self.w)):
-            part.active[c] = np.arange(part.n_rows)
-            self._sweep(part, c)
+            _, gain, _ = self._visit(part, c, self.rng.permutation(part.n_rows), self.w[c])
+            self.dual[c] += gain
         self.state.set(part.rows, part.stored())
         return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
 
@@ -330,11 +399,14 @@ class _Part:
         self.alpha = alpha
         self.margin = np.zeros_like(alpha)
         self.active = [np.arange(self.n_rows) for _ in alpha]
+        self._signs: tuple[int, NDArray[np.float64]] | None = None
 
     def signs(self, c: int) -> NDArray[np.float64]:
         """(n,) ±1: is the row of class ``c`` (of class 1 where there is one problem)?"""
         positive = 1 if len(self.alpha) == 1 else c
-        return np.where(self.block.y == positive, 1.0, -1.0)
+        if self._signs is None or self._signs[0] != c:
+            self._signs = c, np.where(self.block.y == positive, 1.0, -1.0)
+        return self._signs[1]
 
     def stored(self) -> NDArray[np.float64]:
         """(n, k) α_i / C_i, as the row state has it."""
