@@ -64,13 +64,16 @@ class LLSVM:
         facts, settings = stream.facts, self.settings
         k = n_problems(len(facts.classes))
         weights_bytes = 8 * k * (facts.n_columns + 1)
-        stream.prepare({"weights": 3 * weights_bytes}, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
+        # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
+        copies = self.threads if self.threads > 1 else 0
+        needs = {"weights": 4 * weights_bytes + copies * weights_bytes // k}
+        stream.prepare(needs, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
         self.small = stream.in_one_block and facts.n_rows + facts.nnz <= SMALL_VALUES
         self.single = settings.tol >= DOUBLE_BELOW_TOL and not self.small
         self.state = stream.row_state(k, np.dtype(np.float32 if self.single else np.float64))
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
-        self.copies = np.zeros((self.threads if self.threads > 1 else 0, facts.n_columns + 1))
+        self.copies = np.zeros((copies, facts.n_columns + 1))
         self.parallel = np.full(k, self.threads > 1)
         self.reach = 0.0  # rows this near to moving are spilled too
         self.updates = 0  # rows visited by sweeps, all problems together
@@ -262,8 +265,8 @@ class LLSVM:
         for c in range(len(self.w)):
             for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
                 before = self.w[c].copy()
-                part.active[c] = rows
-                self._sweep(part, c)
+                _, gain, _ = self._visit(part, c, self.rng.permutation(rows), self.w[c])
+                self.dual[c] += gain
                 if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
                     break
 
