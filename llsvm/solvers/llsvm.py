@@ -75,6 +75,7 @@ class LLSVM:
         self.dual = np.zeros(k)
         self.copies = np.zeros((copies, facts.n_columns + 1))
         self.parallel = np.full(k, self.threads > 1)
+        self.whole: _Part | None = None  # all rows, where they are one block
         self.reach = 0.0  # rows this near to moving are spilled too
         self.updates = 0  # rows visited by sweeps, all problems together
         with ThreadPoolExecutor(self.threads) as self.pool:
@@ -102,11 +103,9 @@ class LLSVM:
             yield report
             if converged or (most and passes >= max(most, 2)):
                 return
-            if not stream.in_one_block:
-                self._survivor_epochs(stream, best.primal)
-                yield Report(
-                    "epoch", passes, best.coef, certificate, float(self.dual.sum()), len(stream.survivors)
-                )
+            enough = SURVIVORS_UNTIL * (best.primal - self.dual)
+            kept = self._epochs_in_block(enough) if self.whole else self._survivor_epochs(stream, enough)
+            yield Report("epoch", passes, best.coef, certificate, float(self.dual.sum()), kept)
 
     def _full_pass(
         self, stream: Stream, start: NDArray[np.float64], measure: bool, spill: bool
@@ -117,27 +116,24 @@ class LLSVM:
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
-            part = self._part(block)
+            part = self.whole or self._part(block)
             for c in range(len(self.w)):
                 part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
                 primal[c] += self._loss(part, c)
-                part.active[c] = part.moving(c, self.squared) if measure else np.arange(block.n_rows)
-                if stream.in_one_block:
-                    self._settle(part, c, 0.0)
-                else:
-                    self._train(part, c)
-            if self.small:
-                self._stand_still(part)
+                part.active[c] = part.near(c, self.squared) if measure else np.arange(block.n_rows)
+                self._train(part, c)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
             moving += int(np.count_nonzero(distance <= 0))
             stream.progress.survivors = moving
-            if not stream.in_one_block:
+            drift = self._drift(block, start)
+            if stream.in_one_block:
+                self.whole = part
+            else:
                 stream.survivors.add(block, distance, self.reach if spill else None)
-                drift = self._drift(block, start)
         if not stream.in_one_block:
             stream.survivors.turn()
-            self.reach = REACH * drift
+        self.reach = REACH * drift
         return primal, moving
 
     def _train(self, part: _Part, c: int) -> None:
@@ -217,18 +213,32 @@ class LLSVM:
             moving = sweep_dense(X, *tail, *end)
         return moving, float(totals[0]), float(totals[1])
 
-    def _survivor_epochs(self, stream: Stream, primal: NDArray[np.float64]) -> None:
-        """Epochs over the survivors, in memory and spilled, until their part of the gap is small."""
+    def _epochs_in_block(self, enough: NDArray[np.float64]) -> int:
+        """Epochs over the survivors where all rows are one block; returns how many there are."""
+        part = self.whole
+        assert part is not None
+        kept = 0
+        for c in range(len(self.w)):
+            near = part.near(c, self.squared, self.reach)
+            kept += len(near)
+            self._settle(part, c, float(enough[c]), near)
+        if self.small:
+            self._stand_still(part)
+        return kept
+
+    def _survivor_epochs(self, stream: Stream, enough: NDArray[np.float64]) -> int:
+        """Epochs over the survivors, in memory and spilled, until their part of the gap, (k,), is small;
+        returns how many there are."""
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
-        enough = SURVIVORS_UNTIL * (primal - self.dual)
         for _ in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
             for c in range(len(self.w)):
-                self._settle(resident, c, float(enough[c]))
+                self._settle(resident, c, float(enough[c]), np.flatnonzero(survivors.distance <= self.reach))
             self._put_back(resident, stream)
             if survivors.spilled is None or np.all(self._spilled_epoch(stream) <= self._enough(enough)):
-                return
+                break
+        return len(survivors)
 
     def _enough(self, enough: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.maximum(enough, TOL_SHARE * self.settings.tol * self.dual)
@@ -246,11 +256,11 @@ class LLSVM:
         survivors.turn()
         return met
 
-    def _settle(self, part: _Part, c: int, enough: float) -> None:
-        """Sweep over the part until its gap, as met by a sweep over all of its rows, is at most ``enough``, or
-        the share of the dual objective that ``tol`` allows."""
+    def _settle(self, part: _Part, c: int, enough: float, positions: NDArray[np.intp]) -> None:
+        """Sweep over rows of the part until their gap, as met by a sweep over all of them, is at most ``enough``,
+        or the share of the dual objective that ``tol`` allows."""
         for _ in range(MOST_EPOCHS):
-            part.active[c] = np.arange(part.n_rows)
+            part.active[c] = positions
             gap = self._sweep(part, c)
             if gap <= max(enough, TOL_SHARE * self.settings.tol * self.dual[c]):
                 return
@@ -413,12 +423,13 @@ class _Part:
         nearest[self.cost <= 0] = np.inf
         return nearest
 
-    def moving(self, c: int, squared: bool) -> NDArray[np.intp]:
-        """Positions of the rows that problem ``c`` would move, by their margins, and of the free ones."""
+    def near(self, c: int, squared: bool, reach: float = 0.0) -> NDArray[np.intp]:
+        """Positions of the rows that problem ``c`` would move, by their margins, of the free ones, and of those
+        whose margins are within ``reach`` of moving them."""
         alpha, margin = self.alpha[c], self.margin[c]
-        still = (alpha <= 0) & (margin > 1.0)
+        still = (alpha <= 0) & (margin > 1.0 + reach)
         if not squared:
-            still |= (alpha >= self.cost) & (margin < 1.0)
+            still |= (alpha >= self.cost) & (margin < 1.0 - reach)
         return np.flatnonzero(~still)
 
     def outside(self, squared: bool) -> NDArray[np.float32]:
