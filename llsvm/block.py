@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -115,10 +115,3 @@ def concat(blocks: Sequence[Block]) -> Block:
     indices = np.concatenate([x.indices[x.indptr[0] : x.indptr[-1]] for x in csr])
     data = np.concatenate([x.data[x.indptr[0] : x.indptr[-1]] for x in csr])
     return Block(CSR(indptr, indices, data), y, rows, weight)
-
-
-def steps(block: Block, chosen: NDArray[np.intp], step_bytes: int) -> Iterator[NDArray[np.intp]]:
-    """``chosen`` positions in pieces whose rows take about ``step_bytes``, going by the block's mean row."""
-    size = max(1, int(step_bytes * block.n_rows / max(block.nbytes, 1)))
-    for start in range(0, len(chosen), size):
-        yield chosen[start : start + size]
