@@ -20,7 +20,7 @@ from llsvm.arena import Arena, row_bytes
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
 from llsvm.ingest import Facts, Ingest
-from llsvm.memory import MemoryBudget
+from llsvm.memory import MemoryBudget, trim_freed_memory
 from llsvm.progress import Progress
 from llsvm.scaling import UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.spill.rowstate import RowState
@@ -146,8 +146,7 @@ class Stream:
                 page_bytes, self.budget.available_bytes, self._cache_maker(), self._must_store
             )
         self.budget.release("reading")
-        if self.place != "source":
-            self.budget.release("the file format's library")
+        trim_freed_memory()
         self._learn_scaling(self._facts)
         return self._facts
 

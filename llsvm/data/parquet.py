@@ -13,7 +13,7 @@ from llsvm.tables.source import TableSource
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
 _PAGE_BYTES = 1 << 20  # what writers put into a page by default
-_PAGES = 3  # held per column: compressed, decompressed, dictionary
+_PAGES = 2.5  # held per column: compressed, decompressed, dictionary; measured
 
 
 class ParquetSource(TableSource):
@@ -35,7 +35,7 @@ class ParquetSource(TableSource):
                 chunks = (group.column(i) for i in range(group.num_columns))
                 sizes = (c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] in used)
                 held = max(held, sum(min(size, _PAGE_BYTES) + _BUFFER_BYTES for size in sizes))
-        return (8 << 20) + _PAGES * held
+        return (16 << 20) + int(_PAGES * held)
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int

@@ -19,6 +19,9 @@ from llsvm.tables.columns import kind_of, numbers
 from llsvm.tables.encoder import CATEGORY_BYTES, MissingValues, TableEncoder, check_columns, plan
 from llsvm.tables.options import TableOptions, assign_roles, find_column, matching
 
+LIBRARY_BYTES = (
+    64_000_000  # measured: pyarrow's functions and readers, beyond the runtime that svmlight needs
+)
 _LEAST_ROWS, _MOST_ROWS = 16, 1 << 16  # of a batch
 _DESCRIBED_ROWS, _MOST_LABELS = 10_000, 50
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
@@ -101,7 +104,7 @@ class TableSource(ABC):
             rereadable=STDIN not in self._paths,
             feature_names=None if n_features is None else self.encoder.feature_names,
             first_indicator=self.encoder.first_indicator,
-            reader_bytes=self._reader_bytes() + (10_000 * CATEGORY_BYTES if text else 0),
+            reader_bytes=LIBRARY_BYTES + self._reader_bytes() + (10_000 * CATEGORY_BYTES if text else 0),
         )
 
     def schema(self) -> pa.Schema:
