@@ -55,7 +55,7 @@ def test_the_check_lets_good_imports_pass(tmp_path, monkeypatch):
 def test_a_module_of_no_layer_is_named(tmp_path, monkeypatch):
     root = package(tmp_path, {"nowhere.py": "import llsvm.block"})
     monkeypatch.setattr(check_layers, "PACKAGE", root)
-    with pytest.raises(SystemExit, match="llsvm.nowhere: in no layer"):
+    with pytest.raises(SystemExit, match=r"llsvm\.nowhere: in no layer"):
         check_layers.violations(root)
 
 
