@@ -34,7 +34,8 @@ class Settings:
 
     solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
-    tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own.
+    tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own; at
+        least 2 are made: one trains, one measures.
     max_seconds: stop after the pass in which this time runs out.
     class_weight: None, "balanced" (n / (k * count), as scikit-learn has it) or label -> factor.
     bias: value of the constant feature appended to every row, penalised like the others; 0 for none.

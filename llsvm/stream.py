@@ -24,7 +24,7 @@ from llsvm.memory import MemoryBudget
 from llsvm.progress import Progress
 from llsvm.spill.rowstate import RowState
 from llsvm.spill.store import PageStore, Scratch, open_store
-from llsvm.spill.workspace import Workspace
+from llsvm.spill.workspace import Workspace, is_memory_backed
 from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
@@ -60,7 +60,7 @@ class Stream:
         self.source = source
         self.budget = budget
         self.progress = Progress(limit_bytes=budget.limit_bytes)
-        self.note = ""
+        self._spills_into_memory = False
         self._parent = spill_parent
         self._disk_limit_bytes = disk_limit_bytes
         self._spill_format = spill_format
@@ -102,6 +102,13 @@ class Stream:
         return self.source.bytes_read + self._store_bytes_read
 
     @property
+    def note(self) -> str:
+        """What people should know of where the rows went, or ""."""
+        if self._spills_into_memory:
+            return f"spilling into memory: {self._parent} is a tmpfs; pass --spill-dir with a folder on disk"
+        return self._ingest.note
+
+    @property
     def place(self) -> str:
         """Where full passes read from: "memory", "cache" or "source"."""
         if self.source.info().in_memory or self._ingest.arena is not None:
@@ -120,7 +127,6 @@ class Stream:
                 page_bytes, self.budget.available_bytes, self._cache_maker(), self._must_store
             )
         self.budget.release("reading")
-        self.note = self._ingest.note
         return self._facts
 
     def prepare(self, needs: Mapping[str, int], row_work_bytes: int, copy_survivors: bool = False) -> None:
@@ -144,7 +150,6 @@ class Stream:
             return
         if self._ingest.arena is not None:
             self._ingest.move_to_store(self._cache_maker(), self._must_store)
-            self.note = self._ingest.note
         self._share_out(row_work_bytes)
 
     def _one_block(self, row_work_bytes: int, copy_survivors: bool) -> dict[str, int] | None:
@@ -348,6 +353,7 @@ class Stream:
     def _open_workspace(self) -> Workspace:
         if self.workspace is None:
             self.workspace = Workspace(self._parent, self._disk_limit_bytes)
+            self._spills_into_memory = is_memory_backed(self._parent)
         return self.workspace
 
     def _make_store(self, name: str) -> PageStore:

@@ -139,7 +139,8 @@ class Training:
             certificate=report.certificate,
             settings=self.settings.as_dict(),
             history=self.history,
-            index_base=facts.first_column,
+            # columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would
+            index_base=1 if self.stream.source.info().in_memory else facts.first_column,
             converged=report.converged,
             n_rows=facts.n_rows,
             log={"seconds": self.seconds, "peak_rss_bytes": peak_resident_bytes()},
@@ -158,7 +159,7 @@ class Training:
             "passes": 0 if report is None else report.passes,
             "rows": facts.n_rows,
             "features": facts.n_features,
-            "classes": [label.item() if hasattr(label, "item") else label for label in facts.classes],
+            "classes": [label_key(label) for label in facts.classes],
             "bytes_read": self.stream.bytes_read,
             "peak_rss_bytes": peak_resident_bytes(),
             "seconds": round(self.seconds, 3),
