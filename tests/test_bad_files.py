@@ -90,7 +90,7 @@ def test_csv_with_a_quote_that_is_never_closed(tmp_path):
 
 
 def test_csv_with_a_column_twice(tmp_path):
-    assert "two columns are named 'a'" in refusal(csv(tmp_path, "a,b,a,label", "x,2,3,1"), label="label")
+    assert "two columns are named 'a'" in refusal(csv(tmp_path, "a,b,a,label", "x,2,3,1"), label="label", header="yes")
 
 
 @pytest.mark.parametrize("option", ["label", "weight"])

@@ -85,7 +85,7 @@ def test_missing_values_become_the_mean():
 
 
 @pytest.mark.parametrize("kind", sorted(SKLEARN))
-@pytest.mark.parametrize("limit", [None, 4_500_000])
+@pytest.mark.parametrize("limit", [None, 6_500_000])
 @pytest.mark.parametrize("cache", ["auto", "never"])
 def test_the_optimum_is_that_of_scaled_data_and_the_model_takes_raw_data(tmp_path, kind, limit, cache):
     raw, y = np.tile(RAW, (150, 1)), np.tile(Y, 150)
