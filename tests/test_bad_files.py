@@ -90,7 +90,8 @@ def test_csv_with_a_quote_that_is_never_closed(tmp_path):
 
 
 def test_csv_with_a_column_twice(tmp_path):
-    assert "two columns are named 'a'" in refusal(csv(tmp_path, "a,b,a,label", "x,2,3,1"), label="label", header="yes")
+    path = csv(tmp_path, "a,b,a,label", "x,2,3,1")
+    assert "two columns are named 'a'" in refusal(path, label="label", header="yes")
 
 
 @pytest.mark.parametrize("option", ["label", "weight"])
