@@ -92,12 +92,24 @@ WRITERS = {
 }
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", WRITERS)
 def test_trains_within_its_limit(tmp_path, kind):
     path = tmp_path / f"big.{kind}"
     WRITERS[kind](path, int(SIZE_BYTES / ROW_BYTES.get(kind, 4 * N_COLUMNS)))
     assert path.stat().st_size > 0.85 * SIZE_BYTES
-    words = ["train", path, "--model", tmp_path / "m", "--memory", "500MB", "--tol", "0.01", "--quiet", "--json"]
+    words = [
+        "train",
+        path,
+        "--model",
+        tmp_path / "m",
+        "--memory",
+        "500MB",
+        "--tol",
+        "0.01",
+        "--quiet",
+        "--json",
+    ]
     words += ["--spill-dir", tmp_path, "--scale", "standard", "--max-passes", "4"]
     code = "from llsvm.cli import main; main()"
     run = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)

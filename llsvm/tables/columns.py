@@ -34,6 +34,21 @@ def kind_of(type_: pa.DataType) -> str:
     return ""
 
 
+def plain(column: pa.Array) -> NDArray[Any]:
+    """The numbers of an array without nulls, as a view. ``to_numpy`` would do, but imports pandas where it is
+    installed: 40 MB."""
+    dtype = np.dtype(column.type.to_pandas_dtype())
+    buffer = column.buffers()[1]
+    if buffer is None or len(column) == 0:
+        return np.zeros(len(column), dtype)
+    return np.frombuffer(buffer, dtype, len(column), column.offset * dtype.itemsize)
+
+
+def nulls(column: pa.Array) -> NDArray[np.bool_]:
+    """(n,) where values are missing."""
+    return plain(column.is_null().cast(pa.uint8())).astype(bool)
+
+
 def numbers(column: pa.Array) -> NDArray[np.float64]:
     """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1."""
     type_ = column.type
@@ -50,9 +65,9 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
         column = column.cast(pa.float64())
     if column.null_count:
         wide = column.cast(pa.float64(), safe=False)
-        values = wide.fill_null(float("nan")).to_numpy(zero_copy_only=False)
+        values = plain(wide.fill_null(float("nan")))
     else:
-        values = column.to_numpy(zero_copy_only=False)
+        values = plain(column)
     values = values.astype(np.float64, copy=False)
     return values / per_unit if per_unit != 1 else values
 
@@ -80,9 +95,9 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
         column = column.dictionary_decode()
     column = column.cast(pa.large_string()).dictionary_encode()
     if column.null_count:
-        codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = plain(column.indices.fill_null(-1)).astype(np.int64)
     else:
-        codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = plain(column.indices).astype(np.int64)
     words = column.dictionary.to_pylist()
     if empty_is_missing and "" in words:
         codes[codes == words.index("")] = -1
@@ -102,12 +117,12 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
 
 def vectors(column: pa.Array, width: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Lists of ``width`` numbers as (n, width) float64, and which rows (n,) are missing. Raises ValueError."""
-    gone = column.is_null().to_numpy(zero_copy_only=False)
+    gone = nulls(column)
     if types.is_fixed_size_list(column.type):
         start = column.offset * width
         values = numbers(column.values.slice(start, len(column) * width))
         return values.reshape(len(column), width), gone
-    lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
+    lengths = plain(pc.list_value_length(column).fill_null(width))
     if np.any(lengths != width):
         row = int(np.argmax(lengths != width))
         raise ValueError(row, f"a list of {lengths[row]} numbers, where the first row has {width}")
@@ -124,9 +139,9 @@ def sparse_lists(
     lengths = []
     for name, column in (("indices", indices), ("values", values)):
         if column.null_count:
-            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            row = int(np.argmax(nulls(column)))
             raise ValueError(row, f"the list of {name} is missing; write an empty list")
-        lengths.append(pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64))
+        lengths.append(plain(pc.list_value_length(column)).astype(np.int64))
     if np.any(lengths[0] != lengths[1]):
         row = int(np.argmax(lengths[0] != lengths[1]))
         raise ValueError(row, f"{lengths[0][row]} indices, but {lengths[1][row]} values")
