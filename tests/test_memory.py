@@ -40,7 +40,7 @@ def test_sizes(text, nbytes):
     "text", ["", "GB", "2XB", "-1GB", "0", "0%", "101%", "1GB%", "nan", "1e9", "0.1B", "-5", -5, True]
 )
 def test_what_is_no_size(text):
-    with pytest.raises(UsageError, match="not a size|not a share"):
+    with pytest.raises(UsageError, match=r"not a (size|share)"):
         parse_size(text, available=1000)
 
 
