@@ -28,6 +28,7 @@ from llsvm import model_file
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, ModelError
 from llsvm.report import Certificate
+from llsvm.scaling import unit_rows
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
 _CLOCK_COLUMNS = ("seconds", "used_bytes", "peak_rss_bytes")  # of the history: differ from run to run
@@ -120,6 +121,8 @@ class Model:
         scores = np.empty((rows.shape[0], weights.shape[1]))
         start = 0
         for matrix in _matrices(rows):
+            if self.extra.get("unit_row"):
+                matrix = unit_rows(matrix)
             part = matrix_scores(matrix, weights, self.intercept_)
             scores[start : start + len(part)] = part
             start += len(part)

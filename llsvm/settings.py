@@ -13,6 +13,9 @@ LOSSES = ("hinge", "squared_hinge")
 CACHES = ("auto", "always", "never")
 SPILL_FORMATS = ("arrow", "hdf5")
 ZERO_BASED = ("auto", "yes", "no")
+SCALES = ("none", "maxabs", "minmax", "standard", "unit-row")
+MISSING = ("refuse", "zero", "mean")
+HEADERS = ("auto", "yes", "no")
 SOLVERS = ("llsvm",)
 
 
@@ -47,6 +50,10 @@ class Settings:
     cache: "auto", "always" or "never" keep a binary copy of the data set for later passes.
     zero_based: "auto", "yes" or "no", of svmlight's column indices.
     survivors: at most this share of the rows is kept between full passes (0 < share <= 1).
+    scale: "none", "maxabs", "minmax", "standard" or "unit-row", see llsvm.scaling; the model takes raw data.
+    missing: "refuse", "zero" or "mean" for missing values. positive: this label against all others.
+    The rest says how tables and HDF5 files are read, see llsvm.tables.options: format, label, features,
+    exclude, weight, text, header, hash_bits.
     """
 
     solver: str = "llsvm"
@@ -67,6 +74,17 @@ class Settings:
     cache: str = "auto"
     zero_based: str = "auto"
     survivors: float = 1.0
+    scale: str = "none"
+    missing: str = "refuse"
+    positive: str | None = None
+    format: str | None = None
+    label: str | None = None
+    features: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    weight: str | None = None
+    text: tuple[str, ...] = ()
+    header: str = "auto"
+    hash_bits: int | None = None
 
     def __post_init__(self) -> None:
         _choice("solver", self.solver, SOLVERS)
@@ -74,6 +92,11 @@ class Settings:
         _choice("spill_format", self.spill_format, SPILL_FORMATS)
         _choice("cache", self.cache, CACHES)
         _choice("zero_based", self.zero_based, ZERO_BASED)
+        _choice("scale", self.scale, SCALES)
+        _choice("missing", self.missing, MISSING)
+        _choice("header", self.header, HEADERS)
+        if self.hash_bits is not None and not 1 <= self.hash_bits <= 30:
+            raise UsageError(f"hash_bits must be from 1 to 30, not {self.hash_bits!r}")
         _positive("C", self.C)
         _positive("tol", self.tol)
         if self.max_passes is not None:

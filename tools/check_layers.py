@@ -14,11 +14,22 @@ PACKAGE = Path(__file__).resolve().parents[1] / "llsvm"
 # From the bottom up; a module may import from its own layer, except where ALONE says that it stands alone.
 LAYERS = [
     ["errors", "block", "progress", "report", "settings", "version"],
-    ["memory", "files", "kernels", "arena", "labels"],
-    ["data", "spill", "model", "model_file", "liblinear", "ingest", "survivors", "scaling"],
+    ["memory", "files", "inputs", "kernels", "arena", "labels"],
+    [
+        "data",
+        "spill",
+        "model",
+        "model_file",
+        "liblinear",
+        "ingest",
+        "survivors",
+        "scaling",
+        "tables",
+        "matrix",
+    ],
     ["stream"],
     ["solvers"],
-    ["train", "predict", "survey"],
+    ["train", "predict", "survey", "convert"],
     ["estimators", "cli", "__main__"],
 ]
 ALONE = ["data", "solvers"]
