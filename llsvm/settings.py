@@ -14,6 +14,8 @@ CACHES = ("auto", "always", "never")
 SPILL_FORMATS = ("arrow", "hdf5")
 ZERO_BASED = ("auto", "yes", "no")
 SOLVERS = ("llsvm",)
+DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
+MULTI_CLASS = ("ovr", "ovo", *DIRECT)
 
 
 def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -33,6 +35,8 @@ class Settings:
     The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight.
 
     solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
+    multi_class: what more than two classes become: "ovr" one problem for each class against the rest, "ovo" one
+    for each pair of classes, "crammer-singer" or "weston-watkins" one joint problem (hinge loss; two classes too).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
     tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own.
     max_seconds: stop after the pass in which this time runs out.
@@ -50,6 +54,7 @@ class Settings:
     solver: str = "llsvm"
     C: float = 1.0
     loss: str = "hinge"
+    multi_class: str = "ovr"
     paper: bool = False
     tol: float = 1e-3
     max_passes: int | None = 200
@@ -69,11 +74,14 @@ class Settings:
     def __post_init__(self) -> None:
         _choice("solver", self.solver, SOLVERS)
         _choice("loss", self.loss, LOSSES)
+        _choice("multi_class", self.multi_class, MULTI_CLASS)
         _choice("spill_format", self.spill_format, SPILL_FORMATS)
         _choice("cache", self.cache, CACHES)
         _choice("zero_based", self.zero_based, ZERO_BASED)
         _positive("C", self.C)
         _positive("tol", self.tol)
+        if self.multi_class in DIRECT and (self.loss != "hinge" or self.paper):
+            raise UsageError(f"multi_class={self.multi_class} has one loss, the hinge, and no paper mode: leave them out")
         if self.max_passes is not None:
             _positive("max_passes", self.max_passes)
         if self.max_seconds is not None:
