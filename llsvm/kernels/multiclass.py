@@ -370,3 +370,50 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
         v = np.float64(value[p])
         for q in range(k):
             wj[q] += v * new[q]
+
+
+@njit(**JIT, fastmath=_FAST)
+def extrapolate(  # type: ignore[no-untyped-def]
+    indptr, indices, data, X, y, cost, share, before, order, w, bias, weston, step, grid
+):
+    """Move the rows ``order`` on along the way that they came, and the weights with them.
+
+    share (n, k): row i = order[t] becomes share[i] + step · (share[i] − before[t]), made feasible.
+    before (m, k): the shares that the rows had some sweeps ago; becomes those they have now, to undo it.
+    The rest as for ``sweep``. Returns what Σ C_i a_im gains; D gains that less what ½ Σ ‖w_m‖² gains.
+    """
+    k = w.shape[1]
+    dense = X.shape[0] > 0
+    row_index = np.empty(X.shape[1], np.int32)
+    row_value = np.empty(X.shape[1], X.dtype)
+    seen = np.arange(k)
+    old, new, work = np.empty(k), np.empty(k), np.empty(k)
+    live = np.empty(k, np.int64)
+    gain = 0.0
+    for t in range(order.shape[0]):
+        i = order[t]
+        total = 0.0
+        for q in range(k):
+            old[q] = share[i, q]
+            new[q] = max(0.0, old[q] + step * (old[q] - before[t, q]))
+            total += new[q]
+        changed = False
+        for q in range(k):
+            if weston:
+                new[q] = min(1.0, new[q])
+            elif total > 1.0:
+                new[q] /= total
+            new[q] = np.floor(new[q] * grid) / grid
+            changed |= new[q] != old[q]
+            gain += cost[i] * (new[q] - old[q])
+            before[t, q] = old[q]
+            share[i, q] = new[q]
+        if not changed:
+            continue
+        if dense:
+            n = _gather(X[i], row_index, row_value)
+            index, value = row_index[:n], row_value[:n]
+        else:
+            index, value = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
+        _step(index, value, w, bias, cost[i], seen, np.int64(y[i]), old, new, k, live, work)
+    return gain

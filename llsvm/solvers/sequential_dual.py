@@ -14,18 +14,25 @@ the duality gap of the rows visited as the accuracy, and with blocks. A full pas
 the survivors in memory (selective block minimisation, Chang & Roth 2011); (3) sifts it: its rows nearest to
 moving survive. Then come epochs over the survivors. P(W₀) − D(a) is a rigorous gap whatever a became meanwhile,
 and W₀ are the weights handed back.
+
+Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their bounds in hundreds of tiny steps, the
+same way each time. So after every few shrunk loops the shares are extrapolated along the way that they came, by the
+step that maximises D if no bound is met; they are clipped, one more loop repairs what clipping did, and all is
+undone if D is not larger then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, sweep
+from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, extrapolate, sweep
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
@@ -41,6 +48,8 @@ BLOCK_UNTIL = 0.1  # loops over a block end when its gap fell to this share
 SURVIVORS_UNTIL = 0.05  # epochs over survivors end when their gap fell to this share of the whole gap,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
 IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are left alone
+EXTRAPOLATE_AFTER = 4  # shrunk loops
+LONGEST_STEP = 20.0  # of an extrapolation
 SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
 DOUBLE_BELOW_TOL = 1e-5  # shares are float32 down to this tolerance
 
@@ -64,9 +73,13 @@ class SequentialDual:
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self.grid = 2.0 ** (24 if single else 50)
         weights_bytes = 8 * k * (facts.n_columns + 1)
-        stream.prepare({"weights": 3 * weights_bytes}, ROW_WORK_BYTES + self.dtype.itemsize * k)
-        self.full_mode = ECONOMICAL if k >= MANY_CLASSES else ALL
+        self.many = k >= MANY_CLASSES
+        copies = 1 if self.many else 2  # of the weights and the shares: the other one is for extrapolations
+        row_work_bytes = ROW_WORK_BYTES + copies * self.dtype.itemsize * k
+        stream.prepare({"weights": (2 + copies) * weights_bytes}, row_work_bytes)
+        self.full_mode = ECONOMICAL if self.many else ALL
         self.w = np.zeros((facts.n_columns + 1, k))
+        self.w_before = np.zeros((0, 0) if self.many else self.w.shape)
         self.dual = 0.0
         self.ignore = 0.0
         self.whole: _Part | None = None  # the one block, if all rows are in memory
@@ -155,11 +168,53 @@ class SequentialDual:
         full = [part.active for part in parts]
         effort = SHRUNK_EFFORT * self.w.shape[1] * sum(len(active) for active in full)
         self.scores = 0.0
-        while self.scores < effort:
-            if sum(self._sweep(part, SHRUNK) for part in parts) <= COOLING * gap:
+        came_from = self._snapshot(parts, full)
+        for loop in count(1):
+            if self.scores >= effort or sum(self._sweep(part, SHRUNK) for part in parts) <= COOLING * gap:
                 break
+            if came_from is not None and loop % EXTRAPOLATE_AFTER == 0:
+                self._extrapolate(parts, full, came_from)
+                came_from = self._snapshot(parts, full)
         for part, active in zip(parts, full, strict=True):
             part.active = active
+
+    def _snapshot(self, parts: list[_Part], rows: list[NDArray[np.int64]]) -> _Snapshot | None:
+        """Where the weights and the rows' shares are now; None where extrapolation is not worth its memory."""
+        if self.many:
+            return None
+        self.w_before[...] = self.w
+        return _Snapshot(
+            [part.share[each] for part, each in zip(parts, rows, strict=True)],
+            self.dual,
+            float(np.vdot(self.w, self.w)),
+        )
+
+    def _extrapolate(self, parts: list[_Part], rows: list[NDArray[np.int64]], start: _Snapshot) -> None:
+        """Move on along the way from ``start`` and ``w_before`` to here, repair by a loop, undo if D fell."""
+        # Along w + t Δw, D changes by t (Δ Σ C a − w·Δw) − ½ t² ‖Δw‖², and Σ C a = D + ½ ‖w‖² anywhere.
+        norm, across = float(np.vdot(self.w, self.w)), float(np.vdot(self.w, self.w_before))
+        squared = norm - 2 * across + start.norm
+        slope = (self.dual + 0.5 * norm) - (start.dual + 0.5 * start.norm) - (norm - across)
+        if not (slope > 0 and squared > 0):
+            return
+        step = min(slope / squared, LONGEST_STEP)
+        self.w_before[...] = self.w
+        dual, active = self.dual, [part.active for part in parts]
+        for part, each, before in zip(parts, rows, start.shares, strict=True):
+            tail = (self.w, self.settings.bias, self.weston, step, self.grid)
+            self.dual += extrapolate(
+                *_matrix(part), part.block.y, part.cost, part.share, before, each, *tail
+            )
+            part.active = each
+        self.dual -= 0.5 * (float(np.vdot(self.w, self.w)) - norm)
+        for part in parts:
+            self._sweep(part, SHRUNK)
+        if self.dual > dual:
+            return
+        self.dual, self.w[...] = dual, self.w_before
+        for part, each, before, was in zip(parts, rows, start.shares, active, strict=True):
+            part.share[each] = before
+            part.active = was
 
     def _sweep(self, part: _Part, mode: int) -> float:
         """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
@@ -196,13 +251,8 @@ class SequentialDual:
         ignore: float,
         totals: NDArray[np.float64],
     ) -> int:
-        X = part.block.X
-        if isinstance(X, CSR):
-            rows = (X.indptr, X.indices, X.data, np.empty((0, 0), X.data.dtype))
-        else:
-            rows = (np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, X.dtype), X)
         tail = (w, self.settings.bias, self.weston, mode, self.grid, ignore, totals)
-        return int(sweep(*rows, part.block.y, part.cost, part.share, distance, order, *tail))
+        return int(sweep(*_matrix(part), part.block.y, part.cost, part.share, distance, order, *tail))
 
     # -- survivors --------------------------------------------------------------------------------------
 
@@ -266,6 +316,22 @@ class _Part:
         self.share = share
         self.distance = np.where(cost > 0, 0.0, np.inf).astype(np.float32)
         self.active = np.arange(self.n_rows)
+
+
+class _Snapshot(NamedTuple):
+    """shares: (m, k) of the active rows of each part; dual: D; norm: Σ ‖w_m‖²."""
+
+    shares: list[NDArray[np.floating]]
+    dual: float
+    norm: float
+
+
+def _matrix(part: _Part) -> tuple[NDArray[Any], ...]:
+    """The part's rows as the kernels take them: indptr, indices, data, X, of which one kind is empty."""
+    X = part.block.X
+    if isinstance(X, CSR):
+        return X.indptr, X.indices, X.data, np.empty((0, 0), X.data.dtype)
+    return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, X.dtype), X
 
 
 def _coef(w: NDArray[np.float64]) -> NDArray[np.float64]:
