@@ -350,7 +350,7 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
     live[n] = seen[own]
     work[n] = total
     n += 1
-    if 4 * n < k:
+    if 2 * n < k:
         for t in range(n):
             w[last, live[t]] += work[t] * bias
         for p in range(index.shape[0]):

@@ -46,7 +46,8 @@ SHRUNK_EFFORT = 5.0  # shrunk loops after a full one end after this many loops' 
 COOLING = 0.1  # ... or when their gap fell to this share of the full loop's
 BLOCK_UNTIL = 0.1  # loops over a block end when its gap fell to this share
 SURVIVORS_UNTIL = 0.05  # epochs over survivors end when their gap fell to this share of the whole gap,
-TOL_SHARE = 0.3  # or to this share of the gap that is asked for
+TOL_SHARE = 0.3  # or to this share of the gap that is asked for (measuring rows in memory costs little: 1),
+TOL_SHARE_FALLS = 0.5  # times this after each pass that did not do
 IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are left alone
 EXTRAPOLATE_AFTER = 4  # shrunk loops
 LONGEST_STEP = 20.0  # of an extrapolation
@@ -73,6 +74,7 @@ class SequentialDual:
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self.grid = 2.0 ** (24 if single else 50)
         weights_bytes = 8 * k * (facts.n_columns + 1)
+        self.goal_share = TOL_SHARE
         self.many = k >= MANY_CLASSES
         copies = 1 if self.many else 2  # of the weights and the shares: the other one is for extrapolations
         row_work_bytes = ROW_WORK_BYTES + copies * self.dtype.itemsize * k
@@ -83,7 +85,9 @@ class SequentialDual:
         self.dual = 0.0
         self.ignore = 0.0
         self.whole: _Part | None = None  # the one block, if all rows are in memory
-        if not stream.in_one_block:
+        if stream.in_one_block:
+            self.goal_share = 1.0
+        else:
             self.state = stream.row_state(k, self.dtype)
         with ThreadPoolExecutor(self.threads) as self.pool:
             yield from self._rounds(stream)
@@ -107,6 +111,8 @@ class SequentialDual:
             yield Report("pass", passes, _coef(best), certificate, self.dual, moving, converged)
             if converged or (most and passes >= max(most, 2)):
                 return
+            if passes > 1:
+                self.goal_share *= TOL_SHARE_FALLS
             if not stream.in_one_block:
                 self._survivor_epochs(stream, best_primal)
                 kept = len(stream.survivors)
@@ -123,7 +129,8 @@ class SequentialDual:
             cost += float(part.cost.sum())
             primal += self._measure(part, start) if measure else float(part.cost.sum())
             if survivors is None:
-                self._settle(part, 0.0)
+                if primal - self.dual > self.settings.tol * primal:
+                    self._settle(part, 0.0)
             else:
                 survivors.drop(part.rows)
                 resident = self._part(survivors.resident)
@@ -145,9 +152,15 @@ class SequentialDual:
         for _ in range(MOST_LOOPS):
             part.active = np.arange(part.n_rows)
             gap = self._sweep(part, self.full_mode)
-            if gap <= max(enough, TOL_SHARE * self.settings.tol * self.dual):
+            if gap <= max(enough, self._goal):
                 return
             self._shrunk_loops([part], gap)
+            self._train([part])
+
+    @property
+    def _goal(self) -> float:
+        """The gap, as met by a loop, at which to be content."""
+        return self.goal_share * self.settings.tol * self.dual
 
     def _train(self, parts: list[_Part]) -> float:
         """Loops over the active rows of the parts until their gap has fallen; returns that of the first as met."""
@@ -156,7 +169,7 @@ class SequentialDual:
             gaps = [self._sweep(part, self.full_mode) for part in parts]
             if loop == 0:
                 met, first = gaps[0], sum(gaps)
-            elif sum(gaps) <= BLOCK_UNTIL * first:
+            elif sum(gaps) <= max(BLOCK_UNTIL * first, 0.5 * self._goal):
                 break
             self._shrunk_loops(parts, sum(gaps))
         return met
@@ -168,9 +181,10 @@ class SequentialDual:
         full = [part.active for part in parts]
         effort = SHRUNK_EFFORT * self.w.shape[1] * sum(len(active) for active in full)
         self.scores = 0.0
+        enough = max(COOLING * gap, 0.5 * self._goal)
         came_from = self._snapshot(parts, full)
         for loop in count(1):
-            if self.scores >= effort or sum(self._sweep(part, SHRUNK) for part in parts) <= COOLING * gap:
+            if self.scores >= effort or sum(self._sweep(part, SHRUNK) for part in parts) <= enough:
                 break
             if came_from is not None and loop % EXTRAPOLATE_AFTER == 0:
                 self._extrapolate(parts, full, came_from)
