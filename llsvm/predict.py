@@ -91,9 +91,7 @@ def predict_file(
     return _at_least_one(n_rows, source)
 
 
-def evaluate(
-    model: Model, source: BlockSource, *, memory_limit: str | int | None = None
-) -> dict[str, Any]:
+def evaluate(model: Model, source: BlockSource, *, memory_limit: str | int | None = None) -> dict[str, Any]:
     """How well ``model`` predicts the labels of ``source``.
 
     The answer, plain values: rows, correct, accuracy (correct / rows), classes (per class: label, precision,

@@ -38,12 +38,14 @@ class Settings:
     multi_class: what more than two classes become: "ovr" one problem for each class against the rest, "ovo" one
     for each pair of classes, "crammer-singer" or "weston-watkins" one joint problem (hinge loss; two classes too).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
-    tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own.
+    tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own; at
+        least 2 are made: one trains, one measures.
     max_seconds: stop after the pass in which this time runs out.
     class_weight: None, "balanced" (n / (k * count), as scikit-learn has it) or label -> factor.
     bias: value of the constant feature appended to every row, penalised like the others; 0 for none.
     seed: of every random choice. threads: None for all processors that the process may use.
-    memory_limit: "2GB", "512MiB", "25%" of what is available, or bytes; None for "50%".
+    memory_limit: "2GB", "512MiB", "25%" of what is available, or bytes; None for half of what is free
+        (beyond what the process holds already).
     disk_limit: the same for the spill folder; None for no limit of its own.
     spill_dir: where to spill; None for $TMPDIR, else beside the output. spill_format: "arrow" or "hdf5".
     cache: "auto", "always" or "never" keep a binary copy of the data set for later passes.

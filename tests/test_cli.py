@@ -332,7 +332,10 @@ def test_the_live_line_tells_speed_and_time_left():
     now = 0.0
     progress = example_progress()
     meter = Meter(progress, tol=0.001, clock=lambda: now)
-    assert meter.words() == (["pass 3", "0 of 1,000 rows (0/s)", "0 B of 100 B"], ["memory 200.0 MB of 300.0 MB"])
+    assert meter.words() == (
+        ["pass 3", "0 of 1,000 rows (0/s)", "0 B of 100 B"],
+        ["memory 200.0 MB of 300.0 MB"],
+    )
     now, progress.rows_done = 2.0, 100
     assert meter.words()[1][-1] == "18 s left in this pass"
     progress.passes = 3
@@ -400,7 +403,16 @@ def test_a_killed_training_leaves_nothing_behind(tmp_path):
     data = tmp_path / "data.svm"
     write_data(data, 3_000_000, seed=1)
     process = start(
-        "train", data, "--model", tmp_path / "m", "--cache", "always", "--spill-dir", tmp_path, "--tol", "1e-15"
+        "train",
+        data,
+        "--model",
+        tmp_path / "m",
+        "--cache",
+        "always",
+        "--spill-dir",
+        tmp_path,
+        "--tol",
+        "1e-15",
     )
     while "pass 1" not in (line := process.stderr.readline()):
         assert line
@@ -417,5 +429,8 @@ def test_the_demo_runs_and_removes_its_files(tmp_path, monkeypatch):
     assert "converged" in result.stdout
     assert "stayed below" in result.stdout
     assert list(tmp_path.iterdir()) == []
-    assert run("demo", "--size", "300kB", "--memory", "2GB", "--quiet", "--keep", tmp_path / "kept").exit_code == 0
+    assert (
+        run("demo", "--size", "300kB", "--memory", "2GB", "--quiet", "--keep", tmp_path / "kept").exit_code
+        == 0
+    )
     assert (tmp_path / "kept" / "demo.llsvm").exists()

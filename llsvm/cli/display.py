@@ -98,7 +98,9 @@ class Meter:
         p = self.progress
         speed = self._rows_per_second()
         pace = [_PHASES.get(p.phase, p.phase).format(p.passes + 1)]
-        pace.append(f"{_done(f'{p.rows_done:,}', p.rows_total and f'{p.rows_total:,}')} rows ({speed:,.0f}/s)")
+        pace.append(
+            f"{_done(f'{p.rows_done:,}', p.rows_total and f'{p.rows_total:,}')} rows ({speed:,.0f}/s)"
+        )
         pace.append(_done(format_size(p.bytes_done), p.bytes_total and format_size(p.bytes_total)))
         state = [] if math.isnan(p.relative_gap) else [f"gap {p.relative_gap:.3%}"]
         if p.survivors:

@@ -23,15 +23,14 @@ def train(
     C: Annotated[
         float, typer.Option("-C", metavar="FLOAT", help="Penalty on the loss; larger fits closer.")
     ] = _DEFAULT.C,
-    loss: Annotated[
-        str, typer.Option(metavar="hinge|squared_hinge", help="Loss function.")
-    ] = _DEFAULT.loss,
+    loss: Annotated[str, typer.Option(metavar="hinge|squared_hinge", help="Loss function.")] = _DEFAULT.loss,
     tol: Annotated[
         float,
         typer.Option(metavar="FLOAT", help="Stop at this relative gap: 0.001 is within 0.1% of the optimum."),
     ] = _DEFAULT.tol,
     max_passes: Annotated[
-        int, typer.Option(metavar="INT", help="Full passes over the data at most; 0 for no limit.")
+        int,
+        typer.Option(metavar="INT", help="Full passes over the data at most (2 at least); 0 for no limit."),
     ] = _DEFAULT.max_passes or 0,
     max_seconds: Annotated[
         float | None,
