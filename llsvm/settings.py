@@ -15,7 +15,7 @@ SPILL_FORMATS = ("arrow", "hdf5")
 ZERO_BASED = ("auto", "yes", "no")
 SOLVERS = ("llsvm",)
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
-MULTI_CLASS = ("ovr", "ovo", *DIRECT)
+MULTI_CLASS = ("ovr", *DIRECT)
 
 
 def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -35,8 +35,9 @@ class Settings:
     The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight.
 
     solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
-    multi_class: what more than two classes become: "ovr" one problem for each class against the rest, "ovo" one
-    for each pair of classes, "crammer-singer" or "weston-watkins" one joint problem (hinge loss; two classes too).
+    multi_class: what more than two classes become: "ovr" one problem for each class against the rest;
+    "crammer-singer" or "weston-watkins" one joint problem, also of two classes, with the hinge loss (its objective:
+    see kernels/multiclass.py).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
     tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own; at
         least 2 are made: one trains, one measures.
@@ -83,7 +84,7 @@ class Settings:
         _positive("C", self.C)
         _positive("tol", self.tol)
         if self.multi_class in DIRECT and (self.loss != "hinge" or self.paper):
-            raise UsageError(f"multi_class={self.multi_class} has one loss, the hinge, and no paper mode: leave them out")
+            raise UsageError(f"{self.multi_class} has one loss, the hinge, and no paper mode: leave them out")
         if self.max_passes is not None:
             _positive("max_passes", self.max_passes)
         if self.max_seconds is not None:

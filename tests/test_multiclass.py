@@ -156,7 +156,9 @@ def test_extrapolation_moves_weights_with_shares(weston):
     expected = (
         np.minimum(1, expected) if weston else expected / np.maximum(1, expected.sum(axis=1, keepdims=True))
     )
-    gain = extrapolate_kernel(*parts(X, False), y.astype(np.int32), cost, share, before, rows, w, 1.0, weston, 3.0, GRID)
+    gain = extrapolate_kernel(
+        *parts(X, False), y.astype(np.int32), cost, share, before, rows, w, 1.0, weston, 3.0, GRID
+    )
     np.testing.assert_allclose(share[rows], expected, atol=1e-12)
     np.testing.assert_array_equal(before, now)
     assert gain == pytest.approx(cost @ share.sum(axis=1) - start)
@@ -169,7 +171,7 @@ def test_extrapolation_moves_weights_with_shares(weston):
 
 def fit(X, y, weight=None, ledger=None, **options):
     budget = None if ledger is None else MemoryBudget(limit_bytes=ledger, runtime_bytes=0)
-    made = Settings(**{"tol": 1e-3, "threads": 1, "memory_limit": "1GB"} | options)
+    made = Settings(**{"tol": 1e-3, "threads": 1, "memory_limit": "4GB"} | options)
     with Training(open_source(X, y, weight), made, budget=budget) as training:
         for _ in training:
             pass
@@ -192,7 +194,9 @@ def weston_optimum(X, y, cost, k):
 
     start = np.zeros(free.sum())
     options = {"maxiter": 100_000, "maxfun": 1_000_000, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 50}
-    found = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=[(0, 1)] * len(start), options=options)
+    found = minimize(
+        negative, start, jac=True, method="L-BFGS-B", bounds=[(0, 1)] * len(start), options=options
+    )
     return -found.fun
 
 
@@ -229,9 +233,7 @@ def test_crammer_singer_equals_liblinear(tmp_path, bias):
     w = np.loadtxt(tmp_path / "m", skiprows=6)
     labels = [int(v) for v in (tmp_path / "m").read_text().splitlines()[2].split()[1:]]
     w = w[:, np.argsort(labels)]
-    theirs = slow.primal(
-        X, y, np.full(len(y), 0.7), w if bias else np.vstack([w, np.zeros(4)]), bias, False
-    )
+    theirs = slow.primal(X, y, np.full(len(y), 0.7), w if bias else np.vstack([w, np.zeros(4)]), bias, False)
     model, _ = fit(X, y, multi_class="crammer-singer", tol=1e-6, C=0.7, bias=bias)
     assert model.certificate.total_primal == pytest.approx(theirs, rel=1e-5)
     assert model.certificate.total_dual <= theirs
@@ -260,7 +262,7 @@ def test_out_of_core_finds_the_same_optimum(tmp_path, multi_class, by_class):
     within, _ = fit(X, y, multi_class=multi_class)
     path = tmp_path / "a.svm"
     dump_svmlight_file(X, y, str(path), zero_based=False)
-    budget = MemoryBudget(limit_bytes=2_000_000, runtime_bytes=0)
+    budget = MemoryBudget(limit_bytes=3_000_000, runtime_bytes=0)
     made = Settings(multi_class=multi_class, threads=1, spill_dir=str(tmp_path))
     with Training(open_source(str(path)), made, budget=budget) as training:
         kinds = [report.kind for report in training]
@@ -305,3 +307,33 @@ def test_direct_multi_class_refuses_what_it_does_not_have():
         Settings(multi_class="crammer-singer", loss="squared_hinge")
     with pytest.raises(UsageError, match="multi_class"):
         Settings(multi_class="one")
+
+
+def test_command_line_trains_exports_and_draws(tmp_path):
+    from sklearn.datasets import dump_svmlight_file
+    from typer.testing import CliRunner
+
+    from llsvm.cli import app
+    from llsvm.model import Model
+
+    X, y = blobs(n=120, k=3)
+    dump_svmlight_file(X, y, str(tmp_path / "a.svm"), zero_based=False)
+    data, model, picture = (str(tmp_path / name) for name in ("a.svm", "a.model", "a.png"))
+    run = CliRunner().invoke
+    done = run(app, ["train", data, "--model", model, "--multiclass", "crammer-singer", "-q"])
+    assert done.exit_code == 0, done.output
+    assert Model.load(model).settings["multi_class"] == "crammer-singer"
+    done = run(app, ["evaluate", model, data, "--plot", picture])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert run(app, ["evaluate", model, data, "--plot", str(tmp_path / "a.gif")]).exit_code != 0
+
+
+def test_crammer_singer_is_exported_as_such(tmp_path):
+    from llsvm.liblinear import read_liblinear, write_liblinear
+
+    X, y = blobs(n=120, k=3)
+    model, _ = fit(X, y, multi_class="crammer-singer", bias=1.0)
+    write_liblinear(model, tmp_path / "m")
+    assert (tmp_path / "m").read_text().startswith("solver_type MCSVM_CS\nnr_class 3\n")
+    np.testing.assert_array_equal(read_liblinear(tmp_path / "m").predict(X), model.predict(X))

@@ -52,7 +52,7 @@ def sweep(  # type: ignore[no-untyped-def]
     totals: (4,) float64, added to: [0] the gain in D; [1] the gap, as met, of what was looked at,
     C_i (loss_i + Σ_m a_im (s_y − s_m − 1)); [2] C_i loss_i; [3] scores computed.
     """
-    d, k = w.shape[0] - 1, w.shape[1]
+    k = w.shape[1]
     dense = X.shape[0] > 0
     row_index = np.empty(X.shape[1], np.int32)
     row_value = np.empty(X.shape[1], X.dtype)
@@ -216,7 +216,7 @@ def _alive(mode, weston, m, own, most, g, old, live):  # type: ignore[no-untyped
     """The places that the sub-problem is solved over, into ``live``; returns how many."""
     n = 0
     for q in range(m):
-        if mode != ECONOMICAL or q == own or q == most:
+        if mode != ECONOMICAL or q in (own, most):
             chosen = True
         elif weston:
             violates = g[q] < g[own] if old[q] >= 1.0 else g[q] > g[own]

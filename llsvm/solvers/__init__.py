@@ -19,7 +19,7 @@ SOLVERS = {
 
 
 def make_solver(settings: Settings, class_weight: NDArray[np.float64], threads: int) -> Solver:
-    """The solver that the settings ask for: direct multi-class has its own. class_weight: (n_classes,) factors of C."""
+    """The solver that the settings ask for (direct multi-class has its own). class_weight: (n_classes,) of C."""
     name = "sequential-dual" if settings.multi_class in DIRECT else settings.solver
     module, name = SOLVERS[name].split(":")
     return cast(Solver, getattr(import_module(module), name)(settings, class_weight, threads))

@@ -132,12 +132,13 @@ class SequentialDual:
                 if primal - self.dual > self.settings.tol * primal:
                     self._settle(part, 0.0)
             else:
-                survivors.drop(part.rows)
+                newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
+                survivors.retain(~newer)
                 resident = self._part(survivors.resident)
                 self._train([part, resident])
                 self._put_back(resident, stream)
                 self.state.set(part.rows, part.share)
-                survivors.add(block, part.distance, spill)
+                survivors.add(block, part.distance, 0.0 if spill else None)
             moving += int(np.count_nonzero(part.distance <= 0))
             stream.progress.survivors = moving
         if survivors is not None:
@@ -216,9 +217,7 @@ class SequentialDual:
         dual, active = self.dual, [part.active for part in parts]
         for part, each, before in zip(parts, rows, start.shares, strict=True):
             tail = (self.w, self.settings.bias, self.weston, step, self.grid)
-            self.dual += extrapolate(
-                *_matrix(part), part.block.y, part.cost, part.share, before, each, *tail
-            )
+            self.dual += extrapolate(*_matrix(part), part.block.y, part.cost, part.share, before, each, *tail)
             part.active = each
         self.dual -= 0.5 * (float(np.vdot(self.w, self.w)) - norm)
         for part in parts:
@@ -291,7 +290,7 @@ class SequentialDual:
             met += self._train([part, resident])
             self._put_back(resident, stream)
             self.state.set(part.rows, part.share)
-            survivors.add(block, part.distance, spill=True)
+            survivors.add(block, part.distance, 0.0)
         survivors.turn()
         return met
 
