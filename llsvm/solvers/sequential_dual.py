@@ -38,7 +38,10 @@ from llsvm.settings import Settings
 from llsvm.stream import Stream
 
 ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, distance, orders
-MANY_CLASSES = 64  # from here on a visit adds one class at most (the paper's economical variant)
+ECONOMICAL_FROM = (
+    512  # classes: from here on a visit adds one class at most (the paper's economical variant);
+)
+EXTRAPOLATE_BELOW = 64  # exact visits take fewer. Extrapolation is for few classes: it copies the weights
 MOST_LOOPS = 50  # full loops over all the survivors in memory between two passes
 MOST_BLOCK_LOOPS = 4  # full loops over a block at hand and the survivors
 MOST_SPILL_EPOCHS = 5
@@ -75,11 +78,11 @@ class SequentialDual:
         self.grid = 2.0 ** (24 if single else 50)
         weights_bytes = 8 * k * (facts.n_columns + 1)
         self.goal_share = TOL_SHARE
-        self.many = k >= MANY_CLASSES
+        self.many = k >= EXTRAPOLATE_BELOW
         copies = 1 if self.many else 2  # of the weights and the shares: the other one is for extrapolations
         row_work_bytes = ROW_WORK_BYTES + copies * self.dtype.itemsize * k
         stream.prepare({"weights": (2 + copies) * weights_bytes}, row_work_bytes)
-        self.full_mode = ECONOMICAL if self.many else ALL
+        self.full_mode = ECONOMICAL if k >= ECONOMICAL_FROM else ALL
         self.w = np.zeros((facts.n_columns + 1, k))
         self.w_before = np.zeros((0, 0) if self.many else self.w.shape)
         self.dual = 0.0
