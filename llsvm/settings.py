@@ -17,6 +17,8 @@ SCALES = ("none", "maxabs", "minmax", "standard", "unit-row")
 MISSING = ("refuse", "zero", "mean")
 HEADERS = ("auto", "yes", "no")
 SOLVERS = ("llsvm",)
+DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
+MULTI_CLASS = ("ovr", *DIRECT)
 
 
 def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -36,6 +38,9 @@ class Settings:
     The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight.
 
     solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
+    multi_class: what more than two classes become: "ovr" one problem for each class against the rest;
+    "crammer-singer" or "weston-watkins" one joint problem, also of two classes, with the hinge loss (its objective:
+    see kernels/multiclass.py).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
     tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own; at
         least 2 are made: one trains, one measures.
@@ -59,6 +64,7 @@ class Settings:
     solver: str = "llsvm"
     C: float = 1.0
     loss: str = "hinge"
+    multi_class: str = "ovr"
     paper: bool = False
     tol: float = 1e-3
     max_passes: int | None = 200
@@ -89,6 +95,7 @@ class Settings:
     def __post_init__(self) -> None:
         _choice("solver", self.solver, SOLVERS)
         _choice("loss", self.loss, LOSSES)
+        _choice("multi_class", self.multi_class, MULTI_CLASS)
         _choice("spill_format", self.spill_format, SPILL_FORMATS)
         _choice("cache", self.cache, CACHES)
         _choice("zero_based", self.zero_based, ZERO_BASED)
@@ -99,6 +106,8 @@ class Settings:
             raise UsageError(f"hash_bits must be from 1 to 30, not {self.hash_bits!r}")
         _positive("C", self.C)
         _positive("tol", self.tol)
+        if self.multi_class in DIRECT and (self.loss != "hinge" or self.paper):
+            raise UsageError(f"{self.multi_class} has one loss, the hinge, and no paper mode: leave them out")
         if self.max_passes is not None:
             _positive("max_passes", self.max_passes)
         if self.max_seconds is not None:

@@ -43,6 +43,13 @@ def train(
         float, typer.Option("-C", metavar="FLOAT", help="Penalty on the loss; larger fits closer.")
     ] = _DEFAULT.C,
     loss: Annotated[str, typer.Option(metavar="hinge|squared_hinge", help="Loss function.")] = _DEFAULT.loss,
+    multiclass: Annotated[
+        str,
+        typer.Option(
+            metavar="ovr|crammer-singer|weston-watkins",
+            help="More than two classes: each against the rest, or one joint problem.",
+        ),
+    ] = _DEFAULT.multi_class,
     tol: Annotated[
         float,
         typer.Option(metavar="FLOAT", help="Stop at this relative gap: 0.001 is within 0.1% of the optimum."),
@@ -116,6 +123,7 @@ def train(
     settings = Settings(
         C=C,
         loss=loss,
+        multi_class=multiclass,
         paper=paper,
         tol=tol,
         max_passes=max_passes or None,
