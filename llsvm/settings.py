@@ -13,7 +13,8 @@ LOSSES = ("hinge", "squared_hinge")
 CACHES = ("auto", "always", "never")
 SPILL_FORMATS = ("arrow", "hdf5")
 ZERO_BASED = ("auto", "yes", "no")
-SOLVERS = ("llsvm",)
+SOLVERS = ("llsvm", "smsvm", "auto")
+PENALTIES = ("l2", "l1", "elasticnet")
 
 
 def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -30,9 +31,12 @@ def _positive(name: str, value: float | None) -> None:
 class Settings:
     """How to train. Raises UsageError on construction for a value that makes no sense.
 
-    The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight.
+    The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight. Other penalties
+    take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
 
     solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
+    penalty: "l2", "l1" or "elasticnet", with l1_ratio (0 < ratio < 1). lambda1, lambda2: instead of C, the factors in
+    (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2, "l1" lambda1, "elasticnet" both (not l1_ratio).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
     tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own.
     max_seconds: stop after the pass in which this time runs out.
@@ -50,6 +54,10 @@ class Settings:
     solver: str = "llsvm"
     C: float = 1.0
     loss: str = "hinge"
+    penalty: str = "l2"
+    l1_ratio: float = 0.5
+    lambda1: float | None = None
+    lambda2: float | None = None
     paper: bool = False
     tol: float = 1e-3
     max_passes: int | None = 200
@@ -69,6 +77,7 @@ class Settings:
     def __post_init__(self) -> None:
         _choice("solver", self.solver, SOLVERS)
         _choice("loss", self.loss, LOSSES)
+        self._check_penalty()
         _choice("spill_format", self.spill_format, SPILL_FORMATS)
         _choice("cache", self.cache, CACHES)
         _choice("zero_based", self.zero_based, ZERO_BASED)
@@ -90,6 +99,19 @@ class Settings:
             for label, factor in self.class_weight.items():
                 if not (factor >= 0 and math.isfinite(factor)):
                     raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
+
+    def _check_penalty(self) -> None:
+        _choice("penalty", self.penalty, PENALTIES)
+        if not 0 < self.l1_ratio < 1:
+            raise UsageError(f"l1_ratio must be between 0 and 1, not {self.l1_ratio!r} (for the ends: penalty l2 or l1)")
+        given = {name for name in ("lambda1", "lambda2") if getattr(self, name) is not None}
+        for name in given:
+            _positive(name, getattr(self, name))
+        wanted = {"l2": {"lambda2"}, "l1": {"lambda1"}, "elasticnet": {"lambda1", "lambda2"}}[self.penalty]
+        if given and given != wanted:
+            raise UsageError(
+                f"penalty {self.penalty} takes {' and '.join(sorted(wanted))} (or C), not {' and '.join(sorted(given))}"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""
