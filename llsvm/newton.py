@@ -14,8 +14,9 @@ from llsvm.linesearch import search
 
 Vector = NDArray[np.float64]
 
-MOST_STEPS = 100
-ENOUGH = 1e-9  # of the largest first violation of the optimality conditions
+MOST_ROUNDS = 50
+ENOUGH = 1e-8  # of the largest first violation of the optimality conditions
+STALLED = 1e-12  # of the whole fall so far: rounding
 RIDGE = 1e-12  # added to H, as a share of its mean diagonal, where it is singular
 
 
@@ -42,18 +43,22 @@ def minimise(H: Vector, g: Vector, w: Vector, l1: float) -> Vector:
     if l1 == 0:
         return w - solve(H, g)
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v
-    first = 0.0
-    for _ in range(MOST_STEPS):
-        violation = _violation(v, slope, l1)
-        largest = float(np.max(violation, initial=0.0))
+    first, total = 0.0, 0.0
+    for _ in range(MOST_ROUNDS):
+        largest = float(np.max(_violation(v, slope, l1), initial=0.0))
         first = first or largest
         if largest <= ENOUGH * first:
             break
-        better = _newton_step(H, v, slope, l1)
-        if better is None:
-            better = _sweep(H, v, slope, l1)
-        slope = slope + H @ (better - v)
-        v = better
+        fall = _sweep(H, v, slope, l1)
+        while True:
+            before = np.count_nonzero(v)
+            more = _newton_step(H, v, slope, l1)
+            fall += more
+            if np.count_nonzero(v) == before or more <= STALLED * (total + fall):
+                break  # each further step has a weight less, so this ends
+        total += fall
+        if fall <= STALLED * total:
+            break
     return v
 
 
@@ -62,39 +67,44 @@ def _violation(v: Vector, slope: Vector, l1: float) -> Vector:
     return np.where(v != 0, np.abs(slope + l1 * np.sign(v)), np.maximum(np.abs(slope) - l1, 0.0))
 
 
-def _newton_step(H: Vector, v: Vector, slope: Vector, l1: float) -> Vector | None:
-    """Newton's step on the active set: cut off at zero for all weights that cross it, or the exact line search,
-    whichever is lower; None where neither falls."""
-    active = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
-    part, s = H[np.ix_(active, active)], slope[active]
-    now = v[active]
-    side = np.where(now != 0, np.sign(now), -np.sign(s))
+def _sweep(H: Vector, v: Vector, slope: Vector, l1: float) -> float:
+    """One sweep of coordinate descent over v, in place: weights enter and leave. Returns how much the model fell."""
+    total = 0.0
+    for j in np.flatnonzero((v != 0) | (np.abs(slope) > l1)):
+        curvature = H[j, j]
+        if curvature <= 0:
+            continue
+        to = v[j] - slope[j] / curvature
+        to = np.sign(to) * max(abs(to) - l1 / curvature, 0.0)
+        change = to - v[j]
+        if change != 0:
+            total -= slope[j] * change + 0.5 * curvature * change * change + l1 * (abs(to) - abs(v[j]))
+            slope += change * H[j]
+            v[j] = to
+    return float(total)
+
+
+def _newton_step(H: Vector, v: Vector, slope: Vector, l1: float) -> float:
+    """Newton's step on the weights that are not zero, in place: with the exact line search, or cut off at zero for
+    all that cross it, whichever is lower. Returns how much the model fell, 0 where v has to stay."""
+    active = np.flatnonzero(v)
+    part, s, now = H[np.ix_(active, active)], slope[active], v[active]
+    side = np.sign(now)
     d = -solve(part, s + l1 * side)
-    projected = np.where((now + d) * side > 0, now + d, 0.0)
     step, zeros = search(float(s @ d), float(d @ part @ d), now, d, l1)
     along = now + (step if np.isfinite(step) else 1.0) * d
     along[zeros] = 0.0
+    cut = np.where((now + d) * side > 0, now + d, 0.0)
 
-    def gain(to: Vector) -> float:
+    def fall(to: Vector) -> float:
         p = to - now
         return float(-(s @ p) - 0.5 * p @ part @ p + l1 * (np.abs(now).sum() - np.abs(to).sum()))
 
-    gains = [gain(projected), gain(along)]
-    if not max(gains) > 0:
-        return None
-    out = v.copy()
-    out[active] = projected if gains[0] >= gains[1] else along
-    return out
-
-
-def _sweep(H: Vector, v: Vector, slope: Vector, l1: float) -> Vector:
-    """One sweep of coordinate descent, which always falls: for where Newton's direction does not."""
-    v, slope = v.copy(), slope.copy()
-    for j in np.flatnonzero((v != 0) | (np.abs(slope) > l1)):
-        if H[j, j] <= 0:
-            continue
-        to = v[j] - slope[j] / H[j, j]
-        to = np.sign(to) * max(abs(to) - l1 / H[j, j], 0.0)
-        slope += (to - v[j]) * H[:, j]
-        v[j] = to
-    return v
+    falls = [fall(along), fall(cut)]
+    best = int(np.argmax(falls))
+    if not falls[best] > 0:
+        return 0.0
+    to = (along, cut)[best]
+    slope += (to - now) @ H[active]
+    v[active] = to
+    return falls[best]

@@ -46,7 +46,12 @@ FIRST_SMOOTHING = 1.0
 ENOUGH_FALL = 0.1  # a step is taken if its F_a is not higher than the best on the grid by this share of the fall
 HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
 SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
-ROUNDING = 1e-12  # relative, of a sum over all rows
+# The model's least curvature, as a share of the mean: without L2, columns that depend on each other or rows that are
+# all far from the margin leave the Hessian singular. It rises while steps turn out too long; it moves no optimum.
+PROXIMAL, PROXIMAL_RISE, PROXIMAL_SINK = 1e-9, 100.0, 0.1
+TOO_LONG = 1 / 16  # of the step was best
+UNSEEN = 1e-3  # differences below this share of tol · P are not worth another try
+ROUNDING = 1e-15
 LEAST_SMOOTHING = 1e-13
 MOST_CG, CG_UNTIL = 30, 0.1  # products per Newton step; the residual's norm falls to this share
 
@@ -108,7 +113,7 @@ class SmSVM:
             yield report
             if not live or self._out_of_passes():
                 return
-            ahead = [p for p in live if p.judge(self.penalty)]
+            ahead = [p for p in live if p.judge(self.penalty, settings.tol)]
             if self.by_products:
                 yield from self._conjugate_gradients(stream, ahead)
             else:
@@ -194,6 +199,7 @@ class _Problem:
         self.best = self.w
         self.gradient = np.zeros(n)
         self.fall = np.inf
+        self.proximal = PROXIMAL
         self.point: Point
         self.sums: Sums
 
@@ -210,15 +216,18 @@ class _Problem:
         self.dual = max(self.dual, penalty.dual(sums.alpha, sums.v))
         self.gradient = penalty.l2 * self.target - sums.v
 
-    def judge(self, penalty: Penalty) -> bool:
+    def judge(self, penalty: Penalty, tol: float) -> bool:
         """Take the step to ``target`` if F_a fell well; else aim at the best point of the grid, and say False."""
         values = self.sums.losses + [penalty.value(self.w + t * self.change) for t in STEPS]
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
-        tolerated = ENOUGH_FALL * (values[0] - values[best]) + ROUNDING * values[0]
+        tolerated = ENOUGH_FALL * (values[0] - values[best]) + UNSEEN * tol * self.primal
         if here <= values[best] + tolerated or not self.change.any():
             self.w = self.target
+            self.proximal = max(PROXIMAL, PROXIMAL_SINK * self.proximal)
             return True
+        if STEPS[best] <= TOO_LONG:
+            self.proximal *= PROXIMAL_RISE
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
@@ -230,7 +239,8 @@ class _Problem:
         H = self.sums.hessian
         upper = np.triu_indices(len(H), 1)
         H[upper] = H.T[upper]
-        H.flat[:: len(H) + 1] += penalty.l2
+        mean = float(np.trace(H)) / max(len(H), 1)
+        H.flat[:: len(H) + 1] += max(penalty.l2, self.proximal * mean)
         now, g = self.w[active], self.gradient[active]
         new = minimise(H, g, now, penalty.l1)
         p = new - now
