@@ -22,7 +22,6 @@ STEPS = np.array([0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1, 1.25,
 """(T,) the steps t at which losses are summed; 0 and 1 are among them."""
 _PIECE_ROWS = 4096  # of a sparse block
 _PIECE_BYTES = 1_000_000  # of a dense one, as float64
-_FLAT = 1e-4  # rows whose curvature is below this share of the largest possible are left out of the Hessian
 
 
 @dataclass(slots=True)
@@ -150,7 +149,7 @@ class Summing:
             return
         X.add_rows(slope * sign, into.v)
         if point.active is not None:
-            X.add_products(curvature, _FLAT / point.a * self.cost.max(), point, into.hessian)
+            X.add_products(curvature, point, into.hessian)
         if point.diagonal:
             X.add_squares(curvature, into.diagonal)
 
@@ -173,9 +172,9 @@ class _Sparse:
     def add_squares(self, factor: Vector, out: Vector) -> None:
         add_squares_csr(*self.X, factor, self.bias, out)
 
-    def add_products(self, factor: Vector, least: float, point: Point, out: Vector) -> None:
+    def add_products(self, factor: Vector, point: Point, out: Vector) -> None:
         columns, values = np.empty(len(out), np.int64), np.empty(len(out))
-        add_products_csr(*self.X, factor, least, self.bias, point.place, columns, values, out)
+        add_products_csr(*self.X, factor, self.bias, point.place, columns, values, out)
 
 
 class _Dense:
@@ -196,8 +195,8 @@ class _Dense:
     def add_squares(self, factor: Vector, out: Vector) -> None:
         out += factor @ (self.X * self.X)
 
-    def add_products(self, factor: Vector, least: float, point: Point, out: Vector) -> None:
-        rows = np.flatnonzero(factor > least)
+    def add_products(self, factor: Vector, point: Point, out: Vector) -> None:
+        rows = np.flatnonzero(factor > 0)
         if len(out) < self.X.shape[1]:
             part = self.X[np.ix_(rows, np.asarray(point.active))]
         else:

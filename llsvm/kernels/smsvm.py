@@ -96,16 +96,16 @@ def add_squares_csr(indptr, indices, data, factor, bias, out):  # type: ignore[n
 
 
 @njit(**JIT)
-def add_products_csr(indptr, indices, data, factor, least, bias, place, columns, values, out):  # type: ignore[no-untyped-def]
+def add_products_csr(indptr, indices, data, factor, bias, place, columns, values, out):  # type: ignore[no-untyped-def]
     """Lower triangle of out += Σ_i factor_i x_i x_iᵀ over the columns with a place.
 
-    factor: (n,) float64, rows with factor ≤ least are left out. place: (d + 1,) int32, a column's position in out, ascending,
+    factor: (n,) float64. place: (d + 1,) int32, a column's position in out, ascending,
     or -1. columns, values: room for a row, (d + 1,) int64 and float64. out: (A, A) float64.
     """
     last = place.shape[0] - 1
     for i in range(factor.shape[0]):
         f = factor[i]
-        if f <= least:
+        if f == 0.0:
             continue
         n = 0
         for p in range(indptr[i], indptr[i + 1]):
