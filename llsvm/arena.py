@@ -7,12 +7,17 @@ its limit and costs only what it holds.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import CSR, Block, Matrix
 
 _INDEX_BYTES = 4  # one int32 column index
+_STEP_BYTES = 1 << 17  # rows are copied and converted in steps, so that little is held beside them
+_STEP_ROWS = 4096
 _ROW_BYTES = 8 + 8 + 4  # indptr, row number, class id
 
 
@@ -73,10 +78,17 @@ class Arena:
         self.n_rows = end
 
     def _append_csr(self, block: Block, at: int) -> int:
-        X = block.X if isinstance(block.X, CSR) else sparsify(block.X)
+        if isinstance(block.X, CSR):
+            return self._copy_csr(block.X, at, self.nnz)
+        n = 0
+        for start, stop in steps(block.X):
+            n += self._copy_csr(sparsify(block.X[start:stop]), at + start, self.nnz + n)
+        return n
+
+    def _copy_csr(self, X: CSR, at: int, first: int) -> int:
         start, stop = int(X.indptr[0]), int(X.indptr[-1])
-        n, first = stop - start, self.nnz
-        np.add(X.indptr[1:], first - start, out=self._indptr[at + 1 : at + 1 + block.n_rows])
+        n = stop - start
+        np.add(X.indptr[1:], first - start, out=self._indptr[at + 1 : at + len(X.indptr)])
         self._indices[first : first + n] = X.indices[start:stop]
         self._data[first : first + n] = X.data[start:stop]
         return n
@@ -103,8 +115,8 @@ class Arena:
             return
         old, self.n_rows, self.nnz = self.block(), 0, 0
         # Rows only move towards the front, so a step never overwrites rows that a later step still reads.
-        for start in range(0, n, 4096):
-            self.append(old.take(chosen[start : start + 4096]))
+        for part in take(old, chosen):
+            self.append(part)
 
     def clear(self) -> None:
         self.n_rows = self.nnz = 0
@@ -120,12 +132,43 @@ class Arena:
         return Block(dense, self._y[:n], self._rows[:n], weight)
 
 
+def take(block: Block, chosen: NDArray[np.intp], nbytes: int = _STEP_BYTES) -> Iterator[Block]:
+    """The rows ``chosen``, copied, in parts of about ``nbytes`` (a single row may be larger)."""
+    for start in range(0, len(chosen), _STEP_ROWS):
+        some = chosen[start : start + _STEP_ROWS]
+        if isinstance(block.X, CSR):
+            lengths = block.X.indptr[some + 1] - block.X.indptr[some]
+            ends = np.cumsum(lengths * (_INDEX_BYTES + block.X.data.itemsize) + _ROW_BYTES)
+        else:
+            ends = np.arange(1, len(some) + 1) * (block.X.shape[1] * block.X.itemsize + _ROW_BYTES)
+        # a part ends with the row that reaches the next multiple of nbytes
+        cuts = np.flatnonzero(np.diff(ends // max(nbytes, 1))) + 1
+        for part in np.split(some, cuts):
+            yield block.take(part)
+
+
+def steps(X: Matrix, nbytes: int = _STEP_BYTES) -> Iterator[tuple[int, int]]:
+    """Ranges of consecutive rows that take ``nbytes`` at most (a single row may be larger)."""
+    n = len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
+
+    def size(stop: int) -> int:
+        values = int(X.indptr[stop]) * (_INDEX_BYTES + X.data.itemsize) if isinstance(X, CSR) else 0
+        return values + stop * (_ROW_BYTES if isinstance(X, CSR) else X.shape[1] * X.itemsize + _ROW_BYTES)
+
+    start = 0
+    while start < n:
+        stop = start + 1 + bisect_right(range(start + 2, n + 1), size(start) + nbytes, key=size)
+        yield start, stop
+        start = stop
+
+
 def densify(X: CSR, out: NDArray[np.floating]) -> None:
     """Write sparse rows into ``out`` (n, d)."""
     out[...] = 0
-    lengths = np.diff(X.indptr)
-    start, stop = X.indptr[0], X.indptr[-1]
-    out[np.repeat(np.arange(len(lengths)), lengths), X.indices[start:stop]] = X.data[start:stop]
+    for first, last in steps(X):
+        indptr = X.indptr[first : last + 1]
+        rows = np.repeat(np.arange(first, last), np.diff(indptr))
+        out[rows, X.indices[indptr[0] : indptr[-1]]] = X.data[indptr[0] : indptr[-1]]
 
 
 def sparsify(X: NDArray[np.floating]) -> CSR:

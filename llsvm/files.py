@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from llsvm.errors import DiskError, UsageError
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a disk is full
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except OSError as error:
         if isinstance(error, DiskError):
             raise
-        if error.errno in _NO_ROOM:
+        if error.errno in NO_ROOM:
             raise DiskError(f"{path}: {error.strerror}; free some space or write elsewhere") from error
         if error.filename is not None or error.filename2 is not None:
             raise UsageError(f"{path}: cannot be written: {error.strerror}") from error

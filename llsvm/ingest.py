@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.arena import Arena, densify, sparsify
+from llsvm.arena import Arena, densify, sparsify, steps
 from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, DiskError
@@ -65,7 +65,7 @@ class Ingest:
         self.labels = LabelEncoder()
         self.arena: Arena | None = None
         self.store: PageStore | None = None
-        self.largest_page_bytes = 0
+        self.largest_page_bytes = self.largest_page_rows = 0
         self.note = ""
         self.final_ids = (
             False  # the pages' class ids are positions in ``classes``, not the order of appearance
@@ -120,6 +120,7 @@ class Ingest:
         self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
         self._weighted |= raw.weight is not None
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
+        self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
         return page
 
     def _hold(self, page: Block, arena_bytes: int) -> bool:
@@ -178,7 +179,9 @@ class Ingest:
         counts[self.labels.rank] = self.labels.counts
         first_column = info.index_base or 0
         n_columns = max(self._n_columns, first_column + (info.n_features or 0), first_column + 1)
-        filled = self._nnz > _DENSE_SHARE * self._n_rows * n_columns
+        # Sparse pages must not swell when they become dense, else they no longer fit where pages are put.
+        swollen = self.largest_page_rows * n_columns * self._dtype.itemsize > 2 * self.largest_page_bytes
+        filled = self._nnz > _DENSE_SHARE * self._n_rows * n_columns and not swollen
         return Facts(
             name=info.name,
             n_rows=self._n_rows,
@@ -206,7 +209,6 @@ def _fitting(X: Matrix, columns: int) -> Matrix:
 
 
 def _pages(block: Block, page_bytes: int) -> Iterator[Block]:
-    """The block in pieces of about ``page_bytes``."""
-    step = max(1, int(block.n_rows * page_bytes / max(block.nbytes, 1)))
-    for start in range(0, block.n_rows, step):
-        yield block.slice(start, min(start + step, block.n_rows))
+    """The block in pieces of at most ``page_bytes``."""
+    for start, stop in steps(block.X, page_bytes):
+        yield block.slice(start, stop)

@@ -10,8 +10,8 @@
     ...                 nr_feature lines, one more for the bias if bias >= 0, each with a weight per column
 
 A binary model has one column, positive for ``label[0]`` (two for MCSVM_CS); others one column per label, in
-the order of ``label``. Where all scores of a row are equal, LIBLINEAR takes the label that the file names first,
-or for a binary model last: such rows (empty ones) may be labelled differently after an import.
+the order of ``label``. Where all scores of a row are equal, LIBLINEAR takes the label that the file names
+first, or for a binary model last: such rows (empty ones) may be labelled differently after an import.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _integer_labels(model: Model) -> list[int]:
 
 
 def _read_head(lines: TextIO) -> dict[str, list[str]]:
-    """The lines before the weights by their first word: solver_type, nr_class, label, nr_feature, bias, rho."""
+    """The lines before the weights, by their first word (solver_type, label, ...)."""
     head: dict[str, list[str]] = {}
     for line in islice(lines, 20):
         words = line.split()

@@ -12,7 +12,11 @@ from llsvm.errors import BudgetError, UsageError
 # What the interpreter, NumPy, Numba, PyArrow and the compiled kernels occupy (measured: 180 to 205 MB). A
 # constant, not a reading, so that the same limit gives the same blocks, and thus the same model, on every run.
 RUNTIME_BYTES = 215_000_000
+# The least that reading and working on rows takes, whatever the data; more is asked for once they are known.
+LEAST_WORK_BYTES = 10_000_000
 _GRAIN_BYTES = 32_000_000  # a larger process (arrays of the caller, other libraries) is rounded up to this
+
+_RUNTIME = "interpreter and libraries"
 
 _UNITS = {
     "": 1,
@@ -144,6 +148,22 @@ def return_freed_memory() -> None:
         return
 
 
+def process_bytes() -> int:
+    """What this process takes before it holds any rows: at least RUNTIME_BYTES, rounded up beyond."""
+    grains = max(0, -(-(resident_bytes() - RUNTIME_BYTES) // _GRAIN_BYTES))
+    return RUNTIME_BYTES + grains * _GRAIN_BYTES
+
+
+def default_limit_bytes() -> int:
+    """The limit where none is given: what the process holds already and half of what is free beyond that.
+
+    It stays within what is available, except that it never refuses small data in a large process.
+    """
+    held, available = process_bytes(), available_bytes()
+    free = max(available - resident_bytes(), 0)
+    return max(min(held + free // 2, available), held + LEAST_WORK_BYTES)
+
+
 class MemoryBudget:
     """Bytes promised to those who hold large arrays; the sum never exceeds the limit.
 
@@ -153,13 +173,12 @@ class MemoryBudget:
 
     def __init__(self, limit_bytes: int, runtime_bytes: int | None = None) -> None:
         """``runtime_bytes``: what the process holds already; measured, at least RUNTIME_BYTES, if None."""
-        if runtime_bytes is None:
-            now = resident_bytes()
-            grains = max(0, -(-(now - RUNTIME_BYTES) // _GRAIN_BYTES))
-            runtime_bytes = RUNTIME_BYTES + grains * _GRAIN_BYTES
         self.limit_bytes = limit_bytes
         self.lines: dict[str, int] = {}
-        self.reserve("interpreter and libraries", runtime_bytes)
+        if runtime_bytes is None:
+            runtime_bytes = process_bytes()
+            self.require({_RUNTIME: runtime_bytes, "reading and working on rows": LEAST_WORK_BYTES})
+        self.reserve(_RUNTIME, runtime_bytes)
 
     @property
     def reserved_bytes(self) -> int:

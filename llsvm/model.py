@@ -216,3 +216,8 @@ def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
 
 def _only(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in names}
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """The model in the file ``path``; see ``Model.load``."""
+    return Model.load(path)

@@ -80,6 +80,7 @@ def log_path(path: str | os.PathLike[str]) -> Path:
 
 
 def json_bytes(value: Any) -> bytes:
+    """``value`` as JSON text, keys sorted, ending in a newline; NaN and infinities become null."""
     return json.dumps(_plain(value), sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 
 

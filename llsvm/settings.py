@@ -38,12 +38,14 @@ class Settings:
     penalty: "l2", "l1" or "elasticnet", with l1_ratio (0 < ratio < 1). lambda1, lambda2: instead of C, the factors in
     (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2, "l1" lambda1, "elasticnet" both (not l1_ratio).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
-    tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own.
+    tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own; at
+        least 2 are made: one trains, one measures.
     max_seconds: stop after the pass in which this time runs out.
     class_weight: None, "balanced" (n / (k * count), as scikit-learn has it) or label -> factor.
     bias: value of the constant feature appended to every row, penalised like the others; 0 for none.
     seed: of every random choice. threads: None for all processors that the process may use.
-    memory_limit: "2GB", "512MiB", "25%" of what is available, or bytes; None for "50%".
+    memory_limit: "2GB", "512MiB", "25%" of what is available, or bytes; None for half of what is free
+        (beyond what the process holds already).
     disk_limit: the same for the spill folder; None for no limit of its own.
     spill_dir: where to spill; None for $TMPDIR, else beside the output. spill_format: "arrow" or "hdf5".
     cache: "auto", "always" or "never" keep a binary copy of the data set for later passes.

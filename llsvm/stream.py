@@ -8,7 +8,7 @@ shared between the block being worked on, the next one being read meanwhile, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -19,19 +19,20 @@ from numpy.typing import NDArray
 from llsvm.arena import Arena, row_bytes
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
-from llsvm.errors import BudgetError
 from llsvm.ingest import Facts, Ingest
 from llsvm.memory import MemoryBudget
 from llsvm.progress import Progress
 from llsvm.spill.rowstate import RowState
 from llsvm.spill.store import PageStore, Scratch, open_store
-from llsvm.spill.workspace import Workspace
+from llsvm.spill.workspace import Workspace, is_memory_backed
 from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
+_PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
 _READING_PAGES = (
     7  # pages that the first reading holds: five in the source, one in hand, one on its way to disk
 )
+_SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 _SMALLEST_BLOCK_BYTES = 256_000
 
@@ -59,7 +60,7 @@ class Stream:
         self.source = source
         self.budget = budget
         self.progress = Progress(limit_bytes=budget.limit_bytes)
-        self.note = ""
+        self._spills_into_memory = False
         self._parent = spill_parent
         self._disk_limit_bytes = disk_limit_bytes
         self._spill_format = spill_format
@@ -71,7 +72,9 @@ class Stream:
         self._store_bytes_read = 0
         self._facts: Facts | None = None
         self._block_bytes = 1 << 62
-        self._survivor_bytes = 0
+        self._block_rows = 1 << 62
+        self._page_bytes = 0
+        self._survivor_bytes = self._survivor_rows = 0
         self._survivors: Survivors | None = None
         self._buffers: list[Arena] = []
         self.in_one_block = False
@@ -99,6 +102,13 @@ class Stream:
         return self.source.bytes_read + self._store_bytes_read
 
     @property
+    def note(self) -> str:
+        """What people should know of where the rows went, or ""."""
+        if self._spills_into_memory:
+            return f"spilling into memory: {self._parent} is a tmpfs; pass --spill-dir with a folder on disk"
+        return self._ingest.note
+
+    @property
     def place(self) -> str:
         """Where full passes read from: "memory", "cache" or "source"."""
         if self.source.info().in_memory or self._ingest.arena is not None:
@@ -107,18 +117,16 @@ class Stream:
 
     def read(self) -> Facts:
         """Read the source once, to its end. Raises DataError, BudgetError, DiskError."""
-        low, high = _PAGE_BYTES
-        page_bytes = int(min(max(self.budget.available_bytes // 40, low), high))
+        page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         info = self.source.info()
         self.budget.reserve("reading", _READING_PAGES * page_bytes)
         if info.in_memory:
             self._facts = self._ingest.run(page_bytes, 0, None, False)
         else:
-            must_store = self._cache == "always" or not info.rereadable
-            store = None if self._cache == "never" and info.rereadable else self._make_cache
-            self._facts = self._ingest.run(page_bytes, self.budget.available_bytes, store, must_store)
+            self._facts = self._ingest.run(
+                page_bytes, self.budget.available_bytes, self._cache_maker(), self._must_store
+            )
         self.budget.release("reading")
-        self.note = self._ingest.note
         return self._facts
 
     def prepare(self, needs: Mapping[str, int], row_work_bytes: int, copy_survivors: bool = False) -> None:
@@ -128,63 +136,98 @@ class Stream:
         copy_survivors: survivors are wanted even where all rows are in memory.
         Raises BudgetError with the smallest limit that works.
         """
+        self._held = self.facts.bytes_per_row + row_bytes(1, 0, 0, None, self.facts.weighted)
+        self._require(needs, row_work_bytes, copy_survivors)
         for what, nbytes in needs.items():
-            self._reserve(what, nbytes)
-        self.in_one_block = self._one_block_fits(row_work_bytes, copy_survivors)
-        if self.in_one_block:
-            left = self.budget.available_bytes if copy_survivors else 0
-            self._survivor_bytes = int(left * self._values_share(row_work_bytes))
+            self.budget.reserve(what, nbytes)
+        whole = self._one_block(row_work_bytes, copy_survivors)
+        self.in_one_block = whole is not None and sum(whole.values()) <= self.budget.available_bytes
+        if self.in_one_block and whole is not None:
+            for what, nbytes in whole.items():
+                self.budget.reserve(what, nbytes)
+            if copy_survivors:
+                self._survivor_bytes, self._survivor_rows = whole["all rows"], self.facts.n_rows
             return
         if self._ingest.arena is not None:
-            self._ingest.move_to_store(self._make_cache, self._cache == "always")
-            self.note = self._ingest.note
+            self._ingest.move_to_store(self._cache_maker(), self._must_store)
         self._share_out(row_work_bytes)
 
-    def _one_block_fits(self, row_work_bytes: int, copy_survivors: bool) -> bool:
-        """Can all rows be one block? If so, reserve what that takes."""
+    def _one_block(self, row_work_bytes: int, copy_survivors: bool) -> dict[str, int] | None:
+        """What it takes to work on all rows as one block, or None where they are not in memory."""
         facts, arena = self.facts, self._ingest.arena
         if arena is None and not self.source.info().in_memory:
-            return False
-        rows = int(facts.n_rows * facts.bytes_per_row) if arena is None else arena.used_bytes
+            return None
+        rows = int(facts.n_rows * self._held) if arena is None else arena.used_bytes
         needed = {"all rows": rows, "work on rows": facts.n_rows * row_work_bytes}
         if copy_survivors:
             needed["survivors"] = sum(needed.values())
-        try:
-            self.budget.require(needed)
-        except BudgetError:
-            return False
-        self.budget.reserve("all rows", needed["all rows"])
-        self.budget.reserve("work on rows", needed["work on rows"])
-        return True
+        return needed
 
     def _share_out(self, row_work_bytes: int) -> None:
-        """Divide what is left between two blocks (one worked on, one being read) and the survivors."""
-        store, page_bytes = self._ingest.store, self._ingest.largest_page_bytes
-        work = 1 / self._values_share(row_work_bytes) - 1
-        parts = 3 + 2 * work
-        smallest = max(_SMALLEST_BLOCK_BYTES, 2 * page_bytes)
-        self._reserve("reading", 2 * page_bytes if store is None else store.scratch_bytes)
-        self._block_bytes = int(self.budget.available_bytes / parts)
-        if self._block_bytes < smallest:
-            self.budget.require({"blocks of rows": int(smallest * parts) + 1})
-        self._survivor_bytes = self._block_bytes
-        self.budget.reserve("blocks of rows", int(self._block_bytes * (2 + work)))
-        self.budget.reserve("survivors", int(self._block_bytes * (1 + work)))
+        """Divide what is left between two blocks (one worked on, one being read) and the survivors.
 
-    def _values_share(self, row_work_bytes: int) -> float:
-        """Of the bytes that rows at hand take, the part that an arena holds (the rest is work on them)."""
-        facts = self.facts
-        held = facts.bytes_per_row + row_bytes(1, 0, 0, None, facts.weighted)
-        return held / (held + row_work_bytes)
+        Rows may be short or long, so bytes and rows of a block are limited both: rows cost the work on them.
+        """
+        store, page_bytes, page_rows = (
+            self._ingest.store,
+            self._largest_page_bytes,
+            self._ingest.largest_page_rows,
+        )
+        reading = _READING_PAGES * page_bytes
+        if store is not None:
+            page_rows = max(page.n_rows for page in store.pages)
+            reading = max(store.scratch_bytes, 2 * page_bytes)
+        self.budget.reserve("reading and spilling", reading + _SPILL_PAGES * page_bytes)
+        left, work = self.budget.available_bytes, row_work_bytes / self._held
+        block_bytes = int(left / (3 + 2 * work))
+        if block_bytes < page_rows * self._held:  # a page of short rows is more work than an average block
+            block_bytes = int((left - page_rows * row_work_bytes) / (3 + work))
+        self._block_bytes = self._survivor_bytes = block_bytes
+        self._survivor_rows = int(block_bytes / self._held) + 1
+        self._block_rows = max(self._survivor_rows, page_rows)
+        self.budget.reserve("blocks of rows", 2 * block_bytes)
+        self.budget.reserve("survivors", block_bytes)
+        self.budget.reserve("work on rows", self.budget.available_bytes)
 
-    def _reserve(self, what: str, nbytes: int) -> None:
-        """Reserve, and if that fails name the limit that would do for the whole run, not just for this line."""
-        try:
-            self.budget.reserve(what, nbytes)
-        except BudgetError:
-            least = 3 * max(_SMALLEST_BLOCK_BYTES, 2 * self._ingest.largest_page_bytes)
-            self.budget.require({what: nbytes, "blocks of rows": least})
-            raise
+    def _require(self, needs: Mapping[str, int], row_work_bytes: int, copy_survivors: bool) -> None:
+        """Raise BudgetError, which names the smallest limit that works, unless there is enough for ``needs``
+        and the smallest blocks, or all rows as one."""
+        budget, whole = self.budget, self._one_block(row_work_bytes, copy_survivors)
+        blocks = self._smallest_blocks(self._largest_page_bytes, row_work_bytes)
+        left = budget.available_bytes - sum(needs.values())
+        if blocks <= left or (whole is not None and sum(whole.values()) <= left):
+            return
+        if whole is not None:
+            whole["reading"] = _READING_PAGES * self._largest_page_bytes
+            if sum(whole.values()) < blocks:
+                budget.require({**needs, **whole})
+        # Under a larger limit pages are larger too: look for one that has room for blocks of its own pages.
+        while blocks > left:
+            left = blocks
+            page_bytes = _page_bytes(left + sum(needs.values()))
+            blocks = self._smallest_blocks(max(page_bytes, self._largest_page_bytes), row_work_bytes)
+        budget.require({**needs, "blocks of rows": left})
+
+    def _smallest_blocks(self, page_bytes: int, row_work_bytes: int) -> int:
+        """Bytes that ``_share_out`` needs, at least, with pages of ``page_bytes``."""
+        growth = page_bytes / self._largest_page_bytes
+        page_rows = int(self._ingest.largest_page_rows * growth) + 1
+        block_bytes = max(_SMALLEST_BLOCK_BYTES, 2 * page_bytes)
+        rows = block_bytes / self._held
+        blocks = 3 * block_bytes + (rows + max(rows, page_rows)) * row_work_bytes
+        return int(blocks) + (_READING_PAGES + _SPILL_PAGES) * page_bytes + 1
+
+    @property
+    def _largest_page_bytes(self) -> int:
+        return max(self._page_bytes, self._ingest.largest_page_bytes)
+
+    @property
+    def _must_store(self) -> bool:
+        return self._cache == "always" or not self.source.info().rereadable
+
+    def _cache_maker(self) -> Callable[[], PageStore] | None:
+        """What makes the binary cache, or None where there must be none."""
+        return None if self._cache == "never" and not self._must_store else self._make_cache
 
     def _arena(self, nbytes: int) -> Arena:
         facts = self.facts
@@ -195,13 +238,14 @@ class Stream:
     def all(self) -> Iterator[Block]:
         """Every row once. A block is valid until the next is asked for."""
         self.progress.begin("pass", self.facts.n_rows)
-        if self.source.info().in_memory or (self._ingest.arena is None and self._ingest.store is None):
-            blocks = self._from_source()
+        if self.source.info().in_memory:
+            blocks = self._from_arrays()
         elif self._ingest.arena is not None:
             blocks = iter([self._ingest.arena.block()])
-        else:
-            assert self._ingest.store is not None
+        elif self._ingest.store is not None:
             blocks = self._from_store(self._ingest.store, None if self._ingest.final_ids else self._rank())
+        else:
+            blocks = self._from_source()
         for block in blocks:
             yield block
             self.progress.rows_done += block.n_rows
@@ -221,7 +265,9 @@ class Stream:
     def survivors(self) -> Survivors:
         if self._survivors is None:
             max_rows = max(1, int(self._share * self.facts.n_rows))
-            self._survivors = Survivors(self._arena(self._survivor_bytes), max_rows, self._make_store)
+            arena = self._arena(self._survivor_bytes)
+            page_bytes = self._largest_page_bytes
+            self._survivors = Survivors(arena, max_rows, self._survivor_rows, page_bytes, self._make_store)
         return self._survivors
 
     def row_state(self, width: int, dtype: np.dtype) -> RowState:
@@ -236,10 +282,28 @@ class Stream:
     def _rank(self) -> NDArray[np.int32]:
         return self._ingest.labels.rank
 
-    def _from_source(self) -> Iterator[Block]:
+    def _from_arrays(self) -> Iterator[Block]:
         labels = self._ingest.labels
         for block in self.source.blocks(self._block_bytes):
-            yield Block(block.X, labels.position(block.y), block.rows, block.weight)
+            whole = Block(block.X, labels.position(block.y), block.rows, block.weight)
+            for start in range(0, block.n_rows, self._block_rows):
+                yield whole.slice(start, min(start + self._block_rows, block.n_rows))
+
+    def _from_source(self) -> Iterator[Block]:
+        """Blocks made of pages, in the source's order."""
+        if not self._buffers:
+            self._buffers = [self._arena(self._block_bytes) for _ in range(2)]
+        arena, labels = self._buffers[0], self._ingest.labels
+        arena.clear()
+        for page in self.source.blocks(self._page_bytes):
+            if arena.n_rows and not self._is_room(arena, arena.n_rows + page.n_rows, arena.nnz + page.nnz):
+                yield arena.block()
+                arena.clear()
+            arena.append(Block(page.X, labels.position(page.y), page.rows, page.weight))
+        yield arena.block()
+
+    def _is_room(self, arena: Arena, n_rows: int, nnz: int) -> bool:
+        return n_rows <= self._block_rows and arena.would_hold(n_rows, nnz)
 
     def _from_store(self, store: PageStore, lut: NDArray[np.int32] | None) -> Iterator[Block]:
         """Blocks made of pages from random places, the next one read by a thread while one is worked on."""
@@ -276,7 +340,7 @@ class Stream:
         rows = nnz = 0
         for page in self._rng.permutation(len(store.pages)):
             info = store.pages[page]
-            if groups and room.would_hold(rows + info.n_rows, nnz + info.nnz):
+            if groups and self._is_room(room, rows + info.n_rows, nnz + info.nnz):
                 groups[-1].append(int(page))
             else:
                 groups.append([int(page)])
@@ -289,6 +353,7 @@ class Stream:
     def _open_workspace(self) -> Workspace:
         if self.workspace is None:
             self.workspace = Workspace(self._parent, self._disk_limit_bytes)
+            self._spills_into_memory = is_memory_backed(self._parent)
         return self.workspace
 
     def _make_store(self, name: str) -> PageStore:
@@ -296,3 +361,8 @@ class Stream:
 
     def _make_cache(self) -> PageStore:
         return self._make_store("cache")
+
+
+def _page_bytes(available_bytes: int) -> int:
+    low, high = _PAGE_BYTES
+    return int(min(max(available_bytes // _PAGE_SHARE, low), high))

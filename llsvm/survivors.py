@@ -11,21 +11,28 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.arena import Arena, row_bytes
+from llsvm.arena import Arena, row_bytes, take
 from llsvm.block import CSR, Block, concat
 from llsvm.spill.store import PageStore
-
-_STEP_ROWS = 4096
-_PAGE_ROWS_BYTES = 1 << 21  # spilled rows are collected to pages of about this size
 
 
 class Survivors:
     """Rows kept between passes, in an arena of fixed size and, beyond it, in spill files."""
 
-    def __init__(self, arena: Arena, max_rows: int, make_store: Callable[[str], PageStore]) -> None:
-        """max_rows: at most so many rows are kept, in memory and on disk together."""
+    def __init__(
+        self,
+        arena: Arena,
+        max_rows: int,
+        max_resident: int,
+        page_bytes: int,
+        make_store: Callable[[str], PageStore],
+    ) -> None:
+        """max_rows: at most so many rows are kept, in memory and on disk together. max_resident: in memory.
+        page_bytes: spilled rows are collected to pages of about this size, at most four of them are held."""
         self._arena = arena
         self._max_rows = max_rows
+        self._max_resident = min(max_rows, max_resident)
+        self._page_bytes = page_bytes
         self._make_store = make_store
         self._distance: NDArray[np.float32] = np.zeros(0, np.float32)
         self._generation = 0
@@ -48,33 +55,33 @@ class Survivors:
         self._arena.keep(mask)
         self._distance = self._distance[mask]
 
-    def drop(self, rows: NDArray[np.int64]) -> None:
-        """Forget the resident rows whose numbers are in ``rows`` (ascending): a newer copy is at hand."""
-        resident = self.resident.rows
-        if len(resident) and len(rows):
-            at = np.minimum(np.searchsorted(rows, resident), len(rows) - 1)
-            self.retain(rows[at] != resident)
+    def clear(self) -> None:
+        """Forget all rows, in memory and on disk."""
+        self._arena.clear()
+        self._distance = np.zeros(0, np.float32)
+        if self.spilled is not None:
+            self.spilled.delete()
+            self.spilled = None
 
     def renew(self, distance: NDArray[np.float32]) -> None:
         """Set how far from moving the resident rows are, (n,): 0 for moving ones."""
         self._distance = distance
 
-    def add(self, block: Block, distance: NDArray[np.float32], spill: bool) -> None:
+    def add(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
         """Offer rows; the nearest of them and of the resident ones stay in memory.
 
-        distance: (n,) float32, 0 for rows that are moving, ∞ for those never to keep. spill: rows at distance
-        0 that must leave memory go to disk, instead of being left to the next full pass.
+        distance: (n,) float32, 0 for rows that are moving, ∞ for those never to keep. reach: rows up to this
+        distance that must leave memory go to disk; None leaves them to the next full pass.
         """
         wanted = np.flatnonzero(distance < np.inf)
         keep_old, keep_new = self._choose(block, wanted, distance[wanted])
-        if spill:
-            lost = np.flatnonzero(~keep_old & (self._distance <= 0))
-            self._spill(self.resident, lost)
-            self._spill(block, wanted[~keep_new & (distance[wanted] <= 0)])
+        if reach is not None:
+            self._spill(self.resident, np.flatnonzero(~keep_old & (self._distance <= reach)))
+            self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
         self.retain(keep_old)
         chosen = wanted[keep_new]
-        for start in range(0, len(chosen), _STEP_ROWS):  # in steps: taking copies the rows
-            self._arena.append(block.take(chosen[start : start + _STEP_ROWS]))
+        for part in take(block, chosen):
+            self._arena.append(part)
         self._distance = np.concatenate([self._distance, distance[chosen]])
 
     def turn(self) -> None:
@@ -85,14 +92,6 @@ class Survivors:
         self.spilled, self._writing = self._writing, None
         if self.spilled is not None:
             self.spilled.finish()
-
-    def clear(self) -> None:
-        """Forget all rows, in memory and on disk."""
-        self._pending, self._pending_bytes = [], 0
-        self.turn()
-        self.turn()
-        self._arena.clear()
-        self._distance = np.zeros(0, np.float32)
 
     def _choose(
         self, block: Block, wanted: NDArray[np.intp], distance: NDArray[np.float32]
@@ -106,20 +105,19 @@ class Survivors:
         per_row = row_bytes(1, 0, arena.dtype.itemsize, arena.width, arena.weighted)
         sizes = lengths * per_value + per_row
         keep = np.ones(len(both), bool)
-        if sizes.sum() > arena.capacity_bytes or len(both) > self._max_rows:
+        if sizes.sum() > arena.capacity_bytes or len(both) > self._max_resident:
             nearest = np.argsort(both, kind="stable")
             fitting = np.searchsorted(np.cumsum(sizes[nearest]), arena.capacity_bytes, side="right")
-            keep[nearest[min(int(fitting), self._max_rows) :]] = False
+            keep[nearest[min(int(fitting), self._max_resident) :]] = False
         return keep[:old], keep[old:]
 
     def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
         room = self._max_rows - self._arena.n_rows - self._spilling_rows()
         chosen = chosen[: max(room, 0)]
-        for start in range(0, len(chosen), _STEP_ROWS):
-            part = block.take(chosen[start : start + _STEP_ROWS])
+        for part in take(block, chosen, self._page_bytes // 4):
             self._pending.append(part)
             self._pending_bytes += part.nbytes
-            if self._pending_bytes >= _PAGE_ROWS_BYTES:
+            if self._pending_bytes >= self._page_bytes:
                 self._flush()
 
     def _spilling_rows(self) -> int:

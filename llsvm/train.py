@@ -21,7 +21,7 @@ from llsvm.errors import UsageError
 from llsvm.ingest import Facts
 from llsvm.memory import (
     MemoryBudget,
-    available_bytes,
+    default_limit_bytes,
     default_threads,
     parse_size,
     peak_resident_bytes,
@@ -34,8 +34,6 @@ from llsvm.settings import Settings
 from llsvm.solvers import make_solver
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream import Stream
-
-DEFAULT_MEMORY = "50%"
 
 
 class Training:
@@ -58,8 +56,8 @@ class Training:
         self._began = time.monotonic()
         return_freed_memory()
         if budget is None:
-            limit = parse_size(self.settings.memory_limit or DEFAULT_MEMORY, available_bytes())
-            budget = MemoryBudget(limit)
+            limit = self.settings.memory_limit
+            budget = MemoryBudget(default_limit_bytes() if limit is None else parse_size(limit))
         disk = self.settings.disk_limit
         self.stream = Stream(
             source,
@@ -141,7 +139,8 @@ class Training:
             certificate=report.certificate,
             settings=self.settings.as_dict(),
             history=self.history,
-            index_base=facts.first_column,
+            # columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would
+            index_base=1 if self.stream.source.info().in_memory else facts.first_column,
             converged=report.converged,
             n_rows=facts.n_rows,
             log={"seconds": self.seconds, "peak_rss_bytes": peak_resident_bytes()},
@@ -160,7 +159,7 @@ class Training:
             "passes": 0 if report is None else report.passes,
             "rows": facts.n_rows,
             "features": facts.n_features,
-            "classes": [label.item() if hasattr(label, "item") else label for label in facts.classes],
+            "classes": [label_key(label) for label in facts.classes],
             "bytes_read": self.stream.bytes_read,
             "peak_rss_bytes": peak_resident_bytes(),
             "seconds": round(self.seconds, 3),

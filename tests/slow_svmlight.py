@@ -14,6 +14,7 @@ FOREIGN = (
     b"PAR1",
     b"\x89HDF\r\n\x1a\n",
     b"PK\x03\x04",
+    b"\x93NUMPY",
 )
 
 

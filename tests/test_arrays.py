@@ -138,6 +138,19 @@ def test_the_callers_matrix_is_not_altered(X):
     assert not sp.issparse(X) or vars(X).keys() == flags.keys()
 
 
+@pytest.mark.parametrize("step", [1, 2, 3, 100])
+@pytest.mark.parametrize("place", range(4))
+def test_one_fall_anywhere_is_seen(step, place, monkeypatch):
+    monkeypatch.setattr("llsvm.data.arrays.STEP", step)
+    indices = np.arange(5)
+    indices[[place, place + 1]] = indices[[place + 1, place]]
+    X = sp.csr_matrix((np.arange(1.0, 9), np.r_[indices, 0, 2, 4], [0, 5, 5, 8]), shape=(3, 5))
+    expected = X.toarray()
+    source = ArraySource(X, Y[:3])
+    np.testing.assert_array_equal(dense_of(source), expected)
+    assert (np.diff(next(source.blocks(1)).X.indices) > 0).all()
+
+
 @pytest.mark.parametrize(
     "y", [Y, Y.astype(float), Y > 0, Y.astype(str), Y.tolist(), Y.astype(str).astype(object)]
 )

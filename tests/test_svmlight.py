@@ -5,7 +5,10 @@ import lzma
 import os
 import re
 import stat
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from llsvm.block import CSR, concat
 from llsvm.data import open_source
 from llsvm.data.svmlight import SvmlightSource
 from llsvm.errors import DataError, UsageError
+from llsvm.kernels.parse import parse
 
 SAMPLE = b"""# a header
 1 1:0.5 3:-2 7:1e-3
@@ -80,6 +84,17 @@ class TestThreads(TestOneThread):
         for max_bytes in self.max_bytes:
             ours = [block.n_rows for block in source.blocks(max_bytes)]
             assert ours == [block.n_rows for block in one.blocks(max_bytes)]
+
+    def test_a_buffer_is_not_reused_before_it_is_parsed(self, tmp_path, monkeypatch):
+        def slowly(*args):
+            time.sleep(0.001)
+            return parse(*args)
+
+        labels = np.arange(600.0)
+        source = SvmlightSource(write(tmp_path, b"".join(b"%d\n" % v for v in labels)), threads=self.threads)
+        monkeypatch.setattr("llsvm.data.svmlight.parse", slowly)
+        for max_bytes in (100, 400, 1600):
+            np.testing.assert_array_equal(joined(source, max_bytes)[3], labels)
 
     def test_an_abandoned_pass_leaves_no_thread(self, source):
         blocks = source.blocks(100)
@@ -146,6 +161,7 @@ def test_values_are_right_to_one_ulp(tmp_path):
         "9" * 8,
         "9" * 7 + "." + "9" * 12,
     ]
+    tokens += ["9" * whole + "." + "9" * decimals for whole in range(1, 10) for decimals in range(7, 25)]
     text = b"".join(b"1 1:%s\n" % token.encode() for token in tokens)
     ours = np.concatenate([values for _, _, values in read(tmp_path, text)])
     with np.errstate(under="ignore"):
@@ -197,6 +213,32 @@ def test_comments_do_not_blow_up_blocks(tmp_path):
     for block in source.blocks(PLENTY):
         assert block.X.data.base is None
         assert len(block.X.data) == len(block.X.indices) == 100
+
+
+PEAK = """
+import sys
+from llsvm.data.svmlight import SvmlightSource
+
+def peak_bytes():
+    with open("/proc/self/status") as status:
+        return 1024 * next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+small, large, threads, max_bytes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+list(SvmlightSource(small, threads=threads).blocks(max_bytes))
+before = peak_bytes()
+for block in SvmlightSource(large, threads=threads).blocks(max_bytes):
+    pass
+sys.exit(peak_bytes() - before > 5 * max_bytes + (4 << 20))
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("row", [b"1\n", b"1 1:1 2:1\n", b"-1 17:0.123 512:0.5 4096:0.25\n"])
+def test_holds_at_most_five_blocks(tmp_path, row, threads):
+    small = write(tmp_path, row, "small.svm")
+    large = write(tmp_path, row * (48_000_000 // len(row)), "large.svm")
+    command = [sys.executable, "-c", PEAK, small, large, str(threads), str(6 << 20)]
+    assert subprocess.run(command, check=False).returncode == 0
 
 
 # --- what is refused ----------------------------------------------------------------------------------------
@@ -309,7 +351,7 @@ def test_refuses_a_line_without_end(tmp_path):
 def test_refuses_what_is_not_a_file(tmp_path):
     with pytest.raises(DataError, match="No such file"):
         SvmlightSource(tmp_path / "missing.svm")
-    with pytest.raises(DataError, match="not a regular file"):
+    with pytest.raises(DataError, match="not a regular file; name a file in it"):
         SvmlightSource(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match="not a regular file"):

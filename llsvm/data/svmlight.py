@@ -93,7 +93,7 @@ class SvmlightSource:
             raise UsageError(f"zero_based is {zero_based!r}; it must be 'auto', 'yes' or 'no'")
         if threads < 1:
             raise UsageError(f"threads is {threads}; it must be at least 1")
-        self._path = os.fspath(path)
+        self._path = os.fsdecode(path)
         self._zero_based = zero_based
         self._threads = threads
         self.bytes_read = 0
@@ -162,7 +162,8 @@ class SvmlightSource:
         except OSError as error:
             raise self._unreadable(error) from error
         if not stat.S_ISREG(status.st_mode):
-            raise DataError(f"{self._path}: not a regular file; write the data to a file first")
+            remedy = "name a file in it" if stat.S_ISDIR(status.st_mode) else "write the data to a file first"
+            raise DataError(f"{self._path}: not a regular file; {remedy}")
         return status
 
     def _open(self) -> int:
@@ -197,7 +198,10 @@ class SvmlightSource:
 
 
 class _ChunkReader:
-    """Cuts a file into pieces whose blocks have at most ``max_bytes`` each; a single line may be larger."""
+    """Cuts a file into pieces whose blocks have at most ``max_bytes`` each; a single line may be larger.
+
+    A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer.
+    """
 
     def __init__(self, file: int, name: str, max_bytes: int) -> None:
         self._file = file
@@ -341,24 +345,24 @@ def _parse_in_threads(
     held_bytes = 0
     unread: DataError | None = None
     reading = iter(pieces)
-    with ThreadPoolExecutor(threads, "llsvm-parse") as pool:
-        try:
-            while True:
-                try:
-                    piece = next(reading, None)
-                except DataError as error:
-                    piece, unread = None, error  # what is wrong with the lines before it comes first
-                while waiting and (
-                    piece is None or len(waiting) > threads or held_bytes + piece.nbytes > max_bytes
-                ):
-                    done, parsed = waiting.popleft()
-                    yield done, parsed.result()
-                    held_bytes -= done.nbytes
-                if piece is None:
-                    break
-                held_bytes += piece.nbytes
-                waiting.append((piece, pool.submit(_parse, piece, lowest)))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    pool = ThreadPoolExecutor(threads, "llsvm-parse")
+    try:
+        while True:
+            try:
+                piece = next(reading, None)
+            except DataError as error:
+                piece, unread = None, error  # what is wrong with the lines before it comes first
+            while waiting and (
+                piece is None or len(waiting) > threads or held_bytes + piece.nbytes > max_bytes
+            ):
+                done, parsed = waiting.popleft()
+                yield done, parsed.result()
+                held_bytes -= done.nbytes
+            if piece is None:
+                break
+            held_bytes += piece.nbytes
+            waiting.append((piece, pool.submit(_parse, piece, lowest)))
+    finally:
+        pool.shutdown(cancel_futures=True)
     if unread:
         raise unread

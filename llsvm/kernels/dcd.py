@@ -84,8 +84,9 @@ def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, 
 # Dense rows are summed in any order, so that the loop becomes vector instructions.
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
 def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, totals):  # type: ignore[no-untyped-def]
-    """``sweep_csr`` for X (n, d) dense; the arguments mean the same."""
+    """``sweep_csr`` for X dense, its columns as many as w has features, or fewer; the arguments mean the same."""
     d = X.shape[1]
+    last = w.shape[0] - 1
     moving = 0
     gain = 0.0
     gap = 0.0
@@ -101,7 +102,7 @@ def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, t
             v = np.float64(row[j])
             dot += w[j] * v
             norm += v * v
-        dot += w[d] * bias
+        dot += w[last] * bias
         norm += bias * bias
         old = alpha[i]
         m = sign[i] * dot
@@ -125,7 +126,7 @@ def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, t
             gain -= g * delta + 0.5 * q * delta * delta
             alpha[i] = new
             step = delta * sign[i]
-            w[d] += step * bias
+            w[last] += step * bias
             for j in range(d):
                 w[j] += step * row[j]
             order[t] = order[moving]
@@ -153,9 +154,9 @@ def dots_csr(indptr, indices, data, w, bias, out):  # type: ignore[no-untyped-de
 
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
 def dots_dense(X, w, bias, out):  # type: ignore[no-untyped-def]
-    """``dots_csr`` for X (n, d) dense."""
+    """``dots_csr`` for X dense, its columns as many as w has features, or fewer."""
     d = X.shape[1]
-    constant = w[d] * bias
+    constant = w[w.shape[0] - 1] * bias
     for i in range(out.shape[0]):
         row = X[i]
         dot = 0.0

@@ -6,9 +6,9 @@ One problem per class (one-vs-rest) for more than two classes, all in the same p
 
 Exact mode runs rounds. A round is a full pass and epochs over its survivors. In the full pass each block is
 (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the pass;
-(2) trained together with the survivors in memory (selective block minimisation, Chang & Roth 2011): several
-sweeps, each only over the rows that the sweep before found moving; (3) sifted: its rows nearest to moving
-survive. P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
+(2) trained: a sweep or two over the rows that w₀ would move; (3) sifted: rows that move, and rows so near to
+moving that half of the last pass's drift of the margins would set them moving, survive, in memory or spilled.
+P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
 Stop when gap ≤ tol · P.
 
 Paper mode is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U, re-read and
@@ -29,17 +29,25 @@ from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
-# Bytes that working on a row takes beside the row itself: sign, cost, margin, order, distance; per problem: α.
-ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 56, 16
-MOST_SWEEPS = 20  # of a block at hand
+# Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
+# computed from them; per problem: α, margin, position in the active set.
+ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
+MOST_SWEEPS = 3  # of a block at hand
+SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
+PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifted
 MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
-MOST_SPILL_EPOCHS = 5  # over the spilled ones
-MOST_PAPER_EPOCHS = 1000
-SWEEP_UNTIL = 0.1  # sweeps of a block end when its part of the gap fell to this share ...
-SURVIVORS_UNTIL = 0.05  # ... epochs over survivors when theirs fell to this share of the whole gap,
+MOST_SPILL_EPOCHS = 6  # over the spilled ones
+SURVIVORS_UNTIL = 0.05  # epochs end when the survivors' part of the gap fell to this share of the whole gap,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
+REACH = 0.5  # rows that this much of the last pass's drift would set moving are spilled with the moving ones
 SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
+MOST_PAPER_EPOCHS = 1000
+PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
+CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
 DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
+SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
+SMALL_SWEEPS, SMALL_VISITS = 20, 50_000_000  # in runs of so many sweeps, of so many visits to values in all
+STILL = 1e-13  # nothing moves: no weight changed by more than this share of the largest
 
 
 class LLSVM:
@@ -56,11 +64,19 @@ class LLSVM:
         facts, settings = stream.facts, self.settings
         k = n_problems(len(facts.classes))
         weights_bytes = 8 * k * (facts.n_columns + 1)
-        stream.prepare({"weights": 3 * weights_bytes}, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
-        self.single = settings.tol >= DOUBLE_BELOW_TOL
+        # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
+        copies = self.threads if self.threads > 1 else 0
+        needs = {"weights": 4 * weights_bytes + copies * weights_bytes // k}
+        stream.prepare(needs, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
+        self.small = stream.in_one_block and facts.n_rows + facts.nnz <= SMALL_VALUES
+        self.single = settings.tol >= DOUBLE_BELOW_TOL and not self.small
         self.state = stream.row_state(k, np.dtype(np.float32 if self.single else np.float64))
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
+        self.copies = np.zeros((copies, facts.n_columns + 1))
+        self.parallel = np.full(k, self.threads > 1)
+        self.reach = 0.0  # rows this near to moving are spilled too
+        self.updates = 0  # rows visited by sweeps, all problems together
         with ThreadPoolExecutor(self.threads) as self.pool:
             yield from self._paper(stream) if settings.paper else self._exact(stream)
 
@@ -81,7 +97,9 @@ class LLSVM:
             best.offer(primal, start)
             certificate = best.certificate(self.dual, passes)
             converged = certificate.relative_gap <= settings.tol
-            yield Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
+            report = Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
+            report.extra["updates_per_row"] = self.updates / stream.facts.n_rows
+            yield report
             if converged or (most and passes >= max(most, 2)):
                 return
             if not stream.in_one_block:
@@ -94,92 +112,137 @@ class LLSVM:
         self, stream: Stream, start: NDArray[np.float64], measure: bool, spill: bool
     ) -> tuple[NDArray[np.float64], int]:
         """Measure the primal at ``start`` and update; returns it, (k,), and how many rows are moving."""
-        k = len(self.w)
         primal = 0.5 * np.einsum("ij,ij->i", start, start)
-        moving = 0
-        survivors = None if stream.in_one_block else stream.survivors
+        moving, drift = 0, 0.0
+        if not stream.in_one_block:
+            stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
             part = self._part(block)
-            if survivors is not None:
-                survivors.drop(part.rows)
-            resident = self._part(survivors.resident) if survivors is not None else None
-            for c in range(k):
+            for c in range(len(self.w)):
                 part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
                 primal[c] += self._loss(part, c)
-                part.active[c] = np.arange(block.n_rows) if not measure else part.moving(c, self.squared)
-            if resident is None:
-                for c in range(k):
+                part.active[c] = part.moving(c, self.squared) if measure else np.arange(block.n_rows)
+                if stream.in_one_block:
                     self._settle(part, c, 0.0)
-            else:
-                self._train([part, resident])
+                else:
+                    self._train(part, c)
+            if self.small:
+                self._stand_still(part)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
             moving += int(np.count_nonzero(distance <= 0))
-            if survivors is not None and resident is not None:
-                self.state.set(resident.rows, resident.stored())
-                survivors.renew(resident.distance(self.squared))
-                survivors.add(block, distance, spill)
             stream.progress.survivors = moving
-        if survivors is not None:
-            survivors.turn()
+            if not stream.in_one_block:
+                stream.survivors.add(block, distance, self.reach if spill else None)
+                drift = self._drift(block, start)
+        if not stream.in_one_block:
+            stream.survivors.turn()
+            self.reach = REACH * drift
         return primal, moving
 
-    def _train(self, parts: list[_Part]) -> NDArray[np.float64]:
-        """Sweep over the active rows of the parts in turn until their part of the gap has fallen enough.
+    def _train(self, part: _Part, c: int) -> None:
+        """Sweep over a block until its part of the gap has fallen enough."""
+        first = self._sweep(part, c)
+        for _ in range(MOST_SWEEPS - 1):
+            if self._sweep(part, c) <= SWEEP_UNTIL * first:
+                return
 
-        Returns the gap of the first part's rows as they were met, (k,).
-        """
-        met = np.zeros(len(self.w))
-        for c in range(len(self.w)):
-            first = 0.0
-            for sweep in range(MOST_SWEEPS):
-                gaps = [self._sweep(part, c) for part in parts]
-                if sweep == 0:
-                    met[c], first = gaps[0], sum(gaps)
-                if sum(gaps) <= SWEEP_UNTIL * first:
-                    break
-        return met
+    def _drift(self, block: Block, start: NDArray[np.float64]) -> float:
+        """How far margins have moved since the pass began: root mean square over some rows, the largest of the
+        problems."""
+        some = block.take(np.linspace(0, block.n_rows - 1, min(block.n_rows, PROBE_ROWS)).astype(np.int64))
+        ones = np.ones(some.n_rows)
+        moved = [
+            self._margins(some, now, ones) - self._margins(some, then, ones)
+            for now, then in zip(self.w, start, strict=True)
+        ]
+        return max(float(np.sqrt(np.mean(m * m))) for m in moved)
 
     def _sweep(self, part: _Part, c: int) -> float:
-        """One sweep over the rows of problem ``c`` that are active; returns their duality gap as met."""
+        """One sweep over the rows of problem ``c`` that are active, in random order; those still moving stay
+        active. Returns their duality gap as met."""
         order = self.rng.permutation(part.active[c])
+        self.updates += len(order)
+        step = self.threads * PARALLEL_ROWS
+        if not self.parallel[c] or len(order) < step:
+            moving, gain, gap = self._visit(part, c, order, self.w[c])
+            part.active[c] = order[:moving]
+            self.dual[c] += gain
+            return gap
+        total, kept = 0.0, []
+        for start in range(0, len(order), step):
+            gap, active = self._visit_in_threads(part, c, order[start : start + step])
+            total += gap
+            kept += active
+        part.active[c] = np.concatenate(kept)
+        return total
+
+    def _visit_in_threads(
+        self, part: _Part, c: int, order: NDArray[np.int64]
+    ) -> tuple[float, list[NDArray[np.int64]]]:
+        """Each thread visits its share of the rows with its own copy of w; then w takes the sum of the steps.
+
+        D after the sum is known exactly: the threads' gains less the products of their steps. The order and
+        the shares do not depend on timing, so the same threads give the same result.
+        """
+        w, pieces = self.w[c], np.array_split(order, self.threads)
+        self.copies[:] = w
+        visits = list(
+            self.pool.map(lambda t: self._visit(part, c, pieces[t], self.copies[t]), range(len(pieces)))
+        )
+        steps = self.copies
+        steps -= w
+        products = steps @ steps.T
+        lost = float(np.triu(products, 1).sum())
+        gain = sum(visit[1] for visit in visits)
+        w += steps.sum(axis=0)
+        self.dual[c] += gain - lost
+        if lost > CONFLICT * gain:
+            self.parallel[c] = False  # these rows share too many columns: from now on one thread
+        return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
+
+    def _visit(
+        self, part: _Part, c: int, order: NDArray[np.int64], w: NDArray[np.float64]
+    ) -> tuple[int, float, float]:
+        """Update the rows ``order`` and w; returns how many are still moving (now in front), the gain in the
+        dual, and the rows' gap as met."""
         totals = np.zeros(2)
         bias = self.settings.bias
-        tail = (part.signs(c), part.cost, part.alpha[c], part.margin[c], order, self.w[c], bias)
+        tail = (part.signs(c), part.cost, part.alpha[c], part.margin[c], order, w, bias)
         end = (self.squared, self.single, totals)
         X = part.block.X
         if isinstance(X, CSR):
-            n = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)
+            moving = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)
         else:
-            n = sweep_dense(X, *tail, *end)
-        part.active[c] = order[:n]
-        self.dual[c] += totals[0]
-        return float(totals[1])
+            moving = sweep_dense(X, *tail, *end)
+        return moving, float(totals[0]), float(totals[1])
 
     def _survivor_epochs(self, stream: Stream, primal: NDArray[np.float64]) -> None:
         """Epochs over the survivors, in memory and spilled, until their part of the gap is small."""
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
-        gap = primal - self.dual
-        enough = SURVIVORS_UNTIL * gap
+        enough = SURVIVORS_UNTIL * (primal - self.dual)
         for _ in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
             for c in range(len(self.w)):
                 self._settle(resident, c, float(enough[c]))
             self._put_back(resident, stream)
-            if survivors.spilled is None or np.all(self._spilled_epoch(stream) <= enough):
+            if survivors.spilled is None or np.all(self._spilled_epoch(stream) <= self._enough(enough)):
                 return
 
+    def _enough(self, enough: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.maximum(enough, TOL_SHARE * self.settings.tol * self.dual)
+
     def _spilled_epoch(self, stream: Stream) -> NDArray[np.float64]:
-        """Train each spilled block with the survivors in memory; returns the blocks' gap as met, (k,)."""
+        """Sweep once over each spilled block, and spill again what is still within reach; the gap as met, (k,)."""
         survivors = stream.survivors
         met = np.zeros(len(self.w))
         for block in stream.active():
-            part, resident = self._part(block), self._part(survivors.resident)
-            met += self._train([part, resident])
-            self._put_back(resident, stream)
+            part = self._part(block)
+            for c in range(len(self.w)):
+                met[c] += self._sweep(part, c)
             self.state.set(part.rows, part.stored())
-            survivors.add(block, part.distance(self.squared), spill=True)
+            survivors.add(block, part.distance(self.squared), self.reach)
         survivors.turn()
         return met
 
@@ -195,6 +258,18 @@ class LLSVM:
                 if self._sweep(part, c) <= SWEEP_UNTIL * gap:
                     break
 
+    def _stand_still(self, part: _Part) -> None:
+        """Sweep over small data until w stands still. It costs next to nothing, and makes the answer the same
+        to the last digits, whatever the order of the rows, and whether a row is written twice or weighs 2."""
+        rows = np.tile(np.arange(part.n_rows), SMALL_SWEEPS)
+        for c in range(len(self.w)):
+            for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
+                before = self.w[c].copy()
+                _, gain, _ = self._visit(part, c, self.rng.permutation(rows), self.w[c])
+                self.dual[c] += gain
+                if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
+                    break
+
     def _put_back(self, resident: _Part, stream: Stream) -> None:
         self.state.set(resident.rows, resident.stored())
         stream.survivors.renew(resident.distance(self.squared))
@@ -206,7 +281,7 @@ class LLSVM:
         for block in stream.all():
             part = self._part(block)
             self._update_once(part)
-            survivors.add(block, part.outside(self.squared), spill=True)
+            survivors.add(block, part.outside(self.squared), 0.0)
         survivors.turn()
         yield Report("pass", 1, dual=float(self.dual.sum()), survivors=len(survivors))
         settled, epochs = False, 0
@@ -238,7 +313,7 @@ class LLSVM:
         for block in stream.active():
             part = self._part(block)
             changes.append(self._update_once(part))
-            survivors.add(block, part.outside(self.squared), spill=True)
+            survivors.add(block, part.outside(self.squared), 0.0)
         survivors.turn()
         changed, total = np.sum(changes, axis=0)
         return bool(changed <= self.settings.tol * total)
@@ -247,8 +322,8 @@ class LLSVM:
         """Update every row of the part once; returns Σ|Δα| and Σα over it."""
         before = part.alpha.copy()
         for c in range(len(self.w)):
-            part.active[c] = np.arange(part.n_rows)
-            self._sweep(part, c)
+            _, gain, _ = self._visit(part, c, self.rng.permutation(part.n_rows), self.w[c])
+            self.dual[c] += gain
         self.state.set(part.rows, part.stored())
         return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
 
@@ -313,11 +388,14 @@ class _Part:
         self.alpha = alpha
         self.margin = np.zeros_like(alpha)
         self.active = [np.arange(self.n_rows) for _ in alpha]
+        self._signs: tuple[int, NDArray[np.float64]] | None = None
 
     def signs(self, c: int) -> NDArray[np.float64]:
         """(n,) ±1: is the row of class ``c`` (of class 1 where there is one problem)?"""
         positive = 1 if len(self.alpha) == 1 else c
-        return np.where(self.block.y == positive, 1.0, -1.0)
+        if self._signs is None or self._signs[0] != c:
+            self._signs = c, np.where(self.block.y == positive, 1.0, -1.0)
+        return self._signs[1]
 
     def stored(self) -> NDArray[np.float64]:
         """(n, k) α_i / C_i, as the row state has it."""

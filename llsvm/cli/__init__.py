@@ -1,0 +1,67 @@
+"""The command line. A file per command; ``answers`` turns whatever happens into a message and an exit code.
+
+Nothing slow (numba, pyarrow, rich) is imported before a command needs it, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llsvm import __version__
+from llsvm.cli import demo, inspect, model_io, predict, train
+from llsvm.cli.answers import answering
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done; for train: converged to the tolerance
+  1    a bug in llsvm (set LLSVM_DEBUG=1 for the traceback)
+  2    an option that makes no sense, or an output that cannot be written
+  3    bad input: data or model missing, malformed, not fitting
+  4    the memory or disk limit is too small, or the disk is full
+  5    not converged: the model is written nevertheless
+  6    a damaged spill file
+  130  interrupted (Ctrl-C); 143 terminated; 141 the reader of the output went away
+Results go to standard output, progress and errors to standard error.
+"""
+
+app = typer.Typer(
+    name="llsvm",
+    help="Linear SVMs on data larger than memory, under a byte limit, with proof of how good the answer is.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: importing rich would double the time it takes
+    pretty_exceptions_enable=False,
+)
+for command in (
+    train.train,
+    predict.predict,
+    predict.evaluate,
+    inspect.inspect,
+    model_io.export_model,
+    model_io.import_model,
+    demo.demo,
+):
+    app.command(command.__name__.removesuffix("_model"), epilog=EXIT_CODES)(answering(command))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"llsvm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The ``llsvm`` program: runs a command and exits with its code."""
+    app(prog_name="llsvm")

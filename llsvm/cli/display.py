@@ -1,0 +1,155 @@
+"""Progress on standard error: live lines on a terminal, plain log lines elsewhere, nothing if quiet."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import typer
+
+from llsvm.memory import format_size, resident_bytes
+from llsvm.progress import Progress
+from llsvm.report import Report
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+_REDRAWS_PER_SECOND = 4
+_PHASES = {"reading": "reading", "pass": "pass {}", "survivors": "survivors, before pass {}"}
+Show = Callable[[Report], None]
+
+
+@contextmanager
+def showing(progress: Progress, tol: float, quiet: bool = False) -> Iterator[Show]:
+    """Within, reports given to the yielded function are shown, and on a terminal ``progress`` too."""
+    if quiet:
+        yield lambda report: None
+    elif sys.stderr.isatty():
+        with _live(progress, tol) as show:
+            yield show
+    else:
+        yield lambda report: typer.echo(f"{_now()} {report_line(report)}", err=True)
+
+
+def report_line(report: Report) -> str:
+    """A report in one line: ``pass 3: within 0.120% of the optimum, objective 1234.5, ...``."""
+    words = []
+    if report.certificate is not None:
+        words.append(f"within {report.certificate.relative_gap:.3%} of the optimum")
+        words.append(f"objective {report.certificate.total_primal:.8g}")
+    if report.kind != "read":
+        words.append(f"{report.survivors:,} survivors")
+    words.append(f"memory {format_size(resident_bytes())}")
+    if report.note:
+        words.append(report.note)
+    kind = report.kind if report.kind == "read" else f"{report.kind} {report.passes}"
+    return f"{kind}: {', '.join(words)}"
+
+
+def _now() -> str:
+    return datetime.now().isoformat(timespec="seconds")
+
+
+@contextmanager
+def _live(progress: Progress, tol: float) -> Iterator[Show]:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=True, highlight=False)
+    meter = Meter(progress, tol)
+    with Live(
+        get_renderable=meter.render,
+        console=console,
+        refresh_per_second=_REDRAWS_PER_SECOND,
+        transient=True,
+    ):
+        yield lambda report: _note(meter, console, report)
+
+
+def _note(meter: Meter, console: Console, report: Report) -> None:
+    meter.note(report)
+    if report.kind != "epoch":  # epochs come by the dozen; the live lines show them
+        console.print(f"{_now()} {report_line(report)}", markup=False)
+
+
+class Meter:
+    """The live lines: what ``progress`` says, with speed and time left worked out from successive looks."""
+
+    def __init__(self, progress: Progress, tol: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.progress = progress
+        self.tol = tol
+        self.clock = clock
+        self._gaps: list[tuple[float, float]] = []  # (time, relative gap) of each certificate
+        self._phase: tuple[str, int] = ("", -1)
+        self._start = (clock(), 0)  # of the phase: time, rows done
+
+    def note(self, report: Report) -> None:
+        """Remember a certificate: the trend of the gaps tells the time left."""
+        if report.certificate is not None and report.kind == "pass":
+            self._gaps.append((self.clock(), report.certificate.relative_gap))
+
+    def words(self) -> tuple[list[str], list[str]]:
+        """The parts of the two lines, the bar left out."""
+        p = self.progress
+        speed = self._rows_per_second()
+        pace = [_PHASES.get(p.phase, p.phase).format(p.passes + 1)]
+        pace.append(
+            f"{_done(f'{p.rows_done:,}', p.rows_total and f'{p.rows_total:,}')} rows ({speed:,.0f}/s)"
+        )
+        pace.append(_done(format_size(p.bytes_done), p.bytes_total and format_size(p.bytes_total)))
+        state = [] if math.isnan(p.relative_gap) else [f"gap {p.relative_gap:.3%}"]
+        if p.survivors:
+            state.append(f"{p.survivors:,} survivors")
+        state.append(f"memory {format_size(p.used_bytes)} of {format_size(p.limit_bytes)}")
+        left = self.seconds_left()
+        if left is not None:
+            state.append(f"about {_duration(left)} left")
+        elif speed > 0 and p.rows_total:
+            state.append(f"{_duration((p.rows_total - p.rows_done) / speed)} left in this pass")
+        return pace, state
+
+    def seconds_left(self) -> float | None:
+        """Until the gap reaches the tolerance, should it go on shrinking as between the last two passes."""
+        if len(self._gaps) < 2:
+            return None
+        (t0, g0), (t1, g1) = self._gaps[-2:]
+        if not g0 > g1 > 0:
+            return None
+        passes = max(0.0, math.log(g1 / self.tol) / math.log(g0 / g1))
+        return max(0.0, t1 + math.ceil(passes) * (t1 - t0) - self.clock())
+
+    def render(self) -> RenderableType:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        p = self.progress
+        total = p.bytes_total or None
+        bar = ProgressBar(total=total, completed=p.bytes_done, width=20, pulse=total is None)
+        pace, state = self.words()
+        lines = Table.grid(padding=(0, 1))
+        lines.add_row(bar, ", ".join(pace))
+        lines.add_row("", ", ".join(state))
+        return lines
+
+    def _rows_per_second(self) -> float:
+        now, p = self.clock(), self.progress
+        if (p.phase, p.passes) != self._phase or p.rows_done < self._start[1]:
+            self._phase = (p.phase, p.passes)
+            self._start = (now, p.rows_done)
+        seconds = now - self._start[0]
+        return (p.rows_done - self._start[1]) / seconds if seconds > 0 else 0.0
+
+
+def _done(done: str, total: str | int) -> str:
+    return f"{done} of {total}" if total else done
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,36 @@
+"""``llsvm export`` and ``llsvm import``: models of other programs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from llsvm.cli.options import check_output
+from llsvm.errors import UsageError
+
+
+def export_model(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Where to write it.")],
+    to: Annotated[str, typer.Option(metavar="liblinear", help="The format.")] = "liblinear",
+) -> None:
+    """Write MODEL in the format of another program."""
+    from llsvm.liblinear import write_liblinear
+    from llsvm.model import Model
+
+    if to != "liblinear":
+        raise UsageError(f"--to must be liblinear, not {to!r}")
+    check_output(path, [model])
+    write_liblinear(Model.load(model), path)
+
+
+def import_model(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A LIBLINEAR text model, of any classifier.")],
+    model: Annotated[str, typer.Option(metavar="PATH", help="Where to write the model.")],
+) -> None:
+    """Make a model of one that LIBLINEAR trained."""
+    from llsvm.liblinear import read_liblinear
+
+    check_output(model, [path])
+    read_liblinear(path).save(model)

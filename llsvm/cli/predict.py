@@ -1,0 +1,116 @@
+"""``llsvm predict`` and ``llsvm evaluate``: what a model says of data, and how often it is right."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from llsvm.cli.options import Json, Memory, ZeroBased, check_output, open_data
+from llsvm.errors import UsageError
+
+if TYPE_CHECKING:
+    from llsvm.data.source import BlockSource
+    from llsvm.model import Model
+
+ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")]
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="An svmlight file; rows begin with a label, if only a dummy 0.")
+]
+
+
+def predict(
+    model: ModelFile,
+    data: Data,
+    output: Annotated[
+        str, typer.Option(metavar="PATH", help="Where to write, a line per row; - is standard output.")
+    ] = "-",
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores",
+            help="After the label, tab separated: the score (two classes: positive means the larger label), "
+            "or one score per class in ascending order.",
+        ),
+    ] = False,
+    memory: Memory = None,
+    zero_based: ZeroBased = "auto",
+) -> None:
+    """Predict the label of every row of DATA."""
+    from llsvm.predict import predict_file
+
+    if output != "-":
+        check_output(output, [model, data])
+    loaded, source = _opened(model, data, memory, zero_based)
+    with _writing(output) as out:
+        predict_file(loaded, source, out, scores=scores, memory_limit=memory)
+
+
+def evaluate(
+    model: ModelFile,
+    data: Data,
+    memory: Memory = None,
+    zero_based: ZeroBased = "auto",
+    json: Json = False,
+) -> None:
+    """Compare predictions with the labels in DATA."""
+    from llsvm.model_file import json_bytes
+    from llsvm.predict import evaluate as evaluated
+
+    loaded, source = _opened(model, data, memory, zero_based)
+    answer = evaluated(loaded, source, memory_limit=memory)
+    if json:
+        typer.echo(json_bytes(answer).decode(), nl=False)
+    else:
+        print_evaluation(answer)
+
+
+def _opened(model: str, data: str, memory: str | None, zero_based: str) -> tuple[Model, BlockSource]:
+    """Model and data; the model's size is held against the limit before it is loaded."""
+    from llsvm.model import Model
+    from llsvm.model_file import read_header
+    from llsvm.predict import block_bytes
+    from llsvm.predict import zero_based as as_trained
+
+    if zero_based not in ("auto", "yes", "no"):
+        raise UsageError(f"--zero-based must be auto, yes or no, not {zero_based!r}")
+    header = read_header(model)
+    block_bytes(header["n_weights"], 3 if header["n_weights"] > header["n_features"] else 2, memory)
+    loaded = Model.load(model)
+    return loaded, open_data([data], as_trained(loaded) if zero_based == "auto" else zero_based)
+
+
+@contextmanager
+def _writing(output: str) -> Iterator[TextIO]:
+    if output == "-":
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; pass --output PATH")
+        yield sys.stdout
+        return
+    from llsvm.files import replacing
+
+    with replacing(output) as stream:
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        yield text
+        text.flush()
+        text.detach()
+
+
+def print_evaluation(answer: dict[str, Any]) -> None:
+    """An evaluation as tables on standard output."""
+    from llsvm.cli.tables import print_table
+
+    typer.echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {answer['rows']:,} rows")
+    names = ("label", "precision", "recall", "f1", "support", "predicted")
+    print_table(names, [[row[name] for name in names] for row in answer["classes"]])
+    labels = answer["confusion"]["labels"]
+    if len(labels) <= 10:
+        counts = zip(labels, answer["confusion"]["counts"], strict=True)
+        print_table(("true \\ predicted", *labels), [[label, *row] for label, row in counts])
+    if answer["unknown_rows"]:
+        seen = ", ".join(f"{label} ({count:,})" for label, count in answer["unknown_labels"].items())
+        typer.echo(f"{answer['unknown_rows']:,} rows have labels that the model does not know: {seen}")

@@ -1,0 +1,44 @@
+"""Tables on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from llsvm.model import label_text
+
+_WIDTH = 120  # where there is no terminal to ask
+
+
+def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table with a column per name; the first column is aligned left, the others right."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE, show_edge=False)
+    for i, name in enumerate(names):
+        table.add_column(Text(name), justify="right" if i else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell_text(cell)) for cell in row))
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+    with console.capture() as text:  # rich itself would end the program where the reader of a pipe went away
+        console.print(table)
+    typer.echo(text.get(), nl=False)
+
+
+def cell_text(value: Any) -> str:
+    """A value for people: counts with separators, ratios and objectives with a few digits, ``-`` for none."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return label_text(value)

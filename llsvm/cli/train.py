@@ -1,0 +1,169 @@
+"""``llsvm train``: a model from data, with progress on standard error and the outcome on standard output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from llsvm.cli.options import Json, Memory, Quiet, check_output, open_data
+from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
+from llsvm.settings import Settings
+
+if TYPE_CHECKING:
+    from llsvm.data.source import BlockSource
+
+_DEFAULT = Settings()
+
+
+def train(
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="Training data: an svmlight file.")],
+    model: Annotated[str, typer.Option(metavar="PATH", help="Where to write the model.")],
+    memory: Memory = None,
+    C: Annotated[
+        float, typer.Option("-C", metavar="FLOAT", help="Penalty on the loss; larger fits closer.")
+    ] = _DEFAULT.C,
+    loss: Annotated[str, typer.Option(metavar="hinge|squared_hinge", help="Loss function.")] = _DEFAULT.loss,
+    tol: Annotated[
+        float,
+        typer.Option(metavar="FLOAT", help="Stop at this relative gap: 0.001 is within 0.1% of the optimum."),
+    ] = _DEFAULT.tol,
+    max_passes: Annotated[
+        int,
+        typer.Option(metavar="INT", help="Full passes over the data at most (2 at least); 0 for no limit."),
+    ] = _DEFAULT.max_passes or 0,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(
+            metavar="FLOAT", help="Stop after the pass in which this time is over.", show_default="none"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="INT", help="Of every random choice.")] = _DEFAULT.seed,
+    paper: Annotated[
+        bool, typer.Option("--paper/--exact", help="The slides' algorithm as it is, or to the gap.")
+    ] = _DEFAULT.paper,
+    class_weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="balanced|LABEL=FACTOR", help="Multiplies C for a class; repeatable.", show_default="none"
+        ),
+    ] = None,
+    bias: Annotated[
+        float,
+        typer.Option(metavar="FLOAT", help="Value of a constant feature, penalised too; 0 for none."),
+    ] = _DEFAULT.bias,
+    threads: Annotated[
+        int | None, typer.Option(metavar="INT", help="Processors to use.", show_default="all")
+    ] = None,
+    spill_dir: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="For temporary files.", show_default="$TMPDIR, else by the model"),
+    ] = None,
+    spill_format: Annotated[
+        str, typer.Option(metavar="arrow|hdf5", help="Format of temporary files.")
+    ] = _DEFAULT.spill_format,
+    disk_limit: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Limit on temporary files: 10GB.", show_default="none")
+    ] = None,
+    cache: Annotated[
+        str, typer.Option(metavar="auto|always|never", help="Binary copy of the data for later passes.")
+    ] = _DEFAULT.cache,
+    zero_based: Annotated[
+        str, typer.Option(metavar="auto|yes|no", help="Do svmlight column indices start at 0?")
+    ] = _DEFAULT.zero_based,
+    survivors: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Share of the rows kept between full passes, at most.")
+    ] = _DEFAULT.survivors,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Train a model on data larger than memory."""
+    settings = Settings(
+        C=C,
+        loss=loss,
+        paper=paper,
+        tol=tol,
+        max_passes=max_passes or None,
+        max_seconds=max_seconds,
+        class_weight=parse_class_weight(class_weight or []),
+        bias=bias,
+        seed=seed,
+        threads=threads,
+        memory_limit=memory,
+        disk_limit=disk_limit,
+        spill_dir=spill_dir,
+        spill_format=spill_format,
+        cache=cache,
+        zero_based=zero_based,
+        survivors=survivors,
+    )
+    check_output(model, data)
+    summary = run_training(open_data(data, zero_based, threads), settings, model, quiet)
+    if json:
+        from llsvm.model_file import json_bytes
+
+        typer.echo(json_bytes(summary).decode(), nl=False)
+    else:
+        typer.echo(outcome(summary, settings))
+        typer.echo(f"model written to {model}")
+    if summary["converged"]:
+        return EXIT_CONVERGED
+    typer.echo(_NOT_CONVERGED, err=True)
+    return EXIT_NOT_CONVERGED
+
+
+_NOT_CONVERGED = (
+    "llsvm: not converged to the tolerance; the model is written, and its gap says how far it may be off "
+    "(allow more with --max-passes or --max-seconds, or ask less with --tol)"
+)
+
+
+def run_training(source: BlockSource, settings: Settings, model_path: str, quiet: bool) -> dict[str, Any]:
+    """Train, show progress, save the model, and return the summary (``Training.summary()``)."""
+    from llsvm.cli.display import showing
+    from llsvm.train import Training
+
+    with Training(source, settings, output=model_path) as training:
+        with showing(training.progress, settings.tol, quiet) as show:
+            for report in training:
+                show(report)
+        training.model.save(model_path)
+        return dict(training.summary())
+
+
+def outcome(summary: dict[str, Any], settings: Settings) -> str:
+    """A summary in plain words."""
+    from llsvm.memory import format_size
+
+    state = "converged" if summary["converged"] else "not converged"
+    passes = f"{summary['passes']} pass" + ("" if summary["passes"] == 1 else "es")
+    proof = "how far from the optimum was not measured"
+    if summary["relative_gap"] is not None:
+        proof = (
+            f"objective {summary['primal']:.8g}; no weights whatever reach less than {summary['dual']:.8g}: "
+            f"within {summary['relative_gap']:.3%} of the optimum (asked for {settings.tol:.3%})"
+        )
+    return (
+        f"{state} after {passes} and {summary['seconds']:.1f} s\n"
+        f"{proof}\n"
+        f"{summary['rows']:,} rows, {summary['features']:,} features, {len(summary['classes'])} classes; "
+        f"{format_size(summary['bytes_read'])} read, peak memory {format_size(summary['peak_rss_bytes'])}"
+    )
+
+
+def parse_class_weight(words: list[str]) -> str | dict[str, float] | None:
+    """What ``--class-weight`` says: None, "balanced", or the factor of each label (as text)."""
+    if not words:
+        return None
+    if words == ["balanced"]:
+        return "balanced"
+    factors: dict[str, float] = {}
+    for word in words:
+        label, equals, factor = word.rpartition("=")
+        try:
+            factors[label] = float(factor)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise UsageError(f"--class-weight {word}: write balanced (alone), or LABEL=FACTOR such as 1=2.5")
+    return factors

@@ -1,0 +1,137 @@
+"""LLSVMClassifier: training under a memory limit as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from llsvm.model import Model
+from llsvm.report import Certificate
+from llsvm.settings import Settings
+from llsvm.train import train
+
+
+class LLSVMClassifier(ClassifierMixin, BaseEstimator):
+    """Linear SVM, trained under a limit on the memory of this process, with a proof of how good it is.
+
+    Minimises ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight; one problem per
+    class (one against the rest) where there are more than two. The intercept is the weight of a constant
+    feature, penalised like the others (as in LIBLINEAR). See ``llsvm.settings.Settings`` for what is not
+    explained here.
+
+    C: penalty, > 0. loss: "hinge" or "squared_hinge". tol: relative duality gap at which to stop.
+    max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
+    this time runs out, None for no limit. class_weight: None, "balanced" or label -> factor.
+    fit_intercept: append the constant feature ``intercept_scaling``. random_state: of every random choice.
+    n_jobs: threads, None for all processors that the process may use.
+    memory_limit: of the whole process, such as "2GB" or "25%"; None for half of what is free beyond what the
+    process holds already. disk_limit, spill_dir: for what does not fit into memory.
+
+    Attributes after ``fit``: coef_ (k, n_features) float64 and intercept_ (k,), k = 1 for two classes, else
+    one row per class; classes_ (n_classes,); n_iter_ (full passes); certificate_ (``Certificate``);
+    model_ (``Model``); n_features_in_ and, from data frames, feature_names_in_.
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "hinge",
+        tol: float = 1e-3,
+        max_iter: int | None = 200,
+        max_seconds: float | None = None,
+        class_weight: str | Mapping[Any, float] | None = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        disk_limit: str | int | None = None,
+        spill_dir: str | None = None,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_seconds = max_seconds
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.spill_dir = spill_dir
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMClassifier:
+        """Train on X, an (n, d) array or SciPy sparse matrix, and labels y (n,).
+
+        sample_weight: (n,) factors of C, not negative. X is not copied where it is float32 or float64, and
+        C-ordered or CSR. Warns (ConvergenceWarning) if passes or time ran out. Raises LLSVMError's subclasses
+        (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype="numeric")
+        check_classification_targets(y)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        return self._keep(train(X, y, sample_weight=sample_weight, settings=self._settings()))
+
+    def fit_file(self, path: str | os.PathLike[str]) -> LLSVMClassifier:
+        """Train on a file, which may be larger than memory. Warns and raises as ``fit`` does."""
+        model = train(path, settings=self._settings())
+        self.n_features_in_ = model.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of an earlier fit
+        return self._keep(model)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the rows of X: (n,) for two classes (positive: ``classes_[1]``), else (n, n_classes)."""
+        rows = self._rows(X)
+        return self.model_.decision_function(rows)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each row of X: (n,)."""
+        rows = self._rows(X)
+        return self.model_.predict(rows)
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
+
+    def _settings(self) -> Settings:
+        return Settings(
+            C=self.C,
+            loss=self.loss,
+            tol=self.tol,
+            max_passes=self.max_iter,
+            max_seconds=self.max_seconds,
+            class_weight=self.class_weight,
+            bias=self.intercept_scaling if self.fit_intercept else 0.0,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            threads=self.n_jobs,
+            memory_limit=self.memory_limit,
+            disk_limit=self.disk_limit,
+            spill_dir=self.spill_dir,
+        )
+
+    def _keep(self, model: Model) -> LLSVMClassifier:
+        self.model_ = model
+        self.coef_: NDArray[np.float64] = model.coef_
+        self.intercept_: NDArray[np.float64] = model.intercept_
+        self.classes_: NDArray[Any] = model.classes_
+        self.certificate_: Certificate | None = model.certificate
+        self.n_iter_ = 0 if model.certificate is None else model.certificate.passes
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,167 @@
+"""Scoring of data larger than memory: predictions to a stream, and how good they are.
+
+An svmlight row begins with a label; where it is not known, any number does (a dummy such as 0), and
+predictions ignore it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.data.source import BlockSource
+from llsvm.errors import DataError, ModelError
+from llsvm.memory import RUNTIME_BYTES, MemoryBudget, parse_size, resident_bytes
+from llsvm.model import Model, label_text
+
+DEFAULT_MEMORY = "50%"
+_LARGEST_BLOCK_BYTES = 8 << 20
+_SMALLEST_BLOCK_BYTES = 256 << 10
+_BLOCKS_HELD = 8  # five in the source, one being scored, its scores and its lines of text
+_UNKNOWN_LISTED = 20
+
+
+def zero_based(model: Model) -> str:
+    """How the svmlight files that ``model`` scores count their columns, as ``open_source`` wants it."""
+    return "yes" if model.index_base == 0 else "no"
+
+
+def block_bytes(n_weights: int, n_classes: int, memory_limit: str | int | None = None) -> int:
+    """Bytes a block may have while a model of ``n_weights`` weights scores, under a limit on the process.
+
+    memory_limit: as Settings has it; None for "50%". Raises BudgetError, UsageError.
+    """
+    limit = parse_size(DEFAULT_MEMORY if memory_limit is None else memory_limit)
+    # a model of several classes may be held twice: as it was made, and with each feature's weights together
+    model_bytes = 8 * n_weights * (2 if n_classes > 2 else 1)
+    budget = MemoryBudget(limit, 0)
+    # the model may be resident already; what else the process holds counts where it exceeds our own runtime
+    fixed = {
+        "interpreter and libraries": max(RUNTIME_BYTES, resident_bytes() - model_bytes),
+        "model": model_bytes,
+    }
+    budget.require(fixed | {"blocks of rows": _BLOCKS_HELD * _SMALLEST_BLOCK_BYTES})
+    return min(_LARGEST_BLOCK_BYTES, (limit - sum(fixed.values())) // _BLOCKS_HELD)
+
+
+def score_blocks(
+    model: Model, source: BlockSource, max_bytes: int
+) -> Iterator[tuple[Block, NDArray[np.float64]]]:
+    """Each block of ``source`` with its scores (n, k) float64, k = 1 for two classes.
+
+    Columns that the model does not know count nothing, columns that the data lacks count as zero.
+    max_bytes: of a block; the source holds about five. Raises DataError for malformed data.
+    """
+    from llsvm.kernels.scores import matrix_scores
+
+    weights = np.ascontiguousarray(model.coef_.T)
+    base = source.info().index_base
+    base = model.index_base if base is None else base
+    for block in source.blocks(max_bytes):
+        yield block, matrix_scores(block.X, weights, model.intercept_, base)
+
+
+def predict_file(
+    model: Model,
+    source: BlockSource,
+    out: TextIO,
+    *,
+    scores: bool = False,
+    memory_limit: str | int | None = None,
+) -> int:
+    """Write one predicted label a line to ``out``, in the source's order, and return the number of rows.
+
+    scores: follow the label by its scores, tab separated, all digits: one for two classes (positive means the
+    second), else one per class in the order of ``model.classes_``.
+    Raises BudgetError where ``memory_limit`` is too small, DataError for malformed or empty data.
+    """
+    labels = np.array(model.labels, dtype=object)
+    n_rows = 0
+    for _, values in score_blocks(model, source, _max_bytes(model, memory_limit)):
+        lines = labels[model.class_ids(values)].tolist()
+        if scores:
+            rows = zip(lines, values.tolist(), strict=True)
+            lines = ["\t".join([label, *map(repr, row)]) for label, row in rows]
+        out.write("\n".join(lines) + "\n" if lines else "")
+        n_rows += len(lines)
+    return _at_least_one(n_rows, source)
+
+
+def evaluate(model: Model, source: BlockSource, *, memory_limit: str | int | None = None) -> dict[str, Any]:
+    """How well ``model`` predicts the labels of ``source``.
+
+    The answer, plain values: rows, correct, accuracy (correct / rows), classes (per class: label, precision,
+    recall, f1, support, predicted; a ratio without cases is 0), macro_f1, confusion (labels, and counts with
+    a row per true and a column per predicted class), unknown_rows and unknown_labels: rows whose label the
+    model has never seen, which count as wrong, and up to 20 of those labels with their counts.
+    Raises as ``predict_file``, and ModelError where the data's labels are text and the model's are numbers,
+    or the other way round.
+    """
+    n_classes = len(model.classes_)
+    counts = np.zeros((n_classes, n_classes), np.int64)
+    unknown: dict[str, int] = {}
+    n_rows = 0
+    for block, values in score_blocks(model, source, _max_bytes(model, memory_limit)):
+        n_rows += block.n_rows
+        predicted = model.class_ids(values)
+        true, known = _known_classes(model, block.y)
+        cells = true[known] * n_classes + predicted[known]
+        counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
+        for label, count in zip(*np.unique(block.y[~known], return_counts=True), strict=True):
+            text = label_text(label)
+            if text in unknown or len(unknown) < _UNKNOWN_LISTED:
+                unknown[text] = unknown.get(text, 0) + int(count)
+    _at_least_one(n_rows, source)
+    return _figures(model, counts, n_rows) | {
+        "unknown_rows": n_rows - int(counts.sum()),
+        "unknown_labels": unknown,
+    }
+
+
+def _max_bytes(model: Model, memory_limit: str | int | None) -> int:
+    return block_bytes(model.coef_.size, len(model.classes_), memory_limit)
+
+
+def _at_least_one(n_rows: int, source: BlockSource) -> int:
+    if n_rows == 0:
+        raise DataError(f"{source.info().name}: there is no row in it")
+    return n_rows
+
+
+def _known_classes(model: Model, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Class ids (n,) of the labels, and which (n,) the model knows; the ids of the others mean nothing."""
+    text_model, text_data = model.classes_.dtype.kind == "U", y.dtype.kind in "OU"
+    if text_model != text_data:
+        kinds = ("text", "numbers") if text_model else ("numbers", "text")
+        raise ModelError(f"the model's labels are {kinds[0]} ({model.labels[0]}), the data's {kinds[1]}")
+    y = y.astype(str) if text_data else y
+    ids = np.minimum(np.searchsorted(model.classes_, y), len(model.classes_) - 1)
+    return ids, model.classes_[ids] == y
+
+
+def _figures(model: Model, counts: NDArray[np.int64], n_rows: int) -> dict[str, Any]:
+    hits, support, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    precision = hits / np.maximum(predicted, 1)
+    recall = hits / np.maximum(support, 1)
+    f1 = 2 * hits / np.maximum(predicted + support, 1)
+    columns = {
+        "label": np.array(model.labels, dtype=object),
+        "precision": precision,
+        "recall": recall,
+        "f1": f1,
+        "support": support,
+        "predicted": predicted,
+    }
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return {
+        "rows": n_rows,
+        "correct": int(hits.sum()),
+        "accuracy": float(hits.sum() / n_rows),
+        "macro_f1": float(f1.mean()),
+        "classes": [dict(zip(columns, row, strict=True)) for row in rows],
+        "confusion": {"labels": model.labels, "counts": counts.tolist()},
+    }

@@ -1,0 +1,436 @@
+"""The command line: what it writes to standard output and standard error, and the exit codes it promises."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import llsvm
+from llsvm import errors
+from llsvm.cli import app
+from llsvm.cli.demo import write_data
+from llsvm.cli.display import Meter, report_line
+from llsvm.cli.train import parse_class_weight
+from llsvm.errors import BudgetError, SpillError, UsageError
+from llsvm.model import Model
+from llsvm.report import Certificate, Report
+
+PROGRAM = [sys.executable, "-c", "from llsvm.cli import main; main()"]
+DATA = "1 1:1 3:2\n-1 2:1\n1 1:0.5\n-1 2:2 3:-1\n"
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def start(*args: object, **kwargs) -> subprocess.Popen:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([*PROGRAM, *map(str, args)], **(pipes | kwargs))
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    path = tmp_path / "data.svm"
+    path.write_text(DATA)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    path = tmp_path / "m.llsvm"
+    certificate = Certificate((2.0,), (1.5,), 1)
+    Model(
+        np.array([[1.0, -1.0, 0.0]]),
+        np.zeros(1),
+        np.array([-1.0, 1.0]),
+        certificate,
+        settings={"loss": "hinge", "C": 1.0, "class_weight": {"1": 2.0}},
+        history=[{"passes": 1, "primal": 2.0, "dual": 1.5, "relative_gap": 0.25, "seconds": 0.5}],
+    ).save(path)
+    return path
+
+
+def example_progress() -> SimpleNamespace:
+    return SimpleNamespace(
+        phase="pass", passes=2, rows_done=0, rows_total=1000, bytes_done=0, bytes_total=100,
+        relative_gap=float("nan"), survivors=0, used_bytes=200_000_000, limit_bytes=300_000_000,
+    )  # fmt: skip
+
+
+class FakeTraining:
+    """Stands in for ``llsvm.train.Training``: what the command line does must not depend on a solver."""
+
+    converged = True
+    error: BaseException | None = None
+
+    def __init__(self, source, settings, output=None) -> None:
+        self.settings = settings
+        self.progress = example_progress()
+        self.model = Model(np.ones((1, 3)), np.zeros(1), np.array([-1.0, 1.0]))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def __iter__(self):
+        yield Report("read", 0)
+        if self.error:
+            raise self.error
+        yield Report("pass", 1, certificate=Certificate((2.0,), (1.5,), 1), survivors=3)
+
+    def summary(self):
+        return {
+            "converged": self.converged, "primal": 2.0, "dual": 1.5, "relative_gap": 0.25, "passes": 1,
+            "rows": 4, "features": 3, "classes": [-1, 1], "bytes_read": 60, "peak_rss_bytes": 10**8,
+            "seconds": 0.5,
+        }  # fmt: skip
+
+
+@pytest.fixture
+def fake(monkeypatch) -> type[FakeTraining]:
+    class Fake(FakeTraining):
+        pass
+
+    monkeypatch.setitem(sys.modules, "llsvm.train", SimpleNamespace(Training=Fake))
+    return Fake
+
+
+def test_help_is_instant_and_lists_exit_codes():
+    began = time.monotonic()
+    done = subprocess.run([*PROGRAM, "--help"], capture_output=True, text=True, check=True)
+    assert time.monotonic() - began < 2  # 0.1 s on an idle machine
+    assert "Exit codes" in done.stdout
+    code = "import sys, llsvm.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "numba", "pyarrow", "sklearn", "h5py", "rich"} & set(loaded.stdout.split())
+
+
+def test_every_command_explains_itself():
+    assert run("--version").stdout == f"llsvm {llsvm.__version__}\n"
+    for command in ("train", "predict", "evaluate", "inspect", "export", "import", "demo"):
+        result = run(command, "--help")
+        assert result.exit_code == 0
+        assert "Exit codes" in result.stdout
+
+
+def test_train_answers_with_json(fake, data, tmp_path):
+    result = run("train", data, "--model", tmp_path / "new", "--json", "--max-passes", "0")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["relative_gap"] == 0.25
+    assert "pass 1: within 25.000% of the optimum, objective 2, 3 survivors" in result.stderr
+    assert Model.load(tmp_path / "new").n_features_in_ == 3
+    assert run("train", data, "--model", tmp_path / "new", "--quiet").stderr == ""
+
+
+def test_not_converged_is_said_and_the_model_written(fake, data, tmp_path):
+    fake.converged = False
+    result = run("train", data, "--model", tmp_path / "new", "--quiet")
+    assert result.exit_code == errors.EXIT_NOT_CONVERGED
+    assert "not converged" in result.stdout
+    assert "--max-passes" in result.stderr
+    assert (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (BudgetError("weights", 10, 20_000_000, {"weights": 5}), 4, "--memory 20MB"),
+        (SpillError("page 3 is damaged"), 6, "page 3 is damaged"),
+        (MemoryError(), 4, "no memory left"),
+        (FileNotFoundError(2, "No such file", "gone.svm"), 3, "gone.svm: No such file"),
+        (OSError(28, "No space left on device"), 4, "No space left"),
+        (ZeroDivisionError("oops"), 1, "internal error: ZeroDivisionError: oops .*LLSVM_DEBUG"),
+        (KeyboardInterrupt(), 130, "stopped by SIGINT"),
+    ],
+)
+def test_whatever_happens_has_a_message_and_a_code(fake, data, tmp_path, error, code, words):
+    fake.error = error
+    result = run("train", data, "--model", tmp_path / "new", "--quiet")
+    assert result.exit_code == code
+    assert re.search(words, result.stderr)
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        ("train DATA --model no/such/folder/m", 2, "does not exist"),
+        ("train DATA --model DATA", 2, "would overwrite"),
+        ("train DATA DATA --model new", 2, "2 data files"),
+        ("train DATA --model new -C -1", 2, "C must be a positive number"),
+        ("train DATA --model new -C much", 2, "-C"),
+        ("train DATA --model new --loss round", 2, "loss must be one of"),
+        ("train DATA --model new --class-weight 7", 2, "LABEL=FACTOR"),
+        ("train DATA", 2, "--model"),
+        ("train gone --model new", 3, "gone"),
+        ("predict gone DATA", 3, "no such model"),
+        ("predict DATA DATA", 3, "not an llsvm model"),
+        ("predict MODEL gone", 3, "gone"),
+        ("predict MODEL MODEL", 3, "not svmlight"),
+        ("predict MODEL DATA --output no/such/p", 2, "does not exist"),
+        ("predict MODEL DATA --output MODEL", 2, "would overwrite"),
+        ("predict MODEL DATA --memory 5MB", 4, "pass --memory"),
+        ("predict MODEL DATA --memory much", 2, "not a size"),
+        ("predict MODEL DATA --zero-based perhaps", 2, "auto, yes or no"),
+        ("evaluate MODEL DATA --memory 5MB", 4, "pass --memory"),
+        ("inspect gone", 3, "gone"),
+        ("export MODEL new --to cobol", 2, "liblinear"),
+        ("import DATA --model new", 3, "not a LIBLINEAR model"),
+        ("demo --size 100000TB", 4, "are needed"),
+        ("nonsense", 2, "No such command"),
+    ],
+)
+def test_mistakes_are_explained(data, model, args, code, words):
+    names = {"DATA": str(data), "MODEL": str(model)}
+    result = run(*(names.get(word, word) for word in args.split()))
+    assert result.exit_code == code
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not Path("new").exists()
+
+
+def test_predict_writes_labels_and_scores(data, model, tmp_path):
+    assert run("predict", model, data).stdout == "1\n-1\n1\n-1\n"
+    assert run("predict", model, data, "--scores").stdout == "1\t1.0\n-1\t-1.0\n1\t0.5\n-1\t-2.0\n"
+    result = run("predict", model, data, "--output", tmp_path / "out")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert (tmp_path / "out").read_text() == "1\n-1\n1\n-1\n"
+    result = run("predict", model, data, "--zero-based", "yes")
+    assert result.stdout == "-1\n-1\n-1\n-1\n"
+
+
+def test_a_failed_prediction_leaves_the_old_output(model, tmp_path):
+    (tmp_path / "bad").write_text("1 1:1\nhello\n")
+    (tmp_path / "out").write_text("old")
+    assert run("predict", model, tmp_path / "bad", "--output", tmp_path / "out").exit_code == 3
+    assert (tmp_path / "out").read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad", "m.llsvm", "m.llsvm.log.json", "out"]
+
+
+def test_evaluate(data, model):
+    answer = json.loads(run("evaluate", model, data, "--json").stdout)
+    assert (answer["accuracy"], answer["rows"]) == (1.0, 4)
+    table = run("evaluate", model, data).stdout
+    assert "accuracy 100.0000%: 4 of 4 rows" in table
+    assert "precision" in table
+    data.write_text(DATA + "5 1:1\n")
+    assert "1 rows have labels that the model does not know: 5 (1)" in run("evaluate", model, data).stdout
+
+
+def test_inspect_a_model(model, tmp_path):
+    answer = json.loads(run("inspect", model, "--json").stdout)
+    assert answer["kind"] == "model"
+    assert answer["certificate"]["relative_gap"] == 0.25
+    assert answer["largest_weights"] == [
+        {"class": "1", "feature": "1", "weight": 1.0},
+        {"class": "1", "feature": "2", "weight": -1.0},
+    ]
+    text = run("inspect", model).stdout
+    assert "within 25.000% of the optimum" in text
+    assert "class_weight" in text
+    assert run("export", model, tmp_path / "text").exit_code == 0
+    assert "L2R_L1LOSS_SVC_DUAL" in (tmp_path / "text").read_text()
+    assert "imported" in run("inspect", tmp_path / "text").stdout
+    assert run("import", tmp_path / "text", "--model", tmp_path / "back").exit_code == 0
+    assert Model.load(tmp_path / "back").coef_.tolist() == [[1.0, -1.0, 0.0]]
+
+
+def test_inspect_data(data):
+    answer = json.loads(run("inspect", data, "--json").stdout)
+    expected = {"rows": 4, "features": 3, "nonzeros": 6, "density": 0.5, "largest_value": 2.0}
+    assert {name: answer[name] for name in expected} == expected
+    assert answer["classes"] == {"-1": 2, "1": 2}
+    assert answer["smallest_memory_bytes"] <= answer["in_memory_bytes"]
+    assert "--memory" in run("inspect", data).stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(model, tmp_path):
+    write_data(tmp_path / "big", 3_000_000, seed=0)
+    process = start("predict", model, tmp_path / "big", "--scores")
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 141
+
+
+def test_a_table_whose_reader_goes_away_is_no_error(model, data):
+    end, pipe = os.pipe()
+    os.close(end)
+    process = start("evaluate", model, data, stdout=pipe)
+    os.close(pipe)
+    assert process.communicate()[1] == ""
+    assert process.returncode == 141
+
+
+def test_full_output_is_the_limit_code(model, data):
+    with open("/dev/full", "w") as full:
+        process = start("predict", model, data, stdout=full)
+        assert "No space left" in process.communicate()[1]
+    assert process.returncode == 4
+
+
+SLEEPER = """
+import sys, time
+from types import SimpleNamespace
+from pathlib import Path
+from test_cli import FakeTraining
+
+class Sleeper(FakeTraining):
+    def __enter__(self):
+        Path(sys.argv[2] + ".spill").touch()
+        return self
+    def __exit__(self, *_):
+        print("cleaning", file=sys.stderr, flush=True)
+        time.sleep(0.5)
+        Path(sys.argv[2] + ".spill").unlink()
+    def __iter__(self):
+        yield from super().__iter__()
+        time.sleep(30)
+
+sys.modules["llsvm.train"] = SimpleNamespace(Training=Sleeper)
+from llsvm.cli import main
+main()
+"""
+
+
+def sleeper_env() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": f"{Path(llsvm.__file__).parents[1]}:{Path(__file__).parent}"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_clean_up_even_when_they_come_twice(data, tmp_path, number):
+    (tmp_path / "new").write_text("old")
+    command = [sys.executable, "-c", SLEEPER, "train", data, "--model", tmp_path / "new"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=sleeper_env())
+    while "pass 1" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(number)
+    assert "cleaning" in process.stderr.readline()
+    process.send_signal(number)
+    assert f"stopped by {number.name}" in process.stderr.read()
+    assert process.wait() == 128 + number
+    assert (tmp_path / "new").read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.svm", "new"]
+
+
+def test_the_live_line_tells_speed_and_time_left():
+    now = 0.0
+    progress = example_progress()
+    meter = Meter(progress, tol=0.001, clock=lambda: now)
+    assert meter.words() == (
+        ["pass 3", "0 of 1,000 rows (0/s)", "0 B of 100 B"],
+        ["memory 200.0 MB of 300.0 MB"],
+    )
+    now, progress.rows_done = 2.0, 100
+    assert meter.words()[1][-1] == "18 s left in this pass"
+    progress.passes = 3
+    meter.words()
+    for now, gap in ((10.0, 0.4), (20.0, 0.04)):  # noqa: B007
+        meter.note(Report("pass", 2, certificate=Certificate((1.0,), (1.0 - gap,), 2)))
+    now, progress.rows_done, progress.relative_gap, progress.survivors = 22.0, 500, 0.04, 17
+    assert meter.words() == (
+        ["pass 4", "500 of 1,000 rows (20/s)", "0 B of 100 B"],
+        ["gap 4.000%", "17 survivors", "memory 200.0 MB of 300.0 MB", "about 18 s left"],
+    )
+    assert meter.render() is not None
+
+
+def test_a_terminal_gets_a_live_display(data, tmp_path):
+    ours, terminal = pty.openpty()
+    command = [sys.executable, "-c", SLEEPER, "train", data, "--model", tmp_path / "new"]
+    env = sleeper_env() | {"TERM": "xterm", "COLUMNS": "150"}
+    process = subprocess.Popen(command, stderr=terminal, env=env)
+    os.close(terminal)
+    seen = ""
+    while "0 of 1,000 rows" not in seen or "objective 2" not in seen:
+        seen += os.read(ours, 10_000).decode()
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    seen += os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert "memory 200.0 MB of 300.0 MB" in seen
+    assert seen.rstrip().endswith("outputs untouched")
+    assert "\x1b[?25h" in seen  # the cursor is back
+
+
+def test_report_lines():
+    assert report_line(Report("read", 0, note="spilling")).startswith("read: memory ")
+    assert "spilling" in report_line(Report("read", 0, note="spilling"))
+    assert report_line(Report("epoch", 3, survivors=1234)).startswith("epoch 3: 1,234 survivors, memory ")
+
+
+def test_class_weights():
+    assert parse_class_weight([]) is None
+    assert parse_class_weight(["balanced"]) == "balanced"
+    assert parse_class_weight(["1=2.5", "a=b=3"]) == {"1": 2.5, "a=b": 3.0}
+    for words in (["balanced", "1=2"], ["1"], ["1="], ["1=x"]):
+        with pytest.raises(UsageError):
+            parse_class_weight(words)
+
+
+def test_from_data_to_predictions(tmp_path):
+    data, model = tmp_path / "data.svm", tmp_path / "m.llsvm"
+    write_data(data, 200_000, seed=1)
+    result = run("train", data, "--model", model, "-C", "0.1", "--json", "--quiet")
+    assert result.exit_code == 0
+    summary = json.loads(result.stdout)
+    assert summary["dual"] <= summary["primal"]
+    assert summary["relative_gap"] <= 1e-3
+    assert json.loads(run("evaluate", model, data, "--json").stdout)["accuracy"] > 0.9
+    assert json.loads(run("inspect", model, "--json").stdout)["certificate"]["primal"] == summary["primal"]
+    first = model.read_bytes()
+    run("train", data, "--model", model, "-C", "0.1", "--quiet", "--spill-dir", tmp_path)
+    assert model.read_bytes() == first
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.svm", "m.llsvm", "m.llsvm.log.json"]
+
+
+def test_a_killed_training_leaves_nothing_behind(tmp_path):
+    data = tmp_path / "data.svm"
+    write_data(data, 3_000_000, seed=1)
+    process = start(
+        "train",
+        data,
+        "--model",
+        tmp_path / "m",
+        "--cache",
+        "always",
+        "--spill-dir",
+        tmp_path,
+        "--tol",
+        "1e-15",
+    )
+    while "pass 1" not in (line := process.stderr.readline()):
+        assert line
+    process.terminate()
+    assert "stopped by SIGTERM" in process.stderr.read()
+    assert process.wait() == 143
+    assert [p.name for p in tmp_path.iterdir()] == ["data.svm"]
+
+
+def test_the_demo_runs_and_removes_its_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = run("demo", "--size", "300kB", "--memory", "2GB", "--quiet")
+    assert result.exit_code == 0
+    assert "converged" in result.stdout
+    assert "stayed below" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert (
+        run("demo", "--size", "300kB", "--memory", "2GB", "--quiet", "--keep", tmp_path / "kept").exit_code
+        == 0
+    )
+    assert (tmp_path / "kept" / "demo.llsvm").exists()

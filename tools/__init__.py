@@ -1,0 +1,1 @@
+"""Tools for developers: data generators, benchmarks, checks. Not installed with the package."""

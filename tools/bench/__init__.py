@@ -1,0 +1,1 @@
+"""Benchmarks of llsvm beside its peers: ``python -m tools.bench --help``."""
