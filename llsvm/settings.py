@@ -34,7 +34,7 @@ class Settings:
     The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight. Other penalties
     take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
 
-    solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
+    solver: which method; "auto" chooses by shape, loss and penalty. C: penalty, > 0. loss: "hinge" or "squared_hinge".
     penalty: "l2", "l1" or "elasticnet", with l1_ratio (0 < ratio < 1). lambda1, lambda2: instead of C, the factors in
     (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2, "l1" lambda1, "elasticnet" both (not l1_ratio).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
@@ -104,6 +104,8 @@ class Settings:
 
     def _check_penalty(self) -> None:
         _choice("penalty", self.penalty, PENALTIES)
+        if self.penalty != "l2" and self.solver not in ("smsvm", "auto"):
+            raise UsageError(f"penalty {self.penalty} goes with solver smsvm or auto, not {self.solver}")
         if not 0 < self.l1_ratio < 1:
             raise UsageError(f"l1_ratio must be between 0 and 1, not {self.l1_ratio!r} (for the ends: penalty l2 or l1)")
         given = {name for name in ("lambda1", "lambda2") if getattr(self, name) is not None}
