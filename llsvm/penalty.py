@@ -57,7 +57,9 @@ class Penalty:
             return np.maximum(s * size - self.l1, 0.0)
 
         low, high = 0.0, 1.0
-        if total * self.l2 < float(size @ soft(1.0)):  # the derivative at 1 is negative: the largest is inside
+        if total * self.l2 < float(
+            size @ soft(1.0)
+        ):  # the derivative at 1 is negative: the largest is inside
             for _ in range(60):
                 middle = 0.5 * (low + high)
                 if total * self.l2 < float(size @ soft(middle)):

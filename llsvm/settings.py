@@ -107,7 +107,9 @@ class Settings:
         if self.penalty != "l2" and self.solver not in ("smsvm", "auto"):
             raise UsageError(f"penalty {self.penalty} goes with solver smsvm or auto, not {self.solver}")
         if not 0 < self.l1_ratio < 1:
-            raise UsageError(f"l1_ratio must be between 0 and 1, not {self.l1_ratio!r} (for the ends: penalty l2 or l1)")
+            raise UsageError(
+                f"l1_ratio must be between 0 and 1, not {self.l1_ratio!r} (for the ends: penalty l2 or l1)"
+            )
         given = {name for name in ("lambda1", "lambda2") if getattr(self, name) is not None}
         for name in given:
             _positive(name, getattr(self, name))

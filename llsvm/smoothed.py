@@ -135,14 +135,26 @@ class Summing:
             for point, into in zip(self.points, sums, strict=True):
                 self._add_piece(matrix, rows.y, cost, point, into)
 
-    def _add_piece(self, X: _Sparse | _Dense, y: NDArray[np.int32], cost: Vector, point: Point, into: Sums) -> None:
+    def _add_piece(
+        self, X: _Sparse | _Dense, y: NDArray[np.int32], cost: Vector, point: Point, into: Sums
+    ) -> None:
         vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
         margins = X.margins(np.array(vectors))
         sign = np.where(y == point.positive, 1.0, -1.0)
         slope, curvature = np.empty(len(y)), np.empty(len(y))
         steps = STEPS if point.direction is None else STEPS[:0]
         smooth(
-            margins[0], margins[1], sign, cost, point.a, point.previous, steps, slope, curvature, into.losses, into.totals
+            margins[0],
+            margins[1],
+            sign,
+            cost,
+            point.a,
+            point.previous,
+            steps,
+            slope,
+            curvature,
+            into.losses,
+            into.totals,
         )
         if point.direction is not None:
             X.add_rows(curvature * margins[2], into.product)

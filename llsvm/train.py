@@ -112,9 +112,7 @@ class Training:
             self.solver, self.why = choose(settings, facts)
         penalty = Penalty.of(settings, facts.n_rows)
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
-        return replace(
-            settings, solver=self.solver, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None
-        )
+        return replace(settings, solver=self.solver, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
 
     def _out_of_time(self) -> bool:
         limit = self.settings.max_seconds

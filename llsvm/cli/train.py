@@ -28,18 +28,23 @@ def train(
         str, typer.Option(metavar="auto|llsvm|smsvm", help="Method; all reach the same certified optimum.")
     ] = _DEFAULT.solver,
     penalty: Annotated[
-        str, typer.Option(metavar="l2|l1|elasticnet", help="Penalty on the weights; l1 makes most of them zero.")
+        str,
+        typer.Option(metavar="l2|l1|elasticnet", help="Penalty on the weights; l1 makes most of them zero."),
     ] = _DEFAULT.penalty,
     l1_ratio: Annotated[
         float, typer.Option(metavar="FLOAT", help="Share of l1 in elasticnet, between 0 and 1.")
     ] = _DEFAULT.l1_ratio,
     lambda1: Annotated[
         float | None,
-        typer.Option(metavar="FLOAT", help="Instead of -C: factor of ‖w‖₁ beside the mean loss.", show_default="none"),
+        typer.Option(
+            metavar="FLOAT", help="Instead of -C: factor of ‖w‖₁ beside the mean loss.", show_default="none"
+        ),
     ] = None,
     lambda2: Annotated[
         float | None,
-        typer.Option(metavar="FLOAT", help="Instead of -C: factor of ½‖w‖² beside the mean loss.", show_default="none"),
+        typer.Option(
+            metavar="FLOAT", help="Instead of -C: factor of ½‖w‖² beside the mean loss.", show_default="none"
+        ),
     ] = None,
     tol: Annotated[
         float,

@@ -11,7 +11,9 @@ from llsvm.ingest import Facts
 from llsvm.settings import Settings
 
 NEWTON_COLUMNS = 512  # so many at most: its Hessian is small, and cheap to solve with
-NEWTON_ROWS_PER_COLUMN = 20  # rows per column at least: then the smoothed Hessian is that of the whole population
+NEWTON_ROWS_PER_COLUMN = (
+    20  # rows per column at least: then the smoothed Hessian is that of the whole population
+)
 NEWTON_ROW = 128  # values per row at most, on average
 NEWTON_CLASSES = 10  # problems (one against the rest) at most
 
@@ -33,4 +35,7 @@ def choose(settings: Settings, facts: Facts) -> tuple[str, str]:
         return "llsvm", f"{rows:,} rows are few for {columns:,} features"
     if per_row > NEWTON_ROW:
         return "llsvm", f"rows of {per_row:.0f} values make a Hessian dearer than coordinate descent"
-    return "smsvm", f"{rows:,} rows of {columns:,} features, {per_row:.0f} values each: Newton needs about a dozen passes"
+    return (
+        "smsvm",
+        f"{rows:,} rows of {columns:,} features, {per_row:.0f} values each: Newton needs about a dozen passes",
+    )

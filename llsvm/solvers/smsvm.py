@@ -43,7 +43,7 @@ HESSIAN_SHARE = 4  # Hessians get at most this part (1/4) of the memory that is 
 MOST_ACTIVE = 4096  # columns of a Hessian: beyond, the cube of it costs more than passes do
 ALL_ACTIVE = 512  # up to so many columns all of them are active
 FIRST_SMOOTHING = 1.0
-ENOUGH_FALL = 0.1  # a step is taken if its F_a is not higher than the best on the grid by this share of the fall
+ENOUGH_FALL = 0.5  # a step is taken if F_a falls by this share of what the best step on the grid would give
 HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
 SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
 # The model's least curvature, as a share of the mean: without L2, columns that depend on each other or rows that are
@@ -79,14 +79,19 @@ class SmSVM:
         self.problems = [_Problem(c, facts.n_columns + 1) for c in ([1] if k == 1 else range(k))]
         self.passes = 0
         # BLAS threads and ours would fight for the processors
-        with ThreadPoolExecutor(self.threads) as self.pool, ThreadpoolController().limit(limits=1, user_api="blas"):
+        with (
+            ThreadPoolExecutor(self.threads) as self.pool,
+            ThreadpoolController().limit(limits=1, user_api="blas"),
+        ):
             yield from self._passes(stream)
 
     def _plan(self, stream: Stream, k: int) -> None:
         """Decide what the memory limit has room for, and sign for it."""
         facts, threads = stream.facts, self.threads
         n = facts.n_columns + 1
-        copies = 8 * k * (threads + 3)  # bytes per element of a Hessian: each thread's, and those of the solution
+        copies = (
+            8 * k * (threads + 3)
+        )  # bytes per element of a Hessian: each thread's, and those of the solution
         room = int((stream.budget.available_bytes / HESSIAN_SHARE / copies) ** 0.5)
         self.most_active = min(n, MOST_ACTIVE, max(room, 1))
         self.by_products = self.penalty.l2 > 0 and self.most_active < n and self.penalty.l1 == 0
@@ -97,7 +102,10 @@ class SmSVM:
                 self.note = f"{what}: conjugate gradients instead, with a pass for each product"
             else:
                 self.note = f"{what}: the active set is limited to {self.most_active:,} of them at a time"
-        needs = {"weights": 8 * k * n * (10 + 2 * threads), "rows at hand": threads * work_bytes(n, facts.is_dense)}
+        needs = {
+            "weights": 8 * k * n * (10 + 2 * threads),
+            "rows at hand": threads * work_bytes(n, facts.is_dense),
+        }
         if not self.by_products:
             needs["Hessian"] = copies * self.most_active**2
         stream.prepare(needs, 0)
@@ -221,7 +229,7 @@ class _Problem:
         values = self.sums.losses + [penalty.value(self.w + t * self.change) for t in STEPS]
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
-        tolerated = ENOUGH_FALL * (values[0] - values[best]) + UNSEEN * tol * self.primal
+        tolerated = (1 - ENOUGH_FALL) * (values[0] - values[best]) + UNSEEN * tol * self.primal
         if here <= values[best] + tolerated or not self.change.any():
             self.w = self.target
             self.proximal = max(PROXIMAL, PROXIMAL_SINK * self.proximal)
