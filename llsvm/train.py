@@ -100,7 +100,7 @@ class Training:
         chosen = self._choose_solver(facts)
         solver = make_solver(chosen, weights, self.settings.threads or default_threads())
         for report in solver.solve(self.stream):
-            self._note(report)
+            self.note(report)
             yield report
             if self._out_of_time():
                 return
@@ -119,7 +119,8 @@ class Training:
         has_result = self._last is not None and self._last.certificate is not None
         return limit is not None and has_result and self.seconds >= limit
 
-    def _note(self, report: Report) -> None:
+    def note(self, report: Report) -> None:
+        """Take in a solver's report: counters, history, and the result if it has one."""
         progress = self.progress
         progress.passes, progress.survivors = report.passes, report.survivors
         if report.certificate is not None:
@@ -174,7 +175,9 @@ class Training:
             "passes": 0 if report is None else report.passes,
             "solver": self.solver,
             "why": self.why,
-            "nonzero_weights": None if report is None else int(np.count_nonzero(report.coef)),
+            "nonzero_weights": None
+            if report is None or report.coef is None
+            else int(np.count_nonzero(report.coef)),
             "rows": facts.n_rows,
             "features": facts.n_features,
             "classes": [label_key(label) for label in facts.classes],

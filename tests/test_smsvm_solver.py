@@ -1,13 +1,19 @@
 """SmSVM against LIBLINEAR, HiGHS and Clarabel, its passes, and what no block size, layout or thread may change."""
 
+import json
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from oracle import liblinear, rows, run, small_pages, with_bias, write_svmlight
 from scipy.optimize import linprog
+from typer.testing import CliRunner
 
+from llsvm.cli import app
+from llsvm.data import open_source
 from llsvm.errors import UsageError
 from llsvm.model import Model
+from llsvm.path import path
 from llsvm.settings import Settings
 from llsvm.solvers.choose import choose
 from llsvm.train import train
@@ -107,11 +113,14 @@ def test_every_pass_is_counted(monkeypatch):
     assert [r.passes for r in training.reports if r.kind == "pass"] == list(range(1, len(calls) + 1))
 
 
-def test_out_of_core_takes_the_same_passes_to_the_same_weights(tmp_path, monkeypatch):
+@pytest.mark.parametrize("density", [0.3, 0.9])
+def test_out_of_core_takes_the_same_passes_to_the_same_weights(density, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    X, y = rows(n=1500, d=6, density=0.7)
+    monkeypatch.setattr("llsvm.smoothed._PIECE_BYTES", 4000)
+    monkeypatch.setattr("llsvm.smoothed._PIECE_ROWS", 64)
+    X, y = rows(n=1500, d=6, density=density)
     path = write_svmlight(tmp_path / "data.svm", X, y)
-    inside, outside = solve(str(path)), solve(str(path), ledger=1_200_000 - 400_000)
+    inside, outside = solve(str(path)), solve(str(path), ledger=40_000)
     assert inside.stream.place == "memory"
     assert outside.stream.place == "cache"
     assert inside.reports[-1].passes == outside.reports[-1].passes
@@ -130,9 +139,10 @@ def test_wide_data_goes_by_products_and_says_so(monkeypatch):
 
     monkeypatch.setattr(smsvm, "MOST_ACTIVE", 16)
     X, y = rows(n=60, d=200, seed=4)
-    training = solve(sp.csr_matrix(X), y, tol=1e-4)
-    theirs, _ = liblinear(X, y)
+    training = solve(sp.csr_matrix(X), y, C=1e-3, tol=1e-4)
+    theirs, _ = liblinear(X, y, C=1e-3)
     last = training.reports[-1]
+    assert last.converged
     assert last.certificate.total_primal == pytest.approx(theirs, rel=2e-4)
     assert "conjugate gradients" in last.note
     assert "Hessian" not in training.stream.budget.lines
@@ -182,3 +192,33 @@ def test_auto_chooses_and_says_why(n, d, options, solver, reason):
     assert (training.solver, reason in training.why) == (solver, True)
     assert choose(Settings(solver="auto", **options), training.stream.facts) == (solver, training.why)
     assert training.summary()["why"] == training.why
+
+
+def test_a_path_starts_at_zero_weights_and_reaches_what_single_runs_reach():
+    X, y = rows(n=300, d=12, seed=6)
+    settings = Settings(solver="smsvm", penalty="l1", lambda1=1.0, tol=1e-4)
+    points = list(path(open_source(X, y), settings, 6))
+    assert points[0].nonzero_weights <= 1
+    assert points[-1].nonzero_weights > points[0].nonzero_weights
+    assert [p.lambda1 for p in points] == sorted((p.lambda1 for p in points), reverse=True)
+    for point in points:
+        alone = train(X, y, solver="smsvm", penalty="l1", lambda1=point.lambda1, tol=1e-4)
+        assert point.model.converged
+        ours, theirs = point.model.certificate, alone.certificate
+        assert ours.total_dual <= theirs.total_primal * (1 + 1e-9)
+        assert theirs.total_dual <= ours.total_primal * (1 + 1e-9)
+
+
+def test_path_command_shows_and_draws(tmp_path):
+    pytest.importorskip("matplotlib")
+    X, y = rows(n=200, d=5)
+    data = str(write_svmlight(tmp_path / "data.svm", X, y))
+    picture = tmp_path / "path.png"
+    answer = CliRunner().invoke(
+        app, ["path", data, "--points", "4", "--validation", data, "--plot", str(picture), "--json", "-q"]
+    )
+    assert answer.exit_code == 0, answer.output
+    shown = json.loads(answer.stdout)["points"]
+    assert len(shown) == 4
+    assert shown[-1]["accuracy"] > shown[0]["accuracy"] - 0.05
+    assert picture.read_bytes().startswith(b"\x89PNG")

@@ -43,6 +43,7 @@ HESSIAN_SHARE = 4  # Hessians get at most this part (1/4) of the memory that is 
 MOST_ACTIVE = 4096  # columns of a Hessian: beyond, the cube of it costs more than passes do
 ALL_ACTIVE = 512  # up to so many columns all of them are active
 FIRST_SMOOTHING = 1.0
+WARM_SMOOTHING = 0.125  # with weights to begin with
 ENOUGH_FALL = 0.5  # a step is taken if F_a falls by this share of what the best step on the grid would give
 HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
 SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
@@ -70,20 +71,38 @@ class SmSVM:
         self.threads = threads
 
     def solve(self, stream: Stream) -> Iterator[Report]:
-        from threadpoolctl import ThreadpoolController
+        self.prepare(stream)
+        yield from self.optimise(stream, self.penalty)
 
+    def prepare(self, stream: Stream) -> None:
+        """Spend the memory limit, and begin at w = 0."""
         facts = stream.facts
         k = 1 if len(facts.classes) == 2 else len(facts.classes)
         self.penalty = Penalty.of(self.settings, facts.n_rows)
         self._plan(stream, k)
         self.problems = [_Problem(c, facts.n_columns + 1) for c in ([1] if k == 1 else range(k))]
         self.passes = 0
+
+    def optimise(self, stream: Stream, penalty: Penalty) -> Iterator[Report]:
+        """Passes until the problem with this penalty is solved; begins where the last one ended."""
+        from threadpoolctl import ThreadpoolController
+
+        self.penalty = penalty
+        self.problems = [problem.again() for problem in self.problems]
         # BLAS threads and ours would fight for the processors
-        with (
-            ThreadPoolExecutor(self.threads) as self.pool,
-            ThreadpoolController().limit(limits=1, user_api="blas"),
-        ):
+        limited = ThreadpoolController().limit(limits=1, user_api="blas")
+        with ThreadPoolExecutor(self.threads) as self.pool, limited:
             yield from self._passes(stream)
+
+    def largest_lambda1(self, stream: Stream) -> float:
+        """The smallest λ₁ with which all weights are zero: the largest |Σ c_i y_i x_ij| / N. A pass."""
+        n = stream.facts.n_columns + 1
+        zero = np.zeros(n)
+        points = [Point(zero, zero, LEAST_SMOOTHING, LEAST_SMOOTHING, p.positive) for p in self.problems]
+        with ThreadPoolExecutor(self.threads) as self.pool:
+            sums = self._sum(stream, points)
+        largest = max(float(np.abs(s.v).max()) for s in sums)
+        return largest / (self.penalty.C * stream.facts.n_rows)
 
     def _plan(self, stream: Stream, k: int) -> None:
         """Decide what the memory limit has room for, and sign for it."""
@@ -210,6 +229,14 @@ class _Problem:
         self.proximal = PROXIMAL
         self.point: Point
         self.sums: Sums
+
+    def again(self) -> _Problem:
+        """The same problem before its first pass, with the best weights so far to begin with."""
+        fresh = _Problem(self.positive, len(self.w))
+        if np.isfinite(self.primal):
+            fresh.w = fresh.target = fresh.best = self.best
+            fresh.a = fresh.previous = WARM_SMOOTHING
+        return fresh
 
     @property
     def relative_gap(self) -> float:
