@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 def search(
     slope: float, curvature: float, w: NDArray[np.float64], d: NDArray[np.float64], l1: float
 ) -> tuple[float, NDArray[np.bool_]]:
-    """The step s ≥ 0 that minimises φ(s) = slope s + ½ curvature s² + l1 ‖w + s d‖₁ (eq. 2.1), and what it makes zero.
+    """The step s ≥ 0 that minimises φ(s) = slope s + ½ curvature s² + l1 ‖w + s d‖₁ (eq. 2.1), and what it
+    makes zero.
 
-    w, d: (n,) float64. curvature ≥ 0, l1 ≥ 0. φ' jumps upwards at the breakpoints −w_i/d_i > 0 and is linear between
-    them, so its zero is found by bisection over the sorted breakpoints (eq. 2.3).
-    Returns the step (∞ where φ falls for ever) and an (n,) mask of the w_i + s d_i that the step makes exactly zero.
+    w, d: (n,) float64. curvature ≥ 0, l1 ≥ 0. φ' jumps upwards at the breakpoints −w_i/d_i > 0 and is linear
+    between them, so its zero is found by bisection over the sorted breakpoints (eq. 2.3).
+    Returns the step (∞ where φ falls for ever) and an (n,) mask of the w_i + s d_i that the step makes
+    exactly zero.
     """
     moves = d != 0
     breaks = np.full(len(w), -1.0)

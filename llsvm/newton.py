@@ -1,8 +1,10 @@
-"""Newton's step on a quadratic with an L1 norm: minimise g·p + ½ pᵀHp + l1 ‖w + p‖₁ without another look at the data.
+"""Newton's step on a quadratic with an L1 norm: minimise g·p + ½ pᵀHp + l1 ‖w + p‖₁ without another look at
+the data.
 
-SmSVM's Algorithms 2 to 4 run on the quadratic model until its minimiser is reached: each step is Newton's on the active
-set, the line search is exact, weights that reach zero leave, and those with |∂| > l1 enter. The paper takes
-one such step per pass; here a pass is followed by as many as the model needs, since they cost no pass.
+SmSVM's Algorithms 2 to 4 run on the quadratic model until its minimiser is reached: each step is Newton's on
+the active set, the line search is exact, weights that reach zero leave, and those with |∂| > l1 enter. The
+paper takes one such step per pass; here a pass is followed by as many as the model needs, since they cost no
+pass.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ def _violation(v: Vector, slope: Vector, l1: float) -> Vector:
 
 
 def _sweep(H: Vector, v: Vector, slope: Vector, l1: float) -> float:
-    """One sweep of coordinate descent over v, in place: weights enter and leave. Returns how much the model fell."""
+    """One sweep of coordinate descent over v, in place: weights enter and leave. Returns how much the model
+    fell."""
     total = 0.0
     for j in np.flatnonzero((v != 0) | (np.abs(slope) > l1)):
         curvature = H[j, j]

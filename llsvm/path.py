@@ -28,8 +28,8 @@ MOST_LINES = 50  # weights drawn
 
 @dataclass(slots=True)
 class PathPoint:
-    """lambda1: of (1/N) Σ hinge + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this point alone.
-    accuracy: of the model on the validation data, None without."""
+    """lambda1: of (1/N) Σ hinge + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this
+    point alone. accuracy: of the model on the validation data, None without."""
 
     lambda1: float
     model: Model
@@ -60,8 +60,8 @@ def path(
 ) -> Iterator[PathPoint]:
     """A point for each λ₁, the largest first.
 
-    lambdas: (m,) λ₁ in any order, or how many, spread evenly on a log scale from the smallest with which all weights
-    are zero. settings: with penalty "l1" ("elasticnet" with lambda2, where lambda1 is what varies).
+    lambdas: (m,) λ₁ in any order, or how many, spread evenly on a log scale from the smallest with which all
+    weights are zero. settings: with penalty "l1" ("elasticnet" with lambda2, where lambda1 is what varies).
     Raises UsageError, DataError, BudgetError.
     """
     if settings.penalty == "l2":

@@ -31,12 +31,14 @@ def _positive(name: str, value: float | None) -> None:
 class Settings:
     """How to train. Raises UsageError on construction for a value that makes no sense.
 
-    The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight. Other penalties
-    take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
+    The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight. Other
+    penalties take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
 
-    solver: which method; "auto" chooses by shape, loss and penalty. C: penalty, > 0. loss: "hinge" or "squared_hinge".
-    penalty: "l2", "l1" or "elasticnet", with l1_ratio (0 < ratio < 1). lambda1, lambda2: instead of C, the factors in
-    (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2, "l1" lambda1, "elasticnet" both (not l1_ratio).
+    solver: which method; "auto" chooses by shape, loss and penalty.
+    C: penalty, > 0. loss: "hinge" or "squared_hinge".
+    penalty: "l2", "l1" or "elasticnet", with l1_ratio (0 < ratio < 1). lambda1, lambda2: instead of C, the
+        factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2, "l1" lambda1, "elasticnet"
+        both (not l1_ratio).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
     tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own; at
         least 2 are made: one trains, one measures.
@@ -115,9 +117,8 @@ class Settings:
             _positive(name, getattr(self, name))
         wanted = {"l2": {"lambda2"}, "l1": {"lambda1"}, "elasticnet": {"lambda1", "lambda2"}}[self.penalty]
         if given and given != wanted:
-            raise UsageError(
-                f"penalty {self.penalty} takes {' and '.join(sorted(wanted))} (or C), not {' and '.join(sorted(given))}"
-            )
+            takes, got = " and ".join(sorted(wanted)), " and ".join(sorted(given))
+            raise UsageError(f"penalty {self.penalty} takes {takes} (or C), not {got}")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""

@@ -29,8 +29,9 @@ class Point:
     """Where a problem is to be summed: at w + t change for the losses, at t = 1 for all else.
 
     w, change: (d + 1,). a: smoothing parameter. previous: the one that the change was computed with.
-    positive: the class whose rows have sign +1. active: columns of the Hessian, ascending, see ``choose``; place: (d + 1,) each column's position in it, or −1.
-    direction: (d + 1,) v, if the product of the Hessian with v is wanted and nothing else.
+    positive: the class whose rows have sign +1. active: columns of the Hessian, ascending, see ``choose``;
+    place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
+    with v is wanted and nothing else.
     """
 
     w: Vector
@@ -53,8 +54,9 @@ class Point:
 @dataclass(slots=True)
 class Sums:
     """losses (T,): Σ c_i ψ_a at each of STEPS. The rest at t = 1: hinge Σ c_i max(0, z_i); alpha Σ α_i;
-    excess Σ c_i max(0, z_i) − α_i z_i; v (d + 1,) Σ α_i y_i x_i; hessian (A, A) over the active columns, its lower triangle only;
-    diagonal (d + 1,) of the whole Hessian; product (d + 1,) of the whole Hessian with the direction."""
+    excess Σ c_i max(0, z_i) − α_i z_i; v (d + 1,) Σ α_i y_i x_i; hessian (A, A) over the active columns, its
+    lower triangle only; diagonal (d + 1,) of the whole Hessian; product (d + 1,) of the whole Hessian with
+    the direction."""
 
     losses: Vector
     totals: Vector
@@ -97,7 +99,8 @@ class Sums:
 
 @dataclass(slots=True)
 class Summing:
-    """One pass for several points: give it every block, then ``finish``. Results repeat for the same number of threads.
+    """One pass for several points: give it every block, then ``finish``. Results repeat for the same number
+    of threads.
 
     bias: value of the constant feature. cost: (n_classes,) C times the class weights. pool: of ``threads`` threads.
     """

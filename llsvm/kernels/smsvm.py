@@ -1,7 +1,7 @@
 """Smoothed hinge: losses and curvatures of rows, and what they add to gradient and Hessian.
 
-The smoothed hinge (SmSVM eq. 1.5) is ψ_a(z) = ½ (z + √(z² + a²)) of z = 1 − y w·x, so that 0 ≤ ψ_a(z) − max(0, z) ≤ a/2,
-with ψ'_a(z) = ½ (1 + z/r), ψ''_a(z) = ½ a²/r³, r = √(z² + a²).
+The smoothed hinge (SmSVM eq. 1.5) is ψ_a(z) = ½ (z + √(z² + a²)) of z = 1 − y w·x, so that 0 ≤ ψ_a(z) −
+max(0, z) ≤ a/2, with ψ'_a(z) = ½ (1 + z/r), ψ''_a(z) = ½ a²/r³, r = √(z² + a²).
 """
 
 from __future__ import annotations

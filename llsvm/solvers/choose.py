@@ -1,8 +1,10 @@
-"""``solver="auto"``: which method is likely to be fastest, and why. Every choice reaches the same certified optimum.
+"""``solver="auto"``: which method is likely to be fastest, and why. Every choice reaches the same certified
+optimum.
 
-A Newton pass costs, per row with r values, about r²/2 for the Hessian and 10 r for the rest, and 11 to 13 passes do; its threads
-share the work. Coordinate descent updates each row 40 to 100 times, in one thread, at about 2 r each. So Newton wins
-where rows are many, columns few and rows short, and loses on text. ``tools/bench`` measures it.
+A Newton pass costs, per row with r values, about r²/2 for the Hessian and 10 r for the rest, and 11 to 13
+passes do; its threads share the work. Coordinate descent updates each row 40 to 100 times, in one thread, at
+about 2 r each. So Newton wins where rows are many, columns few and rows short, and loses on text.
+``tools/bench`` measures it.
 """
 
 from __future__ import annotations

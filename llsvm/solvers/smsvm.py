@@ -1,6 +1,6 @@
 """SmSVM: smoothed Newton with an L1 active set (Hajewski, Oliveira & Stewart, ICDM 2018), in a handful of passes.
 
-Primal:  P(w) = C Σ_i c_i max(0, z_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  z_i = 1 − y_i w·x_i, see llsvm/penalty.py for the conventions;
+Primal:  P(w) = C Σ_i c_i max(0, z_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  z_i = 1 − y_i w·x_i  (conventions: llsvm/penalty.py);
 the constant feature ``bias`` is part of x and penalised. One problem per class (one-vs-rest) for more than two.
 Smoothed: F_a(w) has ψ_a(z) = ½ (z + √(z² + a²)) (eq. 1.5) for max(0, z).
 
@@ -8,10 +8,11 @@ Algorithm 1, a pass per line: each pass is at w + s, s the step that the pass be
     the true hinge loss, and with α_i = C c_i ψ'_a(z_i) a feasible dual point: the certificate;
     the gradient for all columns and the Hessian for the active ones: the next step (Algorithm 2);
     F_a(w + t s) for a grid of t: if t = 1 was a bad choice, the next pass is at the best t instead.
-a is halved when the step gains little against what the smoothing costs (Algorithm 3), down to what the tolerance needs.
-Two things differ from the paper, both to save passes. The Hessian weights are those of the primal-dual
-Newton step (kernels/smsvm.py): a may then be halved at nearly every pass. And Newton, line search and active set run on
-the quadratic model to its minimiser (llsvm/newton.py), where the paper takes one step and changes one weight per pass.
+a is halved when the step gains little against what the smoothing costs (Algorithm 3), down to what the
+tolerance needs. Two things differ from the paper, both to save passes. The Hessian weights are those of the
+primal-dual Newton step (kernels/smsvm.py): a may then be halved at nearly every pass. And Newton, line
+search and active set run on the quadratic model to its minimiser (llsvm/newton.py), where the paper takes
+one step and changes one weight per pass.
 
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
 |∂f/∂w_j| > ½ l1, the largest first. Where L2 keeps more weights than the memory limit has room for a Hessian,
@@ -47,8 +48,9 @@ WARM_SMOOTHING = 0.125  # with weights to begin with
 ENOUGH_FALL = 0.5  # a step is taken if F_a falls by this share of what the best step on the grid would give
 HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
 SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
-# The model's least curvature, as a share of the mean: without L2, columns that depend on each other or rows that are
-# all far from the margin leave the Hessian singular. It rises while steps turn out too long; it moves no optimum.
+# The model's least curvature, as a share of the mean: without L2, columns that depend on each other or rows
+# that are all far from the margin leave the Hessian singular. It rises while steps turn out too long; it
+# moves no optimum.
 PROXIMAL, PROXIMAL_RISE, PROXIMAL_SINK = 1e-9, 100.0, 0.1
 TOO_LONG = 1 / 16  # of the step was best
 UNSEEN = 1e-3  # differences below this share of tol · P are not worth another try
@@ -212,8 +214,8 @@ class _Problem:
     """One binary problem on its way down: rows of class ``positive`` against the rest. n = d + 1 weights.
 
     w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
-    gradient (n,): of the smoothed objective without L1. fall: of F_a that the step promises. primal, best, dual: the
-    smallest true primal met, its weights, and the largest dual.
+    gradient (n,): of the smoothed objective without L1. fall: of F_a that the step promises. primal, best,
+    dual: the smallest true primal met, its weights, and the largest dual.
     """
 
     def __init__(self, positive: int, n: int) -> None:

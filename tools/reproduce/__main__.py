@@ -1,4 +1,5 @@
-"""``python -m tools.reproduce NAME [--quick]``: run a published table again and print it beside the paper's figures."""
+"""``python -m tools.reproduce NAME [--quick]``: run a published table again and print it beside the paper's
+figures."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """SmSVM's Table 3 (Hajewski, Oliveira & Stewart 2018): accuracy and training time, the paper's figures beside ours.
 
-The paper does not print its λ, its splits or its synthetic centroids' scale. Ours: 70 % of the rows train, 30 % test, drawn
-anew each time; columns scaled to [0, 1] on the training rows; a constant feature 1; hinge loss with C = 1, for l1-l2 with half of
-the penalty L1; LinearSVC with the same C and constant feature; SGD with scikit-learn's default α, five epochs at
-most. Synthetic: two centroids with standard normal components scaled to length 3 (tall) or 30 (wide), unit variance about them.
-Rows are given as arrays, and every method is run once before the clock starts, so that nothing is compiled on it.
+The paper does not print its λ, its splits or its synthetic centroids' scale. Ours: 70 % of the rows train, 30 %
+test, drawn anew each time; columns scaled to [0, 1] on the training rows; a constant feature 1; hinge loss with
+C = 1, for l1-l2 with half of the penalty L1; LinearSVC with the same C and constant feature; SGD with
+scikit-learn's default α, five epochs at most. Synthetic: two centroids with standard normal components scaled to
+length 3 (tall) or 30 (wide), unit variance about them. Rows are given as arrays, and every method is run once
+before the clock starts, so that nothing is compiled on it.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Fit = Callable[[Array, Array], Callable[[Array], Array]]
 
-# accuracy %, seconds, as printed in the paper
+# per method: accuracy %, seconds, as printed in the paper
+NAMES = ("SmSVM-l2", "SmSVM-l1-l2", "LinearSVC", "SGD")
 PAPER = {
-    "Australian": {"SmSVM-l2": (85.9, 0.058), "SmSVM-l1-l2": (86.1, 0.002), "LinearSVC": (85.2, 0.007), "SGD": (85.9, 0.008)},
-    "Colon Cancer": {"SmSVM-l2": (66.3, 32.851), "SmSVM-l1-l2": (84.0, 0.918), "LinearSVC": (66.9, 0.008), "SGD": (84.0, 0.023)},
-    "CoverType": {"SmSVM-l2": (69.8, 148.7), "SmSVM-l1-l2": (69.5, 1.1), "LinearSVC": (76.3, 182.9), "SGD": (68.3, 30.7)},
-    "Synthetic tall": {"SmSVM-l2": (84.3, 0.16), "SmSVM-l1-l2": (76.0, 0.01), "LinearSVC": (100.0, 0.03), "SGD": (61.1, 0.16)},
-    "Synthetic wide": {"SmSVM-l2": (100.0, 23.41), "SmSVM-l1-l2": (93.6, 0.21), "LinearSVC": (100.0, 0.01), "SGD": (51.2, 0.02)},
-}  # fmt: skip
+    "Australian": ((85.9, 0.058), (86.1, 0.002), (85.2, 0.007), (85.9, 0.008)),
+    "Colon Cancer": ((66.3, 32.851), (84.0, 0.918), (66.9, 0.008), (84.0, 0.023)),
+    "CoverType": ((69.8, 148.7), (69.5, 1.1), (76.3, 182.9), (68.3, 30.7)),
+    "Synthetic tall": ((84.3, 0.16), (76.0, 0.01), (100.0, 0.03), (61.1, 0.16)),
+    "Synthetic wide": ((100.0, 23.41), (93.6, 0.21), (100.0, 0.01), (51.2, 0.02)),
+}
 
 
 def data_dir() -> Path:
@@ -95,12 +97,8 @@ def sgd(X: Array, y: Array) -> Callable[[Array], Array]:
     return SGDClassifier(loss="hinge", max_iter=5, random_state=0).fit(X, y).predict
 
 
-METHODS: dict[str, Fit] = {
-    "SmSVM-l2": smsvm("l2"),
-    "SmSVM-l1-l2": smsvm("elasticnet"),
-    "LinearSVC": linear_svc,
-    "SGD": sgd,
-}
+FITS: tuple[Fit, ...] = (smsvm("l2"), smsvm("elasticnet"), linear_svc, sgd)
+METHODS = dict(zip(NAMES, FITS, strict=True))
 
 
 def splits(name: str, repetitions: int, most_rows: int | None) -> Iterator[tuple[Array, Array, Array, Array]]:
@@ -134,7 +132,7 @@ def main(quick: bool) -> None:
                 results[method].append((100.0 * float(np.mean(predict(X_test) == y_test)), seconds))
         for method, runs in results.items():
             accuracy, seconds = np.mean(runs, axis=0)
-            paper = PAPER[name][method]
+            paper = PAPER[name][NAMES.index(method)]
             spread = np.std([run[0] for run in runs])
             print(
                 f"| {name} | {method} | {accuracy:.1f} ({spread:.1f}) | {seconds:.3f} | {paper[0]} | {paper[1]} |"
