@@ -75,6 +75,7 @@ class Ingest:
         self._n_rows = self._nnz = self._n_columns = 0
         self._dtype = np.dtype(np.float32)
         self._weighted = False
+        self._raw_dense = False  # as the source handed the rows out
 
     def run(
         self, page_bytes: int, arena_bytes: int, make_store: Callable[[], PageStore] | None, must_store: bool
@@ -114,6 +115,7 @@ class Ingest:
         else:
             columns = X.shape[1]
         self._n_columns = max(self._n_columns, columns)
+        self._raw_dense = not isinstance(X, CSR)
         page = Block(_fitting(X, columns), self.labels.encode(raw.y), raw.rows, raw.weight)
         self._n_rows += raw.n_rows
         self._nnz += raw.nnz
@@ -182,6 +184,10 @@ class Ingest:
         # Sparse pages must not swell when they become dense, else they no longer fit where pages are put.
         swollen = self.largest_page_rows * n_columns * self._dtype.itemsize > 2 * self.largest_page_bytes
         filled = self._nnz > _DENSE_SHARE * self._n_rows * n_columns and not swollen
+        if self.arena is not None:
+            filled = self.arena.width is not None
+        elif self.store is None:
+            filled = self._raw_dense
         return Facts(
             name=info.name,
             n_rows=self._n_rows,
@@ -190,7 +196,7 @@ class Ingest:
             nnz=self._nnz,
             classes=classes,
             counts=counts,
-            is_dense=filled if self.arena is None else self.arena.width is not None,
+            is_dense=filled,
             dtype=self._dtype,
             weighted=self._weighted,
         )

@@ -24,7 +24,7 @@ from llsvm.memory import MemoryBudget
 from llsvm.progress import Progress
 from llsvm.spill.rowstate import RowState
 from llsvm.spill.store import PageStore, Scratch, open_store
-from llsvm.spill.workspace import Workspace, is_memory_backed
+from llsvm.spill.workspace import Workspace, is_memory_backed, remove_abandoned
 from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
@@ -116,7 +116,11 @@ class Stream:
         return "cache" if self._ingest.store is not None else "source"
 
     def read(self) -> Facts:
-        """Read the source once, to its end. Raises DataError, BudgetError, DiskError."""
+        """Read the source once, to its end. Raises DataError, BudgetError, DiskError.
+
+        First removes what killed processes left in the folder to spill into: this run may not need it.
+        """
+        remove_abandoned(self._parent)
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         info = self.source.info()
         self.budget.reserve("reading", _READING_PAGES * page_bytes)

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError
-from llsvm.memory import RUNTIME_BYTES
+from llsvm.memory import LEAST_WORK_BYTES, RUNTIME_BYTES
 from llsvm.model import label_text
 from llsvm.predict import block_bytes
 
 _CLASSES_LISTED = 1000
 _ROW_BYTES = 40  # of a row held in memory, its values left out: place, number, label, dual variables
 _VALUE_BYTES = 8  # of a stored value: float32 and column number
-_WORK_BYTES = 5_000_000  # the smallest blocks being read, parsed and worked on
+_WORK_BYTES = LEAST_WORK_BYTES
 _READING_SHARE = 1.15  # rows held in memory take this times their size while they are being read
-_WEIGHT_VECTORS = 3  # weights, the best so far, and those being summed afresh
+_WEIGHT_VECTORS = 4  # weights, the best so far, and those that a pass began with, once more while copied
 
 
 class Survey:

@@ -37,10 +37,9 @@ SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this
 PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifted
 MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
 MOST_SPILL_EPOCHS = 6  # over the spilled ones
-SURVIVORS_UNTIL = 0.05  # epochs end when the survivors' part of the gap fell to this share of the whole gap,
+SURVIVORS_UNTIL = 0.1  # epochs end when the survivors' part of the gap fell to this share of what it was,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
 REACH = 0.5  # rows that this much of the last pass's drift would set moving are spilled with the moving ones
-SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
 MOST_PAPER_EPOCHS = 1000
 PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
 CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
@@ -75,6 +74,7 @@ class LLSVM:
         self.dual = np.zeros(k)
         self.copies = np.zeros((copies, facts.n_columns + 1))
         self.parallel = np.full(k, self.threads > 1)
+        self.whole: _Part | None = None  # all rows, where they are one block
         self.reach = 0.0  # rows this near to moving are spilled too
         self.updates = 0  # rows visited by sweeps, all problems together
         with ThreadPoolExecutor(self.threads) as self.pool:
@@ -86,14 +86,10 @@ class LLSVM:
         settings, passes = self.settings, 0
         most = settings.max_passes or 0
         best = _Best(len(self.w))
-        moving_share = 1.0
         while True:
             start = self.w.copy()
-            primal, moving = self._full_pass(
-                stream, start, measure=passes > 0, spill=moving_share < SPILL_SHARE
-            )
+            primal, moving = self._full_pass(stream, start, measure=passes > 0)
             passes += 1
-            moving_share = moving / stream.facts.n_rows
             best.offer(primal, start)
             certificate = best.certificate(self.dual, passes)
             converged = certificate.relative_gap <= settings.tol
@@ -102,14 +98,11 @@ class LLSVM:
             yield report
             if converged or (most and passes >= max(most, 2)):
                 return
-            if not stream.in_one_block:
-                self._survivor_epochs(stream, best.primal)
-                yield Report(
-                    "epoch", passes, best.coef, certificate, float(self.dual.sum()), len(stream.survivors)
-                )
+            kept = self._epochs_in_block() if self.whole else self._survivor_epochs(stream)
+            yield Report("epoch", passes, best.coef, certificate, float(self.dual.sum()), kept)
 
     def _full_pass(
-        self, stream: Stream, start: NDArray[np.float64], measure: bool, spill: bool
+        self, stream: Stream, start: NDArray[np.float64], measure: bool
     ) -> tuple[NDArray[np.float64], int]:
         """Measure the primal at ``start`` and update; returns it, (k,), and how many rows are moving."""
         primal = 0.5 * np.einsum("ij,ij->i", start, start)
@@ -117,27 +110,24 @@ class LLSVM:
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
-            part = self._part(block)
+            part = self.whole or self._part(block)
             for c in range(len(self.w)):
                 part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
                 primal[c] += self._loss(part, c)
-                part.active[c] = part.moving(c, self.squared) if measure else np.arange(block.n_rows)
-                if stream.in_one_block:
-                    self._settle(part, c, 0.0)
-                else:
-                    self._train(part, c)
-            if self.small:
-                self._stand_still(part)
+                part.active[c] = part.near(c, self.squared) if measure else np.arange(block.n_rows)
+                self._train(part, c)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
             moving += int(np.count_nonzero(distance <= 0))
             stream.progress.survivors = moving
-            if not stream.in_one_block:
-                stream.survivors.add(block, distance, self.reach if spill else None)
-                drift = self._drift(block, start)
+            drift = self._drift(block, start)
+            if stream.in_one_block:
+                self.whole = part
+            else:
+                stream.survivors.add(block, distance, self.reach)
         if not stream.in_one_block:
             stream.survivors.turn()
-            self.reach = REACH * drift
+        self.reach = REACH * drift
         return primal, moving
 
     def _train(self, part: _Part, c: int) -> None:
@@ -217,21 +207,43 @@ class LLSVM:
             moving = sweep_dense(X, *tail, *end)
         return moving, float(totals[0]), float(totals[1])
 
-    def _survivor_epochs(self, stream: Stream, primal: NDArray[np.float64]) -> None:
-        """Epochs over the survivors, in memory and spilled, until their part of the gap is small."""
+    def _epochs_in_block(self) -> int:
+        """Epochs over the survivors where all rows are one block; returns how many there are."""
+        part = self.whole
+        assert part is not None
+        kept = 0
+        for c in range(len(self.w)):
+            near = part.near(c, self.squared, self.reach)
+            kept += len(near)
+            self._settle(part, c, near)
+        if self.small:
+            self._stand_still(part)
+        return kept
+
+    def _survivor_epochs(self, stream: Stream) -> int:
+        """Epochs over the survivors, in memory and spilled, until their part of the gap is small; returns how
+        many there are."""
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
-        enough = SURVIVORS_UNTIL * (primal - self.dual)
-        for _ in range(MOST_SPILL_EPOCHS):
+        first = np.zeros(len(self.w))
+        for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
+            near = np.flatnonzero(survivors.distance <= self.reach)
             for c in range(len(self.w)):
-                self._settle(resident, c, float(enough[c]))
+                self._settle(resident, c, near)
             self._put_back(resident, stream)
-            if survivors.spilled is None or np.all(self._spilled_epoch(stream) <= self._enough(enough)):
-                return
+            if survivors.spilled is None:
+                break
+            met = self._spilled_epoch(stream)
+            if epoch == 0:
+                first = met
+            if np.all(met <= self._enough(first)):
+                break
+        return len(survivors)
 
-    def _enough(self, enough: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.maximum(enough, TOL_SHARE * self.settings.tol * self.dual)
+    def _enough(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The gap, (k,), at which epochs over survivors end that began with a gap of ``first``."""
+        return np.maximum(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual)
 
     def _spilled_epoch(self, stream: Stream) -> NDArray[np.float64]:
         """Sweep once over each spilled block, and spill again what is still within reach; the gap as met, (k,)."""
@@ -246,13 +258,14 @@ class LLSVM:
         survivors.turn()
         return met
 
-    def _settle(self, part: _Part, c: int, enough: float) -> None:
-        """Sweep over the part until its gap, as met by a sweep over all of its rows, is at most ``enough``, or
-        the share of the dual objective that ``tol`` allows."""
-        for _ in range(MOST_EPOCHS):
-            part.active[c] = np.arange(part.n_rows)
+    def _settle(self, part: _Part, c: int, positions: NDArray[np.intp]) -> None:
+        """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small."""
+        first = 0.0
+        for epoch in range(MOST_EPOCHS):
+            part.active[c] = positions
             gap = self._sweep(part, c)
-            if gap <= max(enough, TOL_SHARE * self.settings.tol * self.dual[c]):
+            first = gap if epoch == 0 else first
+            if gap <= max(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual[c]):
                 return
             for _ in range(MOST_SWEEPS):
                 if self._sweep(part, c) <= SWEEP_UNTIL * gap:
@@ -413,12 +426,13 @@ class _Part:
         nearest[self.cost <= 0] = np.inf
         return nearest
 
-    def moving(self, c: int, squared: bool) -> NDArray[np.intp]:
-        """Positions of the rows that problem ``c`` would move, by their margins, and of the free ones."""
+    def near(self, c: int, squared: bool, reach: float = 0.0) -> NDArray[np.intp]:
+        """Positions of the rows that problem ``c`` would move, by their margins, of the free ones, and of those
+        whose margins are within ``reach`` of moving them."""
         alpha, margin = self.alpha[c], self.margin[c]
-        still = (alpha <= 0) & (margin > 1.0)
+        still = (alpha <= 0) & (margin > 1.0 + reach)
         if not squared:
-            still |= (alpha >= self.cost) & (margin < 1.0)
+            still |= (alpha >= self.cost) & (margin < 1.0 - reach)
         return np.flatnonzero(~still)
 
     def outside(self, squared: bool) -> NDArray[np.float32]:
