@@ -16,9 +16,10 @@ ZERO_BASED = ("auto", "yes", "no")
 SCALES = ("none", "maxabs", "minmax", "standard", "unit-row")
 MISSING = ("refuse", "zero", "mean")
 HEADERS = ("auto", "yes", "no")
-SOLVERS = ("llsvm",)
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
 MULTI_CLASS = ("ovr", *DIRECT)
+SOLVERS = ("llsvm", "smsvm", "auto")
+PENALTIES = ("l2", "l1", "elasticnet")
 
 
 def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -35,12 +36,17 @@ def _positive(name: str, value: float | None) -> None:
 class Settings:
     """How to train. Raises UsageError on construction for a value that makes no sense.
 
-    The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight.
+    The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight. Other
+    penalties take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
 
-    solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
     multi_class: what more than two classes become: "ovr" one problem for each class against the rest;
     "crammer-singer" or "weston-watkins" one joint problem, also of two classes, with the hinge loss (its objective:
     see kernels/multiclass.py).
+    solver: which method; "auto" chooses by shape, loss and penalty.
+    C: penalty, > 0. loss: "hinge" or "squared_hinge".
+    penalty: "l2", "l1" or "elasticnet", with l1_ratio (0 < ratio < 1). lambda1, lambda2: instead of C, the
+        factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2, "l1" lambda1, "elasticnet"
+        both (not l1_ratio).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
     tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own; at
         least 2 are made: one trains, one measures.
@@ -65,6 +71,10 @@ class Settings:
     C: float = 1.0
     loss: str = "hinge"
     multi_class: str = "ovr"
+    penalty: str = "l2"
+    l1_ratio: float = 0.5
+    lambda1: float | None = None
+    lambda2: float | None = None
     paper: bool = False
     tol: float = 1e-3
     max_passes: int | None = 200
@@ -96,6 +106,7 @@ class Settings:
         _choice("solver", self.solver, SOLVERS)
         _choice("loss", self.loss, LOSSES)
         _choice("multi_class", self.multi_class, MULTI_CLASS)
+        self._check_penalty()
         _choice("spill_format", self.spill_format, SPILL_FORMATS)
         _choice("cache", self.cache, CACHES)
         _choice("zero_based", self.zero_based, ZERO_BASED)
@@ -124,6 +135,22 @@ class Settings:
             for label, factor in self.class_weight.items():
                 if not (factor >= 0 and math.isfinite(factor)):
                     raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
+
+    def _check_penalty(self) -> None:
+        _choice("penalty", self.penalty, PENALTIES)
+        if self.penalty != "l2" and self.solver not in ("smsvm", "auto"):
+            raise UsageError(f"penalty {self.penalty} goes with solver smsvm or auto, not {self.solver}")
+        if not 0 < self.l1_ratio < 1:
+            raise UsageError(
+                f"l1_ratio must be between 0 and 1, not {self.l1_ratio!r} (for the ends: penalty l2 or l1)"
+            )
+        given = {name for name in ("lambda1", "lambda2") if getattr(self, name) is not None}
+        for name in given:
+            _positive(name, getattr(self, name))
+        wanted = {"l2": {"lambda2"}, "l1": {"lambda1"}, "elasticnet": {"lambda1", "lambda2"}}[self.penalty]
+        if given and given != wanted:
+            takes, got = " and ".join(sorted(wanted)), " and ".join(sorted(given))
+            raise UsageError(f"penalty {self.penalty} takes {takes} (or C), not {got}")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""

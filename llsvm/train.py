@@ -29,11 +29,13 @@ from llsvm.memory import (
 )
 from llsvm.model import Model
 from llsvm.model_file import KNOWN_REQUIREMENTS
+from llsvm.penalty import Penalty
 from llsvm.progress import Progress
 from llsvm.report import Report
 from llsvm.scaling import ROW_SCALE
 from llsvm.settings import Settings
 from llsvm.solvers import make_solver
+from llsvm.solvers.choose import choose
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream import Stream
 
@@ -54,6 +56,8 @@ class Training:
         """output: where the model will be written, beside which to spill by default (nothing is written here).
         budget: instead of the settings' memory limit. Raises UsageError, DataError, BudgetError, DiskError."""
         self.settings = settings or Settings()
+        self.solver = self.settings.solver
+        self.why = ""  # the reason of the choice, where "auto" made it
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
         return_freed_memory()
@@ -97,19 +101,30 @@ class Training:
         facts = self.stream.read()
         yield Report("read", 0, note=self.stream.note)
         weights = class_weights(self.settings.class_weight, facts)
-        solver = make_solver(self.settings, weights, self.settings.threads or default_threads())
+        chosen = self._choose_solver(facts)
+        solver = make_solver(chosen, weights, self.settings.threads or default_threads())
         for report in solver.solve(self.stream):
-            self._note(report)
+            self.note(report)
             yield report
             if self._out_of_time():
                 return
+
+    def _choose_solver(self, facts: Facts) -> Settings:
+        """The settings with the solver that "auto" stands for, and with C instead of λ₁ and λ₂."""
+        settings = self.settings
+        if settings.solver == "auto":
+            self.solver, self.why = choose(settings, facts)
+        penalty = Penalty.of(settings, facts.n_rows)
+        ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
+        return replace(settings, solver=self.solver, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
 
     def _out_of_time(self) -> bool:
         limit = self.settings.max_seconds
         has_result = self._last is not None and self._last.certificate is not None
         return limit is not None and has_result and self.seconds >= limit
 
-    def _note(self, report: Report) -> None:
+    def note(self, report: Report) -> None:
+        """Take in a solver's report: counters, history, and the result if it has one."""
         progress = self.progress
         progress.passes, progress.survivors = report.passes, report.survivors
         if report.certificate is not None:
@@ -161,7 +176,7 @@ class Training:
 
     def _extra(self) -> dict[str, Any]:
         """What predictions need beside weights: the table's columns, the positive label, unit rows."""
-        extra: dict[str, Any] = {}
+        extra: dict[str, Any] = {"solver": self.solver, "why": self.why}
         encoder = getattr(self.stream.source, "encoder", None)
         if encoder is not None:
             if self.stream.scaling is not None and self.settings.missing == "mean":
@@ -184,6 +199,11 @@ class Training:
             "dual": None if certificate is None else certificate.total_dual,
             "relative_gap": None if certificate is None else certificate.relative_gap,
             "passes": 0 if report is None else report.passes,
+            "solver": self.solver,
+            "why": self.why,
+            "nonzero_weights": None
+            if report is None or report.coef is None
+            else int(np.count_nonzero(report.coef)),
             "rows": facts.n_rows,
             "features": facts.n_features,
             "classes": [label_key(label) for label in facts.classes],

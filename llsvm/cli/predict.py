@@ -78,7 +78,7 @@ def evaluate(
         from llsvm.cli.plots import draw_confusion, require_matplotlib
 
         require_matplotlib()
-        check_output(plot, [model, data])
+        check_output(plot, [model, *data])
     loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=True)
     answer = evaluated(loaded, source, memory_limit=memory)
     if plot is not None:

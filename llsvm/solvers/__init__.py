@@ -15,6 +15,7 @@ from llsvm.solvers.base import Solver
 SOLVERS = {
     "llsvm": "llsvm.solvers.llsvm:LLSVM",
     "sequential-dual": "llsvm.solvers.sequential_dual:SequentialDual",
+    "smsvm": "llsvm.solvers.smsvm:SmSVM",
 }
 
 
