@@ -9,11 +9,15 @@ from typing import Any
 
 from llsvm.errors import UsageError
 
-LOSSES = ("hinge", "squared_hinge")
+LOSSES = ("hinge", "squared_hinge", "least-squares")
 CACHES = ("auto", "always", "never")
 SPILL_FORMATS = ("arrow", "hdf5")
 ZERO_BASED = ("auto", "yes", "no")
-SOLVERS = ("llsvm",)
+SOLVERS = ("llsvm", "nesvm")
+PENALTIES = ("l2", "l1")
+MULTI_CLASS = ("ovr", "ovo")
+STEPS = ("auto", "paper")
+STOPS = ("gap", "change")
 
 
 def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -46,6 +50,10 @@ class Settings:
     cache: "auto", "always" or "never" keep a binary copy of the data set for later passes.
     zero_based: "auto", "yes" or "no", of svmlight's column indices.
     survivors: at most this share of the rows is kept between full passes (0 < share <= 1).
+    penalty: "l2" or "l1". multi_class: "ovr" (one problem per class) or "ovo" (one per pair).
+    Of solver "nesvm": intercept: a constant feature of value 1 whose weight is not penalised, instead of ``bias``.
+    step: "auto" or "paper". mu: first smoothing parameter, None for the step's own. homotopy: let mu fall; stop:
+    "gap", or "change" for the paper's |F(w^{k+1}) − F(w^k)| < tol, once mu has come down to mu_end.
     """
 
     solver: str = "llsvm"
@@ -66,6 +74,14 @@ class Settings:
     cache: str = "auto"
     zero_based: str = "auto"
     survivors: float = 1.0
+    penalty: str = "l2"
+    multi_class: str = "ovr"
+    intercept: bool = False
+    step: str = "auto"
+    mu: float | None = None
+    mu_end: float = 0.01
+    homotopy: bool = True
+    stop: str = "gap"
 
     def __post_init__(self) -> None:
         _choice("solver", self.solver, SOLVERS)
@@ -85,12 +101,37 @@ class Settings:
             raise UsageError(f"bias must be 0 (none) or a positive number, not {self.bias!r}")
         if not 0 < self.survivors <= 1:
             raise UsageError(f"survivors must be a share of the rows, 0 < share <= 1, not {self.survivors!r}")
+        self._check_nesvm()
         if isinstance(self.class_weight, str):
             _choice("class_weight", self.class_weight, ("balanced",))
         elif self.class_weight is not None:
             for label, factor in self.class_weight.items():
                 if not (factor >= 0 and math.isfinite(factor)):
                     raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
+
+    @property
+    def constant(self) -> float:
+        """The value of the constant feature: 1 for an unpenalised intercept, else ``bias``."""
+        return 1.0 if self.intercept else self.bias
+
+    def _check_nesvm(self) -> None:
+        _choice("penalty", self.penalty, PENALTIES)
+        _choice("multi_class", self.multi_class, MULTI_CLASS)
+        _choice("step", self.step, STEPS)
+        _choice("stop", self.stop, STOPS)
+        _positive("mu_end", self.mu_end)
+        if self.mu is not None:
+            _positive("mu", self.mu)
+        if self.intercept and self.bias:
+            raise UsageError("intercept and bias are two ways to have a constant term; choose one")
+        if self.solver == "nesvm":
+            if self.loss == "squared_hinge":
+                raise UsageError("solver nesvm has loss hinge or least-squares, not squared_hinge")
+            if self.loss == "least-squares" and self.penalty == "l1":
+                raise UsageError("loss least-squares goes with penalty l2 (LS-SVM), not with l1")
+        elif self.loss == "least-squares" or self.intercept:
+            what = "loss least-squares" if self.loss == "least-squares" else "intercept"
+            raise UsageError(f"{what} is for solver nesvm, not for {self.solver}")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""

@@ -134,7 +134,7 @@ class Training:
         coef = report.coef[:, facts.first_column : facts.n_columns]
         return Model(
             coef_=coef.copy(),
-            intercept_=report.coef[:, facts.n_columns] * self.settings.bias,
+            intercept_=report.coef[:, facts.n_columns] * self.settings.constant,
             classes_=facts.classes,
             certificate=report.certificate,
             settings=self.settings.as_dict(),

@@ -14,6 +14,7 @@ from llsvm.solvers.base import Solver
 # name -> "module:class"; a class takes (settings, class_weight, threads)
 SOLVERS = {
     "llsvm": "llsvm.solvers.llsvm:LLSVM",
+    "nesvm": "llsvm.solvers.nesvm:NESVM",
 }
 
 
