@@ -18,7 +18,7 @@ from llsvm.metric import Metric
 Vector = NDArray[np.float64]
 VECTORS = 8  # that a problem's steps hold at most, temporary ones counted
 
-_EASE = 0.9  # τ falls by this factor after every step that kept its promise
+_EASE = 0.98  # τ falls by this factor after every step that kept its promise
 _TIGHTEN = 2.0
 _ROUNDING = 1e-12
 

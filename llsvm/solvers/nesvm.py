@@ -10,13 +10,14 @@ With ``intercept`` the weight of the constant feature is not penalised. Hinge an
 (eqs. 6, 24); μ falls as the certificate of the *unsmoothed* problem asks (homotopy). A pass does both products,
 X w and Xᵀ α, all losses and the certificate. One problem per class or pair of classes, in the same passes.
 
-Step "paper" is Algorithm 1 with L of eqs. 48 and 52, and 1 + 2 λ_max(Σ c x xᵀ) for eq. 56, whose printed constant is
-too small; homotopy as in Algorithm 2, μ_t = μ₀/(t + 1). Step "auto": see llsvm/nesterov.py.
+Step "paper" is Algorithm 1 with L of eqs. 48 and 52, and 1 + 2 λ_max(Σ c x xᵀ) for eq. 56, whose printed
+constant is too small; homotopy as in Algorithm 2, μ_t = μ₀/(t + 1). Step "auto": see llsvm/nesterov.py.
 
 Certificate: α_i = c_i u_i (2 c_i (1 − m_i) for squares) is feasible. An unpenalised intercept asks for Σ α y = 0:
 the α of the side with the larger sum are scaled down to the other's (hinge), or α_i y_i is shifted by a
 multiple of c_i (squares). l1 asks for ‖Σ α y x‖∞ ≤ 1: α is scaled. The best mixture of the passes'
-points counts (llsvm/bundle.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's |ΔF_μ| < tol.
+points counts (llsvm/bundle.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
+|ΔF_μ| < tol.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ POWER_PASSES = 20
 MU, PAPER_MU = 1.0, 5.0
 MU_FACTOR = 0.5  # μ falls at most so fast,
 MU_TARGET = 0.6  # and not below where smoothing makes up this share of the gap that is asked for
-GAP_RULE = 4.0
+GAP_RULE = 4.0  # what is not smoothing in the gap is at most so many times it (scalar metric, or l1)
+RULE = 0.01  # the next step promises to gain less than this share of it: time for a smaller μ
 
 
 class NESVM:
@@ -217,9 +219,7 @@ class NESVM:
 class _Problem:
     """One binary problem: its points, its μ, its best solution and its best dual point."""
 
-    def __init__(
-        self, settings: Settings, metric: Metric, paper_L: float, width: int, bundle: int
-    ) -> None:
+    def __init__(self, settings: Settings, metric: Metric, paper_L: float, width: int, bundle: int) -> None:
         self.settings = settings
         self.squares = settings.loss == "least-squares"
         self.l1 = settings.penalty == "l1"
@@ -321,7 +321,9 @@ class _Problem:
         if self.squares:
             return self._shifted(plus, minus, float(sums[kernel.ALPHA_SQUARES]), grad)
         smaller = min(plus, minus)
-        v = grad[0] * (smaller / plus if plus > 0 else 0.0) + grad[1] * (smaller / minus if minus > 0 else 0.0)
+        v = grad[0] * (smaller / plus if plus > 0 else 0.0) + grad[1] * (
+            smaller / minus if minus > 0 else 0.0
+        )
         v[-1] = 0.0
         return 2.0 * smaller, v
 
@@ -359,7 +361,7 @@ class _Problem:
         if self.scalar or self.l1:
             ready = self.primal - self.bundle.best - smoothing < GAP_RULE * smoothing
         else:
-            ready = self.steps.decrement < smoothing
+            ready = self.steps.decrement < RULE * smoothing
         if ready:
             # smoothing's part of the gap falls with the square of μ
             aim = float(np.sqrt(MU_TARGET * allowed / smoothing))
