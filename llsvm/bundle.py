@@ -34,16 +34,20 @@ class DualBundle:
     def nbytes(width: int, size: int) -> int:
         return 8 * (size + 1) * (width + size + 3)
 
-    def add(self, s: float, v: NDArray[np.float64]) -> float:
-        """Take a feasible point, (s, v (width,)); returns the best dual objective known."""
+    def add(self, s: float, v: NDArray[np.float64], image: NDArray[np.float64] | None = None) -> float:
+        """Take a feasible point, (s, v (width,)); returns the best dual objective known.
+
+        image: K v where v holds the coefficients α y and products are vᵀKv'; None for v itself.
+        """
         if self._l1:
             return self._add_l1(s, v)
+        image = v if image is None else image
         at = self._room()
         self._s[at], self._V[at] = s, v
-        row = self._V[: self._n] @ v
+        row = self._V[: self._n] @ image
         self._products[at, : self._n] = row
         self._products[: self._n, at] = row
-        self.best = max(self.best, s - 0.5 * float(v @ v), self._mix())
+        self.best = max(self.best, s - 0.5 * float(v @ image), self._mix())
         return self.best
 
     def _room(self) -> int:

@@ -17,6 +17,8 @@ SOLVERS = ("llsvm", "nesvm")
 PENALTIES = ("l2", "l1")
 MULTI_CLASS = ("ovr", "ovo")
 STEPS = ("auto", "paper")
+KERNELS = ("rbf", "poly", "linear", "precomputed")
+FEATURE_MAPS = ("nystroem", "rff")
 STOPS = ("gap", "change")
 
 
@@ -54,6 +56,9 @@ class Settings:
     Of solver "nesvm": intercept: a constant feature of value 1 whose weight is not penalised, instead of ``bias``.
     step: "auto" or "paper". mu: first smoothing parameter, None for the step's own. homotopy: let mu fall; stop:
     "gap", or "change" for the paper's |F(w^{k+1}) − F(w^k)| < tol, once mu has come down to mu_end.
+    kernel: None, "rbf", "poly", "linear" or "precomputed" (the rows are the kernel matrix's), with gamma (None for
+    1 / features), degree and coef0, for solver "nesvm"; or, with feature_map "nystroem" or "rff" and so many
+    components, approximated for every solver ("rbf" if it is None).
     """
 
     solver: str = "llsvm"
@@ -82,6 +87,12 @@ class Settings:
     mu_end: float = 0.01
     homotopy: bool = True
     stop: str = "gap"
+    kernel: str | None = None
+    gamma: float | None = None
+    degree: int = 3
+    coef0: float = 0.0
+    feature_map: str | None = None
+    components: int = 500
 
     def __post_init__(self) -> None:
         _choice("solver", self.solver, SOLVERS)
@@ -124,6 +135,7 @@ class Settings:
             _positive("mu", self.mu)
         if self.intercept and self.bias:
             raise UsageError("intercept and bias are two ways to have a constant term; choose one")
+        self._check_kernel()
         if self.solver == "nesvm":
             if self.loss == "squared_hinge":
                 raise UsageError("solver nesvm has loss hinge or least-squares, not squared_hinge")
@@ -132,6 +144,27 @@ class Settings:
         elif self.loss == "least-squares" or self.intercept:
             what = "loss least-squares" if self.loss == "least-squares" else "intercept"
             raise UsageError(f"{what} is for solver nesvm, not for {self.solver}")
+
+    def _check_kernel(self) -> None:
+        if self.kernel is not None:
+            _choice("kernel", self.kernel, KERNELS)
+        if self.gamma is not None:
+            _positive("gamma", self.gamma)
+        _positive("degree", self.degree)
+        _positive("components", self.components)
+        if self.feature_map is not None:
+            _choice("feature_map", self.feature_map, FEATURE_MAPS)
+            allowed = ("rbf",) if self.feature_map == "rff" else ("rbf", "poly", "linear")
+            if self.kernel not in (None, *allowed):
+                raise UsageError(f"feature map {self.feature_map} is for kernel {' or '.join(allowed)}, not {self.kernel}")
+        elif self.kernel is not None:
+            if self.solver != "nesvm":
+                raise UsageError(
+                    f"kernel {self.kernel} is for solver nesvm, not for {self.solver}; "
+                    "or pass --feature-map nystroem or rff, which works with every solver"
+                )
+            if self.penalty != "l2" or self.step != "auto" or self.stop != "gap":
+                raise UsageError("a kernel goes with penalty l2, step auto and stop gap")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""

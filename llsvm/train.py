@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from llsvm.data import open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
+from llsvm.feature_map import EXTRA, FeatureMap
 from llsvm.ingest import Facts
 from llsvm.memory import (
     MemoryBudget,
@@ -58,6 +59,10 @@ class Training:
         if budget is None:
             limit = self.settings.memory_limit
             budget = MemoryBudget(default_limit_bytes() if limit is None else parse_size(limit))
+        self._map: FeatureMap | None = None
+        self._support: NDArray[np.bool_] | None = None
+        if self.settings.feature_map is not None:
+            source = self._mapped(source, budget)
         disk = self.settings.disk_limit
         self.stream = Stream(
             source,
@@ -98,7 +103,28 @@ class Training:
             self._note(report)
             yield report
             if self._out_of_time():
-                return
+                break
+        if self._last is not None and self._last.expand is not None:
+            self._support, self._map = self._last.expand()
+
+    def _mapped(self, source: BlockSource, budget: MemoryBudget) -> BlockSource:
+        """The source through an approximate feature map, which becomes part of the model."""
+        from llsvm.data.mapped import MappedSource
+
+        chosen = self.settings
+        mapped = MappedSource(
+            source,
+            chosen.feature_map or "",
+            chosen.kernel or "rbf",
+            chosen.components,
+            chosen.gamma,
+            chosen.degree,
+            chosen.coef0,
+            chosen.seed,
+        )
+        self._map = mapped.map
+        budget.reserve("feature map", 2 * mapped.map.nbytes)
+        return mapped
 
     def _out_of_time(self) -> bool:
         limit = self.settings.max_seconds
@@ -131,15 +157,26 @@ class Training:
         report, facts = self._last, self.stream.facts
         if report is None or report.coef is None:
             raise UsageError("no pass has been completed yet, so there is no model")
-        coef = report.coef[:, facts.first_column : facts.n_columns]
+        if self._support is None:
+            coef = report.coef[:, facts.first_column : facts.n_columns]
+            intercept = report.coef[:, facts.n_columns] * self.settings.constant
+        else:
+            coef, intercept = report.coef[:, :-1][:, self._support], report.coef[:, -1]
+        extra, base = {}, facts.first_column
+        if self._map is not None:
+            extra, base = self._map.as_extra(), self._map.base
+        if self.settings.multi_class == "ovo" and len(facts.classes) > 2:
+            extra["multi_class"] = "ovo"
         return Model(
             coef_=coef.copy(),
-            intercept_=report.coef[:, facts.n_columns] * self.settings.constant,
+            intercept_=intercept,
             classes_=facts.classes,
             certificate=report.certificate,
             settings=self.settings.as_dict(),
             history=self.history,
-            index_base=facts.first_column,
+            index_base=base,
+            extra=extra,
+            requires=tuple(name for name in (EXTRA, "multi_class") if name in extra),
             converged=report.converged,
             n_rows=facts.n_rows,
             log={"seconds": self.seconds, "peak_rss_bytes": peak_resident_bytes()},

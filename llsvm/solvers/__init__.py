@@ -15,10 +15,12 @@ from llsvm.solvers.base import Solver
 SOLVERS = {
     "llsvm": "llsvm.solvers.llsvm:LLSVM",
     "nesvm": "llsvm.solvers.nesvm:NESVM",
+    "nesvm-kernel": "llsvm.solvers.nesvm_kernel:KernelNESVM",
 }
 
 
 def make_solver(settings: Settings, class_weight: NDArray[np.float64], threads: int) -> Solver:
     """The solver that ``settings.solver`` names. class_weight: (n_classes,) factors of C."""
-    module, name = SOLVERS[settings.solver].split(":")
+    exact_kernel = settings.kernel is not None and settings.feature_map is None
+    module, name = SOLVERS["nesvm-kernel" if exact_kernel else settings.solver].split(":")
     return cast(Solver, getattr(import_module(module), name)(settings, class_weight, threads))
