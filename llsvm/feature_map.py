@@ -10,7 +10,7 @@ Kernels: rbf exp(−γ ‖x − z‖²), poly (γ x·z + coef0)^degree, linear x
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class FeatureMap:
     kind: str
     function: KernelFunction
     n_features: int
-    landmarks: Matrix
+    landmarks: Matrix | NDArray[np.int64]
     projection: NDArray[np.float64] | None = None
     base: int = 0  # of the files it was made from
     _width: int = field(init=False, default=0)
@@ -88,7 +88,9 @@ class FeatureMap:
 
     @property
     def nbytes(self) -> int:
-        parts = list(self.landmarks) if isinstance(self.landmarks, CSR) else [self.landmarks]
+        parts: list[NDArray[Any]] = (
+            list(self.landmarks) if isinstance(self.landmarks, CSR) else [self.landmarks]
+        )
         return sum(part.nbytes for part in parts) + (0 if self.projection is None else self.projection.nbytes)
 
     def rows_at_once(self, nbytes: int = _CHUNK_BYTES) -> int:
@@ -99,13 +101,13 @@ class FeatureMap:
         """φ of the rows of X, (n, width) float64. base: subtracted from a CSR's columns."""
         if self.kind == "rff":
             out = _times(X, np.asarray(self.landmarks), base)
-            out += self.projection
+            out += cast(NDArray[np.float64], self.projection)
             np.cos(out, out=out)
             out *= np.sqrt(2.0 / self.width)
             return out
         if self.function.name == "precomputed":
             return _columns(X, np.asarray(self.landmarks), self.n_features, base)
-        values = self.function.between(X, self.landmarks, self.n_features, base)
+        values = self.function.between(X, cast(Matrix, self.landmarks), self.n_features, base)
         return values if self.projection is None else values @ self.projection
 
     def as_extra(self) -> dict[str, Any]:
@@ -139,7 +141,7 @@ class FeatureMap:
         head = extra[EXTRA]
         function = KernelFunction(head["kernel"], head["gamma"], head["degree"], head["coef0"])
         if "landmarks" in extra:
-            landmarks: Matrix = extra["landmarks"]
+            landmarks: Any = extra["landmarks"]
         else:
             landmarks = CSR(*(extra[f"landmarks_{name}"] for name in CSR._fields))
         projection = extra.get("projection")

@@ -41,7 +41,8 @@ class KernelMatrix:
         self._store: PageStore | None = None
         if self.precomputed and facts.n_features != self.n:
             raise DataError(
-                f"{facts.name}: a precomputed kernel of {self.n} rows needs {self.n} columns, not {facts.n_features}"
+                f"{facts.name}: a precomputed kernel of {self.n} rows needs {self.n} columns, "
+                f"not {facts.n_features}"
             )
 
     @property
@@ -74,7 +75,10 @@ class KernelMatrix:
         per_row = 4 * self.n + 2 * row_bytes
         self._tile_rows = int(np.clip(free_bytes / _TILE_SHARE / per_row, 1, _TILE_ROWS))
         pages = 2 * (max(self._piece_bytes, 4 * self.n) + (1 << 12))
-        return {"kernel tile": int(self._tile_rows * per_row) + 4 * max(self._piece_bytes, 8 * self.n), "kernel pages": pages}
+        return {
+            "kernel tile": int(self._tile_rows * per_row) + 4 * max(self._piece_bytes, 8 * self.n),
+            "kernel pages": pages,
+        }
 
     def build(self, threads: int) -> None:
         """Compute all of it. Raises DiskError where it fits neither in memory nor on disk."""

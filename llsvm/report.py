@@ -56,8 +56,8 @@ class Report:
     survivors). passes: full passes so far, the first reading not counted. coef: (k, columns) float64, the best
     certified weights, the bias in the last column if there is one; None before there are any. dual: the dual
     objective now. survivors: rows kept for the next epochs. note: one sentence for people, or "".
-    expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows count
-    and the FeatureMap (llsvm.feature_map) that holds them.
+    expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows
+    count and the FeatureMap (llsvm.feature_map) that holds them.
     """
 
     kind: str

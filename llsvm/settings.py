@@ -156,7 +156,9 @@ class Settings:
             _choice("feature_map", self.feature_map, FEATURE_MAPS)
             allowed = ("rbf",) if self.feature_map == "rff" else ("rbf", "poly", "linear")
             if self.kernel not in (None, *allowed):
-                raise UsageError(f"feature map {self.feature_map} is for kernel {' or '.join(allowed)}, not {self.kernel}")
+                raise UsageError(
+                    f"feature map {self.feature_map} is for kernel {' or '.join(allowed)}, not {self.kernel}"
+                )
         elif self.kernel is not None:
             if self.solver != "nesvm":
                 raise UsageError(

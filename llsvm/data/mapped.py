@@ -35,11 +35,8 @@ class MappedSource:
         Reads the source once. Raises DataError.
         """
         self._source = source
+        self.bytes_read = 0
         self.map = _learn(source, kind, kernel, n_components, gamma, degree, coef0, seed)
-
-    @property
-    def bytes_read(self) -> int:
-        return self._source.bytes_read
 
     def info(self) -> SourceInfo:
         inner = self._source.info()
@@ -56,6 +53,7 @@ class MappedSource:
         """As the source's blocks, mapped; each at most ``max_bytes``, or one row."""
         step = max(1, max_bytes // (20 * self.map.width + 8 * self.map.n_features))
         for block in self._source.blocks(max(max_bytes // _HELD_BYTES, 1)):
+            self.bytes_read = self._source.bytes_read
             for start in range(0, block.n_rows, step):
                 part = block.slice(start, min(start + step, block.n_rows))
                 values = self.map(part.X, self.map.base).astype(np.float32)
@@ -90,7 +88,7 @@ def _learn(
 
 
 def _sample(source: BlockSource, n: int, rng: np.random.Generator) -> tuple[Block, int]:
-    """n rows chosen uniformly in one reading, those with the smallest random keys; and how many columns there are."""
+    """n rows chosen uniformly in one reading, those with the smallest random keys; and the number of columns."""
     kept: Block | None = None
     keys = np.empty(0)
     columns = 0

@@ -12,8 +12,8 @@ from llsvm.kernels.options import JIT
 def csr_dots(indptr, indices, data, base, other_indptr, other_indices, other_data, first, end, scratch, out):  # type: ignore[no-untyped-def]
     """out[i, j] = x_i · z_j for all rows x and the rows first..end of z; out (n, m) float64.
 
-    base: subtracted from the column numbers of x; those of z start at 0. scratch: (d,) float64 of zeros, d more than
-    any column of z; columns of x beyond d count nothing.
+    base: subtracted from the column numbers of x; those of z start at 0. scratch: (d,) float64 of zeros,
+    d more than any column of z; columns of x beyond d count nothing.
     """
     d = scratch.shape[0]
     for j in range(first, end):

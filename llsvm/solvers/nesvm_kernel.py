@@ -1,9 +1,10 @@
-"""NESVM with kernels: Nesterov's method on ½ βᵀKβ + Σ c_i loss(y_i ((Kβ)_i + b)) (Zhou, Tao, Wu 2010, end of II-C).
+"""NESVM with kernels: Nesterov's method on ½ βᵀKβ + Σ c_i loss(y_i ((Kβ)_i + b)).
 
-Loss: hinge, smoothed with u_i = median((1 − m_i)/μ, 0, 1), or squares (1 − m)². In the norm of the kernel's own space
-the gradient is β − α y, so a pass over K makes one product, K (α y), with which every point in sight (w^k, y^k, z^k
-are combinations) knows its Kβ: backtracking costs no pass. b, if there is one, is not penalised and minimised over
-exactly for every f = Kβ, so that Σ α y = 0 and α is feasible. One problem per class or pair, in the same passes.
+Zhou, Tao, Wu 2010, end of section II-C. Loss: hinge, smoothed with u_i = median((1 − m_i)/μ, 0, 1), or squares
+(1 − m)². In the norm of the kernel's own space the gradient is β − α y, so a pass over K makes one product, K (α y),
+with which every point in sight (w^k, y^k, z^k are combinations) knows its Kβ: backtracking costs no pass. b, if
+there is one, is not penalised and minimised over exactly for every f = Kβ, so that Σ α y = 0 and α is feasible.
+One problem per class or pair, in the same passes.
 
 Certificate: D(α) = Σ α − ½ (α y)ᵀK(α y) (squares: − Σ α²/(4c)), of the best mixture of recent α. The matrix is the
 float32 one that is stored. Stop when gap ≤ tol · primal.
@@ -32,6 +33,8 @@ BUNDLE = 8
 VECTORS = 16  # of a row, per problem, temporary ones counted
 MU, MU_FACTOR, MU_TARGET = 1.0, 0.5, 0.6
 EASE, TIGHTEN = 0.95, 2.0
+PRUNE_SHARE = 0.9  # of the gap allowed is for finding the solution, the rest for leaving out
+PRUNE_BELOW = 0.01  # rows with α = 0 and |β| under this share of the largest
 SMALLEST_SHARE = 1e-9  # of the largest |β|: a row below is no support vector
 BIAS_STEPS = 100
 
@@ -49,7 +52,7 @@ class KernelNESVM:
         facts, settings = stream.facts, self.settings
         signs = class_signs(len(facts.classes), settings.multi_class == "ovo")
         gamma = 1.0 / facts.n_features if settings.gamma is None else settings.gamma
-        self.function = KernelFunction(settings.kernel, gamma, settings.degree, settings.coef0)
+        self.function = KernelFunction(settings.kernel or "rbf", gamma, settings.degree, settings.coef0)
         self.bias = 0.0 if settings.intercept else settings.bias
         matrix = KernelMatrix(stream, self.function, self.bias**2)
         used = sum(int(facts.counts[row != 0].sum()) for row in signs)
@@ -71,6 +74,9 @@ class KernelNESVM:
                 problems[j].measure(KA[problems[j].rows, column])
             passes += 1
             converged = all(p.converged for p in problems)
+            if converged:
+                self._prune(matrix, problems)
+                passes += 1
             most = settings.max_passes
             ended = converged or bool(most and passes >= most)
             beta = np.zeros((len(problems), facts.n_rows))
@@ -94,6 +100,15 @@ class KernelNESVM:
             )
             if ended:
                 return
+
+    def _prune(self, matrix: KernelMatrix, problems: list[_Problem]) -> None:
+        """Leave out rows that are no support vectors any more, where the gap allows it; a pass."""
+        A = np.zeros((matrix.n, len(problems)))
+        for column, problem in zip(A.T, problems, strict=True):
+            column[problem.rows] = problem.pruned()
+        KA = matrix.times(A)
+        for column, image, problem in zip(A.T, KA.T, problems, strict=True):
+            problem.take_pruned(column[problem.rows], image[problem.rows])
 
     def _labels(self, stream: Stream) -> tuple[NDArray[np.int32], Vector]:
         """Class ids and c_i of all rows, in a pass."""
@@ -166,12 +181,24 @@ class _Problem:
         self._advance(0.5 * norm + losses, slope, slope_f)
         self._offer(*self._y, self._best_b(self._y[1], self._b_w))
         allowed = self.settings.tol * self.primal
-        self.converged = bool(self.primal - self.bundle.best <= allowed)
+        self.converged = bool(self.primal - self.bundle.best <= PRUNE_SHARE * allowed)
         hinge = not self.squares and self.settings.homotopy
         # ½‖∇‖² bounds F_μ(w) − F_μ(w*), as the regulariser is strongly convex with constant 1 in this norm
         if hinge and smoothing > (MU_TARGET + 0.1) * allowed and stationarity < smoothing:
             aim = float(np.sqrt(MU_TARGET * allowed / smoothing))
             self.mu *= max(MU_FACTOR, min(0.9, aim))
+
+    def pruned(self) -> Vector:
+        """The best β on the rows that have α ≠ 0 now, and on those where it is large nevertheless."""
+        large = np.abs(self.beta) > PRUNE_BELOW * np.abs(self.beta).max(initial=0.0)
+        return np.where((self._alpha != 0) | large, self.beta, 0.0)
+
+    def take_pruned(self, beta: Vector, image: Vector) -> None:
+        """Settle for ``pruned``, of which ``image`` is the product with K, if its gap is small enough."""
+        b = self._best_b(image, self.b)
+        primal = self._primal(beta, image, b)
+        if primal - self.bundle.best <= self.settings.tol * primal:
+            self.primal, self.beta, self.b = primal, beta, b
 
     def _advance(self, F: float, slope: Vector, slope_f: Vector) -> None:
         """A step from w with the smallest L that keeps its promise, then momentum, unless it points uphill."""
@@ -205,11 +232,14 @@ class _Problem:
         return float(self.cost @ (u * z - 0.5 * self.mu * u * u))
 
     def _offer(self, beta: Vector, f: Vector, b: float) -> None:
-        z = 1.0 - self.sign * (f + b)
-        exact = float(self.cost @ (z * z if self.squares else np.maximum(z, 0.0)))
-        primal = 0.5 * float(beta @ f) + exact
+        primal = self._primal(beta, f, b)
         if primal < self.primal:
             self.primal, self.beta, self.b = primal, beta.copy(), b
+
+    def _primal(self, beta: Vector, f: Vector, b: float) -> float:
+        z = 1.0 - self.sign * (f + b)
+        exact = float(self.cost @ (z * z if self.squares else np.maximum(z, 0.0)))
+        return 0.5 * float(beta @ f) + exact
 
     def _best_b(self, f: Vector, start: float) -> float:
         """The minimiser of the smoothed losses over b, to rounding: Newton's steps inside a bracket."""
