@@ -9,7 +9,7 @@ from typing import Any
 
 from llsvm.errors import UsageError
 
-LOSSES = ("hinge", "squared_hinge")
+LOSSES = ("hinge", "squared_hinge", "least-squares")
 CACHES = ("auto", "always", "never")
 SPILL_FORMATS = ("arrow", "hdf5")
 ZERO_BASED = ("auto", "yes", "no")
@@ -17,9 +17,13 @@ SCALES = ("none", "maxabs", "minmax", "standard", "unit-row")
 MISSING = ("refuse", "zero", "mean")
 HEADERS = ("auto", "yes", "no")
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
-MULTI_CLASS = ("ovr", *DIRECT)
-SOLVERS = ("llsvm", "smsvm", "auto")
+MULTI_CLASS = ("ovr", "ovo", *DIRECT)
+SOLVERS = ("llsvm", "smsvm", "nesvm", "auto")
 PENALTIES = ("l2", "l1", "elasticnet")
+STEPS = ("auto", "paper")
+KERNELS = ("rbf", "poly", "linear", "precomputed")
+FEATURE_MAPS = ("nystroem", "rff")
+STOPS = ("gap", "change")
 
 
 def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -40,6 +44,7 @@ class Settings:
     penalties take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
 
     multi_class: what more than two classes become: "ovr" one problem for each class against the rest;
+    "ovo" one for each pair of classes (solver "nesvm");
     "crammer-singer" or "weston-watkins" one joint problem, also of two classes, with the hinge loss (its objective:
     see kernels/multiclass.py).
     solver: which method; "auto" chooses by shape, loss and penalty.
@@ -65,6 +70,12 @@ class Settings:
     missing: "refuse", "zero" or "mean" for missing values. positive: this label against all others.
     The rest says how tables and HDF5 files are read, see llsvm.tables.options: format, label, features,
     exclude, weight, text, header, hash_bits.
+    Of solver "nesvm": intercept: a constant feature of value 1 whose weight is not penalised, instead of ``bias``.
+    step: "auto" or "paper". mu: first smoothing parameter, None for the step's own. homotopy: let mu fall; stop:
+    "gap", or "change" for the paper's |F(w^{k+1}) − F(w^k)| < tol, once mu has come down to mu_end.
+    kernel: None, "rbf", "poly", "linear" or "precomputed" (the rows are the kernel matrix's), with gamma (None for
+    1 / features), degree and coef0, for solver "nesvm"; or, with feature_map "nystroem" or "rff" and so many
+    components, approximated for every solver ("rbf" if it is None).
     """
 
     solver: str = "llsvm"
@@ -101,6 +112,18 @@ class Settings:
     text: tuple[str, ...] = ()
     header: str = "auto"
     hash_bits: int | None = None
+    intercept: bool = False
+    step: str = "auto"
+    mu: float | None = None
+    mu_end: float = 0.01
+    homotopy: bool = True
+    stop: str = "gap"
+    kernel: str | None = None
+    gamma: float | None = None
+    degree: int = 3
+    coef0: float = 0.0
+    feature_map: str | None = None
+    components: int = 500
 
     def __post_init__(self) -> None:
         _choice("solver", self.solver, SOLVERS)
@@ -129,6 +152,7 @@ class Settings:
             raise UsageError(f"bias must be 0 (none) or a positive number, not {self.bias!r}")
         if not 0 < self.survivors <= 1:
             raise UsageError(f"survivors must be a share of the rows, 0 < share <= 1, not {self.survivors!r}")
+        self._check_nesvm()
         if isinstance(self.class_weight, str):
             _choice("class_weight", self.class_weight, ("balanced",))
         elif self.class_weight is not None:
@@ -138,8 +162,13 @@ class Settings:
 
     def _check_penalty(self) -> None:
         _choice("penalty", self.penalty, PENALTIES)
-        if self.penalty != "l2" and self.solver not in ("smsvm", "auto"):
-            raise UsageError(f"penalty {self.penalty} goes with solver smsvm or auto, not {self.solver}")
+        takes = {"l1": ("smsvm", "nesvm", "auto"), "elasticnet": ("smsvm", "auto")}.get(self.penalty, SOLVERS)
+        if self.solver not in takes:
+            raise UsageError(
+                f"penalty {self.penalty} goes with solver {' or '.join(takes)}, not {self.solver}"
+            )
+        if self.multi_class == "ovo" and self.solver != "nesvm":
+            raise UsageError(f"multi_class ovo goes with solver nesvm, not {self.solver}")
         if not 0 < self.l1_ratio < 1:
             raise UsageError(
                 f"l1_ratio must be between 0 and 1, not {self.l1_ratio!r} (for the ends: penalty l2 or l1)"
@@ -149,8 +178,54 @@ class Settings:
             _positive(name, getattr(self, name))
         wanted = {"l2": {"lambda2"}, "l1": {"lambda1"}, "elasticnet": {"lambda1", "lambda2"}}[self.penalty]
         if given and given != wanted:
-            takes, got = " and ".join(sorted(wanted)), " and ".join(sorted(given))
-            raise UsageError(f"penalty {self.penalty} takes {takes} (or C), not {got}")
+            these, got = " and ".join(sorted(wanted)), " and ".join(sorted(given))
+            raise UsageError(f"penalty {self.penalty} takes {these} (or C), not {got}")
+
+    @property
+    def constant(self) -> float:
+        """The value of the constant feature: 1 for an unpenalised intercept, else ``bias``."""
+        return 1.0 if self.intercept else self.bias
+
+    def _check_nesvm(self) -> None:
+        _choice("step", self.step, STEPS)
+        _choice("stop", self.stop, STOPS)
+        _positive("mu_end", self.mu_end)
+        if self.mu is not None:
+            _positive("mu", self.mu)
+        if self.intercept and self.bias:
+            raise UsageError("intercept and bias are two ways to have a constant term; choose one")
+        self._check_kernel()
+        if self.solver == "nesvm":
+            if self.loss == "squared_hinge":
+                raise UsageError("solver nesvm has loss hinge or least-squares, not squared_hinge")
+            if self.loss == "least-squares" and self.penalty == "l1":
+                raise UsageError("loss least-squares goes with penalty l2 (LS-SVM), not with l1")
+        elif self.loss == "least-squares" or self.intercept:
+            what = "loss least-squares" if self.loss == "least-squares" else "intercept"
+            raise UsageError(f"{what} is for solver nesvm, not for {self.solver}")
+
+    def _check_kernel(self) -> None:
+        if self.kernel is not None:
+            _choice("kernel", self.kernel, KERNELS)
+        if self.gamma is not None:
+            _positive("gamma", self.gamma)
+        _positive("degree", self.degree)
+        _positive("components", self.components)
+        if self.feature_map is not None:
+            _choice("feature_map", self.feature_map, FEATURE_MAPS)
+            allowed = ("rbf",) if self.feature_map == "rff" else ("rbf", "poly", "linear")
+            if self.kernel not in (None, *allowed):
+                raise UsageError(
+                    f"feature map {self.feature_map} is for kernel {' or '.join(allowed)}, not {self.kernel}"
+                )
+        elif self.kernel is not None:
+            if self.solver != "nesvm":
+                raise UsageError(
+                    f"kernel {self.kernel} is for solver nesvm, not for {self.solver}; "
+                    "or pass --feature-map nystroem or rff, which works with every solver"
+                )
+            if self.penalty != "l2" or self.step != "auto" or self.stop != "gap":
+                raise UsageError("a kernel goes with penalty l2, step auto and stop gap")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""

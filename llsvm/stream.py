@@ -25,7 +25,7 @@ from llsvm.progress import Progress
 from llsvm.scaling import UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.spill.rowstate import RowState
 from llsvm.spill.store import PageStore, Scratch, open_store
-from llsvm.spill.workspace import Workspace, is_memory_backed, remove_abandoned
+from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
@@ -411,6 +411,22 @@ class Stream:
             self.workspace = Workspace(self._parent, self._disk_limit_bytes)
             self._spills_into_memory = is_memory_backed(self._parent)
         return self.workspace
+
+    def disk_room(self) -> tuple[int, str]:
+        """Bytes that may still be spilled, and where."""
+        workspace = self._open_workspace()
+        free = workspace.free_bytes() - RESERVE_BYTES
+        limit = workspace.disk_limit_bytes
+        if limit is not None and limit - workspace.used_bytes < free:
+            return limit - workspace.used_bytes, "the disk limit"
+        return free, str(workspace.folder.parent)
+
+    def make_store(self, name: str) -> PageStore:
+        """A store for something of the solver's own, which reports what it reads to ``count_bytes``."""
+        return self._make_store(name)
+
+    def count_bytes(self, nbytes: int) -> None:
+        self._store_bytes_read += nbytes
 
     def _make_store(self, name: str) -> PageStore:
         return open_store(self._open_workspace(), name, self._spill_format)

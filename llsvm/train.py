@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from llsvm.data import open_with_settings
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
+from llsvm.feature_map import FeatureMap
 from llsvm.ingest import Facts
 from llsvm.memory import (
     MemoryBudget,
@@ -64,6 +65,10 @@ class Training:
         if budget is None:
             limit = self.settings.memory_limit
             budget = MemoryBudget(default_limit_bytes() if limit is None else parse_size(limit))
+        self._map: FeatureMap | None = None
+        self._support: NDArray[np.bool_] | None = None
+        if self.settings.feature_map is not None:
+            source = self._mapped(source, budget)
         disk = self.settings.disk_limit
         self.stream = Stream(
             source,
@@ -107,7 +112,28 @@ class Training:
             self.note(report)
             yield report
             if self._out_of_time():
-                return
+                break
+        if self._last is not None and self._last.expand is not None:
+            self._support, self._map = self._last.expand()
+
+    def _mapped(self, source: BlockSource, budget: MemoryBudget) -> BlockSource:
+        """The source through an approximate feature map, which becomes part of the model."""
+        from llsvm.data.mapped import MappedSource
+
+        chosen = self.settings
+        mapped = MappedSource(
+            source,
+            chosen.feature_map or "",
+            chosen.kernel or "rbf",
+            chosen.components,
+            chosen.gamma,
+            chosen.degree,
+            chosen.coef0,
+            chosen.seed,
+        )
+        self._map = mapped.map
+        budget.reserve("feature map", 2 * mapped.map.nbytes)
+        return mapped
 
     def _choose_solver(self, facts: Facts) -> Settings:
         """The settings with the solver that "auto" stands for, and with C instead of λ₁ and λ₂."""
@@ -151,12 +177,18 @@ class Training:
         if report is None or report.coef is None:
             raise UsageError("no pass has been completed yet, so there is no model")
         coef = report.coef[:, : facts.n_columns]
-        intercept = report.coef[:, facts.n_columns] * self.settings.bias
+        intercept = report.coef[:, facts.n_columns] * self.settings.constant
         if self.stream.scaling is not None:
             coef, intercept = self.stream.scaling.raw_weights(coef, intercept)
         coef = coef[:, facts.first_column :]
+        if self._support is not None:
+            coef, intercept = report.coef[:, :-1][:, self._support], report.coef[:, -1]
         extra = self._extra()
         names = self.stream.source.info().feature_names
+        # columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would
+        base = 1 if self.stream.source.info().in_memory else facts.first_column
+        if self._map is not None:
+            base = self._map.base
         return Model(
             coef_=coef.copy(),
             intercept_=intercept,
@@ -164,8 +196,7 @@ class Training:
             certificate=report.certificate,
             settings=self.settings.as_dict(),
             history=self.history,
-            # columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would
-            index_base=1 if self.stream.source.info().in_memory else facts.first_column,
+            index_base=base,
             converged=report.converged,
             n_rows=facts.n_rows,
             feature_names=names if names is not None and len(names) == coef.shape[1] else None,
@@ -186,6 +217,10 @@ class Training:
             extra["positive"] = self.settings.positive
         if self.settings.scale == ROW_SCALE:
             extra["unit_row"] = True
+        if self._map is not None:
+            extra |= self._map.as_extra()
+        if self.settings.multi_class == "ovo" and len(self.stream.facts.classes) > 2:
+            extra["multi_class"] = "ovo"
         return extra
 
     def summary(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ LAYERS = [
         "arena",
         "labels",
         "penalty",
+        "feature_map",
         "linesearch",
         "newton",
         "smoothed",

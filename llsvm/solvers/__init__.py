@@ -16,11 +16,17 @@ SOLVERS = {
     "llsvm": "llsvm.solvers.llsvm:LLSVM",
     "sequential-dual": "llsvm.solvers.sequential_dual:SequentialDual",
     "smsvm": "llsvm.solvers.smsvm:SmSVM",
+    "nesvm": "llsvm.solvers.nesvm:NESVM",
+    "nesvm-kernel": "llsvm.solvers.nesvm_kernel:KernelNESVM",
 }
 
 
 def make_solver(settings: Settings, class_weight: NDArray[np.float64], threads: int) -> Solver:
     """The solver that the settings ask for (direct multi-class has its own). class_weight: (n_classes,) of C."""
-    name = "sequential-dual" if settings.multi_class in DIRECT else settings.solver
+    name = settings.solver
+    if settings.multi_class in DIRECT:
+        name = "sequential-dual"
+    elif settings.kernel is not None and settings.feature_map is None:
+        name = "nesvm-kernel"
     module, name = SOLVERS[name].split(":")
     return cast(Solver, getattr(import_module(module), name)(settings, class_weight, threads))
