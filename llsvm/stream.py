@@ -221,7 +221,7 @@ class Stream:
         block_bytes = max(_SMALLEST_BLOCK_BYTES, 2 * page_bytes)
         rows = block_bytes / self._held
         blocks = 3 * block_bytes + (rows + max(rows, page_rows)) * row_work_bytes
-        pages = _PAGE_INFO_BYTES * self._ingest.n_pages
+        pages = 0 if self.source.info().in_memory else _PAGE_INFO_BYTES * self._ingest.n_pages
         return int(blocks) + (_READING_PAGES + _SPILL_PAGES) * page_bytes + pages + 1
 
     @property
