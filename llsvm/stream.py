@@ -33,6 +33,7 @@ _PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
 _READING_PAGES = (
     7  # pages that the first reading holds: five in the source, one in hand, one on its way to disk
 )
+_PAGE_INFO_BYTES = 600  # what a store remembers of each of its pages
 _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 _SMALLEST_BLOCK_BYTES = 256_000
@@ -222,6 +223,7 @@ class Stream:
         if store is not None:
             page_rows = max(page.n_rows for page in store.pages)
             reading = max(store.scratch_bytes, 2 * page_bytes)
+            self.budget.reserve("list of pages", _PAGE_INFO_BYTES * len(store.pages))
         self.budget.reserve("reading and spilling", reading + _SPILL_PAGES * page_bytes)
         left, work = self.budget.available_bytes, row_work_bytes / self._held
         block_bytes = int(left / (3 + 2 * work))
@@ -260,7 +262,8 @@ class Stream:
         block_bytes = max(_SMALLEST_BLOCK_BYTES, 2 * page_bytes)
         rows = block_bytes / self._held
         blocks = 3 * block_bytes + (rows + max(rows, page_rows)) * row_work_bytes
-        return int(blocks) + (_READING_PAGES + _SPILL_PAGES) * page_bytes + 1
+        pages = 0 if self.source.info().in_memory else _PAGE_INFO_BYTES * self._ingest.n_pages
+        return int(blocks) + (_READING_PAGES + _SPILL_PAGES) * page_bytes + pages + 1
 
     @property
     def _largest_page_bytes(self) -> int:

@@ -6,10 +6,11 @@ source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Trai
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -332,3 +333,13 @@ def warn_not_converged(model: Model) -> None:
 def load(path: str | os.PathLike[str]) -> Model:
     """A model from its file. Raises ModelError."""
     return Model.load(path)
+
+
+class _CallableModule(ModuleType):
+    """``llsvm.train`` is this module once anything has imported it; it must stay the function all the same."""
+
+    def __call__(self, *args: Any, **options: Any) -> Model:
+        return train(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule
