@@ -72,7 +72,7 @@ class Contestant:
         return reason
 
 
-def _environment(*paths: Path, **variables: str) -> dict[str, str]:
+def environment(*paths: Path, **variables: str) -> dict[str, str]:
     path = os.pathsep.join([*map(str, paths), str(_ROOT)])
     return {**os.environ, "PYTHONPATH": path, **variables}
 
@@ -88,7 +88,7 @@ def _llsvm_job(dataset: Dataset, setting: float, setup: Setup) -> Job:
     if setup.threads:
         command += ["--threads", str(setup.threads)]
     cache = setup.numba_cache or setup.work / "numba"
-    return Job(command, _environment(NUMBA_CACHE_DIR=str(cache)), model, "llsvm")
+    return Job(command, environment(NUMBA_CACHE_DIR=str(cache)), model, "llsvm")
 
 
 def _llsvm_said(stdout: str, stderr: str, job: Job) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _worker(name: str, worker: str, reader: str, package: str = "", **more: Any)
             **more,
         }
         command = [sys.executable, "-m", "tools.bench.workers", worker, json.dumps(task)]
-        return Job(command, _environment(*_folder(setup.peers, package)), model, reader)
+        return Job(command, environment(*_folder(setup.peers, package)), model, reader)
 
     return job
 
@@ -174,7 +174,7 @@ def _vw_job(dataset: Dataset, setting: float, setup: Setup) -> Job:
     if setting > 1:
         options += ["-k", "--cache_file", str(setup.work / "vw.cache")]
     command = [sys.executable, "-m", "vowpalwabbit", *options]
-    return Job(command, _environment(*_folder(setup.peers, "vowpalwabbit")), model, "vw")
+    return Job(command, environment(*_folder(setup.peers, "vowpalwabbit")), model, "vw")
 
 
 def _nothing_said(stdout: str, stderr: str, job: Job) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _nothing_said(stdout: str, stderr: str, job: Job) -> dict[str, Any]:
     return {}
 
 
-# -- which are there -------------------------------------------------------------------------------------------------
+# -- which are there -----------------------------------------------------------------------------------------
 
 
 def _folder(peers: Path, package: str) -> list[Path]:

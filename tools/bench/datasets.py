@@ -12,7 +12,7 @@ import json
 import lzma
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,12 +193,12 @@ def _csv(path: Path) -> Iterator[list[str]]:
             yield line.strip().split(",")
 
 
-def _array_rows(X: Any, y: Sequence[Any]) -> Iterator[str]:
+def _array_rows(X: Any, y: Any) -> Iterator[str]:
     """Rows of a dense array as svmlight, zeros left out, six digits."""
     for row, label in zip(X, y, strict=True):
         (columns,) = np.nonzero(row)
         pairs = zip((columns + 1).tolist(), row[columns].tolist(), strict=True)
-        yield f"{label} " + " ".join(["%d:%.6g" % pair for pair in pairs])
+        yield f"{label} " + " ".join([f"{column}:{value:.6g}" for column, value in pairs])
 
 
 def _write(path: Path, rows: Iterable[str]) -> None:

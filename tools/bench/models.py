@@ -67,11 +67,16 @@ def read_vw(path: str | os.PathLike[str], classes: NDArray[Any]) -> Linear:
     lines = Path(path).read_text().splitlines()
     bits = next(int(line.split(":")[1]) for line in lines if line.startswith("bits:"))
     coef = np.zeros((1, 1 << bits))
+    scale = (
+        1.0  # the L2 term shrinks all weights at once, by this factor, which the listed ones do not contain
+    )
     for line in lines:
         index, colon, values = line.partition(":")
         if colon and index.isdigit():
             coef[0, int(index)] = float(values.split()[0])
-    return Linear(coef, np.zeros(1), np.asarray(classes, float))
+        elif line.startswith("l2_state "):
+            scale = float(line.split()[1])
+    return Linear(scale * coef, np.zeros(1), np.asarray(classes, float))
 
 
 READERS: dict[str, Callable[[str | os.PathLike[str], NDArray[Any]], Linear]] = {

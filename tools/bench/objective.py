@@ -2,8 +2,8 @@
 
     P(w) = Σ over problems of ½‖w‖² + C Σ_i max(0, 1 − y_i w·x_i)
 
-One problem for two classes (y = +1 for the larger label), one per class (against the rest) for more. Nothing here is
-shared with any contestant's code; sums are float64.
+One problem for two classes (y = +1 for the larger label), one per class (against the rest) for more.
+Nothing here is shared with any contestant's code; sums are float64.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ def table(result: dict[str, Any]) -> str:
     """One data set's Markdown table, with a heading, and the reasons of those who are missing."""
     facts = result["facts"]
     head = (
-        f"### {result['name']}\n\n{facts['rows']:,} rows, {facts['columns']:,} columns, {facts['values']:,} values, "
-        f"{len(facts['classes'])} classes, {facts['bytes'] / 1e6:,.0f} MB of text; hinge, C = {result['C']:g}, "
-        f"no bias; llsvm's limit {result['memory_bytes'] / 1e6:,.0f} MB"
+        f"### {result['name']}\n\n{facts['rows']:,} rows, {facts['columns']:,} columns, "
+        f"{facts['values']:,} values, {len(facts['classes'])} classes, {facts['bytes'] / 1e6:,.0f} MB of text; "
+        f"hinge, C = {result['C']:g}, no bias; llsvm's limit {result['memory_bytes'] / 1e6:,.0f} MB"
     )
     if result["cgroup_bytes"]:
         head += f"; each timed run in a memory cgroup of {result['cgroup_bytes'] / 1e6:,.0f} MB"

@@ -118,7 +118,10 @@ def compete(
     curve: bool = False,
     say: Say = print,
 ) -> dict[str, Any]:
-    """Everything measured on one data set, as plain values. stop: "within" or "default" (see ``Referee.choose``)."""
+    """Everything measured on one data set, as plain values.
+
+    stop: "within" (see ``Referee.choose``) or "default".
+    """
     common = config["run"]
     setup = replace(setup, numba_cache=setup.work / "numba")
     referee = Referee(dataset, setup, common["timeout_seconds"], cgroup_bytes)
@@ -195,12 +198,12 @@ def _prepared(
 def _curve(
     referee: Referee, settings: dict[str, list[float]], running: list[str], say: Say
 ) -> dict[str, Any]:
-    """Primal objectives of models from runs at finer and finer settings: what could be had after so many seconds."""
+    """Primal objectives of models from runs at finer and finer settings: what could be had in so many seconds."""
     curves: dict[str, Any] = {}
     for name, ladder in settings.items():
         if name not in running:
             continue
-        points = []
+        points: list[dict[str, Any]] = []
         for setting in ladder:
             outcome = referee.try_out(CONTESTANTS[name], setting)
             if outcome.failure:
@@ -210,7 +213,8 @@ def _curve(
                     "setting": setting,
                     "seconds": outcome.measured.wall_seconds,
                     "primal": outcome.primal,
-                    **{key: outcome.said[key] for key in ("passes", "dual") if key in outcome.said},
+                    "passes": outcome.said.get("passes"),
+                    "dual": outcome.said.get("dual"),
                 }
             )
             say(f"  curve of {name}, {setting:g}: {_in_short(outcome)}")

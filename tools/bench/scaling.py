@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.bench import datasets
-from tools.bench.contestants import CONTESTANTS, Setup, _environment
+from tools.bench.contestants import CONTESTANTS, Setup, environment
 from tools.bench.measure import run
 
 # With this tolerance LIBLINEAR's primal solver reads the file, looks at the objective a few times, and stops.
@@ -52,7 +52,7 @@ def read(options: argparse.Namespace, config: dict[str, Any]) -> int:
 def _inside(worker: str, task: dict[str, Any], work: Path) -> float:
     """Seconds as the process itself measures them: without starting Python, imports and compiling."""
     command = [sys.executable, "-m", "tools.bench.workers", worker, json.dumps(task)]
-    measured = run(command, env=_environment(NUMBA_CACHE_DIR=str(work.resolve() / "numba")))
+    measured = run(command, env=environment(NUMBA_CACHE_DIR=str(work.resolve() / "numba")))
     if measured.exit_code:
         raise RuntimeError(f"{worker}: {measured.stderr}")
     return float(json.loads(measured.stdout.splitlines()[-1])["seconds"])

@@ -16,14 +16,24 @@ from typing import Any
 CHUNK_BYTES = 32 << 20
 
 
+def _read(path: str, **options: Any) -> Any:
+    """scikit-learn's reader, its indices as its solvers want them."""
+    import numpy as np
+    from sklearn.datasets import load_svmlight_file
+
+    X, y = load_svmlight_file(path, **options)
+    if X.nnz < 2**31:
+        X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    return X, y
+
+
 def linearsvc(task: dict[str, Any]) -> dict[str, Any]:
     """scikit-learn's LinearSVC: LIBLINEAR's dual coordinate descent over a matrix in memory."""
     import numpy as np
-    from sklearn.datasets import load_svmlight_file
     from sklearn.svm import LinearSVC
 
     began = time.monotonic()
-    X, y = load_svmlight_file(task["train"])
+    X, y = _read(task["train"])
     reading = time.monotonic() - began
     svm = LinearSVC(
         C=task["C"], loss="hinge", dual=True, fit_intercept=False, tol=task["setting"], max_iter=10_000
@@ -36,7 +46,6 @@ def linearsvc(task: dict[str, Any]) -> dict[str, Any]:
 def sgd(task: dict[str, Any]) -> dict[str, Any]:
     """scikit-learn's SGDClassifier.partial_fit over pieces of the file, averaged; alpha = 1 / (n C)."""
     import numpy as np
-    from sklearn.datasets import load_svmlight_file
     from sklearn.linear_model import SGDClassifier
 
     svm = SGDClassifier(
@@ -46,7 +55,7 @@ def sgd(task: dict[str, Any]) -> dict[str, Any]:
     for _ in range(int(task["setting"])):
         for offset in range(0, size, CHUNK_BYTES):
             began = time.monotonic()
-            X, y = load_svmlight_file(
+            X, y = _read(
                 task["train"], n_features=task["columns"], offset=offset, length=CHUNK_BYTES, zero_based=False
             )
             reading += time.monotonic() - began
@@ -72,11 +81,10 @@ def liblinear(task: dict[str, Any]) -> dict[str, Any]:
 def snapml(task: dict[str, Any]) -> dict[str, Any]:
     """Snap ML's SupportVectorMachine on a matrix that scikit-learn read; regularizer = 1 / C."""
     import numpy as np
-    from sklearn.datasets import load_svmlight_file
     from snapml import SupportVectorMachine
 
     began = time.monotonic()
-    X, y = load_svmlight_file(task["train"], dtype=np.float32)
+    X, y = _read(task["train"], dtype=np.float32)
     reading = time.monotonic() - began
     svm = SupportVectorMachine(
         loss="hinge",
