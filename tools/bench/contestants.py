@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ _LLSVM = "import sys; from llsvm.cli import main; sys.exit(main())"
 @dataclass(frozen=True)
 class Setup:
     """What all runs share. peers: folder with the packages of peers. memory_bytes: llsvm's limit.
-    numba_cache: where llsvm's compiled code is kept (empty: a cold start). threads: None: each one's default,
+    numba_cache: where llsvm's compiled code is kept (an empty folder: a cold start; None: where it always is). threads: None: each one's default,
     except that peers which must be told use ``os.cpu_count()``."""
 
     work: Path
@@ -36,9 +36,6 @@ class Setup:
     memory_bytes: int = 400_000_000
     numba_cache: Path | None = None
     threads: int | None = None
-
-    def with_cache(self, folder: Path) -> Setup:
-        return replace(self, numba_cache=folder)
 
 
 @dataclass(frozen=True)
@@ -87,8 +84,8 @@ def _llsvm_job(dataset: Dataset, setting: float, setup: Setup) -> Job:
     command += ["--json", "--quiet", "--spill-dir", str(setup.work)]
     if setup.threads:
         command += ["--threads", str(setup.threads)]
-    cache = setup.numba_cache or setup.work / "numba"
-    return Job(command, environment(NUMBA_CACHE_DIR=str(cache)), model, "llsvm")
+    cache = {} if setup.numba_cache is None else {"NUMBA_CACHE_DIR": str(setup.numba_cache)}
+    return Job(command, environment(**cache), model, "llsvm")
 
 
 def _llsvm_said(stdout: str, stderr: str, job: Job) -> dict[str, Any]:

@@ -51,8 +51,9 @@ class Dataset:
             positive = self.facts["classes"][1]
             with _replacing(path) as (part, _), open(self.train, "rb") as lines, open(part, "wb") as out:
                 for line in lines:
-                    label, _, rest = line.partition(b" ")
-                    out.write((b"1 | " if float(label) == positive else b"-1 | ") + rest)
+                    label, _, rest = line.strip().partition(b" ")
+                    if label:
+                        out.write((b"1 | " if float(label) == positive else b"-1 | ") + rest + b"\n")
         return path
 
 
