@@ -27,9 +27,12 @@ _LLSVM = "import sys; from llsvm.cli import main; sys.exit(main())"
 
 @dataclass(frozen=True)
 class Setup:
-    """What all runs share. peers: folder with the packages of peers. memory_bytes: llsvm's limit.
-    numba_cache: where llsvm's compiled code is kept (an empty folder: a cold start; None: where it always is). threads: None: each one's default,
-    except that peers which must be told use ``os.cpu_count()``."""
+    """What all runs share.
+
+    peers: folder with the packages of peers. memory_bytes: llsvm's limit. numba_cache: where llsvm's compiled code
+    is kept (an empty folder: a cold start; None: where it always is). threads: None: each one's default, except
+    that peers which must be told use ``os.cpu_count()``.
+    """
 
     work: Path
     peers: Path
