@@ -27,6 +27,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     feature, penalised like the others (as in LIBLINEAR). See ``llsvm.settings.Settings`` for what is not
     explained here.
 
+    multi_class: "ovr", or one joint problem: "crammer-singer" or "weston-watkins".
     C: penalty, > 0. loss: "hinge" or "squared_hinge". tol: relative duality gap at which to stop.
     max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
     this time runs out, None for no limit. class_weight: None, "balanced" or label -> factor.
@@ -45,6 +46,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         C: float = 1.0,
         *,
         loss: str = "hinge",
+        multi_class: str = "ovr",
         tol: float = 1e-3,
         max_iter: int | None = 200,
         max_seconds: float | None = None,
@@ -59,6 +61,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.C = C
         self.loss = loss
+        self.multi_class = multi_class
         self.tol = tol
         self.max_iter = max_iter
         self.max_seconds = max_seconds
@@ -110,6 +113,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         return Settings(
             C=self.C,
             loss=self.loss,
+            multi_class=self.multi_class,
             tol=self.tol,
             max_passes=self.max_iter,
             max_seconds=self.max_seconds,

@@ -70,7 +70,7 @@ class Ingest:
         self.labels = LabelEncoder()
         self.arena: Arena | None = None
         self.store: PageStore | None = None
-        self.largest_page_bytes = self.largest_page_rows = 0
+        self.largest_page_bytes = self.largest_page_rows = self.n_pages = 0
         self.note = ""
         self.final_ids = (
             False  # the pages' class ids are positions in ``classes``, not the order of appearance
@@ -134,6 +134,7 @@ class Ingest:
         self._weighted |= raw.weight is not None
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
         self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
+        self.n_pages += 1
         return page
 
     def _look_at_scale(self, X: Matrix) -> None:

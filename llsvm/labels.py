@@ -72,3 +72,19 @@ class LabelEncoder:
                 f"{known[known % 1 != 0][0]:g}): these look like regression targets (Unknown label type); "
                 "llsvm trains classifiers"
             )
+
+
+def class_signs(n_classes: int, one_vs_one: bool = False) -> NDArray[np.float64]:
+    """(problems, classes) the y of each class in each binary problem: +1, -1, or 0 where it takes no part.
+
+    Two classes are one problem, class 1 positive. More: each against the rest, or each pair i < j, i positive.
+    """
+    if n_classes == 2:
+        return np.array([[-1.0, 1.0]])
+    if not one_vs_one:
+        return 2.0 * np.eye(n_classes) - 1.0
+    pairs = [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
+    signs = np.zeros((len(pairs), n_classes))
+    for row, (i, j) in zip(signs, pairs, strict=True):
+        row[i], row[j] = 1.0, -1.0
+    return signs

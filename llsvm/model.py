@@ -16,8 +16,9 @@ name into ``requires``, and a package too old to know that name refuses the file
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,9 @@ from numpy.typing import NDArray
 
 import llsvm
 from llsvm import model_file
-from llsvm.block import CSR, Matrix
+from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, ModelError
+from llsvm.feature_map import FeatureMap
 from llsvm.report import Certificate
 from llsvm.scaling import unit_rows
 
@@ -73,7 +75,7 @@ class Model:
         self.classes_ = np.asarray(self.classes_)
         if self.classes_.dtype.kind in "OU":
             self.classes_ = np.array([str(label) for label in self.classes_])
-        k = 1 if len(self.classes_) == 2 else len(self.classes_)
+        k = self.n_problems
         if len(self.classes_) < 2 or self.coef_.shape[:1] != (k,) or self.coef_.ndim != 2:
             raise ModelError(f"weights of shape {self.coef_.shape} do not fit {len(self.classes_)} classes")
         if self.intercept_.shape != (k,):
@@ -84,8 +86,26 @@ class Model:
             raise ModelError(f"{len(self.feature_names)} feature names for {self.n_features_in_} features")
 
     @property
+    def n_problems(self) -> int:
+        """Rows of weights: one for two classes, else one per class, or per pair of classes (one-vs-one)."""
+        k = len(self.classes_)
+        if k == 2:
+            return 1
+        return k * (k - 1) // 2 if self.one_vs_one else k
+
+    @property
+    def one_vs_one(self) -> bool:
+        """More than two classes vote in pairs i < j, in that order; a positive score is a vote for i."""
+        return self.extra.get("multi_class") == "ovo" and len(self.classes_) > 2
+
+    @cached_property
+    def feature_map(self) -> FeatureMap | None:
+        """What rows pass through before they meet ``coef_``: support vectors, or an approximation; or None."""
+        return FeatureMap.from_extra(self.extra)
+
+    @property
     def n_features_in_(self) -> int:
-        return int(self.coef_.shape[1])
+        return int(self.coef_.shape[1]) if self.feature_map is None else self.feature_map.n_features
 
     @property
     def labels(self) -> list[str]:
@@ -109,27 +129,47 @@ class Model:
         """Positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
         if scores.shape[1] == 1:
             return (scores[:, 0] > 0).astype(np.intp)
+        if self.one_vs_one:
+            return _winners(scores, len(self.classes_))
         return np.argmax(scores, axis=1)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
-        from llsvm.kernels.scores import matrix_scores
-
         rows = X if hasattr(X, "tocsr") else np.asarray(X)
         if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
             raise ModelError(f"X has shape {rows.shape}, the model {self.n_features_in_} features")
-        weights = np.ascontiguousarray(self.coef_.T)
-        scores = np.empty((rows.shape[0], weights.shape[1]))
+        scores = np.empty((rows.shape[0], len(self.coef_)))
+        score = self.scorer()
         start = 0
         for matrix in _matrices(rows):
             if self.extra.get("unit_row"):
                 matrix = unit_rows(matrix)
-            part = matrix_scores(matrix, weights, self.intercept_)
+            part = score(matrix, 0)
             scores[start : start + len(part)] = part
             start += len(part)
         if not np.isfinite(scores).all():
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
             raise DataError(f"row {row} of X has no finite score: it holds a NaN or an infinite value")
         return scores
+
+    def scorer(self) -> Callable[[Matrix, int], NDArray[np.float64]]:
+        """A function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
+        from llsvm.kernels.scores import matrix_scores
+
+        weights = np.ascontiguousarray(self.coef_.T)
+        mapping = self.feature_map
+        if mapping is None:
+            return lambda X, base: matrix_scores(X, weights, self.intercept_, base)
+
+        def mapped(X: Matrix, base: int) -> NDArray[np.float64]:
+            rows = Block(X, np.empty(n_rows_of(X)), np.empty(0, np.int64))
+            scores = np.empty((rows.n_rows, weights.shape[1]))
+            step = mapping.rows_at_once()
+            for start in range(0, rows.n_rows, step):
+                part = rows.slice(start, min(start + step, rows.n_rows))
+                scores[start : start + part.n_rows] = mapping(part.X, base) @ weights + self.intercept_
+            return scores
+
+        return mapped
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to ``path`` (atomically) and its clock readings to ``path.log.json``.
@@ -181,6 +221,20 @@ class Model:
         for row, clock in zip(model.history, log.get("history", []), strict=False):
             row.update(clock)
         return model
+
+
+def n_rows_of(X: Matrix) -> int:
+    return len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
+
+
+def _winners(scores: NDArray[np.float64], k: int) -> NDArray[np.intp]:
+    """(n,) the class with most votes among the pairs, scores (n, k(k − 1)/2); a tie goes to the first class."""
+    votes = np.zeros((len(scores), k), np.int64)
+    pairs = ((i, j) for i in range(k) for j in range(i + 1, k))
+    for (i, j), column in zip(pairs, scores.T, strict=True):
+        votes[:, i] += column > 0
+        votes[:, j] += column <= 0
+    return np.argmax(votes, axis=1)
 
 
 def label_text(label: Any) -> str:

@@ -29,7 +29,8 @@ from llsvm.files import replacing
 
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
-KNOWN_REQUIREMENTS = frozenset({"unit_row"})  # names in ``requires`` that this package honours
+# names in ``requires`` that this package honours
+KNOWN_REQUIREMENTS = frozenset({"unit_row", "feature_map", "multi_class"})
 
 _HEADER = "header.json"
 _CHUNK_BYTES = 1 << 20

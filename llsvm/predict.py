@@ -83,14 +83,12 @@ def score_blocks(
     Columns that the model does not know count nothing, columns that the data lacks count as zero.
     max_bytes: of a block; the source holds about five. Raises DataError for malformed data.
     """
-    from llsvm.kernels.scores import matrix_scores
-
-    weights = np.ascontiguousarray(model.coef_.T)
+    score = model.scorer()
     base = source.info().index_base
     base = model.index_base if base is None else base
     for block in source.blocks(max_bytes):
         X = unit_rows(block.X) if model.extra.get("unit_row") else block.X
-        yield block, matrix_scores(X, weights, model.intercept_, base)
+        yield block, score(X, base)
 
 
 def predict_file(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +56,8 @@ class Report:
     survivors). passes: full passes so far, the first reading not counted. coef: (k, columns) float64, the best
     certified weights, the bias in the last column if there is one; None before there are any. dual: the dual
     objective now. survivors: rows kept for the next epochs. note: one sentence for people, or "".
+    expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows
+    count and the FeatureMap (llsvm.feature_map) that holds them.
     """
 
     kind: str
@@ -66,3 +69,4 @@ class Report:
     converged: bool = False
     note: str = ""
     extra: dict[str, float] = field(default_factory=dict)
+    expand: Callable[[], tuple[NDArray[np.bool_], Any]] | None = None

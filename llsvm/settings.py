@@ -9,14 +9,21 @@ from typing import Any
 
 from llsvm.errors import UsageError
 
-LOSSES = ("hinge", "squared_hinge")
+LOSSES = ("hinge", "squared_hinge", "least-squares")
 CACHES = ("auto", "always", "never")
 SPILL_FORMATS = ("arrow", "hdf5")
 ZERO_BASED = ("auto", "yes", "no")
 SCALES = ("none", "maxabs", "minmax", "standard", "unit-row")
 MISSING = ("refuse", "zero", "mean")
 HEADERS = ("auto", "yes", "no")
-SOLVERS = ("llsvm",)
+DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
+MULTI_CLASS = ("ovr", "ovo", *DIRECT)
+SOLVERS = ("llsvm", "smsvm", "nesvm", "auto")
+PENALTIES = ("l2", "l1", "elasticnet")
+STEPS = ("auto", "paper")
+KERNELS = ("rbf", "poly", "linear", "precomputed")
+FEATURE_MAPS = ("nystroem", "rff")
+STOPS = ("gap", "change")
 
 
 def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -33,9 +40,18 @@ def _positive(name: str, value: float | None) -> None:
 class Settings:
     """How to train. Raises UsageError on construction for a value that makes no sense.
 
-    The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight.
+    The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight. Other
+    penalties take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
 
-    solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
+    multi_class: what more than two classes become: "ovr" one problem for each class against the rest;
+    "ovo" one for each pair of classes (solver "nesvm");
+    "crammer-singer" or "weston-watkins" one joint problem, also of two classes, with the hinge loss (its objective:
+    see kernels/multiclass.py).
+    solver: which method; "auto" chooses by shape, loss and penalty.
+    C: penalty, > 0. loss: "hinge" or "squared_hinge".
+    penalty: "l2", "l1" or "elasticnet", with l1_ratio (0 < ratio < 1). lambda1, lambda2: instead of C, the
+        factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2, "l1" lambda1, "elasticnet"
+        both (not l1_ratio).
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
     tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own; at
         least 2 are made: one trains, one measures.
@@ -54,11 +70,22 @@ class Settings:
     missing: "refuse", "zero" or "mean" for missing values. positive: this label against all others.
     The rest says how tables and HDF5 files are read, see llsvm.tables.options: format, label, features,
     exclude, weight, text, header, hash_bits.
+    Of solver "nesvm": intercept: a constant feature of value 1 whose weight is not penalised, instead of ``bias``.
+    step: "auto" or "paper". mu: first smoothing parameter, None for the step's own. homotopy: let mu fall; stop:
+    "gap", or "change" for the paper's |F(w^{k+1}) − F(w^k)| < tol, once mu has come down to mu_end.
+    kernel: None, "rbf", "poly", "linear" or "precomputed" (the rows are the kernel matrix's), with gamma (None for
+    1 / features), degree and coef0, for solver "nesvm"; or, with feature_map "nystroem" or "rff" and so many
+    components, approximated for every solver ("rbf" if it is None).
     """
 
     solver: str = "llsvm"
     C: float = 1.0
     loss: str = "hinge"
+    multi_class: str = "ovr"
+    penalty: str = "l2"
+    l1_ratio: float = 0.5
+    lambda1: float | None = None
+    lambda2: float | None = None
     paper: bool = False
     tol: float = 1e-3
     max_passes: int | None = 200
@@ -85,10 +112,24 @@ class Settings:
     text: tuple[str, ...] = ()
     header: str = "auto"
     hash_bits: int | None = None
+    intercept: bool = False
+    step: str = "auto"
+    mu: float | None = None
+    mu_end: float = 0.01
+    homotopy: bool = True
+    stop: str = "gap"
+    kernel: str | None = None
+    gamma: float | None = None
+    degree: int = 3
+    coef0: float = 0.0
+    feature_map: str | None = None
+    components: int = 500
 
     def __post_init__(self) -> None:
         _choice("solver", self.solver, SOLVERS)
         _choice("loss", self.loss, LOSSES)
+        _choice("multi_class", self.multi_class, MULTI_CLASS)
+        self._check_penalty()
         _choice("spill_format", self.spill_format, SPILL_FORMATS)
         _choice("cache", self.cache, CACHES)
         _choice("zero_based", self.zero_based, ZERO_BASED)
@@ -99,6 +140,8 @@ class Settings:
             raise UsageError(f"hash_bits must be from 1 to 30, not {self.hash_bits!r}")
         _positive("C", self.C)
         _positive("tol", self.tol)
+        if self.multi_class in DIRECT and (self.loss != "hinge" or self.paper):
+            raise UsageError(f"{self.multi_class} has one loss, the hinge, and no paper mode: leave them out")
         if self.max_passes is not None:
             _positive("max_passes", self.max_passes)
         if self.max_seconds is not None:
@@ -109,12 +152,80 @@ class Settings:
             raise UsageError(f"bias must be 0 (none) or a positive number, not {self.bias!r}")
         if not 0 < self.survivors <= 1:
             raise UsageError(f"survivors must be a share of the rows, 0 < share <= 1, not {self.survivors!r}")
+        self._check_nesvm()
         if isinstance(self.class_weight, str):
             _choice("class_weight", self.class_weight, ("balanced",))
         elif self.class_weight is not None:
             for label, factor in self.class_weight.items():
                 if not (factor >= 0 and math.isfinite(factor)):
                     raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
+
+    def _check_penalty(self) -> None:
+        _choice("penalty", self.penalty, PENALTIES)
+        takes = {"l1": ("smsvm", "nesvm", "auto"), "elasticnet": ("smsvm", "auto")}.get(self.penalty, SOLVERS)
+        if self.solver not in takes:
+            raise UsageError(
+                f"penalty {self.penalty} goes with solver {' or '.join(takes)}, not {self.solver}"
+            )
+        if self.multi_class == "ovo" and self.solver != "nesvm":
+            raise UsageError(f"multi_class ovo goes with solver nesvm, not {self.solver}")
+        if not 0 < self.l1_ratio < 1:
+            raise UsageError(
+                f"l1_ratio must be between 0 and 1, not {self.l1_ratio!r} (for the ends: penalty l2 or l1)"
+            )
+        given = {name for name in ("lambda1", "lambda2") if getattr(self, name) is not None}
+        for name in given:
+            _positive(name, getattr(self, name))
+        wanted = {"l2": {"lambda2"}, "l1": {"lambda1"}, "elasticnet": {"lambda1", "lambda2"}}[self.penalty]
+        if given and given != wanted:
+            these, got = " and ".join(sorted(wanted)), " and ".join(sorted(given))
+            raise UsageError(f"penalty {self.penalty} takes {these} (or C), not {got}")
+
+    @property
+    def constant(self) -> float:
+        """The value of the constant feature: 1 for an unpenalised intercept, else ``bias``."""
+        return 1.0 if self.intercept else self.bias
+
+    def _check_nesvm(self) -> None:
+        _choice("step", self.step, STEPS)
+        _choice("stop", self.stop, STOPS)
+        _positive("mu_end", self.mu_end)
+        if self.mu is not None:
+            _positive("mu", self.mu)
+        if self.intercept and self.bias:
+            raise UsageError("intercept and bias are two ways to have a constant term; choose one")
+        self._check_kernel()
+        if self.solver == "nesvm":
+            if self.loss == "squared_hinge":
+                raise UsageError("solver nesvm has loss hinge or least-squares, not squared_hinge")
+            if self.loss == "least-squares" and self.penalty == "l1":
+                raise UsageError("loss least-squares goes with penalty l2 (LS-SVM), not with l1")
+        elif self.loss == "least-squares" or self.intercept:
+            what = "loss least-squares" if self.loss == "least-squares" else "intercept"
+            raise UsageError(f"{what} is for solver nesvm, not for {self.solver}")
+
+    def _check_kernel(self) -> None:
+        if self.kernel is not None:
+            _choice("kernel", self.kernel, KERNELS)
+        if self.gamma is not None:
+            _positive("gamma", self.gamma)
+        _positive("degree", self.degree)
+        _positive("components", self.components)
+        if self.feature_map is not None:
+            _choice("feature_map", self.feature_map, FEATURE_MAPS)
+            allowed = ("rbf",) if self.feature_map == "rff" else ("rbf", "poly", "linear")
+            if self.kernel not in (None, *allowed):
+                raise UsageError(
+                    f"feature map {self.feature_map} is for kernel {' or '.join(allowed)}, not {self.kernel}"
+                )
+        elif self.kernel is not None:
+            if self.solver != "nesvm":
+                raise UsageError(
+                    f"kernel {self.kernel} is for solver nesvm, not for {self.solver}; "
+                    "or pass --feature-map nystroem or rff, which works with every solver"
+                )
+            if self.penalty != "l2" or self.step != "auto" or self.stop != "gap":
+                raise UsageError("a kernel goes with penalty l2, step auto and stop gap")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""

@@ -25,7 +25,7 @@ from llsvm.progress import Progress
 from llsvm.scaling import UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.spill.rowstate import RowState
 from llsvm.spill.store import PageStore, Scratch, open_store
-from llsvm.spill.workspace import Workspace, is_memory_backed
+from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
@@ -33,6 +33,7 @@ _PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
 _READING_PAGES = (
     7  # pages that the first reading holds: five in the source, one in hand, one on its way to disk
 )
+_PAGE_INFO_BYTES = 600  # what a store remembers of each of its pages
 _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 _SMALLEST_BLOCK_BYTES = 256_000
@@ -133,7 +134,11 @@ class Stream:
         return self.source.info().in_memory and not self._transforms
 
     def read(self) -> Facts:
-        """Read the source once, to its end. Raises DataError, BudgetError, DiskError."""
+        """Read the source once, to its end. Raises DataError, BudgetError, DiskError.
+
+        First removes what killed processes left in the folder to spill into: this run may not need it.
+        """
+        remove_abandoned(self._parent)
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         info = self.source.info()
         self.budget.reserve("reading", _READING_PAGES * page_bytes)
@@ -218,6 +223,7 @@ class Stream:
         if store is not None:
             page_rows = max(page.n_rows for page in store.pages)
             reading = max(store.scratch_bytes, 2 * page_bytes)
+            self.budget.reserve("list of pages", _PAGE_INFO_BYTES * len(store.pages))
         self.budget.reserve("reading and spilling", reading + _SPILL_PAGES * page_bytes)
         left, work = self.budget.available_bytes, row_work_bytes / self._held
         block_bytes = int(left / (3 + 2 * work))
@@ -256,7 +262,8 @@ class Stream:
         block_bytes = max(_SMALLEST_BLOCK_BYTES, 2 * page_bytes)
         rows = block_bytes / self._held
         blocks = 3 * block_bytes + (rows + max(rows, page_rows)) * row_work_bytes
-        return int(blocks) + (_READING_PAGES + _SPILL_PAGES) * page_bytes + 1
+        pages = 0 if self.source.info().in_memory else _PAGE_INFO_BYTES * self._ingest.n_pages
+        return int(blocks) + (_READING_PAGES + _SPILL_PAGES) * page_bytes + pages + 1
 
     @property
     def _largest_page_bytes(self) -> int:
@@ -407,6 +414,22 @@ class Stream:
             self.workspace = Workspace(self._parent, self._disk_limit_bytes)
             self._spills_into_memory = is_memory_backed(self._parent)
         return self.workspace
+
+    def disk_room(self) -> tuple[int, str]:
+        """Bytes that may still be spilled, and where."""
+        workspace = self._open_workspace()
+        free = workspace.free_bytes() - RESERVE_BYTES
+        limit = workspace.disk_limit_bytes
+        if limit is not None and limit - workspace.used_bytes < free:
+            return limit - workspace.used_bytes, "the disk limit"
+        return free, str(workspace.folder.parent)
+
+    def make_store(self, name: str) -> PageStore:
+        """A store for something of the solver's own, which reports what it reads to ``count_bytes``."""
+        return self._make_store(name)
+
+    def count_bytes(self, nbytes: int) -> None:
+        self._store_bytes_read += nbytes
 
     def _make_store(self, name: str) -> PageStore:
         return open_store(self._open_workspace(), name, self._spill_format)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError
-from llsvm.memory import RUNTIME_BYTES, parse_size
+from llsvm.memory import LEAST_WORK_BYTES, RUNTIME_BYTES, parse_size
 from llsvm.model import label_text
 from llsvm.predict import DEFAULT_MEMORY, block_bytes
 from llsvm.scaling import UNSCALED_ABOVE
@@ -20,14 +20,14 @@ from llsvm.scaling import UNSCALED_ABOVE
 _CLASSES_LISTED = 1000
 _ROW_BYTES = 40  # of a row held in memory, its values left out: place, number, label, dual variables
 _VALUE_BYTES = 8  # of a stored value: float32 and column number
-_WORK_BYTES = 5_000_000  # the smallest blocks being read, parsed and worked on
+_WORK_BYTES = LEAST_WORK_BYTES
 _READING_SHARE = 1.15  # rows held in memory take this times their size while they are being read
+_WEIGHT_VECTORS = 4  # weights, the best so far, and those that a pass began with, once more while copied
 _STORED_ROW_BYTES = 20  # of a row on disk: place, number, label
 _SHARES = 5  # of the memory for rows: blocks at hand, being read and worked on, survivors
-_PASSES_IN_MEMORY, _PASSES_FROM_DISK = 2, 6
-_UPDATES_A_PASS = 10  # of each stored value, sweeps over survivors included
+_PASSES_IN_MEMORY, _PASSES_FROM_DISK = 4, 5
+_UPDATES_A_PASS = 4  # of each stored value, sweeps over survivors included
 _UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 5e8
-_WEIGHT_VECTORS = 3  # weights, the best so far, and those being summed afresh
 
 
 class Survey:

@@ -6,10 +6,11 @@ source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Trai
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from llsvm.data import open_with_settings
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
+from llsvm.feature_map import FeatureMap
 from llsvm.ingest import Facts
 from llsvm.memory import (
     MemoryBudget,
@@ -29,11 +31,13 @@ from llsvm.memory import (
 )
 from llsvm.model import Model
 from llsvm.model_file import KNOWN_REQUIREMENTS
+from llsvm.penalty import Penalty
 from llsvm.progress import Progress
 from llsvm.report import Report
 from llsvm.scaling import ROW_SCALE
 from llsvm.settings import Settings
 from llsvm.solvers import make_solver
+from llsvm.solvers.choose import choose
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream import Stream
 
@@ -54,12 +58,18 @@ class Training:
         """output: where the model will be written, beside which to spill by default (nothing is written here).
         budget: instead of the settings' memory limit. Raises UsageError, DataError, BudgetError, DiskError."""
         self.settings = settings or Settings()
+        self.solver = self.settings.solver
+        self.why = ""  # the reason of the choice, where "auto" made it
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
         return_freed_memory()
         if budget is None:
             limit = self.settings.memory_limit
             budget = MemoryBudget(default_limit_bytes() if limit is None else parse_size(limit))
+        self._map: FeatureMap | None = None
+        self._support: NDArray[np.bool_] | None = None
+        if self.settings.feature_map is not None:
+            source = self._mapped(source, budget)
         disk = self.settings.disk_limit
         self.stream = Stream(
             source,
@@ -97,19 +107,51 @@ class Training:
         facts = self.stream.read()
         yield Report("read", 0, note=self.stream.note)
         weights = class_weights(self.settings.class_weight, facts)
-        solver = make_solver(self.settings, weights, self.settings.threads or default_threads())
+        chosen = self._choose_solver(facts)
+        solver = make_solver(chosen, weights, self.settings.threads or default_threads())
         for report in solver.solve(self.stream):
-            self._note(report)
+            self.note(report)
             yield report
             if self._out_of_time():
-                return
+                break
+        if self._last is not None and self._last.expand is not None:
+            self._support, self._map = self._last.expand()
+
+    def _mapped(self, source: BlockSource, budget: MemoryBudget) -> BlockSource:
+        """The source through an approximate feature map, which becomes part of the model."""
+        from llsvm.data.mapped import MappedSource
+
+        chosen = self.settings
+        mapped = MappedSource(
+            source,
+            chosen.feature_map or "",
+            chosen.kernel or "rbf",
+            chosen.components,
+            chosen.gamma,
+            chosen.degree,
+            chosen.coef0,
+            chosen.seed,
+        )
+        self._map = mapped.map
+        budget.reserve("feature map", 2 * mapped.map.nbytes)
+        return mapped
+
+    def _choose_solver(self, facts: Facts) -> Settings:
+        """The settings with the solver that "auto" stands for, and with C instead of λ₁ and λ₂."""
+        settings = self.settings
+        if settings.solver == "auto":
+            self.solver, self.why = choose(settings, facts)
+        penalty = Penalty.of(settings, facts.n_rows)
+        ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
+        return replace(settings, solver=self.solver, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
 
     def _out_of_time(self) -> bool:
         limit = self.settings.max_seconds
         has_result = self._last is not None and self._last.certificate is not None
         return limit is not None and has_result and self.seconds >= limit
 
-    def _note(self, report: Report) -> None:
+    def note(self, report: Report) -> None:
+        """Take in a solver's report: counters, history, and the result if it has one."""
         progress = self.progress
         progress.passes, progress.survivors = report.passes, report.survivors
         if report.certificate is not None:
@@ -136,12 +178,18 @@ class Training:
         if report is None or report.coef is None:
             raise UsageError("no pass has been completed yet, so there is no model")
         coef = report.coef[:, : facts.n_columns]
-        intercept = report.coef[:, facts.n_columns] * self.settings.bias
+        intercept = report.coef[:, facts.n_columns] * self.settings.constant
         if self.stream.scaling is not None:
             coef, intercept = self.stream.scaling.raw_weights(coef, intercept)
         coef = coef[:, facts.first_column :]
+        if self._support is not None:
+            coef, intercept = report.coef[:, :-1][:, self._support], report.coef[:, -1]
         extra = self._extra()
         names = self.stream.source.info().feature_names
+        # columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would
+        base = 1 if self.stream.source.info().in_memory else facts.first_column
+        if self._map is not None:
+            base = self._map.base
         return Model(
             coef_=coef.copy(),
             intercept_=intercept,
@@ -149,8 +197,7 @@ class Training:
             certificate=report.certificate,
             settings=self.settings.as_dict(),
             history=self.history,
-            # columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would
-            index_base=1 if self.stream.source.info().in_memory else facts.first_column,
+            index_base=base,
             converged=report.converged,
             n_rows=facts.n_rows,
             feature_names=names if names is not None and len(names) == coef.shape[1] else None,
@@ -161,7 +208,7 @@ class Training:
 
     def _extra(self) -> dict[str, Any]:
         """What predictions need beside weights: the table's columns, the positive label, unit rows."""
-        extra: dict[str, Any] = {}
+        extra: dict[str, Any] = {"solver": self.solver, "why": self.why}
         encoder = getattr(self.stream.source, "encoder", None)
         if encoder is not None:
             if self.stream.scaling is not None and self.settings.missing == "mean":
@@ -171,6 +218,10 @@ class Training:
             extra["positive"] = self.settings.positive
         if self.settings.scale == ROW_SCALE:
             extra["unit_row"] = True
+        if self._map is not None:
+            extra |= self._map.as_extra()
+        if self.settings.multi_class == "ovo" and len(self.stream.facts.classes) > 2:
+            extra["multi_class"] = "ovo"
         return extra
 
     def summary(self) -> dict[str, Any]:
@@ -184,6 +235,11 @@ class Training:
             "dual": None if certificate is None else certificate.total_dual,
             "relative_gap": None if certificate is None else certificate.relative_gap,
             "passes": 0 if report is None else report.passes,
+            "solver": self.solver,
+            "why": self.why,
+            "nonzero_weights": None
+            if report is None or report.coef is None
+            else int(np.count_nonzero(report.coef)),
             "rows": facts.n_rows,
             "features": facts.n_features,
             "classes": [label_key(label) for label in facts.classes],
@@ -277,3 +333,13 @@ def warn_not_converged(model: Model) -> None:
 def load(path: str | os.PathLike[str]) -> Model:
     """A model from its file. Raises ModelError."""
     return Model.load(path)
+
+
+class _CallableModule(ModuleType):
+    """``llsvm.train`` is this module once anything has imported it; it must stay the function all the same."""
+
+    def __call__(self, *args: Any, **options: Any) -> Model:
+        return train(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

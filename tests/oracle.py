@@ -59,6 +59,7 @@ def write_svmlight(path, X, y):
 def small_pages(monkeypatch, page_bytes=600, block_bytes=2000):
     """Let a few hundred rows be many pages and blocks."""
     monkeypatch.setattr(stream_module, "_PAGE_BYTES", (page_bytes, page_bytes))
+    monkeypatch.setattr(stream_module, "_PAGE_INFO_BYTES", 0)  # so many pages would need more than the rows
     monkeypatch.setattr(stream_module, "_SMALLEST_BLOCK_BYTES", block_bytes)
 
 

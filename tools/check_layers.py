@@ -14,7 +14,19 @@ PACKAGE = Path(__file__).resolve().parents[1] / "llsvm"
 # From the bottom up; a module may import from its own layer, except where ALONE says that it stands alone.
 LAYERS = [
     ["errors", "block", "progress", "report", "settings", "version"],
-    ["memory", "files", "inputs", "kernels", "arena", "labels"],
+    [
+        "memory",
+        "files",
+        "inputs",
+        "kernels",
+        "arena",
+        "labels",
+        "penalty",
+        "feature_map",
+        "linesearch",
+        "newton",
+        "smoothed",
+    ],
     [
         "data",
         "spill",
@@ -29,12 +41,12 @@ LAYERS = [
     ],
     ["stream"],
     ["solvers"],
-    ["train", "predict", "survey", "convert"],
+    ["train", "predict", "survey", "convert", "path"],
     ["estimators", "cli", "__main__"],
 ]
 ALONE = ["data", "solvers"]
 # Of these folders, modules that hold what the others share: the protocol, and helpers of one reader each.
-SHARED = {"data": ("source", "svmlight_errors", "rules", "columns", "table"), "solvers": ("base",)}
+SHARED = {"data": ("source", "svmlight_errors", "rules", "columns", "table"), "solvers": ("base", "choose")}
 # Progress asks for the resident set, which is a fact about the process and not about the budget.
 ALLOWED = {("llsvm.progress", "llsvm.memory")}
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from llsvm import __version__
-from llsvm.cli import convert, demo, inspect, model_io, predict, train
+from llsvm.cli import convert, demo, inspect, model_io, path, predict, train
 from llsvm.cli.answers import answering
 
 EXIT_CODES = """\b
@@ -37,6 +37,7 @@ app = typer.Typer(
 )
 for command in (
     train.train,
+    path.path,
     predict.predict,
     predict.evaluate,
     inspect.inspect,

@@ -63,13 +63,26 @@ def evaluate(
     format: DataFormat = None,
     label: Label = None,
     json: Json = False,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Draw the confusion matrix: .png, .svg or .pdf (needs matplotlib)."
+        ),
+    ] = None,
 ) -> None:
     """Compare predictions with the labels in DATA."""
     from llsvm.model_file import json_bytes
     from llsvm.predict import evaluate as evaluated
 
+    if plot is not None:
+        from llsvm.cli.plots import draw_confusion, require_matplotlib
+
+        require_matplotlib()
+        check_output(plot, [model, *data])
     loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=True)
     answer = evaluated(loaded, source, memory_limit=memory)
+    if plot is not None:
+        draw_confusion(answer, plot)
     if json:
         typer.echo(json_bytes(answer).decode(), nl=False)
     else:

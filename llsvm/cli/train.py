@@ -43,6 +43,35 @@ def train(
         float, typer.Option("-C", metavar="FLOAT", help="Penalty on the loss; larger fits closer.")
     ] = _DEFAULT.C,
     loss: Annotated[str, typer.Option(metavar="hinge|squared_hinge", help="Loss function.")] = _DEFAULT.loss,
+    multiclass: Annotated[
+        str,
+        typer.Option(
+            metavar="ovr|crammer-singer|weston-watkins",
+            help="More than two classes: each against the rest, or one joint problem.",
+        ),
+    ] = _DEFAULT.multi_class,
+    solver: Annotated[
+        str, typer.Option(metavar="auto|llsvm|smsvm", help="Method; all reach the same certified optimum.")
+    ] = _DEFAULT.solver,
+    penalty: Annotated[
+        str,
+        typer.Option(metavar="l2|l1|elasticnet", help="Penalty on the weights; l1 makes most of them zero."),
+    ] = _DEFAULT.penalty,
+    l1_ratio: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Share of l1 in elasticnet, between 0 and 1.")
+    ] = _DEFAULT.l1_ratio,
+    lambda1: Annotated[
+        float | None,
+        typer.Option(
+            metavar="FLOAT", help="Instead of -C: factor of ‖w‖₁ beside the mean loss.", show_default="none"
+        ),
+    ] = None,
+    lambda2: Annotated[
+        float | None,
+        typer.Option(
+            metavar="FLOAT", help="Instead of -C: factor of ½‖w‖² beside the mean loss.", show_default="none"
+        ),
+    ] = None,
     tol: Annotated[
         float,
         typer.Option(metavar="FLOAT", help="Stop at this relative gap: 0.001 is within 0.1% of the optimum."),
@@ -116,6 +145,12 @@ def train(
     settings = Settings(
         C=C,
         loss=loss,
+        multi_class=multiclass,
+        solver=solver,
+        penalty=penalty,
+        l1_ratio=l1_ratio,
+        lambda1=lambda1,
+        lambda2=lambda2,
         paper=paper,
         tol=tol,
         max_passes=max_passes or None,
@@ -189,8 +224,10 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
             f"objective {summary['primal']:.8g}; no weights whatever reach less than {summary['dual']:.8g}: "
             f"within {summary['relative_gap']:.3%} of the optimum (asked for {settings.tol:.3%})"
         )
+    why = f" (solver {summary['solver']}: {summary['why']})" if summary.get("why") else ""
+    sparse = "" if settings.penalty == "l2" else f"{summary['nonzero_weights']:,} weights are not zero\n"
     return (
-        f"{state} after {passes} and {summary['seconds']:.1f} s\n"
+        f"{state} after {passes} and {summary['seconds']:.1f} s{why}\n{sparse}"
         f"{proof}\n"
         f"{summary['rows']:,} rows, {summary['features']:,} features, {len(summary['classes'])} classes; "
         f"{format_size(summary['bytes_read'])} read, peak memory {format_size(summary['peak_rss_bytes'])}"

@@ -8,16 +8,25 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.settings import Settings
+from llsvm.settings import DIRECT, Settings
 from llsvm.solvers.base import Solver
 
 # name -> "module:class"; a class takes (settings, class_weight, threads)
 SOLVERS = {
     "llsvm": "llsvm.solvers.llsvm:LLSVM",
+    "sequential-dual": "llsvm.solvers.sequential_dual:SequentialDual",
+    "smsvm": "llsvm.solvers.smsvm:SmSVM",
+    "nesvm": "llsvm.solvers.nesvm:NESVM",
+    "nesvm-kernel": "llsvm.solvers.nesvm_kernel:KernelNESVM",
 }
 
 
 def make_solver(settings: Settings, class_weight: NDArray[np.float64], threads: int) -> Solver:
-    """The solver that ``settings.solver`` names. class_weight: (n_classes,) factors of C."""
-    module, name = SOLVERS[settings.solver].split(":")
+    """The solver that the settings ask for (direct multi-class has its own). class_weight: (n_classes,) of C."""
+    name = settings.solver
+    if settings.multi_class in DIRECT:
+        name = "sequential-dual"
+    elif settings.kernel is not None and settings.feature_map is None:
+        name = "nesvm-kernel"
+    module, name = SOLVERS[name].split(":")
     return cast(Solver, getattr(import_module(module), name)(settings, class_weight, threads))

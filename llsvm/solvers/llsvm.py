@@ -35,6 +35,7 @@ ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
 MOST_SWEEPS = 3  # of a block at hand
 SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
 PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifted
+PROBE_BYTES = 200_000  # ... and copied, at most
 MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
 MOST_SPILL_EPOCHS = 6  # over the spilled ones
 SURVIVORS_UNTIL = 0.1  # epochs end when the survivors' part of the gap fell to this share of what it was,
@@ -140,7 +141,9 @@ class LLSVM:
     def _drift(self, block: Block, start: NDArray[np.float64]) -> float:
         """How far margins have moved since the pass began: root mean square over some rows, the largest of the
         problems."""
-        some = block.take(np.linspace(0, block.n_rows - 1, min(block.n_rows, PROBE_ROWS)).astype(np.int64))
+        share = min(1.0, PROBE_BYTES / max(block.nbytes, 1))
+        n_rows = min(block.n_rows, PROBE_ROWS, max(1, int(share * block.n_rows)))
+        some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         ones = np.ones(some.n_rows)
         moved = [
             self._margins(some, now, ones) - self._margins(some, then, ones)

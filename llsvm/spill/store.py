@@ -112,6 +112,7 @@ class PageStore(ABC):
         self.nbytes = 0  # on disk, as claimed from the workspace
         self.scratch_bytes = 0  # of the page that needs most
         self.finished = False
+        self._layouts: dict[Layout, Layout] = {}
         self._workspace = workspace
         self._path = workspace.path(name)
         self._file = workspace.create(name)
@@ -135,6 +136,7 @@ class PageStore(ABC):
             has_rows=first_row is None,
             has_weight=block.weight is not None,
         )
+        layout = self._layouts.setdefault(layout, layout)  # one object for all pages alike
         segments, checksum = self._write(layout, arrays, first_row)
         page = PageInfo(block.n_rows, block.nnz, layout, first_row, segments, checksum)
         self.pages.append(page)

@@ -1,0 +1,83 @@
+"""DualBundle: the best dual point among all mixtures of a few feasible ones, without keeping their α.
+
+The dual of an SVM is D(α) = s − R*(v) with s and v = Σ α_i y_i x_i linear in α, and mixtures of feasible
+points are feasible; so the pairs (s, v) of some passes suffice to find the best mixture of their α:
+
+    l2:  max_θ  θ·s − ½‖Vθ‖²  over the simplex, with (0, 0) among the points
+    l1:  D = s if ‖v‖∞ ≤ 1; a point is shrunk until it is (α = 0 is feasible, so the segment to it is too)
+
+For squares s holds Σ α − Σ α²/(4c), concave in α: a mixture is worth at least the mixture of the s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_STEPS = 300
+
+
+class DualBundle:
+    """At most ``size`` points of one problem; see the file's head."""
+
+    def __init__(self, width: int, size: int, l1: bool = False) -> None:
+        """width: of v. size: points kept, at least 2."""
+        self.best = 0.0  # D(0)
+        self._l1 = l1
+        self._n = 1  # the first point is α = 0
+        self._s = np.zeros(size + 1)
+        self._V = np.zeros((size + 1, width))
+        self._products = np.zeros((size + 1, size + 1))
+        self._share = np.zeros(size + 1)
+
+    @staticmethod
+    def nbytes(width: int, size: int) -> int:
+        return 8 * (size + 1) * (width + size + 3)
+
+    def add(self, s: float, v: NDArray[np.float64], image: NDArray[np.float64] | None = None) -> float:
+        """Take a feasible point, (s, v (width,)); returns the best dual objective known.
+
+        image: K v where v holds the coefficients α y and products are vᵀKv'; None for v itself.
+        """
+        if self._l1:
+            return self._add_l1(s, v)
+        image = v if image is None else image
+        at = self._room()
+        self._s[at], self._V[at] = s, v
+        row = self._V[: self._n] @ image
+        self._products[at, : self._n] = row
+        self._products[: self._n, at] = row
+        self.best = max(self.best, s - 0.5 * float(v @ image), self._mix())
+        return self.best
+
+    def _room(self) -> int:
+        """Where the next point goes: a free place, or that of the point which the best mixture needs least."""
+        if self._n < len(self._s):
+            self._n += 1
+            return self._n - 1
+        return 1 + int(np.argmin(self._share[1:]))
+
+    def _mix(self) -> float:
+        """Maximise over the simplex by steps between two points; returns the best value."""
+        n = self._n
+        s, products = self._s[:n], self._products[:n, :n]
+        share = np.full(n, 1.0 / n)
+        slope = s - products @ share
+        for _ in range(_STEPS):
+            up = int(np.argmax(slope))
+            down = int(np.argmin(np.where(share > 0, slope, np.inf)))
+            gain = slope[up] - slope[down]
+            bend = products[up, up] + products[down, down] - 2 * products[up, down]
+            if gain <= 1e-10 * (1.0 + abs(s).max()):
+                break
+            step = min(share[down], gain / bend) if bend > 0 else share[down]
+            share[up] += step
+            share[down] -= step
+            slope -= step * (products[:, up] - products[:, down])
+        self._share[:n] = share
+        return float(share @ s - 0.5 * share @ products @ share)
+
+    def _add_l1(self, s: float, v: NDArray[np.float64]) -> float:
+        largest = float(np.abs(v).max(initial=0.0))
+        self.best = max(self.best, s / max(1.0, largest))
+        return self.best

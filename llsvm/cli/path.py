@@ -1,0 +1,87 @@
+"""``llsvm path``: models for many λ₁ in one command, shown and drawn."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from llsvm.cli.options import Json, Memory, Quiet, ZeroBased, open_data
+from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
+from llsvm.settings import Settings
+
+_DEFAULT = Settings()
+
+
+def path(
+    data: Annotated[list[str], typer.Argument(metavar="DATA", help="Training data.")],
+    penalty: Annotated[str, typer.Option(metavar="l1|elasticnet", help="Penalty on the weights.")] = "l1",
+    lambda1: Annotated[
+        list[float] | None,
+        typer.Option(metavar="FLOAT", help="Factor of ‖w‖₁; repeatable.", show_default="spread by itself"),
+    ] = None,
+    lambda2: Annotated[
+        float | None, typer.Option(metavar="FLOAT", help="Factor of ½‖w‖², with elasticnet.")
+    ] = None,
+    points: Annotated[int, typer.Option(metavar="INT", help="How many λ₁, if none are given.")] = 20,
+    validation: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Data to measure each model's accuracy on.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Draw the path: path.png, path.svg, path.pdf.")
+    ] = None,
+    memory: Memory = None,
+    tol: Annotated[float, typer.Option(metavar="FLOAT", help="Relative gap of each model.")] = _DEFAULT.tol,
+    bias: Annotated[
+        float, typer.Option(metavar="FLOAT", help="Value of a constant feature.")
+    ] = _DEFAULT.bias,
+    threads: Annotated[int | None, typer.Option(metavar="INT", help="Processors to use.")] = None,
+    spill_dir: Annotated[str | None, typer.Option(metavar="DIR", help="For temporary files.")] = None,
+    zero_based: ZeroBased = "auto",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Train sparse models along a sequence of λ₁, each begun at the one before."""
+    import numpy as np
+
+    from llsvm.path import path as train_path
+    from llsvm.path import plot as draw
+    from llsvm.predict import evaluate as measure
+
+    settings = Settings(
+        solver="smsvm",
+        penalty=penalty,
+        lambda1=1.0,
+        lambda2=lambda2,
+        tol=tol,
+        bias=bias,
+        threads=threads,
+        memory_limit=memory,
+        spill_dir=spill_dir,
+        zero_based=zero_based,
+    )
+    found = []
+    for point in train_path(
+        open_data(data, settings), settings, np.array(lambda1) if lambda1 else points, plot
+    ):
+        if validation is not None:
+            source = open_data([validation], settings)
+            point.accuracy = float(measure(point.model, source, memory_limit=memory)["accuracy"])
+        found.append(point)
+        if not quiet:
+            typer.echo(f"λ₁ {point.lambda1:.4g}: {point.nonzero_weights} weights not zero", err=True)
+    _show([point.as_dict() for point in found], json)
+    if plot is not None:
+        draw(found, plot)
+    return EXIT_CONVERGED if all(point.model.converged for point in found) else EXIT_NOT_CONVERGED
+
+
+def _show(rows: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        from llsvm.model_file import json_bytes
+
+        typer.echo(json_bytes({"points": rows}).decode(), nl=False)
+        return
+    from llsvm.cli.tables import cell_text, print_table
+
+    print_table(list(rows[0]), [[cell_text(value) for value in row.values()] for row in rows])

@@ -1,0 +1,50 @@
+"""Pictures, drawn with matplotlib, which is loaded only here: the extra ``plots`` brings it."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from llsvm.errors import UsageError
+from llsvm.files import replacing
+
+_FORMATS = ("png", "svg", "pdf")
+_NUMBERED = 25  # up to so many classes, cells show their counts and classes their labels
+
+
+def require_matplotlib() -> None:
+    """Raise UsageError, with the remedy, where matplotlib is not installed."""
+    if find_spec("matplotlib") is None:
+        raise UsageError("--plot needs matplotlib, which is not installed: pip install 'llsvm[plots]'")
+
+
+def draw_confusion(answer: dict[str, Any], path: str) -> None:
+    """Draw the confusion matrix of an evaluation (``llsvm.predict.evaluate``) to ``path``, atomically.
+
+    A row per true class, a column per predicted one; the colour is the share of the true class.
+    Raises UsageError where the ending is not .png, .svg or .pdf.
+    """
+    kind = os.path.splitext(path)[1].lstrip(".").lower()
+    if kind not in _FORMATS:
+        raise UsageError(f"--plot {path}: the name must end in {', '.join('.' + f for f in _FORMATS)}")
+    from matplotlib.figure import Figure
+
+    labels, counts = answer["confusion"]["labels"], np.array(answer["confusion"]["counts"])
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    side = min(max(4.0, 0.45 * len(labels) + 2), 14.0)
+    figure = Figure(figsize=(side + 1, side), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+    axes.set(xlabel="predicted", ylabel="true", title=f"accuracy {answer['accuracy']:.2%}")
+    if len(labels) <= _NUMBERED:
+        axes.set_xticks(range(len(labels)), labels, rotation=90)
+        axes.set_yticks(range(len(labels)), labels)
+        for i, j in np.argwhere(counts):
+            colour = "white" if share[i, j] > 0.5 else "black"
+            axes.text(j, i, str(counts[i, j]), ha="center", va="center", color=colour, fontsize=7)
+    figure.colorbar(image, label="share of the true class")
+    with replacing(path) as stream:
+        figure.savefig(stream, format=kind)

@@ -1,0 +1,114 @@
+"""MappedSource: a source whose rows pass through an approximate feature map on their way, so that every linear
+solver trains a kernel machine. The map is learnt in one reading of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from llsvm.block import CSR, Block, concat
+from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.errors import DataError
+from llsvm.feature_map import FeatureMap, KernelFunction, nystroem_projection
+
+_FIT_BYTES = 1 << 20
+_HELD_BYTES = 5  # a source holds about so many blocks of its own
+
+
+class MappedSource:
+    """``source`` through a feature map of ``n_components`` features, dense float32."""
+
+    def __init__(
+        self,
+        source: BlockSource,
+        kind: str,
+        kernel: str,
+        n_components: int,
+        gamma: float | None,
+        degree: int,
+        coef0: float,
+        seed: int,
+    ) -> None:
+        """kind: "nystroem" or "rff". gamma: None for 1 / features. See llsvm.feature_map for the rest.
+
+        Reads the source once. Raises DataError.
+        """
+        self._source = source
+        self.bytes_read = 0
+        self.map = _learn(source, kind, kernel, n_components, gamma, degree, coef0, seed)
+
+    def info(self) -> SourceInfo:
+        inner = self._source.info()
+        return SourceInfo(
+            name=inner.name,
+            format=inner.format,
+            n_bytes=inner.n_bytes,
+            n_rows=inner.n_rows,
+            n_features=self.map.width,
+            rereadable=inner.rereadable,
+        )
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """As the source's blocks, mapped; each at most ``max_bytes``, or one row."""
+        step = max(1, max_bytes // (20 * self.map.width + 8 * self.map.n_features))
+        for block in self._source.blocks(max(max_bytes // _HELD_BYTES, 1)):
+            self.bytes_read = self._source.bytes_read
+            for start in range(0, block.n_rows, step):
+                part = block.slice(start, min(start + step, block.n_rows))
+                values = self.map(part.X, self.map.base).astype(np.float32)
+                yield Block(values, part.y.copy(), part.rows.copy(), part.weight)
+
+
+def _learn(
+    source: BlockSource,
+    kind: str,
+    kernel: str,
+    n_components: int,
+    gamma: float | None,
+    degree: int,
+    coef0: float,
+    seed: int,
+) -> FeatureMap:
+    rng = np.random.default_rng(seed)
+    sample, columns = _sample(source, n_components if kind == "nystroem" else 1, rng)
+    base = source.info().index_base or 0
+    d = max(columns - base, source.info().n_features or 0, 1)
+    function = KernelFunction(kernel, 1.0 / d if gamma is None else gamma, degree, coef0)
+    if kind == "rff":
+        omega = rng.standard_normal((d, n_components)) * np.sqrt(2.0 * function.gamma)
+        phase = rng.uniform(0.0, 2.0 * np.pi, n_components)
+        return FeatureMap(kind, function, d, omega, phase, base)
+    X = sample.X
+    if isinstance(X, CSR):
+        landmarks: CSR | np.ndarray = CSR(X.indptr, X.indices - np.int32(base), X.data)
+    else:
+        landmarks = X[:, base:]
+    return FeatureMap(kind, function, d, landmarks, nystroem_projection(function, landmarks, d), base)
+
+
+def _sample(source: BlockSource, n: int, rng: np.random.Generator) -> tuple[Block, int]:
+    """n rows chosen uniformly in one reading, those with the smallest random keys; and the number of columns."""
+    kept: Block | None = None
+    keys = np.empty(0)
+    columns = 0
+    for block in source.blocks(_FIT_BYTES):
+        X = block.X
+        if isinstance(X, CSR):
+            columns = max(columns, int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1)
+        else:
+            columns = max(columns, X.shape[1])
+        drawn = rng.random(block.n_rows)
+        worst = np.inf if len(keys) < n else keys.max()
+        chosen = np.flatnonzero(drawn < worst)
+        if len(chosen) == 0:
+            continue
+        part = block.take(chosen)
+        kept = part if kept is None else concat([kept, part])
+        keys = np.concatenate([keys, drawn[chosen]])
+        if len(keys) > n:
+            best = np.sort(np.argpartition(keys, n)[:n])
+            kept, keys = kept.take(best), keys[best]
+    if kept is None:
+        raise DataError(f"{source.info().name}: there is no row in it")
+    return kept, columns

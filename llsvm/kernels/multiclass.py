@@ -1,0 +1,419 @@
+"""The sequential dual method's kernel: sweeps over, and measurements of, the direct multi-class SVMs.
+
+Keerthi, Sundararajan, Chang, Hsieh, Lin: A sequential dual method for large scale multi-class linear SVMs
+(KDD 2008). With scores s_m = w_m·x_i and e_m = [m ≠ y_i], the loss of row i is
+
+    Crammer-Singer (eq. 1)     max_m (s_m + e_m) − s_y
+    Weston-Watkins (eq. 14)    Σ_{m≠y} max(0, 1 + s_m − s_y)
+
+and costs C_i times that. Both duals have the same form in the shares a_im ≥ 0, m ≠ y_i, that the classes have
+in the cost of row i:
+
+    w_m = Σ_{i: y_i = m} C_i x_i Σ_c a_ic − Σ_{i: y_i ≠ m} C_i a_im x_i,    D(a) = Σ_im C_i a_im − ½ Σ_m ‖w_m‖²
+    Crammer-Singer (eq. 4)     Σ_m a_im ≤ 1;  the paper's α_i^m = −C_i a_im, its α_i^y = C_i Σ_m a_im
+    Weston-Watkins (eq. 16)    a_im ≤ 1;      the paper's α_i^m = C_i a_im
+
+so one kernel does both, and only the sub-problem of a row differs. (The paper minimises f = −D.)
+
+Shares are multiples of 1/grid (grid 2^24 fits float32, 2^50 float64). Their sums are exact, hence the
+constraints hold exactly and a store of the shares agrees with w. The weights are laid out (d + 1, k): a
+value of a row meets its k weights side by side. Their last row belongs to the constant feature ``bias``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from llsvm.kernels.options import JIT
+
+ALL, ECONOMICAL, SHRUNK = 0, 1, 2
+
+# Sums may be fused and reordered, so that the loops over classes become vector instructions.
+_FAST = {"contract", "reassoc", "nsz"}
+
+
+@njit(**JIT, fastmath=_FAST)
+def sweep(  # type: ignore[no-untyped-def]
+    indptr, indices, data, X, y, cost, share, distance, order, w, bias, weston, mode, grid, ignore, totals
+):
+    """Visit the rows ``order``; returns how many of them (moved to the front) are to be seen again.
+
+    indptr, indices, data: CSR rows; or X: (n, d) dense rows, and an indptr that is not used; else X has no rows.
+    y: (n,) int32 class ids. cost: (n,) float64 C_i. share: (n, k) float32 or float64 a_im, updated;
+    share[i, y_i] is 0. distance: (n,) float32, set by visits of all classes: how far the scores would have to
+    move before the row does; 0 where it moved, would move, or is free. order: int64 positions, reordered.
+    w: (d + 1, k) float64, updated. weston: which loss.
+    mode: ALL solves the sub-problem exactly. ECONOMICAL looks at all classes, but optimises only over the most
+    violating one and those whose share is not zero (Crammer-Singer: such a visit adds one class at most) or
+    those that violate (Weston-Watkins). SHRUNK looks only at classes with a_im > 0 (Crammer-Singer) or
+    0 < a_im < 1 (Weston-Watkins).
+    ignore: a row whose gap is at most ignore · C_i is left as it is; ∞ only measures.
+    totals: (4,) float64, added to: [0] the gain in D; [1] the gap, as met, of what was looked at,
+    C_i (loss_i + Σ_m a_im (s_y − s_m − 1)); [2] C_i loss_i; [3] scores computed.
+    """
+    k = w.shape[1]
+    dense = X.shape[0] > 0
+    row_index = np.empty(X.shape[1], np.int32)
+    row_value = np.empty(X.shape[1], X.dtype)
+    seen = np.empty(k, np.int64)  # the classes looked at
+    g = np.empty(k)  # their s_m + e_m, the gradient (5)
+    old = np.empty(k)  # their shares
+    new = np.empty(k)
+    live = np.empty(k, np.int64)  # places in ``seen`` that are optimised over
+    work = np.empty(k)
+    again = 0
+    for t in range(order.shape[0]):
+        i = order[t]
+        c = cost[i]
+        if c <= 0.0:
+            continue
+        yi = np.int64(y[i])
+        if dense:
+            n = _gather(X[i], row_index, row_value)
+            index, value = row_index[:n], row_value[:n]
+        else:
+            index, value = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
+        if mode == SHRUNK:
+            m, own = _shrink(share[i], yi, weston, seen, old)
+            norm = _some_scores(index, value, w, bias, seen, m, g)
+        else:
+            m, own = k, yi
+            for q in range(k):
+                seen[q] = q
+                old[q] = share[i, q]
+            norm = _all_scores(index, value, w, bias, g)
+        totals[3] += m
+
+        # the row's gap, its most violating class and how far it is from moving
+        slope, loss, most = 0.0, 0.0, own
+        near, upper_at, highest, free = np.inf, -1, -np.inf, False
+        for q in range(m):
+            if q == own:
+                continue
+            g[q] += 1.0
+            over = g[q] - g[own]
+            slope += old[q] * over
+            free |= 0.0 < old[q] < 1.0
+            if weston:
+                loss += max(0.0, over)
+                near = min(near, over if old[q] >= 1.0 else -over)
+            else:
+                loss = max(loss, over)
+            if over > highest and old[q] < 1.0:
+                highest, most = over, q
+            if old[q] >= 1.0:
+                upper_at = q
+        if not weston:  # not free: either every share is 0, or one is 1
+            near = -highest if upper_at < 0 else g[upper_at] - g[own] - max(highest, 0.0)
+        gap = c * (loss - slope)
+        totals[1] += gap
+        totals[2] += c * loss
+
+        changed = False
+        if gap > ignore * c:
+            if norm > 0.0:
+                lives = _alive(mode, weston, m, own, most, g, old, live)
+                for q in range(m):
+                    new[q] = old[q]
+                if weston:
+                    _solve_weston(norm * c, own, g, old, new, live, lives, grid, work)
+                else:
+                    _solve_crammer(norm * c, own, g, old, new, live, lives, grid, work)
+            else:  # no features: a constant loss, and the shares belong at their bounds
+                for q in range(m):
+                    new[q] = 1.0 if q != own and (weston or q == most) else 0.0
+            gain, free, changed = _gain(norm, c, own, g, old, new, m)
+            if changed:
+                totals[0] += gain
+                for q in range(m):
+                    share[i, seen[q]] = new[q]
+                _step(index, value, w, bias, c, seen, own, old, new, m, live, work)
+        still = not changed and not free and (mode == SHRUNK or near > 0.0)
+        if mode != SHRUNK:
+            distance[i] = near if still else 0.0
+        elif changed:
+            distance[i] = 0.0
+        if not still:
+            order[t] = order[again]
+            order[again] = i
+            again += 1
+    return again
+
+
+@njit(**JIT)
+def _gather(row, index, value):  # type: ignore[no-untyped-def]
+    """The values of a dense row that are not zero; returns how many."""
+    n = 0
+    for j in range(row.shape[0]):
+        v = row[j]
+        index[n] = j
+        value[n] = v
+        n += v != 0.0
+    return n
+
+
+@njit(**JIT)
+def _shrink(row, yi, weston, seen, old):  # type: ignore[no-untyped-def]
+    """The row's own class and those whose shares are off their bounds; returns how many, and where it is."""
+    m = own = 0
+    for q in range(row.shape[0]):
+        a = np.float64(row[q])
+        if q == yi or (a > 0.0 and (a < 1.0 or not weston)):
+            if q == yi:
+                own = m
+            seen[m] = q
+            old[m] = a
+            m += 1
+    return m, own
+
+
+@njit(**JIT, fastmath=_FAST)
+def _some_scores(index, value, w, bias, seen, m, g):  # type: ignore[no-untyped-def]
+    """g[q] = w·x for the class seen[q]; returns ‖x‖²."""
+    last = w.shape[0] - 1
+    norm = bias * bias
+    for q in range(m):
+        g[q] = w[last, seen[q]] * bias
+    for p in range(index.shape[0]):
+        v = np.float64(value[p])
+        j = index[p]
+        norm += v * v
+        for q in range(m):
+            g[q] += v * w[j, seen[q]]
+    return norm
+
+
+@njit(**JIT, fastmath=_FAST)
+def _all_scores(index, value, w, bias, g):  # type: ignore[no-untyped-def]
+    """``_some_scores`` for all classes."""
+    k, n = g.shape[0], index.shape[0]
+    w0 = w[w.shape[0] - 1]
+    norm = bias * bias
+    for q in range(k):
+        g[q] = w0[q] * bias
+    p = 0
+    while p + 4 <= n:  # four values at a time, since the loop over the classes is short
+        w0, w1, w2, w3 = w[index[p]], w[index[p + 1]], w[index[p + 2]], w[index[p + 3]]
+        v0, v1 = np.float64(value[p]), np.float64(value[p + 1])
+        v2, v3 = np.float64(value[p + 2]), np.float64(value[p + 3])
+        norm += v0 * v0 + v1 * v1 + v2 * v2 + v3 * v3
+        for q in range(k):
+            g[q] += v0 * w0[q] + v1 * w1[q] + v2 * w2[q] + v3 * w3[q]
+        p += 4
+    while p < n:
+        w0 = w[index[p]]
+        v0 = np.float64(value[p])
+        norm += v0 * v0
+        for q in range(k):
+            g[q] += v0 * w0[q]
+        p += 1
+    return norm
+
+
+@njit(**JIT)
+def _alive(mode, weston, m, own, most, g, old, live):  # type: ignore[no-untyped-def]
+    """The places that the sub-problem is solved over, into ``live``; returns how many."""
+    n = 0
+    for q in range(m):
+        if mode != ECONOMICAL or q in (own, most):
+            chosen = True
+        elif weston:
+            violates = g[q] < g[own] if old[q] >= 1.0 else g[q] > g[own]
+            chosen = violates or 0.0 < old[q] < 1.0
+        else:
+            chosen = old[q] > 0.0
+        if chosen:
+            live[n] = q
+            n += 1
+    return n
+
+
+@njit(**JIT)
+def _solve_crammer(q_ii, own, g, old, new, live, lives, grid, work):  # type: ignore[no-untyped-def]
+    """Sub-problem (10), exactly: the parts r_m ≥ 0, Σ r = 1, of a row's cost are max(0, z_m − θ) with
+    z_m = r_m + g_m / q_ii, where q_ii = A_i C_i and r_y = 1 − Σ_m a_m is what no class has.
+
+    An active-set method finds θ: classes below the mean of those left are dropped until none is.
+    """
+    total = 0.0
+    for t in range(lives):
+        if live[t] != own:
+            total += old[live[t]]
+    highest = -np.inf
+    for t in range(lives):
+        q = live[t]
+        work[t] = (1.0 - total if q == own else old[q]) + g[q] / q_ii
+        highest = max(highest, work[t])
+    theta = highest - 1.0  # θ lies at or above this, so most classes are dropped at once
+    left = lives + 1
+    while True:
+        n = 0
+        z = 0.0
+        for t in range(lives):
+            if work[t] > theta:
+                n += 1
+                z += work[t] - highest  # differences: z may be large
+        if n == left:
+            break
+        left = n
+        theta = max(theta, highest + (z - 1.0) / n)
+    # Rounded down to the grid; what the sum lacks to 1, exactly, goes to the largest.
+    best, total = 0, 0.0
+    for t in range(lives):
+        work[t] = np.floor(max(0.0, work[t] - theta) * grid) / grid
+        total += work[t]
+        if work[t] > work[best]:
+            best = t
+    work[best] += 1.0 - total
+    for t in range(lives):
+        new[live[t]] = 0.0 if live[t] == own else work[t]
+
+
+@njit(**JIT)
+def _solve_weston(q_ii, own, g, old, new, live, lives, grid, work):  # type: ignore[no-untyped-def]
+    """Sub-problem (21), exactly: a_m = min(1, max(0, z_m − S)), S = Σ a over the live classes.
+
+    z_m = a_m + Σ a + (g_m − g_y) / q_ii with the old shares. While the set F of classes inside the bounds is
+    known, the Hessian q_ii (I + 11ᵀ) inverts analytically: S = (Σ_F z_m + classes at 1) / (1 + |F|). Classes are
+    fixed at a bound for good where the sign of the error that clipping makes in the sum proves that they belong
+    there (Kiwiel 2008, variable fixing); at most one round per class.
+    """
+    total = 0.0
+    for t in range(lives):
+        if live[t] != own:
+            total += old[live[t]]
+    n = 0
+    for t in range(lives):
+        q = live[t]
+        if q != own:
+            live[n] = q
+            work[n] = old[q] + total + (g[q] - g[own]) / q_ii
+            n += 1
+    ones = 0.0
+    while n > 0:
+        s = ones
+        for t in range(n):
+            s += work[t]
+        s /= 1.0 + n
+        below = above = 0.0
+        for t in range(n):
+            a = work[t] - s
+            below += max(0.0, -a)
+            above += max(0.0, a - 1.0)
+        inside = below == 0.0 and above == 0.0
+        # below > above: clipping raises the sum, so S is larger and what is below 0 stays there.
+        at_zero = below >= above
+        left = 0
+        for t in range(n):
+            a = work[t] - s
+            if inside:
+                new[live[t]] = np.rint(a * grid) / grid
+            elif at_zero and a <= 0.0:
+                new[live[t]] = 0.0
+            elif not at_zero and a >= 1.0:
+                new[live[t]] = 1.0
+                ones += 1.0
+            else:
+                live[left], work[left] = live[t], work[t]
+                left += 1
+        n = left
+
+
+@njit(**JIT, fastmath=_FAST)
+def _gain(norm, c, own, g, old, new, m):  # type: ignore[no-untyped-def]
+    """What the new shares add to D; is one of them inside the bounds; has one changed?"""
+    slope = squares = total = 0.0
+    free = changed = False
+    for q in range(m):
+        delta = new[q] - old[q]
+        slope += delta * (g[q] - g[own])
+        squares += delta * delta
+        total += delta
+        free |= 0.0 < new[q] < 1.0
+        changed |= delta != 0.0
+    return c * slope - 0.5 * norm * c * c * (squares + total * total), free, changed
+
+
+@njit(**JIT, fastmath=_FAST)
+def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type: ignore[no-untyped-def]
+    """Move the weights: w_m −= c δ_m x, and those of the row's own class by as much the other way."""
+    last, k = w.shape[0] - 1, w.shape[1]
+    total = 0.0
+    n = 0
+    for q in range(m):
+        if q != own and new[q] != old[q]:
+            live[n] = seen[q]
+            work[n] = c * (old[q] - new[q])
+            total -= work[n]
+            n += 1
+    live[n] = seen[own]
+    work[n] = total
+    n += 1
+    if 2 * n < k:
+        for t in range(n):
+            w[last, live[t]] += work[t] * bias
+        for p in range(index.shape[0]):
+            wj = w[index[p]]
+            v = np.float64(value[p])
+            for t in range(n):
+                wj[live[t]] += v * work[t]
+        return
+    for q in range(k):  # many classes: all of them, side by side
+        new[q] = 0.0
+    for t in range(n):
+        new[live[t]] = work[t]
+    for q in range(k):
+        w[last, q] += new[q] * bias
+    for p in range(index.shape[0]):
+        wj = w[index[p]]
+        v = np.float64(value[p])
+        for q in range(k):
+            wj[q] += v * new[q]
+
+
+@njit(**JIT, fastmath=_FAST)
+def extrapolate(  # type: ignore[no-untyped-def]
+    indptr, indices, data, X, y, cost, share, before, order, w, bias, weston, step, grid
+):
+    """Move the rows ``order`` on along the way that they came, and the weights with them.
+
+    share (n, k): row i = order[t] becomes share[i] + step · (share[i] − before[t]), made feasible.
+    before (m, k): the shares that the rows had some sweeps ago; becomes those they have now, to undo it.
+    The rest as for ``sweep``. Returns what Σ C_i a_im gains; D gains that less what ½ Σ ‖w_m‖² gains.
+    """
+    k = w.shape[1]
+    dense = X.shape[0] > 0
+    row_index = np.empty(X.shape[1], np.int32)
+    row_value = np.empty(X.shape[1], X.dtype)
+    seen = np.arange(k)
+    old, new, work = np.empty(k), np.empty(k), np.empty(k)
+    live = np.empty(k, np.int64)
+    gain = 0.0
+    for t in range(order.shape[0]):
+        i = order[t]
+        total = 0.0
+        for q in range(k):
+            old[q] = share[i, q]
+            new[q] = max(0.0, old[q] + step * (old[q] - before[t, q]))
+            total += new[q]
+        changed = False
+        for q in range(k):
+            if weston:
+                new[q] = min(1.0, new[q])
+            elif total > 1.0:
+                new[q] /= total
+            new[q] = np.floor(new[q] * grid) / grid
+            changed |= new[q] != old[q]
+            gain += cost[i] * (new[q] - old[q])
+            before[t, q] = old[q]
+            share[i, q] = new[q]
+        if not changed:
+            continue
+        if dense:
+            n = _gather(X[i], row_index, row_value)
+            index, value = row_index[:n], row_value[:n]
+        else:
+            index, value = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
+        _step(index, value, w, bias, cost[i], seen, np.int64(y[i]), old, new, k, live, work)
+    return gain

@@ -1,0 +1,166 @@
+"""One pass of NESVM over some rows: margins, dual variables u, losses and Xᵀ(y α), for all problems at once.
+
+Hinge, smoothed by the prox-function ‖x_i‖∞ u² (eqs. 5-6, 10), S_i = μ max(‖x_i‖∞, the constant feature):
+
+    u_i = median((1 − m_i)/S_i, 0, 1),   loss_i = u_i (1 − m_i) − ½ S_i u_i²,   α_i = c_i u_i
+
+Squares (eqs. 54-55): loss_i = (1 − m_i)², α_i = 2 c_i (1 − m_i). Here m_i = y_i w·x_i.
+The middle piece of eq. 10 reaches down to 1 − μ‖x_i‖∞, as eq. 6 has it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from llsvm.kernels.options import JIT
+
+# Columns of ``sums``: at the points W the smoothed loss, the loss itself, Σ α over rows with y = +1 and y = −1,
+# and Σ α²/(4c) (squares only); at the points V the smoothed loss and the loss itself.
+SMOOTHED, LOSS, ALPHA_PLUS, ALPHA_MINUS, ALPHA_SQUARES, V_SMOOTHED, V_LOSS, N_SUMS = range(8)
+
+
+@njit(**JIT)
+def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, squares, split, grad, sums):  # type: ignore[no-untyped-def]
+    """Add what CSR rows contribute to ``grad`` and ``sums``.
+
+    ids: (n,) int32 class ids. cost: (n,) float64 c_i. signs: (k, classes) float64, y of each class in each problem,
+    0 where it takes no part. todo: int64, the problems to work on. W, V: (k, d + 1) float64, the points of
+    the gradient and of the value alone; the last entry is the weight of the constant feature ``bias``.
+    mu: (k,) float64. squares: loss (1 − m)² instead of the smoothed hinge. split: sum y = −1 apart.
+    grad: (k, 1 or 2, d + 1) float64, added Σ α_i y_i x_i. sums: (k, N_SUMS) float64, added to.
+    """
+    last = W.shape[1] - 1
+    for i in range(cost.shape[0]):
+        c = cost[i]
+        if c <= 0.0:
+            continue
+        first, end = indptr[i], indptr[i + 1]
+        size = bias
+        for p in range(first, end):
+            size = max(size, abs(np.float64(data[p])))
+        if size <= 0.0:
+            size = 1.0
+        for q in range(todo.shape[0]):
+            j = todo[q]
+            s = signs[j, ids[i]]
+            if s == 0.0:
+                continue
+            w = W[j]
+            v = V[j]
+            dot_w = w[last] * bias
+            dot_v = v[last] * bias
+            for p in range(first, end):
+                x = np.float64(data[p])
+                dot_w += w[indices[p]] * x
+                dot_v += v[indices[p]] * x
+            z = 1.0 - s * dot_w
+            zv = 1.0 - s * dot_v
+            if squares:
+                alpha = 2.0 * c * z
+                sums[j, 0] += c * z * z
+                sums[j, 1] += c * z * z
+                sums[j, 4] += c * z * z  # α²/(4c)
+                sums[j, 5] += c * zv * zv
+                sums[j, 6] += c * zv * zv
+            else:
+                width = mu[j] * size
+                u = min(max(z / width, 0.0), 1.0)
+                uv = min(max(zv / width, 0.0), 1.0)
+                alpha = c * u
+                sums[j, 0] += c * (u * z - 0.5 * width * u * u)
+                sums[j, 1] += c * max(z, 0.0)
+                sums[j, 5] += c * (uv * zv - 0.5 * width * uv * uv)
+                sums[j, 6] += c * max(zv, 0.0)
+            if alpha != 0.0:
+                minus = 1 if s < 0.0 else 0
+                sums[j, 2 + minus] += alpha
+                g = grad[j, minus if split else 0]
+                step = alpha * s
+                g[last] += step * bias
+                for p in range(first, end):
+                    g[indices[p]] += step * data[p]
+
+
+# Dense rows are summed in any order, so that the loops become vector instructions.
+@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, squares, split, grad, sums):  # type: ignore[no-untyped-def]
+    """``gradient_csr`` for X (n, d) dense."""
+    d = X.shape[1]
+    for i in range(cost.shape[0]):
+        c = cost[i]
+        if c <= 0.0:
+            continue
+        row = X[i]
+        size = bias
+        for p in range(d):
+            size = max(size, abs(np.float64(row[p])))
+        if size <= 0.0:
+            size = 1.0
+        for q in range(todo.shape[0]):
+            j = todo[q]
+            s = signs[j, ids[i]]
+            if s == 0.0:
+                continue
+            w = W[j]
+            v = V[j]
+            dot_w = 0.0
+            dot_v = 0.0
+            for p in range(d):
+                x = np.float64(row[p])
+                dot_w += w[p] * x
+                dot_v += v[p] * x
+            z = 1.0 - s * (dot_w + w[d] * bias)
+            zv = 1.0 - s * (dot_v + v[d] * bias)
+            if squares:
+                alpha = 2.0 * c * z
+                sums[j, 0] += c * z * z
+                sums[j, 1] += c * z * z
+                sums[j, 4] += c * z * z
+                sums[j, 5] += c * zv * zv
+                sums[j, 6] += c * zv * zv
+            else:
+                width = mu[j] * size
+                u = min(max(z / width, 0.0), 1.0)
+                uv = min(max(zv / width, 0.0), 1.0)
+                alpha = c * u
+                sums[j, 0] += c * (u * z - 0.5 * width * u * u)
+                sums[j, 1] += c * max(z, 0.0)
+                sums[j, 5] += c * (uv * zv - 0.5 * width * uv * uv)
+                sums[j, 6] += c * max(zv, 0.0)
+            if alpha != 0.0:
+                minus = 1 if s < 0.0 else 0
+                sums[j, 2 + minus] += alpha
+                g = grad[j, minus if split else 0]
+                step = alpha * s
+                g[d] += step * bias
+                for p in range(d):
+                    g[p] += step * row[p]
+
+
+@njit(**JIT)
+def norms_csr(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
+    """out (n, 2) float64: ‖x_i‖² and ‖x_i‖∞ of CSR rows with the constant feature; 1 for ‖x_i‖∞ of an empty row."""
+    for i in range(out.shape[0]):
+        total, size = bias * bias, bias
+        for p in range(indptr[i], indptr[i + 1]):
+            x = np.float64(data[p])
+            total += x * x
+            size = max(size, abs(x))
+        out[i, 0] = total
+        out[i, 1] = size if size > 0.0 else 1.0
+
+
+@njit(**JIT)
+def gram_csr(indptr, indices, data, weight, bias, G):  # type: ignore[no-untyped-def]
+    """Add Σ weight_i x_i x_iᵀ of CSR rows to G (d + 1, d + 1) float64, its lower triangle (columns ascend)."""
+    last = G.shape[0] - 1
+    for i in range(weight.shape[0]):
+        h = weight[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            x = h * data[p]
+            row = G[indices[p]]
+            for q in range(indptr[i], p + 1):
+                row[indices[q]] += x * data[q]
+            G[last, indices[p]] += x * bias
+        G[last, last] += h * bias * bias

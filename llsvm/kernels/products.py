@@ -1,0 +1,45 @@
+"""Dot products of sparse rows with each other."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from llsvm.kernels.options import JIT
+
+
+@njit(**JIT)
+def csr_dots(indptr, indices, data, base, other_indptr, other_indices, other_data, first, end, scratch, out):  # type: ignore[no-untyped-def]
+    """out[i, j] = x_i · z_j for all rows x and the rows first..end of z; out (n, m) float64.
+
+    base: subtracted from the column numbers of x; those of z start at 0. scratch: (d,) float64 of zeros,
+    d more than any column of z; columns of x beyond d count nothing.
+    """
+    d = scratch.shape[0]
+    for j in range(first, end):
+        for p in range(other_indptr[j], other_indptr[j + 1]):
+            scratch[other_indices[p]] = other_data[p]
+        for i in range(out.shape[0]):
+            total = 0.0
+            for p in range(indptr[i], indptr[i + 1]):
+                column = np.int64(indices[p]) - base
+                if 0 <= column < d:
+                    total += data[p] * scratch[column]
+            out[i, j] = total
+        for p in range(other_indptr[j], other_indptr[j + 1]):
+            scratch[other_indices[p]] = 0.0
+
+
+@njit(**JIT)
+def dense_dots(indptr, indices, data, base, other, out):  # type: ignore[no-untyped-def]
+    """Add x_i · z_j for sparse rows x to out (n, m) float64; other: (d, m), the columns z_j, C-contiguous."""
+    d, m = other.shape
+    for i in range(out.shape[0]):
+        row = out[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            column = np.int64(indices[p]) - base
+            if 0 <= column < d:
+                value = np.float64(data[p])
+                z = other[column]
+                for j in range(m):
+                    row[j] += value * z[j]

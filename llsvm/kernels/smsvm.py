@@ -1,0 +1,125 @@
+"""Smoothed hinge: losses and curvatures of rows, and what they add to gradient and Hessian.
+
+The smoothed hinge (SmSVM eq. 1.5) is ψ_a(z) = ½ (z + √(z² + a²)) of z = 1 − y w·x, so that 0 ≤ ψ_a(z) −
+max(0, z) ≤ a/2, with ψ'_a(z) = ½ (1 + z/r), ψ''_a(z) = ½ a²/r³, r = √(z² + a²).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from llsvm.kernels.options import JIT
+
+
+@njit(**JIT)
+def margins_csr(indptr, indices, data, weights, bias, out):  # type: ignore[no-untyped-def]
+    """out[j, i] = weights[j]·x_i. weights: (m, d + 1) float64, the last entry is that of the constant feature
+    ``bias``; out: (m, n) float64."""
+    m, last = weights.shape[0], weights.shape[1] - 1
+    for j in range(m):
+        w = weights[j]
+        for i in range(out.shape[1]):
+            dot = w[last] * bias
+            for p in range(indptr[i], indptr[i + 1]):
+                dot += w[indices[p]] * data[p]
+            out[j, i] = dot
+
+
+# Sums over rows in any order, so that the loops become vector instructions.
+@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
+    """Losses at w + t s for many steps t; slopes and curvatures at w + s.
+
+    base, change: (n,) float64 w·x_i and s·x_i. sign, cost: (n,) float64. a: the smoothing parameter;
+    previous: the one for which the step s was computed. steps: (T,) the t.
+    Set: slope (n,) c_i ψ'_a(z_i); curvature (n,) c_i h_i. Added to: losses (T,) Σ c_i ψ_a at each step;
+    totals (3,): Σ c_i max(0, z_i), Σ c_i ψ'_a(z_i) (which is Σ α_i), Σ c_i (max(0, z_i) − ψ'_a(z_i) z_i), at w + s.
+
+    h_i is the curvature of the primal-dual Newton step (Chan, Golub & Mulet 1999, eq. 4.4): with the dual variable
+    q_i = q(z before) + its linear change, cut off at ±1, h_i = ½ (1 − q_i z_i/r_i)/r_i. It is ψ''_a(z_i) where q_i
+    = z_i/r_i, and more where the row has just moved far: Newton's step then overshoots no kink.
+    """
+    for t in range(steps.shape[0]):
+        total = 0.0
+        for i in range(base.shape[0]):
+            z = 1.0 - sign[i] * (base[i] + steps[t] * change[i])
+            total += cost[i] * 0.5 * (z + np.sqrt(z * z + a * a))
+        losses[t] += total
+    hinge = 0.0
+    alpha = 0.0
+    excess = 0.0
+    for i in range(base.shape[0]):
+        before = 1.0 - sign[i] * base[i]
+        move = -sign[i] * change[i]
+        r = np.sqrt(before * before + previous * previous)
+        q = before / r
+        q = min(1.0, max(-1.0, q + (1.0 - q * q) * move / r))
+        z = before + move
+        r = np.sqrt(z * z + a * a)
+        u = 0.5 * (1.0 + z / r)
+        slope[i] = cost[i] * u
+        curvature[i] = cost[i] * 0.5 * (1.0 - q * z / r) / r
+        loss = max(0.0, z)
+        hinge += cost[i] * loss
+        alpha += cost[i] * u
+        excess += cost[i] * (loss - u * z)
+    totals[0] += hinge
+    totals[1] += alpha
+    totals[2] += excess
+
+
+@njit(**JIT)
+def add_rows_csr(indptr, indices, data, factor, bias, out):  # type: ignore[no-untyped-def]
+    """out += Σ_i factor_i x_i. factor: (n,) float64; out: (d + 1,) float64."""
+    last = out.shape[0] - 1
+    constant = 0.0
+    for i in range(factor.shape[0]):
+        f = factor[i]
+        constant += f
+        for p in range(indptr[i], indptr[i + 1]):
+            out[indices[p]] += f * data[p]
+    out[last] += constant * bias
+
+
+@njit(**JIT)
+def add_squares_csr(indptr, indices, data, factor, bias, out):  # type: ignore[no-untyped-def]
+    """out += Σ_i factor_i x_i², the Hessian's diagonal; arguments as in ``add_rows_csr``."""
+    last = out.shape[0] - 1
+    constant = 0.0
+    for i in range(factor.shape[0]):
+        f = factor[i]
+        constant += f
+        for p in range(indptr[i], indptr[i + 1]):
+            out[indices[p]] += f * np.float64(data[p]) * data[p]
+    out[last] += constant * bias * bias
+
+
+@njit(**JIT)
+def add_products_csr(indptr, indices, data, factor, bias, place, columns, values, out):  # type: ignore[no-untyped-def]
+    """Lower triangle of out += Σ_i factor_i x_i x_iᵀ over the columns with a place.
+
+    factor: (n,) float64. place: (d + 1,) int32, a column's position in out, ascending,
+    or -1. columns, values: room for a row, (d + 1,) int64 and float64. out: (A, A) float64.
+    """
+    last = place.shape[0] - 1
+    for i in range(factor.shape[0]):
+        f = factor[i]
+        if f == 0.0:
+            continue
+        n = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            at = place[indices[p]]
+            if at >= 0:
+                columns[n] = at
+                values[n] = data[p]
+                n += 1
+        if bias != 0.0 and place[last] >= 0:
+            columns[n] = place[last]
+            values[n] = bias
+            n += 1
+        for j in range(n):
+            row = out[columns[j]]
+            v = f * values[j]
+            for l in range(j + 1):
+                row[columns[l]] += v * values[l]

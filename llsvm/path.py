@@ -1,0 +1,111 @@
+"""A regularisation path: models for a falling sequence of λ₁, each begun at the weights of the one before.
+
+The data are read once; each point is trained to its own certificate on the same stream.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.data.source import BlockSource
+from llsvm.errors import UsageError
+from llsvm.memory import default_threads
+from llsvm.model import Model
+from llsvm.penalty import Penalty
+from llsvm.settings import Settings
+from llsvm.solvers.smsvm import SmSVM
+from llsvm.train import Training, class_weights
+
+LEAST_RATIO = 1e-3  # the smallest λ₁ of the path, as a share of the largest
+MOST_LINES = 50  # weights drawn
+
+
+@dataclass(slots=True)
+class PathPoint:
+    """lambda1: of (1/N) Σ hinge + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this
+    point alone. accuracy: of the model on the validation data, None without."""
+
+    lambda1: float
+    model: Model
+    passes: int
+    accuracy: float | None = None
+
+    @property
+    def nonzero_weights(self) -> int:
+        return int(np.count_nonzero(self.model.coef_))
+
+    def as_dict(self) -> dict[str, Any]:
+        certificate = self.model.certificate
+        return {
+            "lambda1": self.lambda1,
+            "nonzero_weights": self.nonzero_weights,
+            "passes": self.passes,
+            "relative_gap": None if certificate is None else certificate.relative_gap,
+            "converged": self.model.converged,
+            "accuracy": self.accuracy,
+        }
+
+
+def path(
+    source: BlockSource,
+    settings: Settings,
+    lambdas: NDArray[np.float64] | int = 20,
+    output: str | os.PathLike[str] | None = None,
+) -> Iterator[PathPoint]:
+    """A point for each λ₁, the largest first.
+
+    lambdas: (m,) λ₁ in any order, or how many, spread evenly on a log scale from the smallest with which all
+    weights are zero. settings: with penalty "l1" ("elasticnet" with lambda2, where lambda1 is what varies).
+    Raises UsageError, DataError, BudgetError.
+    """
+    if settings.penalty == "l2":
+        raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
+    if settings.penalty == "elasticnet" and settings.lambda2 is None:
+        raise UsageError("a path with --penalty elasticnet needs --lambda2")
+    settings = replace(settings, solver="smsvm", lambda1=1.0)  # any λ₁ will do until the data are known
+    with Training(source, settings, output) as training:
+        facts = training.stream.read()
+        weights = class_weights(settings.class_weight, facts)
+        solver = SmSVM(settings, weights, settings.threads or default_threads())
+        solver.prepare(training.stream)
+        if isinstance(lambdas, int):
+            lambdas = solver.largest_lambda1(training.stream) * np.geomspace(1.0, LEAST_RATIO, lambdas)
+        for lambda1 in np.sort(np.asarray(lambdas, float))[::-1]:
+            training.settings = replace(settings, lambda1=float(lambda1))
+            training.history = []
+            before = solver.passes
+            for report in solver.optimise(training.stream, Penalty.of(training.settings, facts.n_rows)):
+                training.note(report)
+            yield PathPoint(float(lambda1), training.model, solver.passes - before)
+
+
+def plot(points: Sequence[PathPoint], file: str) -> None:
+    """Draw weights against λ₁, and under them the weights that are not zero and the validation accuracy.
+
+    Needs matplotlib (the extra "plots"). Raises UsageError without it.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError("--plot needs matplotlib: pip install llsvm[plots]") from error
+    lambdas = [point.lambda1 for point in points]
+    figure = Figure(figsize=(7, 7), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True)
+    weights = np.array([point.model.coef_.ravel() for point in points])
+    largest = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[:MOST_LINES]
+    above.plot(lambdas, weights[:, largest], linewidth=1)
+    above.set_ylabel(f"weights (the {len(largest)} largest)")
+    below.plot(lambdas, [point.nonzero_weights for point in points], "k.-")
+    below.set(xscale="log", xlabel="λ₁", ylabel="weights that are not zero")
+    below.invert_xaxis()
+    if points[0].accuracy is not None:
+        right = below.twinx()
+        right.plot(lambdas, [point.accuracy or 0.0 for point in points], "C0.--")
+        right.set_ylabel("validation accuracy", color="C0")
+    figure.savefig(file)

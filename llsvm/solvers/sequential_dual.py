@@ -1,0 +1,355 @@
+"""The sequential dual method for direct multi-class SVMs (Keerthi et al., KDD 2008), out of core.
+
+Primal:  P(W) = ½ Σ_m ‖w_m‖² + Σ_i C_i loss_i(W), the constant feature ``bias`` part of x, with
+    Crammer-Singer  loss_i = max_m (w_m·x_i + e_im) − w_{y_i}·x_i              (eq. 1)
+    Weston-Watkins  loss_i = Σ_{m≠y_i} max(0, 1 + w_m·x_i − w_{y_i}·x_i)       (eq. 14)
+Dual:    D(a), in the shares of kernels/multiclass.py; −D is the paper's f of (4) and (16).
+One problem, whatever the number of classes. Stop when P − D ≤ tol · P, both over all rows.
+
+A visit of a row solves its sub-problem (10) or (21) exactly (Algorithms 2.1 and 3.1). The paper alternates a
+loop over all rows with shrunk loops, over the rows that have a share inside its bounds and only their classes
+that have one, for at most five loops' worth of effort, to an accuracy that cools by tens. So it is here, with
+the duality gap of the rows visited as the accuracy, and with blocks. A full pass takes each block in turn and
+(1) measures it at W₀, the weights that the pass began with, which sums up to P(W₀); (2) trains it together with
+the survivors in memory (selective block minimisation, Chang & Roth 2011); (3) sifts it: its rows nearest to
+moving survive. Then come epochs over the survivors. P(W₀) − D(a) is a rigorous gap whatever a became meanwhile,
+and W₀ are the weights handed back.
+
+Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their bounds in hundreds of tiny steps, the
+same way each time. So after every few shrunk loops the shares are extrapolated along the way that they came, by the
+step that maximises D if no bound is met; they are clipped, one more loop repairs what clipping did, and all is
+undone if D is not larger then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block
+from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, extrapolate, sweep
+from llsvm.report import Certificate, Report
+from llsvm.settings import Settings
+from llsvm.stream import Stream
+
+ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, distance, orders
+ECONOMICAL_FROM = (
+    512  # classes: from here on a visit adds one class at most (the paper's economical variant);
+)
+EXTRAPOLATE_BELOW = 64  # exact visits take fewer. Extrapolation is for few classes: it copies the weights
+MOST_LOOPS = 50  # full loops over all the survivors in memory between two passes
+MOST_BLOCK_LOOPS = 4  # full loops over a block at hand and the survivors
+MOST_SPILL_EPOCHS = 5
+SHRUNK_EFFORT = 5.0  # shrunk loops after a full one end after this many loops' worth of scores ...
+COOLING = 0.1  # ... or when their gap fell to this share of the full loop's
+BLOCK_UNTIL = 0.1  # loops over a block end when its gap fell to this share
+SURVIVORS_UNTIL = 0.05  # epochs over survivors end when their gap fell to this share of the whole gap,
+TOL_SHARE = 0.3  # or to this share of the gap that is asked for (measuring rows in memory costs little: 1),
+TOL_SHARE_FALLS = 0.5  # times this after each pass that did not do
+IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are left alone
+EXTRAPOLATE_AFTER = 4  # shrunk loops
+LONGEST_STEP = 20.0  # of an extrapolation
+SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
+DOUBLE_BELOW_TOL = 1e-5  # shares are float32 down to this tolerance
+
+
+class SequentialDual:
+    """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs."""
+
+    def __init__(self, settings: Settings, class_weight: NDArray[np.float64], threads: int = 1) -> None:
+        """class_weight: (n_classes,) factors of C."""
+        self.settings = settings
+        self.class_weight = class_weight
+        self.threads = threads
+        self.weston = settings.multi_class == "weston-watkins"
+        self.shrinking = True  # without it, every loop is a full one
+        self.rng = np.random.default_rng(settings.seed)
+
+    def solve(self, stream: Stream) -> Iterator[Report]:
+        facts, settings = stream.facts, self.settings
+        k = len(facts.classes)
+        single = settings.tol >= DOUBLE_BELOW_TOL
+        self.dtype = np.dtype(np.float32 if single else np.float64)
+        self.grid = 2.0 ** (24 if single else 50)
+        weights_bytes = 8 * k * (facts.n_columns + 1)
+        self.goal_share = TOL_SHARE
+        self.many = k >= EXTRAPOLATE_BELOW
+        copies = 1 if self.many else 2  # of the weights and the shares: the other one is for extrapolations
+        row_work_bytes = ROW_WORK_BYTES + copies * self.dtype.itemsize * k
+        stream.prepare({"weights": (2 + copies) * weights_bytes}, row_work_bytes)
+        self.full_mode = ECONOMICAL if k >= ECONOMICAL_FROM else ALL
+        self.w = np.zeros((facts.n_columns + 1, k))
+        self.w_before = np.zeros((0, 0) if self.many else self.w.shape)
+        self.dual = 0.0
+        self.ignore = 0.0
+        self.whole: _Part | None = None  # the one block, if all rows are in memory
+        if stream.in_one_block:
+            self.goal_share = 1.0
+        else:
+            self.state = stream.row_state(k, self.dtype)
+        with ThreadPoolExecutor(self.threads) as self.pool:
+            yield from self._rounds(stream)
+
+    def _rounds(self, stream: Stream) -> Iterator[Report]:
+        settings, passes = self.settings, 0
+        most = settings.max_passes or 0
+        best_primal, best = np.inf, self.w
+        moving = stream.facts.n_rows
+        while True:
+            start = self.w.copy()
+            spill = moving < SPILL_SHARE * stream.facts.n_rows
+            primal, moving, cost = self._full_pass(stream, start, measure=passes > 0, spill=spill)
+            passes += 1
+            if primal < best_primal:
+                best_primal, best = primal, start
+            del start
+            self.ignore = IGNORE_SHARE * settings.tol * self.dual / cost
+            certificate = Certificate((best_primal,), (self.dual,), passes)
+            converged = certificate.relative_gap <= settings.tol
+            yield Report("pass", passes, _coef(best), certificate, self.dual, moving, converged)
+            if converged or (most and passes >= max(most, 2)):
+                return
+            if passes > 1:
+                self.goal_share *= TOL_SHARE_FALLS
+            if not stream.in_one_block:
+                self._survivor_epochs(stream, best_primal)
+                kept = len(stream.survivors)
+                yield Report("epoch", passes, _coef(best), certificate, self.dual, kept)
+
+    def _full_pass(
+        self, stream: Stream, start: NDArray[np.float64], measure: bool, spill: bool
+    ) -> tuple[float, int, float]:
+        """Measure the primal at ``start`` and update; returns it, how many rows are moving, and Σ C_i."""
+        primal, moving, cost = 0.5 * float(np.vdot(start, start)), 0, 0.0
+        survivors = None if stream.in_one_block else stream.survivors
+        for block in stream.all():
+            part = self._part(block, keep=survivors is None)
+            cost += float(part.cost.sum())
+            primal += self._measure(part, start) if measure else float(part.cost.sum())
+            if survivors is None:
+                if primal - self.dual > self.settings.tol * primal:
+                    self._settle(part, 0.0)
+            else:
+                newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
+                survivors.retain(~newer)
+                resident = self._part(survivors.resident)
+                self._train([part, resident])
+                self._put_back(resident, stream)
+                self.state.set(part.rows, part.share)
+                survivors.add(block, part.distance, 0.0 if spill else None)
+            moving += int(np.count_nonzero(part.distance <= 0))
+            stream.progress.survivors = moving
+        if survivors is not None:
+            survivors.turn()
+        return primal, moving, cost
+
+    # -- loops ------------------------------------------------------------------------------------------
+
+    def _settle(self, part: _Part, enough: float) -> None:
+        """Loops until the part's gap, as a loop over all of its rows meets it, is at most ``enough``, or the
+        share of the dual objective that ``tol`` allows."""
+        for _ in range(MOST_LOOPS):
+            part.active = np.arange(part.n_rows)
+            gap = self._sweep(part, self.full_mode)
+            if gap <= max(enough, self._goal):
+                return
+            self._shrunk_loops([part], gap)
+            self._train([part])
+
+    @property
+    def _goal(self) -> float:
+        """The gap, as met by a loop, at which to be content."""
+        return self.goal_share * self.settings.tol * self.dual
+
+    def _train(self, parts: list[_Part]) -> float:
+        """Loops over the active rows of the parts until their gap has fallen; returns that of the first as met."""
+        met = first = 0.0
+        for loop in range(MOST_BLOCK_LOOPS):
+            gaps = [self._sweep(part, self.full_mode) for part in parts]
+            if loop == 0:
+                met, first = gaps[0], sum(gaps)
+            elif sum(gaps) <= max(BLOCK_UNTIL * first, 0.5 * self._goal):
+                break
+            self._shrunk_loops(parts, sum(gaps))
+        return met
+
+    def _shrunk_loops(self, parts: list[_Part], gap: float) -> None:
+        """The paper's shrunk loops after a full one that met ``gap``. They leave ``active`` as they found it."""
+        if not self.shrinking:
+            return
+        full = [part.active for part in parts]
+        effort = SHRUNK_EFFORT * self.w.shape[1] * sum(len(active) for active in full)
+        self.scores = 0.0
+        enough = max(COOLING * gap, 0.5 * self._goal)
+        came_from = self._snapshot(parts, full)
+        for loop in count(1):
+            if self.scores >= effort or sum(self._sweep(part, SHRUNK) for part in parts) <= enough:
+                break
+            if came_from is not None and loop % EXTRAPOLATE_AFTER == 0:
+                self._extrapolate(parts, full, came_from)
+                came_from = self._snapshot(parts, full)
+        for part, active in zip(parts, full, strict=True):
+            part.active = active
+
+    def _snapshot(self, parts: list[_Part], rows: list[NDArray[np.int64]]) -> _Snapshot | None:
+        """Where the weights and the rows' shares are now; None where extrapolation is not worth its memory."""
+        if self.many:
+            return None
+        self.w_before[...] = self.w
+        return _Snapshot(
+            [part.share[each] for part, each in zip(parts, rows, strict=True)],
+            self.dual,
+            float(np.vdot(self.w, self.w)),
+        )
+
+    def _extrapolate(self, parts: list[_Part], rows: list[NDArray[np.int64]], start: _Snapshot) -> None:
+        """Move on along the way from ``start`` and ``w_before`` to here, repair by a loop, undo if D fell."""
+        # Along w + t Δw, D changes by t (Δ Σ C a − w·Δw) − ½ t² ‖Δw‖², and Σ C a = D + ½ ‖w‖² anywhere.
+        norm, across = float(np.vdot(self.w, self.w)), float(np.vdot(self.w, self.w_before))
+        squared = norm - 2 * across + start.norm
+        slope = (self.dual + 0.5 * norm) - (start.dual + 0.5 * start.norm) - (norm - across)
+        if not (slope > 0 and squared > 0):
+            return
+        step = min(slope / squared, LONGEST_STEP)
+        self.w_before[...] = self.w
+        dual, active = self.dual, [part.active for part in parts]
+        for part, each, before in zip(parts, rows, start.shares, strict=True):
+            tail = (self.w, self.settings.bias, self.weston, step, self.grid)
+            self.dual += extrapolate(*_matrix(part), part.block.y, part.cost, part.share, before, each, *tail)
+            part.active = each
+        self.dual -= 0.5 * (float(np.vdot(self.w, self.w)) - norm)
+        for part in parts:
+            self._sweep(part, SHRUNK)
+        if self.dual > dual:
+            return
+        self.dual, self.w[...] = dual, self.w_before
+        for part, each, before, was in zip(parts, rows, start.shares, active, strict=True):
+            part.share[each] = before
+            part.active = was
+
+    def _sweep(self, part: _Part, mode: int) -> float:
+        """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
+        order = self.rng.permutation(part.active)
+        totals = np.zeros(4)
+        n = self._call(part, part.distance, order, self.w, mode, self.ignore, totals)
+        part.active = order[:n]
+        self.dual += totals[0]
+        self.scores += totals[3]
+        return float(totals[1])
+
+    scores = 0.0  # scores computed, as the paper counts effort
+
+    def _measure(self, part: _Part, w: NDArray[np.float64]) -> float:
+        """Σ C_i loss_i at ``w``; sets the rows that would move, or are free, active. A range of rows a thread."""
+        bounds = np.linspace(0, part.n_rows, self.threads + 1).astype(int)
+        totals = np.zeros((self.threads, 4))
+
+        def measure(t: int) -> NDArray[np.int64]:
+            order = np.arange(bounds[t], bounds[t + 1])
+            n = self._call(part, part.distance, order, w, ALL, np.inf, totals[t])
+            return order[:n]
+
+        part.active = np.concatenate(list(self.pool.map(measure, range(self.threads))))
+        return float(totals[:, 2].sum())
+
+    def _call(
+        self,
+        part: _Part,
+        distance: NDArray[np.float32],
+        order: NDArray[np.int64],
+        w: NDArray[np.float64],
+        mode: int,
+        ignore: float,
+        totals: NDArray[np.float64],
+    ) -> int:
+        tail = (w, self.settings.bias, self.weston, mode, self.grid, ignore, totals)
+        return int(sweep(*_matrix(part), part.block.y, part.cost, part.share, distance, order, *tail))
+
+    # -- survivors --------------------------------------------------------------------------------------
+
+    def _survivor_epochs(self, stream: Stream, primal: float) -> None:
+        """Epochs over the survivors, in memory and spilled, until their part of the gap is small."""
+        survivors = stream.survivors
+        stream.progress.begin("survivors", len(survivors))
+        enough = SURVIVORS_UNTIL * (primal - self.dual)
+        for _ in range(MOST_SPILL_EPOCHS):
+            resident = self._part(survivors.resident)
+            self._settle(resident, enough)
+            self._put_back(resident, stream)
+            if survivors.spilled is None or self._spilled_epoch(stream) <= enough:
+                return
+
+    def _spilled_epoch(self, stream: Stream) -> float:
+        """Train each spilled block with the survivors in memory; returns the blocks' gap as met."""
+        survivors = stream.survivors
+        met = 0.0
+        for block in stream.active():
+            part, resident = self._part(block), self._part(survivors.resident)
+            met += self._train([part, resident])
+            self._put_back(resident, stream)
+            self.state.set(part.rows, part.share)
+            survivors.add(block, part.distance, 0.0)
+        survivors.turn()
+        return met
+
+    def _put_back(self, resident: _Part, stream: Stream) -> None:
+        self.state.set(resident.rows, resident.share)
+        stream.survivors.renew(resident.distance)
+
+    def _part(self, block: Block, keep: bool = False) -> _Part:
+        """The block with its shares; ``keep``: it is all rows, the same at every pass."""
+        if self.whole is not None:
+            self.whole.block = block
+            return self.whole
+        cost = self.settings.C * self.class_weight[block.y]
+        if block.weight is not None:
+            cost = cost * block.weight
+        n, k = block.n_rows, self.w.shape[1]
+        share = np.zeros((n, k), self.dtype) if keep else self.state.get(block.rows)
+        part = _Part(block, cost, share)
+        if keep:
+            self.whole = part
+        return part
+
+
+class _Part:
+    """Rows at hand with what the solver keeps for them.
+
+    cost: (n,) C_i. share: (n, k) dual variables, see kernels/multiclass.py. distance: (n,) from moving, ∞ for
+    rows that cost nothing. active: positions of the rows that the next sweep visits.
+    """
+
+    def __init__(self, block: Block, cost: NDArray[np.float64], share: NDArray[np.floating]) -> None:
+        self.block = block
+        self.rows = block.rows.copy()  # the block's own may be a view of an arena that changes
+        self.n_rows = block.n_rows
+        self.cost = cost
+        self.share = share
+        self.distance = np.where(cost > 0, 0.0, np.inf).astype(np.float32)
+        self.active = np.arange(self.n_rows)
+
+
+class _Snapshot(NamedTuple):
+    """shares: (m, k) of the active rows of each part; dual: D; norm: Σ ‖w_m‖²."""
+
+    shares: list[NDArray[np.floating]]
+    dual: float
+    norm: float
+
+
+def _matrix(part: _Part) -> tuple[NDArray[Any], ...]:
+    """The part's rows as the kernels take them: indptr, indices, data, X, of which one kind is empty."""
+    X = part.block.X
+    if isinstance(X, CSR):
+        return X.indptr, X.indices, X.data, np.empty((0, 0), X.data.dtype)
+    return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, X.dtype), X
+
+
+def _coef(w: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(k, d + 1), a view; for two classes the difference (1, d + 1), which decides between them."""
+    return w.T if w.shape[1] > 2 else (w[:, 1:] - w[:, :1]).T

@@ -1,0 +1,48 @@
+"""Class ids handed out while it is still unknown which labels will come."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llsvm.errors import DataError
+from llsvm.labels import LabelEncoder
+
+
+@given(st.lists(st.lists(st.integers(-3, 9), min_size=1, max_size=20), min_size=1, max_size=6))
+def test_ids_of_parts_are_positions_in_the_end(parts):
+    encoder, ids = LabelEncoder(), []
+    for part in parts:
+        ids.append(encoder.encode(np.array(part, float)))
+    everything = np.concatenate([np.array(part, float) for part in parts])
+    classes, positions, counts = np.unique(everything, return_inverse=True, return_counts=True)
+    np.testing.assert_array_equal(encoder.classes, classes)
+    np.testing.assert_array_equal(encoder.rank[np.concatenate(ids)], positions)
+    np.testing.assert_array_equal(encoder.position(everything), positions)
+    by_class = np.empty(len(classes), int)
+    by_class[encoder.rank] = encoder.counts
+    np.testing.assert_array_equal(by_class, counts)
+
+
+@pytest.mark.parametrize("labels", [["b", "a", "longer"], [True, False], [3, -1], ["1", "10", "9"]])
+@pytest.mark.parametrize("dtype", [None, object])
+def test_kinds_of_labels(labels, dtype):
+    encoder = LabelEncoder()
+    y = np.array(labels, dtype)
+    ids = np.concatenate([encoder.encode(y[:1]), encoder.encode(y)])
+    assert ids.dtype == np.int32
+    classes = encoder.classes[encoder.rank[ids]]
+    assert [str(label) for label in classes] == [str(label) for label in [labels[0], *labels]]
+
+
+def test_a_label_that_was_not_there_before():
+    encoder = LabelEncoder()
+    encoder.encode(np.array([1.0, 2.0]))
+    with pytest.raises(DataError, match="the data changed between two readings"):
+        encoder.position(np.array([1.0, 3.0]))
+
+
+def test_regression_targets_are_refused():
+    with pytest.raises(DataError, match="look like regression targets"):
+        LabelEncoder().encode(np.linspace(0, 1, 200))
+    LabelEncoder().encode(np.arange(200.0))

@@ -1,0 +1,178 @@
+"""The parts of SmSVM: kernels against their slow twins, line search and model against brute force, the dual."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import slow_smsvm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from llsvm.block import CSR, Block
+from llsvm.errors import UsageError
+from llsvm.linesearch import search
+from llsvm.newton import minimise
+from llsvm.penalty import Penalty
+from llsvm.settings import Settings
+from llsvm.smoothed import STEPS, Point, Summing
+
+COST = np.array([0.5, 2.0])
+
+
+def block_of(X, y, weight, sparse):
+    matrix = X.astype(np.float32)
+    if sparse:
+        csr = sp.csr_matrix(matrix)
+        matrix = CSR(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data)
+    return Block(matrix, y.astype(np.int32), np.arange(len(y)), weight)
+
+
+def problem(seed=0, n=301, d=7):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.6)).astype(np.float32).astype(float)
+    weight = rng.random(n).astype(np.float32) + np.float32(0.1)
+    return X, rng.integers(0, 2, n), weight, rng.normal(size=d + 1), rng.normal(size=d + 1)
+
+
+def summed(point, block, bias, threads=2):
+    with ThreadPoolExecutor(threads) as pool:
+        summing = Summing([point], COST, bias, pool, threads)
+        for start in range(0, block.n_rows, 100):
+            summing.add(block.slice(start, min(start + 100, block.n_rows)))
+        return summing.finish()[0]
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("bias", [0.0, 1.5])
+def test_a_pass_sums_what_the_slow_twin_sums(sparse, bias):
+    X, y, weight, w, change = problem()
+    wide = np.hstack([X, np.full((len(X), 1), bias)])
+    cost, sign = COST[y] * weight, np.where(y == 1, 1.0, -1.0)
+    expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, 0.6, STEPS)
+    active = np.array([0, 2, 3, 7])
+    point = Point(w, change, 0.3, 0.6, 1, diagonal=True)
+    point.choose(active)
+    found = summed(point, block_of(X, y, weight, sparse), bias)
+    for name in ("losses", "totals", "v"):
+        np.testing.assert_allclose(getattr(found, name), expected[name], rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(found.diagonal, np.diag(expected["hessian"]), rtol=1e-10, atol=1e-12)
+    lower = np.tril(expected["hessian"][np.ix_(active, active)])
+    np.testing.assert_allclose(np.tril(found.hessian), lower, rtol=1e-10, atol=1e-10)
+
+    direction = np.arange(1.0, len(w) + 1)
+    product = summed(Point(w, change, 0.3, 0.6, 1, direction=direction), block_of(X, y, weight, sparse), bias)
+    np.testing.assert_allclose(product.product, expected["hessian"] @ direction, rtol=1e-10, atol=1e-10)
+
+
+def test_slope_and_curvature_are_derivatives_of_the_smoothed_hinge():
+    z, a, h = np.linspace(-3, 3, 41), 0.4, 1e-6
+    psi = slow_smsvm.psi
+    assert np.all(psi(z, a) - np.maximum(0, z) >= 0)
+    assert np.all(psi(z, a) - np.maximum(0, z) <= a / 2 + 1e-15)
+    np.testing.assert_allclose(slow_smsvm.slope(z, a), (psi(z + h, a) - psi(z - h, a)) / (2 * h), atol=1e-8)
+    second = (slow_smsvm.slope(z + h, a) - slow_smsvm.slope(z - h, a)) / (2 * h)
+    np.testing.assert_allclose(slow_smsvm.primal_dual_curvature(z, z, a, a), second, atol=1e-7)
+
+
+def test_threads_change_nothing_but_rounding_and_repeat_exactly():
+    X, y, weight, w, change = problem(n=5000)
+    block = block_of(X, y, weight, True)
+    point = Point(w, change, 0.3, 0.3, 1)
+    one, three, again = (summed(point, block, 1.0, threads).v for threads in (1, 3, 3))
+    np.testing.assert_allclose(one, three, rtol=1e-12)
+    assert np.array_equal(three, again)
+
+
+numbers = st.floats(-3, 3).filter(lambda x: x == 0 or abs(x) > 1e-3)
+
+
+@given(
+    st.lists(st.tuples(numbers, numbers), min_size=1, max_size=8),
+    st.floats(-5, 5),
+    st.floats(0.05, 5),
+    st.floats(0, 3),
+)
+@settings(max_examples=150, deadline=None)
+def test_line_search_finds_what_brute_force_finds(pairs, slope, curvature, l1):
+    w, d = np.array(pairs).T
+
+    def phi(s):
+        return slope * s + 0.5 * curvature * s * s + l1 * np.abs(w + s * d).sum()
+
+    step, zeros = search(slope, curvature, w, d, l1)
+    assert step >= 0
+    breaks = [-a / b for a, b in pairs if b != 0 and -a / b > 0]
+    far = (abs(slope) + l1 * np.abs(d).sum()) / curvature + 1
+    tried = [phi(s) for s in [0.0, *breaks, *np.linspace(0, far, 501)]]
+    tried.append(minimize_scalar(phi, bounds=(0, far), method="bounded", options={"xatol": 1e-10}).fun)
+    assert phi(step) <= min(tried) + 1e-9 * (1 + abs(min(tried)))
+    np.testing.assert_allclose(w[zeros] + step * d[zeros], 0, atol=1e-12)
+
+
+def test_line_search_without_curvature():
+    step, zeros = search(-1.0, 0.0, np.array([-2.0, 1.0]), np.array([1.0, 1.0]), 0.8)
+    assert step == 2.0  # before it φ' = −1, after it +0.6
+    assert zeros.tolist() == [True, False]
+    assert search(-1.0, 0.0, np.array([1.0]), np.array([1.0]), 0.5)[0] == np.inf
+    assert search(1.0, 0.0, np.array([1.0]), np.array([1.0]), 0.5)[0] == 0.0
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.floats(0, 2))
+@settings(max_examples=100, deadline=None)
+def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank, l1):
+    rng = np.random.default_rng(seed)
+    B = rng.normal(size=(rank, n)) * np.exp(rng.normal(size=n))
+    H, w = B.T @ B + 1e-6 * np.eye(n), rng.normal(size=n) * (rng.random(n) < 0.5)
+    g = rng.normal(size=n)
+    v = minimise(H, g, w, l1)
+    slope = g + H @ (v - w)
+    off = np.where(v != 0, np.abs(slope + l1 * np.sign(v)), np.maximum(np.abs(slope) - l1, 0))
+    assert off.max() <= 1e-6 * (1 + np.abs(H).max() * np.abs(v - w).max())
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 1.0), (0.7, 0.3), (1.0, 0.0), (0.01, 0.99)])
+def test_the_dual_is_the_best_of_its_ray(l1, l2):
+    rng = np.random.default_rng(1)
+    for scale in (0.01, 1.0, 30.0):
+        v, total = scale * rng.normal(size=6), 3.0
+        found = Penalty(1.0, l1, l2).dual(total, v)
+        best = 0.0
+        for s in np.linspace(0, 1, 20001):
+            soft = np.maximum(s * np.abs(v) - l1, 0)
+            if l2 > 0:
+                best = max(best, s * total - soft @ soft / (2 * l2))
+            elif soft.max() <= 1e-12:
+                best = max(best, s * total)
+        assert found >= best - 1e-9
+        assert found == pytest.approx(best, rel=1e-3)
+
+
+def test_lambdas_and_C_name_the_same_objective():
+    N = 50
+    for options, l1, l2 in [
+        ({"penalty": "l2", "lambda2": 0.1}, 0.0, 0.1),
+        ({"penalty": "l1", "lambda1": 0.2}, 0.2, 0.0),
+        ({"penalty": "elasticnet", "lambda1": 0.2, "lambda2": 0.3}, 0.2, 0.3),
+    ]:
+        penalty = Penalty.of(Settings(solver="smsvm", **options), N)
+        assert penalty.l1 / (N * penalty.C) == pytest.approx(l1)
+        assert penalty.l2 / (N * penalty.C) == pytest.approx(l2)
+        assert penalty.l1 + penalty.l2 == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"penalty": "l1", "lambda2": 1.0},
+        {"penalty": "elasticnet", "lambda1": 1.0},
+        {"penalty": "l2", "lambda2": 0.0},
+        {"penalty": "elasticnet", "l1_ratio": 1.0},
+        {"penalty": "l1", "solver": "llsvm"},
+        {"penalty": "l0"},
+    ],
+)
+def test_penalties_that_make_no_sense_are_refused(options):
+    with pytest.raises(UsageError):
+        Settings(**{"solver": "smsvm", **options})

@@ -1,0 +1,1 @@
+"""The published tables, run again: ``python -m tools.reproduce NAME [--quick]``."""
