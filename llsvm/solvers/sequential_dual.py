@@ -54,7 +54,9 @@ TOL_SHARE_FALLS = 0.5  # times this after each pass that did not do
 IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are left alone
 EXTRAPOLATE_AFTER = 4  # shrunk loops
 LONGEST_STEP = 20.0  # of an extrapolation
-SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
+SPILL_SHARE = (
+    0.9  # moving rows beyond memory are spilled if they are at most this share: it saves most passes
+)
 DOUBLE_BELOW_TOL = 1e-5  # shares are float32 down to this tolerance
 
 
