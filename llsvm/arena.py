@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block, Matrix
 
 _INDEX_BYTES = 4  # one int32 column index
-_STEP_BYTES = (
-    1 << 17
-)  # rows are copied and converted in steps of this size, so that little is held beside them
+_STEP_BYTES = 1 << 17  # rows are copied and converted in steps, so that little is held beside them
 _STEP_ROWS = 4096
 _ROW_BYTES = 8 + 8 + 4  # indptr, row number, class id
 

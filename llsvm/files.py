@@ -77,3 +77,13 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         writable = os.access(target.parent, os.W_OK | os.X_OK)
     if not writable:
         raise UsageError(f"{path}: cannot be written: permission denied")
+
+
+@contextmanager
+def replacing_path(path: str | os.PathLike[str]) -> Iterator[str]:
+    """As ``replacing``, for libraries that want to open the file themselves: the name of a file to write."""
+    with replacing(path) as stream:
+        name = getattr(stream, "name", None)
+        if not isinstance(name, str) or not os.path.isfile(name):
+            raise UsageError(f"{path}: not a regular file; this format needs one")
+        yield name

@@ -19,8 +19,10 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, DiskError
 from llsvm.labels import LabelEncoder
 from llsvm.progress import Progress
+from llsvm.scaling import ColumnStatistics
 from llsvm.spill.store import PageStore
 
+_ROWS_LOOKED_AT = 10_000
 _DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
 
 
@@ -61,7 +63,10 @@ class Ingest:
     """One reading of a source. Afterwards ``arena`` has all rows (in memory), or ``store`` has them (on disk),
     or both are None and later passes read the source again."""
 
-    def __init__(self, source: BlockSource, progress: Progress) -> None:
+    def __init__(
+        self, source: BlockSource, progress: Progress, statistics: ColumnStatistics | None = None
+    ) -> None:
+        """statistics: of the columns, learned as the rows go by; they count against ``arena_bytes``."""
         self.labels = LabelEncoder()
         self.arena: Arena | None = None
         self.store: PageStore | None = None
@@ -70,11 +75,14 @@ class Ingest:
         self.final_ids = (
             False  # the pages' class ids are positions in ``classes``, not the order of appearance
         )
+        self.largest_value = 0.0  # absolute, of the first pages
+        self.statistics = statistics
         self._source = source
         self._progress = progress
         self._n_rows = self._nnz = self._n_columns = 0
         self._dtype = np.dtype(np.float32)
         self._weighted = False
+        self._raw_dense = False  # as the source handed the rows out
 
     def run(
         self, page_bytes: int, arena_bytes: int, make_store: Callable[[], PageStore] | None, must_store: bool
@@ -90,7 +98,8 @@ class Ingest:
         holding = arena_bytes > 0
         for raw in self._source.blocks(page_bytes):
             page = self._learn(raw)
-            if holding and not self._hold(page, arena_bytes):
+            held = 0 if self.statistics is None else self.statistics.nbytes
+            if holding and not self._hold(page, arena_bytes - held):
                 holding = False
                 self._spill_arena(make_store, must_store)
             if not holding and make_store is not None:
@@ -114,6 +123,10 @@ class Ingest:
         else:
             columns = X.shape[1]
         self._n_columns = max(self._n_columns, columns)
+        self._look_at_scale(X)
+        if self.statistics is not None:
+            self.statistics.add(X)
+        self._raw_dense = not isinstance(X, CSR)
         page = Block(_fitting(X, columns), self.labels.encode(raw.y), raw.rows, raw.weight)
         self._n_rows += raw.n_rows
         self._nnz += raw.nnz
@@ -123,12 +136,20 @@ class Ingest:
         self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
         return page
 
+    def _look_at_scale(self, X: Matrix) -> None:
+        """How large the values of the first pages are."""
+        values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
+        if self._n_rows < _ROWS_LOOKED_AT and values.size:
+            largest = max(abs(float(np.nanmin(values))), abs(float(np.nanmax(values))))
+            self.largest_value = max(self.largest_value, largest)
+
     def _hold(self, page: Block, arena_bytes: int) -> bool:
         """Take the page into memory, if it fits there by size and by kind."""
         if self.arena is None:
             width = None if isinstance(page.X, CSR) else page.X.shape[1]
             self.arena = Arena(arena_bytes, self._dtype, width, self._weighted)
         arena = self.arena
+        arena.capacity_bytes = min(arena.capacity_bytes, arena_bytes)
         if arena.weighted != (page.weight is not None) or arena.dtype != self._dtype:
             return False
         if arena.width is not None and self._n_columns > arena.width:
@@ -182,6 +203,10 @@ class Ingest:
         # Sparse pages must not swell when they become dense, else they no longer fit where pages are put.
         swollen = self.largest_page_rows * n_columns * self._dtype.itemsize > 2 * self.largest_page_bytes
         filled = self._nnz > _DENSE_SHARE * self._n_rows * n_columns and not swollen
+        if self.arena is not None:
+            filled = self.arena.width is not None
+        elif self.store is None:
+            filled = self._raw_dense
         return Facts(
             name=info.name,
             n_rows=self._n_rows,
@@ -190,7 +215,7 @@ class Ingest:
             nnz=self._nnz,
             classes=classes,
             counts=counts,
-            is_dense=filled if self.arena is None else self.arena.width is not None,
+            is_dense=filled,
             dtype=self._dtype,
             weighted=self._weighted,
         )

@@ -29,9 +29,7 @@ from llsvm.files import replacing
 
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
-KNOWN_REQUIREMENTS: frozenset[str] = frozenset(
-    {"feature_map", "multi_class"}
-)  # names in ``requires`` that this package honours
+KNOWN_REQUIREMENTS = frozenset({"unit_row", "feature_map", "multi_class"})  # what this package honours
 
 _HEADER = "header.json"
 _CHUNK_BYTES = 1 << 20

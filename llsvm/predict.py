@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.data import open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, ModelError
 from llsvm.memory import RUNTIME_BYTES, MemoryBudget, parse_size, resident_bytes
@@ -30,10 +31,13 @@ def zero_based(model: Model) -> str:
     return "yes" if model.index_base == 0 else "no"
 
 
-def block_bytes(n_weights: int, n_classes: int, memory_limit: str | int | None = None) -> int:
+def block_bytes(
+    n_weights: int, n_classes: int, memory_limit: str | int | None = None, reader_bytes: int = 0
+) -> int:
     """Bytes a block may have while a model of ``n_weights`` weights scores, under a limit on the process.
 
-    memory_limit: as Settings has it; None for "50%". Raises BudgetError, UsageError.
+    memory_limit: as Settings has it; None for "50%". reader_bytes: see SourceInfo.
+    Raises BudgetError, UsageError.
     """
     limit = parse_size(DEFAULT_MEMORY if memory_limit is None else memory_limit)
     # a model of several classes may be held twice: as it was made, and with each feature's weights together
@@ -44,8 +48,30 @@ def block_bytes(n_weights: int, n_classes: int, memory_limit: str | int | None =
         "interpreter and libraries": max(RUNTIME_BYTES, resident_bytes() - model_bytes),
         "model": model_bytes,
     }
+    if reader_bytes:
+        fixed["the file format's library"] = reader_bytes
     budget.require(fixed | {"blocks of rows": _BLOCKS_HELD * _SMALLEST_BLOCK_BYTES})
     return min(_LARGEST_BLOCK_BYTES, (limit - sum(fixed.values())) // _BLOCKS_HELD)
+
+
+def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) -> BlockSource:
+    """The data to score, read as the model's training data was: same columns, categories, positive label.
+
+    options: what ``open_source`` takes, to read it otherwise.
+    """
+    options.setdefault("zero_based", zero_based(model))
+    read = options.setdefault("options", {})
+    names = ("label", "features", "weight") if "table" not in model.extra else ()
+    for name in names:
+        if model.settings.get(name) and not read.get(name):
+            read[name] = model.settings[name]
+    return open_source(
+        data,
+        positive=model.extra.get("positive"),
+        table=model.extra.get("table"),
+        need_label=need_label,
+        **options,
+    )
 
 
 def score_blocks(
@@ -79,7 +105,7 @@ def predict_file(
     """
     labels = np.array(model.labels, dtype=object)
     n_rows = 0
-    for _, values in score_blocks(model, source, _max_bytes(model, memory_limit)):
+    for _, values in score_blocks(model, source, _max_bytes(model, source, memory_limit)):
         lines = labels[model.class_ids(values)].tolist()
         if scores:
             rows = zip(lines, values.tolist(), strict=True)
@@ -103,7 +129,7 @@ def evaluate(model: Model, source: BlockSource, *, memory_limit: str | int | Non
     counts = np.zeros((n_classes, n_classes), np.int64)
     unknown: dict[str, int] = {}
     n_rows = 0
-    for block, values in score_blocks(model, source, _max_bytes(model, memory_limit)):
+    for block, values in score_blocks(model, source, _max_bytes(model, source, memory_limit)):
         n_rows += block.n_rows
         predicted = model.class_ids(values)
         true, known = _known_classes(model, block.y)
@@ -120,8 +146,8 @@ def evaluate(model: Model, source: BlockSource, *, memory_limit: str | int | Non
     }
 
 
-def _max_bytes(model: Model, memory_limit: str | int | None) -> int:
-    return block_bytes(model.coef_.size, len(model.classes_), memory_limit)
+def _max_bytes(model: Model, source: BlockSource, memory_limit: str | int | None) -> int:
+    return block_bytes(model.coef_.size, len(model.classes_), memory_limit, source.info().reader_bytes)
 
 
 def _at_least_one(n_rows: int, source: BlockSource) -> int:

@@ -13,6 +13,9 @@ LOSSES = ("hinge", "squared_hinge", "least-squares")
 CACHES = ("auto", "always", "never")
 SPILL_FORMATS = ("arrow", "hdf5")
 ZERO_BASED = ("auto", "yes", "no")
+SCALES = ("none", "maxabs", "minmax", "standard", "unit-row")
+MISSING = ("refuse", "zero", "mean")
+HEADERS = ("auto", "yes", "no")
 SOLVERS = ("llsvm", "nesvm")
 PENALTIES = ("l2", "l1")
 MULTI_CLASS = ("ovr", "ovo")
@@ -40,7 +43,8 @@ class Settings:
 
     solver: which method. C: penalty, > 0. loss: "hinge" or "squared_hinge".
     paper: the slides' algorithm to the letter, instead of rounds to a certified gap.
-    tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own.
+    tol: relative duality gap at which to stop. max_passes: full passes at most, None for no limit of its own; at
+        least 2 are made: one trains, one measures.
     max_seconds: stop after the pass in which this time runs out.
     class_weight: None, "balanced" (n / (k * count), as scikit-learn has it) or label -> factor.
     bias: value of the constant feature appended to every row, penalised like the others; 0 for none.
@@ -52,6 +56,10 @@ class Settings:
     cache: "auto", "always" or "never" keep a binary copy of the data set for later passes.
     zero_based: "auto", "yes" or "no", of svmlight's column indices.
     survivors: at most this share of the rows is kept between full passes (0 < share <= 1).
+    scale: "none", "maxabs", "minmax", "standard" or "unit-row", see llsvm.scaling; the model takes raw data.
+    missing: "refuse", "zero" or "mean" for missing values. positive: this label against all others.
+    The rest says how tables and HDF5 files are read, see llsvm.tables.options: format, label, features,
+    exclude, weight, text, header, hash_bits.
     penalty: "l2" or "l1". multi_class: "ovr" (one problem per class) or "ovo" (one per pair).
     Of solver "nesvm": intercept: a constant feature of value 1 whose weight is not penalised, instead of ``bias``.
     step: "auto" or "paper". mu: first smoothing parameter, None for the step's own. homotopy: let mu fall; stop:
@@ -79,6 +87,17 @@ class Settings:
     cache: str = "auto"
     zero_based: str = "auto"
     survivors: float = 1.0
+    scale: str = "none"
+    missing: str = "refuse"
+    positive: str | None = None
+    format: str | None = None
+    label: str | None = None
+    features: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    weight: str | None = None
+    text: tuple[str, ...] = ()
+    header: str = "auto"
+    hash_bits: int | None = None
     penalty: str = "l2"
     multi_class: str = "ovr"
     intercept: bool = False
@@ -100,6 +119,11 @@ class Settings:
         _choice("spill_format", self.spill_format, SPILL_FORMATS)
         _choice("cache", self.cache, CACHES)
         _choice("zero_based", self.zero_based, ZERO_BASED)
+        _choice("scale", self.scale, SCALES)
+        _choice("missing", self.missing, MISSING)
+        _choice("header", self.header, HEADERS)
+        if self.hash_bits is not None and not 1 <= self.hash_bits <= 30:
+            raise UsageError(f"hash_bits must be from 1 to 30, not {self.hash_bits!r}")
         _positive("C", self.C)
         _positive("tol", self.tol)
         if self.max_passes is not None:
@@ -146,6 +170,11 @@ class Settings:
             raise UsageError(f"{what} is for solver nesvm, not for {self.solver}")
 
     def _check_kernel(self) -> None:
+        mapped = self.feature_map is not None or self.kernel is not None
+        if mapped and self.scale not in (("none",) if self.feature_map else ("none", "unit-row")):
+            raise UsageError(
+                f"scale {self.scale} is for linear models: a kernel or a feature map takes rows as they are"
+            )
         if self.kernel is not None:
             _choice("kernel", self.kernel, KERNELS)
         if self.gamma is not None:

@@ -20,11 +20,12 @@ from llsvm.arena import Arena, row_bytes
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
 from llsvm.ingest import Facts, Ingest
-from llsvm.memory import MemoryBudget
+from llsvm.memory import MemoryBudget, trim_freed_memory
 from llsvm.progress import Progress
+from llsvm.scaling import UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.spill.rowstate import RowState
 from llsvm.spill.store import PageStore, Scratch, open_store
-from llsvm.spill.workspace import RESERVE_BYTES, Workspace
+from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
@@ -54,13 +55,16 @@ class Stream:
         cache: str = "auto",
         seed: int = 0,
         survivors: float = 1.0,
+        scale: str = "none",
+        fill_missing: bool = False,
     ) -> None:
         """cache: "always", "never" or "auto" keep a binary copy of what does not fit in memory.
-        survivors: at most this share of all rows is kept between passes."""
+        survivors: at most this share of all rows is kept between passes.
+        scale: one of ``llsvm.settings.SCALES``; blocks come scaled. fill_missing: NaN becomes the column's mean."""
         self.source = source
         self.budget = budget
         self.progress = Progress(limit_bytes=budget.limit_bytes)
-        self.note = ""
+        self._spills_into_memory = False
         self._parent = spill_parent
         self._disk_limit_bytes = disk_limit_bytes
         self._spill_format = spill_format
@@ -68,7 +72,12 @@ class Stream:
         self._share = survivors
         self._rng = np.random.default_rng(seed)
         self.workspace: Workspace | None = None  # made when first needed
-        self._ingest = Ingest(source, self.progress)
+        self.scaling: Scaling | None = None
+        """What was done to the columns; known after ``read``."""
+        self._scale = scale
+        self._scaling_note = ""
+        self._transforms = scale != "none" or fill_missing
+        self._ingest = Ingest(source, self.progress, ColumnStatistics() if self._transforms else None)
         self._store_bytes_read = 0
         self._facts: Facts | None = None
         self._block_bytes = 1 << 62
@@ -102,26 +111,66 @@ class Stream:
         return self.source.bytes_read + self._store_bytes_read
 
     @property
+    def note(self) -> str:
+        """What people should know of where the rows went and of their scale, or ""."""
+        notes = [self._ingest.note, self._scaling_note]
+        if self._spills_into_memory:
+            notes.append(
+                f"spilling into memory: {self._parent} is a tmpfs; pass --spill-dir with a folder on disk"
+            )
+        return "; ".join(filter(None, notes))
+
+    @property
     def place(self) -> str:
         """Where full passes read from: "memory", "cache" or "source"."""
-        if self.source.info().in_memory or self._ingest.arena is not None:
+        if self._views or self._ingest.arena is not None:
             return "memory"
         return "cache" if self._ingest.store is not None else "source"
 
+    @property
+    def _views(self) -> bool:
+        """The rows are the caller's arrays as they are."""
+        return self.source.info().in_memory and not self._transforms
+
     def read(self) -> Facts:
-        """Read the source once, to its end. Raises DataError, BudgetError, DiskError."""
+        """Read the source once, to its end. Raises DataError, BudgetError, DiskError.
+
+        First removes what killed processes left in the folder to spill into: this run may not need it.
+        """
+        remove_abandoned(self._parent)
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         info = self.source.info()
         self.budget.reserve("reading", _READING_PAGES * page_bytes)
-        if info.in_memory:
+        if info.reader_bytes:
+            self.budget.reserve("the file format's library", info.reader_bytes)
+        if self._views:
             self._facts = self._ingest.run(page_bytes, 0, None, False)
         else:
             self._facts = self._ingest.run(
                 page_bytes, self.budget.available_bytes, self._cache_maker(), self._must_store
             )
         self.budget.release("reading")
-        self.note = self._ingest.note
+        trim_freed_memory()
+        self._learn_scaling(self._facts)
         return self._facts
+
+    def _learn_scaling(self, facts: Facts) -> None:
+        statistics, self._ingest.statistics = self._ingest.statistics, None
+        if statistics is None:
+            if self._ingest.largest_value > UNSCALED_ABOVE:
+                self._scaling_note = (
+                    f"values as large as {self._ingest.largest_value:.3g}: training on unscaled columns is slow "
+                    "and may not converge (--scale minmax, maxabs or standard)"
+                )
+            return
+        first = self.source.info().first_indicator
+        self.scaling = statistics.scaling(self._scale, facts.n_rows, facts.n_columns, facts.is_dense, first)
+        self.budget.reserve("scaling of columns", self.scaling.nbytes)
+        if self.scaling.left_out:
+            self._scaling_note = (
+                f"{self.scaling.left_out} columns with zeros are scaled but not shifted, as the rows are sparse: "
+                "the bias takes the shift (--bias 1 gives it one)"
+            )
 
     def prepare(self, needs: Mapping[str, int], row_work_bytes: int, copy_survivors: bool = False) -> None:
         """Spend the memory limit.
@@ -139,18 +188,19 @@ class Stream:
         if self.in_one_block and whole is not None:
             for what, nbytes in whole.items():
                 self.budget.reserve(what, nbytes)
+            if self.scaling is not None and self._ingest.arena is not None:
+                self.scaling.apply(self._ingest.arena.block().X)
             if copy_survivors:
                 self._survivor_bytes, self._survivor_rows = whole["all rows"], self.facts.n_rows
             return
         if self._ingest.arena is not None:
             self._ingest.move_to_store(self._cache_maker(), self._must_store)
-            self.note = self._ingest.note
         self._share_out(row_work_bytes)
 
     def _one_block(self, row_work_bytes: int, copy_survivors: bool) -> dict[str, int] | None:
         """What it takes to work on all rows as one block, or None where they are not in memory."""
         facts, arena = self.facts, self._ingest.arena
-        if arena is None and not self.source.info().in_memory:
+        if arena is None and not self._views:
             return None
         rows = int(facts.n_rows * self._held) if arena is None else arena.used_bytes
         needed = {"all rows": rows, "work on rows": facts.n_rows * row_work_bytes}
@@ -233,12 +283,13 @@ class Stream:
     def all(self) -> Iterator[Block]:
         """Every row once. A block is valid until the next is asked for."""
         self.progress.begin("pass", self.facts.n_rows)
-        if self.source.info().in_memory:
+        if self._views:
             blocks = self._from_arrays()
         elif self._ingest.arena is not None:
             blocks = iter([self._ingest.arena.block()])
         elif self._ingest.store is not None:
-            blocks = self._from_store(self._ingest.store, None if self._ingest.final_ids else self._rank())
+            lut = None if self._ingest.final_ids else self._rank()
+            blocks = self._from_store(self._ingest.store, lut, self.scaling)
         else:
             blocks = self._from_source()
         for block in blocks:
@@ -249,7 +300,7 @@ class Stream:
         """The survivors that are not in memory (``resident`` has those), a generation of the spill."""
         store = self.survivors.spilled
         if store is not None:
-            yield from self._from_store(store, None)
+            yield from self._from_store(store)
 
     @property
     def resident(self) -> Block:
@@ -292,15 +343,23 @@ class Stream:
         arena.clear()
         for page in self.source.blocks(self._page_bytes):
             if arena.n_rows and not self._is_room(arena, arena.n_rows + page.n_rows, arena.nnz + page.nnz):
-                yield arena.block()
+                yield self._scaled(arena)
                 arena.clear()
             arena.append(Block(page.X, labels.position(page.y), page.rows, page.weight))
-        yield arena.block()
+        yield self._scaled(arena)
+
+    def _scaled(self, arena: Arena) -> Block:
+        block = arena.block()
+        if self.scaling is not None:
+            self.scaling.apply(block.X)
+        return block
 
     def _is_room(self, arena: Arena, n_rows: int, nnz: int) -> bool:
         return n_rows <= self._block_rows and arena.would_hold(n_rows, nnz)
 
-    def _from_store(self, store: PageStore, lut: NDArray[np.int32] | None) -> Iterator[Block]:
+    def _from_store(
+        self, store: PageStore, lut: NDArray[np.int32] | None = None, scaling: Scaling | None = None
+    ) -> Iterator[Block]:
         """Blocks made of pages from random places, the next one read by a thread while one is worked on."""
         if not self._buffers:
             self._buffers = [self._arena(self._block_bytes) for _ in range(2)]
@@ -317,6 +376,8 @@ class Stream:
                 self.progress.bytes_done += store.pages[page].nbytes
             if lut is not None:
                 arena.relabel(lut)
+            if scaling is not None:
+                scaling.apply(arena.block().X)
             return arena.block()
 
         self.progress.bytes_total += store.nbytes
@@ -348,6 +409,7 @@ class Stream:
     def _open_workspace(self) -> Workspace:
         if self.workspace is None:
             self.workspace = Workspace(self._parent, self._disk_limit_bytes)
+            self._spills_into_memory = is_memory_backed(self._parent)
         return self.workspace
 
     def disk_room(self) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -11,16 +12,22 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError
-from llsvm.memory import RUNTIME_BYTES
+from llsvm.memory import LEAST_WORK_BYTES, RUNTIME_BYTES, parse_size
 from llsvm.model import label_text
-from llsvm.predict import block_bytes
+from llsvm.predict import DEFAULT_MEMORY, block_bytes
+from llsvm.scaling import UNSCALED_ABOVE
 
 _CLASSES_LISTED = 1000
 _ROW_BYTES = 40  # of a row held in memory, its values left out: place, number, label, dual variables
 _VALUE_BYTES = 8  # of a stored value: float32 and column number
-_WORK_BYTES = 5_000_000  # the smallest blocks being read, parsed and worked on
+_WORK_BYTES = LEAST_WORK_BYTES
 _READING_SHARE = 1.15  # rows held in memory take this times their size while they are being read
-_WEIGHT_VECTORS = 3  # weights, the best so far, and those being summed afresh
+_WEIGHT_VECTORS = 4  # weights, the best so far, and those that a pass began with, once more while copied
+_STORED_ROW_BYTES = 20  # of a row on disk: place, number, label
+_SHARES = 5  # of the memory for rows: blocks at hand, being read and worked on, survivors
+_PASSES_IN_MEMORY, _PASSES_FROM_DISK = 4, 5
+_UPDATES_A_PASS = 4  # of each stored value, sweeps over survivors included
+_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 5e8
 
 
 class Survey:
@@ -63,11 +70,15 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
     largest_value (absolute), index_base (0 or 1: the first column number, as the source sees it), bytes,
     classes (label -> rows; up to 1000 of them, the rows of the rest are other_rows),
     smallest_memory_bytes and in_memory_bytes: estimates of the limit that training needs, and of the one from
-    which it keeps all rows in memory. Raises BudgetError, DataError.
+    which it keeps all rows in memory; unscaled: are values so large that scaling is called for?
+    columns: of a table, see TableSource.describe, else None. plan: see _plan. Raises BudgetError, DataError.
     """
     counts = Survey()
-    for block in source.blocks(block_bytes(0, 2, memory_limit)):
+    columns = source.describe() if hasattr(source, "describe") else None
+    began = time.monotonic()
+    for block in source.blocks(block_bytes(0, 2, memory_limit, source.info().reader_bytes)):
         counts.add(block)
+    seconds = time.monotonic() - began
     info = source.info()
     if counts.n_rows == 0:
         raise DataError(f"{info.name}: there is no row in it")
@@ -90,6 +101,39 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
         "other_rows": counts.other_rows,
         "smallest_memory_bytes": smallest,
         "in_memory_bytes": whole,
+        "unscaled": counts.largest > UNSCALED_ABOVE,
+        "columns": columns,
+        "plan": _plan(counts, features, memory_limit, smallest, seconds),
+    }
+
+
+def _plan(
+    counts: Survey, features: int, memory_limit: str | int | None, fixed: int, read_seconds: float
+) -> dict[str, Any]:
+    """What training under the limit would do; rough. Sizes in bytes.
+
+    cache_bytes: the binary copy on disk, 0 where all rows stay in memory. spill_bytes: survivors on disk at most.
+    passes: full passes, as measured on common data sets.
+    """
+    limit = parse_size(DEFAULT_MEMORY if memory_limit is None else memory_limit)
+    dense, sparse = 4 * features, _VALUE_BYTES * counts.nnz / counts.n_rows
+    row_bytes = min(dense, sparse) + _STORED_ROW_BYTES
+    rows_bytes = int(row_bytes * counts.n_rows)
+    room = max(limit - fixed, 0) + _WORK_BYTES
+    in_memory = counts.n_rows * (row_bytes + _ROW_BYTES) <= room
+    block_rows = counts.n_rows if in_memory else int(room / _SHARES / (row_bytes + _ROW_BYTES))
+    passes = _PASSES_IN_MEMORY if in_memory else _PASSES_FROM_DISK
+    work = passes * _UPDATES_A_PASS * counts.nnz / _UPDATES_PER_SECOND
+    disk = 0.0 if in_memory else passes * rows_bytes / _DISK_BYTES_PER_SECOND
+    return {
+        "memory_limit_bytes": limit,
+        "enough": limit >= fixed,
+        "in_memory": in_memory,
+        "block_rows": block_rows,
+        "passes": passes,
+        "cache_bytes": 0 if in_memory else rows_bytes,
+        "spill_bytes": 0 if in_memory else rows_bytes // 2,
+        "minutes": (read_seconds + work + disk) / 60,
     }
 
 

@@ -34,7 +34,9 @@ class Survivors:
         self._max_resident = min(max_rows, max_resident)
         self._page_bytes = page_bytes
         self._make_store = make_store
-        self._distance: NDArray[np.float32] = np.zeros(0, np.float32)
+        self.distance: NDArray[np.float32] = np.zeros(
+            0, np.float32
+        )  # of the resident rows, 0 where they move
         self._generation = 0
         self._pending: list[Block] = []
         self._pending_bytes = 0
@@ -53,18 +55,19 @@ class Survivors:
     def retain(self, mask: NDArray[np.bool_]) -> None:
         """Keep only the resident rows in ``mask``."""
         self._arena.keep(mask)
-        self._distance = self._distance[mask]
+        self.distance = self.distance[mask]
 
-    def drop(self, rows: NDArray[np.int64]) -> None:
-        """Forget the resident rows whose numbers are in ``rows`` (ascending): a newer copy is at hand."""
-        resident = self.resident.rows
-        if len(resident) and len(rows):
-            at = np.minimum(np.searchsorted(rows, resident), len(rows) - 1)
-            self.retain(rows[at] != resident)
+    def clear(self) -> None:
+        """Forget all rows, in memory and on disk."""
+        self._arena.clear()
+        self.distance = np.zeros(0, np.float32)
+        if self.spilled is not None:
+            self.spilled.delete()
+            self.spilled = None
 
     def renew(self, distance: NDArray[np.float32]) -> None:
         """Set how far from moving the resident rows are, (n,): 0 for moving ones."""
-        self._distance = distance
+        self.distance = distance
 
     def add(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
         """Offer rows; the nearest of them and of the resident ones stay in memory.
@@ -75,13 +78,13 @@ class Survivors:
         wanted = np.flatnonzero(distance < np.inf)
         keep_old, keep_new = self._choose(block, wanted, distance[wanted])
         if reach is not None:
-            self._spill(self.resident, np.flatnonzero(~keep_old & (self._distance <= reach)))
+            self._spill(self.resident, np.flatnonzero(~keep_old & (self.distance <= reach)))
             self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
         self.retain(keep_old)
         chosen = wanted[keep_new]
         for part in take(block, chosen):
             self._arena.append(part)
-        self._distance = np.concatenate([self._distance, distance[chosen]])
+        self.distance = np.concatenate([self.distance, distance[chosen]])
 
     def turn(self) -> None:
         """The generation written so far may now be read; the one before is gone."""
@@ -96,8 +99,8 @@ class Survivors:
         self, block: Block, wanted: NDArray[np.intp], distance: NDArray[np.float32]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which resident and which of the ``wanted`` rows stay in memory."""
-        both = np.concatenate([self._distance, distance])
-        old = len(self._distance)
+        both = np.concatenate([self.distance, distance])
+        old = len(self.distance)
         lengths = np.concatenate([_lengths(self.resident), _lengths(block)[wanted]])
         arena = self._arena
         per_value = row_bytes(0, 1, arena.dtype.itemsize, None, False) if arena.width is None else 0

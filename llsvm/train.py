@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data import open_source
+from llsvm.data import open_with_settings
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
-from llsvm.feature_map import EXTRA, FeatureMap
+from llsvm.feature_map import FeatureMap
 from llsvm.ingest import Facts
 from llsvm.memory import (
     MemoryBudget,
@@ -29,8 +29,10 @@ from llsvm.memory import (
     return_freed_memory,
 )
 from llsvm.model import Model
+from llsvm.model_file import KNOWN_REQUIREMENTS
 from llsvm.progress import Progress
 from llsvm.report import Report
+from llsvm.scaling import ROW_SCALE
 from llsvm.settings import Settings
 from llsvm.solvers import make_solver
 from llsvm.spill.workspace import choose_parent
@@ -59,6 +61,7 @@ class Training:
         if budget is None:
             limit = self.settings.memory_limit
             budget = MemoryBudget(default_limit_bytes() if limit is None else parse_size(limit))
+        self._in_memory = source.info().in_memory
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None
         if self.settings.feature_map is not None:
@@ -73,6 +76,8 @@ class Training:
             cache=self.settings.cache,
             seed=self.settings.seed,
             survivors=self.settings.survivors,
+            scale=self.settings.scale,
+            fill_missing=self.settings.missing == "mean",
         )
         self._last: Report | None = None
 
@@ -158,15 +163,15 @@ class Training:
         if report is None or report.coef is None:
             raise UsageError("no pass has been completed yet, so there is no model")
         if self._support is None:
-            coef = report.coef[:, facts.first_column : facts.n_columns]
+            coef = report.coef[:, : facts.n_columns]
             intercept = report.coef[:, facts.n_columns] * self.settings.constant
+            if self.stream.scaling is not None:
+                coef, intercept = self.stream.scaling.raw_weights(coef, intercept)
+            coef = coef[:, facts.first_column :]
         else:
             coef, intercept = report.coef[:, :-1][:, self._support], report.coef[:, -1]
-        extra, base = {}, facts.first_column
-        if self._map is not None:
-            extra, base = self._map.as_extra(), self._map.base
-        if self.settings.multi_class == "ovo" and len(facts.classes) > 2:
-            extra["multi_class"] = "ovo"
+        extra = self._extra()
+        names = self.stream.source.info().feature_names
         return Model(
             coef_=coef.copy(),
             intercept_=intercept,
@@ -174,13 +179,38 @@ class Training:
             certificate=report.certificate,
             settings=self.settings.as_dict(),
             history=self.history,
-            index_base=base,
-            extra=extra,
-            requires=tuple(name for name in (EXTRA, "multi_class") if name in extra),
+            index_base=self._index_base(),
             converged=report.converged,
             n_rows=facts.n_rows,
+            feature_names=names if names is not None and len(names) == coef.shape[1] else None,
+            extra=extra,
+            requires=tuple(name for name in extra if name in KNOWN_REQUIREMENTS),
             log={"seconds": self.seconds, "peak_rss_bytes": peak_resident_bytes()},
         )
+
+    def _extra(self) -> dict[str, Any]:
+        """What predictions need beside weights: the table's columns, the positive label, unit rows."""
+        extra: dict[str, Any] = {}
+        encoder = getattr(self.stream.source, "encoder", None)
+        if encoder is not None:
+            if self.stream.scaling is not None and self.settings.missing == "mean":
+                encoder.set_fill(self.stream.scaling.fill)
+            extra["table"] = encoder.as_dict()
+        if self.settings.positive is not None:
+            extra["positive"] = self.settings.positive
+        if self.settings.scale == ROW_SCALE:
+            extra["unit_row"] = True
+        if self._map is not None:
+            extra |= self._map.as_extra()
+        if self.settings.multi_class == "ovo" and len(self.stream.facts.classes) > 2:
+            extra["multi_class"] = "ovo"
+        return extra
+
+    def _index_base(self) -> int:
+        """Columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would."""
+        if self._in_memory:
+            return 1
+        return self.stream.facts.first_column if self._map is None else self._map.base
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
@@ -195,7 +225,7 @@ class Training:
             "passes": 0 if report is None else report.passes,
             "rows": facts.n_rows,
             "features": facts.n_features,
-            "classes": [label.item() if hasattr(label, "item") else label for label in facts.classes],
+            "classes": [label_key(label) for label in facts.classes],
             "bytes_read": self.stream.bytes_read,
             "peak_rss_bytes": peak_resident_bytes(),
             "seconds": round(self.seconds, 3),
@@ -240,14 +270,15 @@ def train(
 ) -> Model:
     """Train a linear SVM on a file or on arrays, and write the model to ``output`` if that is given.
 
-    data: path of an svmlight file, or an (n, d) array or SciPy sparse matrix, then with y (n,).
+    data: a file, pattern, folder or address, or several, in any format that ``llsvm.data.FORMATS`` has; or an
+    (n, d) array or SciPy sparse matrix, then with y (n,).
     sample_weight: (n,) factors of C, with arrays. options: the fields of Settings, such as C=10, tol=1e-4,
     memory_limit="2GB". Raises LLSVMError's subclasses; a run that ends before it converged warns
     (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model.
     """
     chosen = make_settings(settings, options)
     threads = chosen.threads or default_threads()
-    source = open_source(data, y, sample_weight, zero_based=chosen.zero_based, threads=threads)
+    source = open_with_settings(chosen, data, y, sample_weight, threads)
     with Training(source, chosen, output) as training:
         for _ in training:
             pass

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from llsvm import __version__
-from llsvm.cli import demo, inspect, model_io, predict, train
+from llsvm.cli import convert, demo, inspect, model_io, predict, train
 from llsvm.cli.answers import answering
 
 EXIT_CODES = """\b
@@ -40,6 +40,7 @@ for command in (
     predict.predict,
     predict.evaluate,
     inspect.inspect,
+    convert.convert,
     model_io.export_model,
     model_io.import_model,
     demo.demo,

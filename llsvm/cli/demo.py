@@ -54,7 +54,7 @@ def demo(
             f"{file_bytes / limit_bytes:.1f} times less than the file:"
         )
         typer.echo(f"  llsvm train {data} --model {model} --memory {memory} -C {_C} --seed {seed}")
-        summary = run_training(open_data([str(data)]), settings, str(model), quiet)
+        summary = run_training(open_data([str(data)], settings), settings, str(model), quiet)
         typer.echo(outcome(summary, settings))
         typer.echo("On rows it has not seen:")
         _evaluate(model, test, memory)
@@ -106,7 +106,9 @@ def _evaluate(model: Path, test: Path, memory: str) -> None:
     from llsvm.model import Model
     from llsvm.predict import evaluate
 
-    print_evaluation(evaluate(Model.load(model), open_data([os.fspath(test)]), memory_limit=memory))
+    print_evaluation(
+        evaluate(Model.load(model), open_data([os.fspath(test)], Settings()), memory_limit=memory)
+    )
 
 
 def _print_story(summary: dict[str, Any], limit_bytes: int, file_bytes: int) -> None:

@@ -6,28 +6,69 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llsvm.cli.options import Json, Memory, open_data
+from llsvm.cli.options import (
+    DataFormat,
+    Exclude,
+    Features,
+    Header,
+    Json,
+    Label,
+    Memory,
+    Missing,
+    Text,
+    ZeroBased,
+    names,
+)
 
 if TYPE_CHECKING:
     from llsvm.model import Model
 
 _LARGEST_WEIGHTS = 10
 _CLASSES_SHOWN = 20
+_COLUMNS_SHOWN = 60
 
 
 def inspect(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A model (LIBLINEAR's too) or data.")],
+    file: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="A model (LIBLINEAR's too), or data as for train.")
+    ],
     memory: Memory = None,
+    format: DataFormat = None,
+    label: Label = None,
+    features: Features = None,
+    exclude: Exclude = None,
+    text: Text = None,
+    header: Header = "auto",
+    missing: Missing = "zero",
+    zero_based: ZeroBased = "auto",
     json: Json = False,
 ) -> None:
-    """Show what is in a model or a data file."""
-    start = _first_bytes(file)
-    if start.startswith((b"PK", b"solver_type")):
-        answer, show = describe_model(_loaded(file, start)), _print_model
+    """Show what is in a model or in data, and how training would go."""
+    start = _first_bytes(file[0]) if len(file) == 1 and format is None else b""
+    if start.startswith(b"solver_type") or (start.startswith(b"PK") and not file[0].endswith(".npz")):
+        answer, show = describe_model(_loaded(file[0], start)), _print_model
     else:
+        from llsvm.data import open_source
+        from llsvm.memory import default_threads
         from llsvm.survey import survey
 
-        answer, show = {"kind": "data", **survey(open_data([file]), memory)}, _print_data
+        options = {
+            "label": label,
+            "features": names(features),
+            "exclude": names(exclude),
+            "text": names(text),
+            "header": header,
+            "missing": missing,
+        }
+        source = open_source(
+            file,
+            format=format,
+            zero_based=zero_based,
+            threads=default_threads(),
+            options=options,
+            need_label=False,
+        )
+        answer, show = {"kind": "data", **survey(source, memory)}, _print_data
     if json:
         from llsvm.model_file import json_bytes
 
@@ -162,10 +203,47 @@ def _print_data(answer: dict[str, Any]) -> None:
         count = sum(count for _, count in classes[_CLASSES_SHOWN:]) + answer["other_rows"]
         shown.append(["others", count, f"{count / answer['rows']:.2%}"])
     print_table(("class", "rows", "share"), shown)
+    if answer["columns"]:
+        _print_columns(answer["columns"])
+    if answer["unscaled"]:
+        typer.echo(
+            f"Values reach {answer['largest_value']:.6g}: training on unscaled columns is slow, and may not "
+            "converge; pass --scale minmax, maxabs or standard."
+        )
+    plan = answer["plan"]
+    place = (
+        "all rows in memory" if plan["in_memory"] else f"{format_size(plan['cache_bytes'])} of cache on disk"
+    )
+    if plan["enough"]:
+        typer.echo(
+            f"With --memory {_megabytes(plan['memory_limit_bytes'])}: {place}, "
+            f"blocks of {plan['block_rows']:,} rows, "
+            f"about {plan['passes']} passes, at most {format_size(plan['spill_bytes'])} of spill, "
+            f"about {plan['minutes']:.1f} minutes."
+        )
     typer.echo(
         f"Training needs about --memory {_megabytes(answer['smallest_memory_bytes'])}; from about "
         f"{_megabytes(answer['in_memory_bytes'])} on it keeps all rows in memory and reads the file once."
     )
+
+
+def _print_columns(columns: list[dict[str, Any]]) -> None:
+    from llsvm.cli.tables import print_table
+
+    rows = [
+        [
+            column["name"],
+            column["type"],
+            column["use"],
+            column.get("distinct"),
+            "yes" if column.get("label_candidate") else "",
+            column.get("examples", ""),
+        ]
+        for column in columns[:_COLUMNS_SHOWN]
+    ]
+    print_table(("column", "type", "use", "distinct at first", "a label?", "examples"), rows)
+    if len(columns) > _COLUMNS_SHOWN:
+        typer.echo(f"and {len(columns) - _COLUMNS_SHOWN} more columns")
 
 
 _DATA_ROWS = ("format", "rows", "features", "nonzeros", "empty_rows", "largest_value", "index_base")

@@ -13,6 +13,7 @@ from llsvm.files import require_writable
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
+    from llsvm.settings import Settings
 
 Memory = Annotated[
     str | None,
@@ -40,11 +41,66 @@ def check_output(path: str, inputs: Sequence[str]) -> None:
             raise UsageError(f"{path}: would overwrite the input {each}; choose another name")
 
 
-def open_data(data: Sequence[str], zero_based: str = "auto", threads: int | None = None) -> BlockSource:
-    """The source that the arguments DATA... name. Raises UsageError, DataError."""
-    from llsvm.data import open_source
+# How the data is read; each option is a field of Settings.
+DataFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="svmlight|csv|parquet|arrow|hdf5|numpy",
+        help="Of the data.",
+        show_default="by name and first bytes",
+    ),
+]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="The label: a column's name, its position from 0, or last; an array in HDF5 and npz.",
+        show_default="label, target, class or y",
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,C*",
+        help="The feature columns: names, positions, patterns; the array in HDF5 and npz.",
+        show_default="all others",
+    ),
+]
+Exclude = Annotated[
+    str | None, typer.Option(metavar="A,B,C*", help="Columns that are no features.", show_default="none")
+]
+Weight = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of sample weights.", show_default="none")
+]
+Text = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,C*", help="Columns of categories that look like numbers.", show_default="none"),
+]
+Header = Annotated[
+    str, typer.Option(metavar="auto|yes|no", help="Has CSV a line of names? If not, they are 0, 1, ...")
+]
+Missing = Annotated[str, typer.Option(metavar="refuse|zero|mean", help="What to do with missing values.")]
+HashBits = Annotated[
+    int | None,
+    typer.Option(
+        metavar="INT", help="Hash categories into 2^INT columns.", show_default="a column for each category"
+    ),
+]
+Positive = Annotated[
+    str | None,
+    typer.Option(metavar="LABEL", help="This label (as 1) against all others (as -1).", show_default="none"),
+]
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """``A,B`` as ("A", "B")."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def open_data(data: Sequence[str], settings: Settings) -> BlockSource:
+    """The source that the arguments DATA... name, read as the settings say. Raises UsageError, DataError."""
+    from llsvm.data import open_with_settings
     from llsvm.memory import default_threads
 
-    if len(data) != 1:
-        raise UsageError(f"{len(data)} data files given; one is what can be read so far: join them with cat")
-    return open_source(data[0], zero_based=zero_based, threads=threads or default_threads())
+    return open_with_settings(settings, list(data), threads=settings.threads or default_threads())

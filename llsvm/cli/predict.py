@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from llsvm.cli.options import Json, Memory, ZeroBased, check_output, open_data
+from llsvm.cli.options import DataFormat, Json, Label, Memory, ZeroBased, check_output
 from llsvm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")]
 Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="An svmlight file; rows begin with a label, if only a dummy 0.")
+    list[str],
+    typer.Argument(
+        metavar="DATA", help="As for train; rows of svmlight begin with a label, if only a dummy 0."
+    ),
 ]
 
 
@@ -39,13 +42,15 @@ def predict(
     ] = False,
     memory: Memory = None,
     zero_based: ZeroBased = "auto",
+    format: DataFormat = None,
+    label: Label = None,
 ) -> None:
     """Predict the label of every row of DATA."""
     from llsvm.predict import predict_file
 
     if output != "-":
-        check_output(output, [model, data])
-    loaded, source = _opened(model, data, memory, zero_based)
+        check_output(output, [model, *data])
+    loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=False)
     with _writing(output) as out:
         predict_file(loaded, source, out, scores=scores, memory_limit=memory)
 
@@ -55,13 +60,15 @@ def evaluate(
     data: Data,
     memory: Memory = None,
     zero_based: ZeroBased = "auto",
+    format: DataFormat = None,
+    label: Label = None,
     json: Json = False,
 ) -> None:
     """Compare predictions with the labels in DATA."""
     from llsvm.model_file import json_bytes
     from llsvm.predict import evaluate as evaluated
 
-    loaded, source = _opened(model, data, memory, zero_based)
+    loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=True)
     answer = evaluated(loaded, source, memory_limit=memory)
     if json:
         typer.echo(json_bytes(answer).decode(), nl=False)
@@ -69,19 +76,37 @@ def evaluate(
         print_evaluation(answer)
 
 
-def _opened(model: str, data: str, memory: str | None, zero_based: str) -> tuple[Model, BlockSource]:
+def _opened(
+    model: str,
+    data: list[str],
+    memory: str | None,
+    zero_based: str,
+    format: str | None,
+    label: str | None,
+    need_label: bool,
+) -> tuple[Model, BlockSource]:
     """Model and data; the model's size is held against the limit before it is loaded."""
+    from llsvm.memory import default_threads
     from llsvm.model import Model
     from llsvm.model_file import read_header
-    from llsvm.predict import block_bytes
-    from llsvm.predict import zero_based as as_trained
+    from llsvm.predict import block_bytes, open_for
 
     if zero_based not in ("auto", "yes", "no"):
         raise UsageError(f"--zero-based must be auto, yes or no, not {zero_based!r}")
     header = read_header(model)
     block_bytes(header["n_weights"], 3 if header["n_weights"] > header["n_features"] else 2, memory)
     loaded = Model.load(model)
-    return loaded, open_data([data], as_trained(loaded) if zero_based == "auto" else zero_based)
+    options = {"zero_based": zero_based} if zero_based != "auto" else {}
+    source = open_for(
+        loaded,
+        data,
+        need_label,
+        format=format,
+        threads=default_threads(),
+        options={"label": label},
+        **options,
+    )
+    return loaded, source
 
 
 @contextmanager

@@ -6,7 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llsvm.cli.options import Json, Memory, Quiet, check_output, open_data
+from llsvm.cli.options import (
+    DataFormat,
+    Exclude,
+    Features,
+    HashBits,
+    Header,
+    Json,
+    Label,
+    Memory,
+    Missing,
+    Positive,
+    Quiet,
+    Text,
+    Weight,
+    check_output,
+    names,
+    open_data,
+)
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.settings import Settings
 
@@ -17,7 +34,9 @@ _DEFAULT = Settings()
 
 
 def train(
-    data: Annotated[list[str], typer.Argument(metavar="DATA", help="Training data: an svmlight file.")],
+    data: Annotated[
+        list[str], typer.Argument(metavar="DATA", help="Files, folders, patterns, addresses, or -.")
+    ],
     model: Annotated[str, typer.Option(metavar="PATH", help="Where to write the model.")],
     memory: Memory = None,
     C: Annotated[
@@ -29,7 +48,8 @@ def train(
         typer.Option(metavar="FLOAT", help="Stop at this relative gap: 0.001 is within 0.1% of the optimum."),
     ] = _DEFAULT.tol,
     max_passes: Annotated[
-        int, typer.Option(metavar="INT", help="Full passes over the data at most; 0 for no limit.")
+        int,
+        typer.Option(metavar="INT", help="Full passes over the data at most (2 at least); 0 for no limit."),
     ] = _DEFAULT.max_passes or 0,
     max_seconds: Annotated[
         float | None,
@@ -73,6 +93,22 @@ def train(
     survivors: Annotated[
         float, typer.Option(metavar="FLOAT", help="Share of the rows kept between full passes, at most.")
     ] = _DEFAULT.survivors,
+    scale: Annotated[
+        str,
+        typer.Option(
+            metavar="none|maxabs|minmax|standard|unit-row", help="Scaling, learned and kept in the model."
+        ),
+    ] = _DEFAULT.scale,
+    format: DataFormat = None,
+    label: Label = None,
+    positive: Positive = None,
+    features: Features = None,
+    exclude: Exclude = None,
+    weight: Weight = None,
+    text: Text = None,
+    header: Header = _DEFAULT.header,
+    missing: Missing = _DEFAULT.missing,
+    hash_bits: HashBits = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -95,9 +131,20 @@ def train(
         cache=cache,
         zero_based=zero_based,
         survivors=survivors,
+        scale=scale,
+        format=format,
+        label=label,
+        positive=positive,
+        features=names(features),
+        exclude=names(exclude),
+        weight=weight,
+        text=names(text),
+        header=header,
+        missing=missing,
+        hash_bits=hash_bits,
     )
     check_output(model, data)
-    summary = run_training(open_data(data, zero_based, threads), settings, model, quiet)
+    summary = run_training(open_data(data, settings), settings, model, quiet)
     if json:
         from llsvm.model_file import json_bytes
 

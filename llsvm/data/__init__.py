@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import PurePath
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llsvm.data.source import BlockSource, SourceInfo
-from llsvm.errors import UsageError
+from llsvm.errors import DataError, UsageError
 
-__all__ = ["FORMATS", "BlockSource", "Format", "SourceInfo", "open_source"]
+if TYPE_CHECKING:
+    from llsvm.settings import Settings
+
+__all__ = ["FORMATS", "BlockSource", "Format", "SourceInfo", "open_source", "open_with_settings"]
 
 
 class Format(NamedTuple):
-    """A file format. reader: "module:class", loaded when it is used. suffixes: of file names, lower case."""
+    """A file format. reader: "module:class", loaded when it is used. suffixes: of file names, lower case.
+
+    magic: the files' first bytes. kind: "rows" (one file; text), "table" (columns with names; several files)
+    or "matrix" (one file; options name what is in it).
+    """
 
     reader: str
     suffixes: tuple[str, ...]
+    magic: tuple[bytes, ...] = ()
+    kind: str = "rows"
 
 
 DEFAULT_FORMAT = "svmlight"
 FORMATS = {
     "svmlight": Format(
         "llsvm.data.svmlight:SvmlightSource", (".svm", ".svmlight", ".libsvm", ".txt", ".dat")
+    ),
+    "csv": Format("llsvm.data.csv:CSVSource", (".csv", ".tsv", ".tab"), kind="table"),
+    "parquet": Format("llsvm.data.parquet:ParquetSource", (".parquet", ".pq"), (b"PAR1",), kind="table"),
+    "arrow": Format(
+        "llsvm.data.arrow:ArrowSource",
+        (".arrow", ".feather", ".ipc", ".arrows"),
+        (b"ARROW1", b"\xff\xff\xff\xff"),
+        kind="table",
+    ),
+    "hdf5": Format(
+        "llsvm.data.hdf5:HDF5Source",
+        (".h5", ".hdf5", ".hdf", ".h5ad"),
+        (b"\x89HDF\r\n\x1a\n",),
+        kind="matrix",
+    ),
+    "numpy": Format(
+        "llsvm.data.npy:NumpySource", (".npy", ".npz"), (b"\x93NUMPY", b"PK\x03\x04"), kind="matrix"
     ),
 }
 
@@ -35,31 +61,138 @@ def open_source(
     format: str | None = None,
     zero_based: str = "auto",
     threads: int = 1,
+    options: Mapping[str, Any] | None = None,
+    positive: str | None = None,
+    table: Mapping[str, Any] | None = None,
+    need_label: bool = True,
 ) -> BlockSource:
-    """A source of blocks over a file or over arrays.
+    """A source of blocks over files or over arrays.
 
-    data: a path; or X, (n, d), with y, (n,), and perhaps sample_weight, (n,); see ArraySource.
-    format: a name in FORMATS; None: by the path's suffix, svmlight for a suffix that nobody claims.
-    zero_based: "auto", "yes" or "no": whether the file's column indices start at 0. threads: that parse.
+    data: a path, pattern, folder, address or "-", or a list of them; or X, (n, d), with y, (n,), and perhaps
+    sample_weight, (n,); see ArraySource. format: a name in FORMATS; None: by suffix, then by the first bytes.
+    zero_based: "auto", "yes" or "no": whether svmlight column indices start at 0. threads: that parse.
+    options: the fields of TableOptions. positive: y is 1 for this label, -1 for all others. table: what a
+    model knows of its table (``extra["table"]``), to read for prediction. need_label: refuse data without labels.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
     """
-    if not isinstance(data, str | os.PathLike):
+    if _names_files(data):
+        if y is not None or sample_weight is not None:
+            raise UsageError("y and sample_weight go with arrays; a file has its own labels")
+        paths = [data] if isinstance(data, str | os.PathLike) else list(data)
+        source = _open_files(paths, format, zero_based, threads, dict(options or {}), table, need_label)
+    else:
         if y is None:
             raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
         if format is not None:
             raise UsageError(f"format={format!r} is for files, but arrays were given; leave it out")
         from llsvm.data.arrays import ArraySource
 
-        return ArraySource(data, y, sample_weight)
-    if y is not None or sample_weight is not None:
-        raise UsageError("y and sample_weight go with arrays; a file has its own labels")
+        source = ArraySource(data, y, sample_weight)
+    if positive is None:
+        return source
+    from llsvm.data.relabel import OneAgainstRest
+
+    return OneAgainstRest(source, positive, must_occur=table is None and need_label)
+
+
+def open_with_settings(
+    settings: Settings, data: Any, y: Any = None, sample_weight: Any = None, threads: int = 1
+) -> BlockSource:
+    """A source over files or arrays, read as the settings say."""
+    names = ("label", "features", "exclude", "weight", "text", "header", "missing", "hash_bits")
+    return open_source(
+        data,
+        y,
+        sample_weight,
+        format=settings.format,
+        zero_based=settings.zero_based,
+        threads=threads,
+        options={name: getattr(settings, name) for name in names},
+        positive=settings.positive,
+    )
+
+
+def _names_files(data: Any) -> bool:
+    if isinstance(data, str | os.PathLike):
+        return True
+    return (
+        isinstance(data, list | tuple) and bool(data) and all(isinstance(d, str | os.PathLike) for d in data)
+    )
+
+
+def _open_files(
+    data: Sequence[str | os.PathLike[str]],
+    format: str | None,
+    zero_based: str,
+    threads: int,
+    options: dict[str, Any],
+    table: Mapping[str, Any] | None,
+    need_label: bool,
+) -> BlockSource:
+    from llsvm.inputs import expand
+
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
-    module, name = FORMATS[format or _format_of(data)].reader.split(":")
-    reader = getattr(import_module(module), name)
-    return cast(BlockSource, reader(data, zero_based=zero_based, threads=threads))
+    paths = expand(data)
+    name = format or format_of(paths[0])
+    for path in paths[1:]:
+        if format is None and format_of(path) != name:
+            raise UsageError(f"{path} is {format_of(path)}, but {paths[0]} is {name}; pass --format for all")
+    entry = FORMATS[name]
+    module, reader_name = entry.reader.split(":")
+    reader = getattr(import_module(module), reader_name)
+    sources: list[Any]
+    if entry.kind == "table":
+        from llsvm.tables.encoder import TableEncoder
+        from llsvm.tables.options import TableOptions
+
+        encoder = None if table is None else TableEncoder.from_dict(table)
+        result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label)
+        return result
+    if entry.kind == "matrix":
+        picked = {key: options.get(key) for key in ("label", "features", "weight", "missing")}
+        sources = [reader(path, need_label=need_label, **picked) for path in paths]
+    else:
+        if options.get("label") or options.get("features") or options.get("weight"):
+            raise UsageError(
+                f"{paths[0]}: read as {name}, which has no columns to choose from; leave out --label, "
+                "--features and --weight, or pass --format"
+            )
+        sources = [reader(path, zero_based=zero_based, threads=threads) for path in paths]
+    if len(sources) == 1:
+        only: BlockSource = sources[0]
+        return only
+    from llsvm.data.several import SeveralSources
+
+    return SeveralSources(sources)
 
 
-def _format_of(path: str | os.PathLike[str]) -> str:
-    suffix = PurePath(path).suffix.lower()
-    return next((name for name, entry in FORMATS.items() if suffix in entry.suffixes), DEFAULT_FORMAT)
+def format_of(path: str | os.PathLike[str]) -> str:
+    """A name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the first
+    bytes, else svmlight."""
+    from llsvm.inputs import base_suffix, head_of
+
+    suffix = base_suffix(os.fspath(path))
+    for name, entry in FORMATS.items():
+        if suffix in entry.suffixes and name != DEFAULT_FORMAT:
+            return name
+    try:
+        head = head_of(os.fspath(path))
+    except DataError:
+        return DEFAULT_FORMAT  # its reader says what is wrong
+    for name, entry in FORMATS.items():
+        if head.startswith(entry.magic) and entry.magic:
+            return name
+    return DEFAULT_FORMAT if suffix in FORMATS[DEFAULT_FORMAT].suffixes else _guess_text(os.fspath(path))
+
+
+def _guess_text(path: str) -> str:
+    """svmlight or CSV, by the first line: of a file whose name does not tell."""
+    from llsvm.inputs import STDIN, Input
+
+    if path == STDIN:
+        return DEFAULT_FORMAT
+    with Input(path) as stream:
+        line = stream.read(1 << 12).partition(b"\n")[0]
+    first = line.split()[:2]
+    return "csv" if b"," in line and b":" not in b" ".join(first) else DEFAULT_FORMAT

@@ -18,6 +18,9 @@ class SourceInfo:
     in_memory: blocks are views of arrays that the caller holds; reading again costs nothing.
     index_base: what must be subtracted from the column indices that ``blocks`` hands out (0 or 1);
         decided once the source has been read to its end, None before.
+    feature_names: of the columns, where they have names; known after a complete pass at the latest.
+    first_indicator: columns from this one on are 0/1 indicators of categories, which scaling leaves alone.
+    reader_bytes: what the format's library holds while it reads, beside the blocks.
     """
 
     name: str
@@ -29,13 +32,17 @@ class SourceInfo:
     in_memory: bool = False
     index_base: int | None = 0
     feature_names: tuple[str, ...] | None = None
+    first_indicator: int | None = None
+    reader_bytes: int = 0
 
 
 class BlockSource(Protocol):
     """A restartable sequence of blocks, in the source's own order, the same at every call."""
 
-    bytes_read: int
-    """Bytes read from disk so far, all readings together; grows while ``blocks`` runs."""
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read from disk so far, all readings together; grows while ``blocks`` runs."""
+        ...
 
     def info(self) -> SourceInfo: ...
 

@@ -8,7 +8,6 @@ that blocks do not depend on the number of threads.
 from __future__ import annotations
 
 import os
-import stat
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +21,7 @@ from llsvm.block import CSR, Block
 from llsvm.data.source import SourceInfo
 from llsvm.data.svmlight_errors import looks_binary, refuse_binary, refuse_line, refuse_magic
 from llsvm.errors import DataError, UsageError
+from llsvm.inputs import STDIN, Input, fingerprint
 from llsvm.kernels.parse import PADDING_BYTES, parse
 
 ZeroBased = Literal["auto", "yes", "no"]
@@ -37,7 +37,6 @@ MAX_CHUNK_BYTES = 8 << 20
 # A line is read whole. It may take this times max_bytes, and more only if that is next to nothing.
 LONGEST_LINE = 2
 LONGEST_LINE_AT_LEAST_BYTES = 1 << 20
-HEAD_BYTES = 16
 # In a buffer, beyond the text: an end of line that may have to be added, and what the parser looks at.
 SPARE_BYTES = 1 + PADDING_BYTES
 COUNT_STEP_BYTES = 1 << 16
@@ -75,12 +74,13 @@ class _Parsed:
 
 
 class SvmlightSource:
-    """A file of svmlight text as blocks: X CSR float32, y float64 as written, weight None.
+    """Svmlight text as blocks: X CSR float32, y float64 as written, weight None.
 
     Column indices are handed out as they are written; ``info().index_base`` says what to subtract.
 
-    path: a regular file. zero_based: "no": indices start at 1, and 0 is refused; "yes": they start at 0;
-    "auto": they start at 0 if a 0 is seen anywhere in the file, else at 1 (known after a complete pass).
+    path: a file, plain or compressed, local or remote, or "-" for standard input.
+    zero_based: "no": indices start at 1, and 0 is refused; "yes": they start at 0; "auto": they start at 0 if a 0
+    is seen anywhere in the file, else at 1 (known after a complete pass).
     threads: how many threads parse; blocks do not depend on it.
 
     Raises DataError for a path that is not a readable file, UsageError for an unknown option.
@@ -100,16 +100,20 @@ class SvmlightSource:
         self._n_rows: int | None = None
         self._n_features: int | None = None
         self._index_base = {"auto": None, "yes": 0, "no": 1}[zero_based]
-        status = self._status()
-        self._size_and_mtime = (status.st_size, status.st_mtime_ns)
-        os.close(self._open())
+        self._size_and_mtime = fingerprint(self._path)
+        self._stdin: Input | None = None
+        if self._path == STDIN:
+            self._stdin = self._open()
+        else:
+            self._open().close()
 
     def info(self) -> SourceInfo:
         """What is known so far: rows, columns and, under "auto", index base only after a complete pass."""
         return SourceInfo(
             name=self._path,
             format="svmlight",
-            n_bytes=self._size_and_mtime[0],
+            n_bytes=None if self._path == STDIN else self._size_and_mtime[0],
+            rereadable=self._path != STDIN,
             n_rows=self._n_rows,
             n_features=self._n_features,
             index_base=self._index_base,
@@ -117,16 +121,19 @@ class SvmlightSource:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
-        file = self._open()
-        try:
+        if self._path != STDIN:
+            file = self._open()
+        elif self._stdin is None:
+            raise DataError("-: standard input can be read once only; write the data to a file")
+        else:
+            file, self._stdin = self._stdin, None
+        with file:
             yield from self._read(file, max_bytes)
-        finally:
-            os.close(file)
 
-    def _read(self, file: int, max_bytes: int) -> Iterator[Block]:
+    def _read(self, file: Input, max_bytes: int) -> Iterator[Block]:
         lowest = 1 if self._zero_based == "no" else 0
         reader = _ChunkReader(file, self._path, max_bytes)
-        smallest, largest, n_rows, n_lines = 1, -1, 0, 0
+        smallest, largest, n_rows, n_lines, counted = 1, -1, 0, 0, 0
         for piece, parsed in _parse_all(reader, lowest, self._threads, IN_FLIGHT * max_bytes):
             if parsed.bad >= 0:
                 self._check_unchanged(file)
@@ -137,7 +144,8 @@ class SvmlightSource:
             if piece.ends_chunk:
                 reader.give_back(piece.text)
             n_lines += piece.lines
-            self.bytes_read += piece.stop - piece.start
+            self.bytes_read += file.raw_bytes_read - counted
+            counted = file.raw_bytes_read
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
             n = len(parsed.y)
             if n:
@@ -146,54 +154,31 @@ class SvmlightSource:
                 yield Block(CSR(parsed.indptr, parsed.indices, parsed.data), parsed.y, rows)
         self._check_unchanged(file)
         if n_rows == 0:
-            what = (
-                "the file is empty"
-                if self._size_and_mtime[0] == 0
-                else "no rows, only blank lines and comments"
-            )
+            what = "the file is empty" if counted == 0 else "no rows, only blank lines and comments"
             raise DataError(f"{self._path}: {what}; give a file with at least one row")
         if self._index_base is None:
             self._index_base = smallest
         self._n_rows, self._n_features = n_rows, max(largest + 1 - self._index_base, 0)
 
-    def _status(self) -> os.stat_result:
-        try:
-            status = os.stat(self._path)
-        except OSError as error:
-            raise self._unreadable(error) from error
-        if not stat.S_ISREG(status.st_mode):
-            remedy = "name a file in it" if stat.S_ISDIR(status.st_mode) else "write the data to a file first"
-            raise DataError(f"{self._path}: not a regular file; {remedy}")
-        return status
-
-    def _open(self) -> int:
-        """A descriptor of the file, which has not changed and is not known to be of another format."""
-        self._status()  # opening a pipe would wait for whoever writes into it
-        try:
-            file = os.open(self._path, os.O_RDONLY)
-        except OSError as error:
-            raise self._unreadable(error) from error
+    def _open(self) -> Input:
+        """The file's text, which has not changed and is not known to be of another format."""
+        file = Input(self._path)
         try:
             self._check_unchanged(file)
-            head = os.pread(file, HEAD_BYTES, 0)
-            refuse_magic(self._path, head)
-            os.lseek(file, len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0, os.SEEK_SET)
+            refuse_magic(self._path, file.head)
+            if file.head.startswith(BYTE_ORDER_MARK):
+                file.read(len(BYTE_ORDER_MARK))
         except BaseException:
-            os.close(file)
+            file.close()
             raise
         return file
 
-    def _unreadable(self, error: OSError) -> DataError:
-        return DataError(
-            f"{self._path}: cannot be read: {error.strerror}; check the path and its permissions"
-        )
-
-    def _check_unchanged(self, file: int) -> None:
-        status = os.fstat(file)
-        if (status.st_size, status.st_mtime_ns) != self._size_and_mtime:
+    def _check_unchanged(self, file: Input) -> None:
+        now = file.fingerprint()
+        if now != self._size_and_mtime:
             raise DataError(
                 f"{self._path}: the file changed while it was in use ({self._size_and_mtime[0]} bytes at "
-                f"first, now {status.st_size}); start again when nothing writes to it"
+                f"first, now {now[0]}); start again when nothing writes to it"
             )
 
 
@@ -203,7 +188,7 @@ class _ChunkReader:
     A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer.
     """
 
-    def __init__(self, file: int, name: str, max_bytes: int) -> None:
+    def __init__(self, file: Input, name: str, max_bytes: int) -> None:
         self._file = file
         self._name = name
         self._max_bytes = max_bytes
@@ -267,10 +252,7 @@ class _ChunkReader:
         """Fill ``text[filled:size]``, less only at the file's end. Returns up to where it is filled."""
         with memoryview(text) as view:
             while filled < size:
-                try:
-                    got = os.readv(self._file, [view[filled:size]])
-                except OSError as error:
-                    raise DataError(f"{self._name}: cannot be read: {error.strerror}") from error
+                got = self._file.readinto(view[filled:size])
                 if got == 0:
                     break
                 filled += got

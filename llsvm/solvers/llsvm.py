@@ -6,9 +6,9 @@ One problem per class (one-vs-rest) for more than two classes, all in the same p
 
 Exact mode runs rounds. A round is a full pass and epochs over its survivors. In the full pass each block is
 (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the pass;
-(2) trained together with the survivors in memory (selective block minimisation, Chang & Roth 2011): several
-sweeps, each only over the rows that the sweep before found moving; (3) sifted: its rows nearest to moving
-survive. P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
+(2) trained: a sweep or two over the rows that w₀ would move; (3) sifted: rows that move, and rows so near to
+moving that half of the last pass's drift of the margins would set them moving, survive, in memory or spilled.
+P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
 Stop when gap ≤ tol · P.
 
 Paper mode is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U, re-read and
@@ -32,18 +32,14 @@ from llsvm.stream import Stream
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
-MOST_SWEEPS = 10  # of a block at hand
+MOST_SWEEPS = 3  # of a block at hand
 SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
-JOINT_ABOVE = (
-    0.1  # survivors join a block's sweeps if their part of the gap is more than this share of its own
-)
-PROBE_ROWS = 2000  # survivors that are looked at to find out
+PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifted
 MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
 MOST_SPILL_EPOCHS = 6  # over the spilled ones
-SURVIVORS_UNTIL = 0.05  # epochs end when the survivors' part of the gap fell to this share of the whole gap,
+SURVIVORS_UNTIL = 0.1  # epochs end when the survivors' part of the gap fell to this share of what it was,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
-REACH = 0.5
-SPILL_SHARE = 0.5  # moving rows beyond memory are spilled if they are at most this share of all rows
+REACH = 0.5  # rows that this much of the last pass's drift would set moving are spilled with the moving ones
 MOST_PAPER_EPOCHS = 1000
 PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
 CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
@@ -67,14 +63,18 @@ class LLSVM:
         facts, settings = stream.facts, self.settings
         k = n_problems(len(facts.classes))
         weights_bytes = 8 * k * (facts.n_columns + 1)
-        stream.prepare({"weights": 3 * weights_bytes}, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
+        # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
+        copies = self.threads if self.threads > 1 else 0
+        needs = {"weights": 4 * weights_bytes + copies * weights_bytes // k}
+        stream.prepare(needs, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
         self.small = stream.in_one_block and facts.n_rows + facts.nnz <= SMALL_VALUES
         self.single = settings.tol >= DOUBLE_BELOW_TOL and not self.small
         self.state = stream.row_state(k, np.dtype(np.float32 if self.single else np.float64))
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
-        self.copies = np.zeros((self.threads if self.threads > 1 else 0, facts.n_columns + 1))
+        self.copies = np.zeros((copies, facts.n_columns + 1))
         self.parallel = np.full(k, self.threads > 1)
+        self.whole: _Part | None = None  # all rows, where they are one block
         self.reach = 0.0  # rows this near to moving are spilled too
         self.updates = 0  # rows visited by sweeps, all problems together
         with ThreadPoolExecutor(self.threads) as self.pool:
@@ -86,14 +86,10 @@ class LLSVM:
         settings, passes = self.settings, 0
         most = settings.max_passes or 0
         best = _Best(len(self.w))
-        moving_share = 1.0
         while True:
             start = self.w.copy()
-            primal, moving = self._full_pass(
-                stream, start, measure=passes > 0, spill=moving_share < SPILL_SHARE
-            )
+            primal, moving = self._full_pass(stream, start, measure=passes > 0)
             passes += 1
-            moving_share = moving / stream.facts.n_rows
             best.offer(primal, start)
             certificate = best.certificate(self.dual, passes)
             converged = certificate.relative_gap <= settings.tol
@@ -102,92 +98,55 @@ class LLSVM:
             yield report
             if converged or (most and passes >= max(most, 2)):
                 return
-            if not stream.in_one_block:
-                self._survivor_epochs(stream, best.primal)
-                yield Report(
-                    "epoch", passes, best.coef, certificate, float(self.dual.sum()), len(stream.survivors)
-                )
+            kept = self._epochs_in_block() if self.whole else self._survivor_epochs(stream)
+            yield Report("epoch", passes, best.coef, certificate, float(self.dual.sum()), kept)
 
     def _full_pass(
-        self, stream: Stream, start: NDArray[np.float64], measure: bool, spill: bool
+        self, stream: Stream, start: NDArray[np.float64], measure: bool
     ) -> tuple[NDArray[np.float64], int]:
         """Measure the primal at ``start`` and update; returns it, (k,), and how many rows are moving."""
-        k = len(self.w)
         primal = 0.5 * np.einsum("ij,ij->i", start, start)
-        moving = 0
-        survivors = None if stream.in_one_block else stream.survivors
+        moving, drift = 0, 0.0
+        if not stream.in_one_block:
+            stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
-            part = self._part(block)
-            if survivors is not None:
-                survivors.drop(part.rows)
-            resident = self._part(survivors.resident) if survivors is not None else None
-            for c in range(k):
+            part = self.whole or self._part(block)
+            for c in range(len(self.w)):
                 part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
                 primal[c] += self._loss(part, c)
-                part.active[c] = np.arange(block.n_rows) if not measure else part.moving(c, self.squared)
-            drift = self._drift(part, start)
-            for c in range(k):
-                if resident is None:
-                    self._settle(part, c, 0.0)
-                    if self.small:
-                        self._stand_still(part, c)
-                else:
-                    self._train(part, resident, c)
+                part.active[c] = part.near(c, self.squared) if measure else np.arange(block.n_rows)
+                self._train(part, c)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
             moving += int(np.count_nonzero(distance <= 0))
-            if survivors is not None and resident is not None:
-                self.state.set(resident.rows, resident.stored())
-                survivors.renew(resident.distance(self.squared))
-                survivors.add(block, distance, self.reach if spill else None)
             stream.progress.survivors = moving
-        if survivors is not None:
-            survivors.turn()
-            self.reach = REACH * drift
+            drift = self._drift(block, start)
+            if stream.in_one_block:
+                self.whole = part
+            else:
+                stream.survivors.add(block, distance, self.reach)
+        if not stream.in_one_block:
+            stream.survivors.turn()
+        self.reach = REACH * drift
         return primal, moving
 
-    def _train(self, part: _Part, resident: _Part, c: int) -> None:
-        """Sweep over a block, and over the survivors where the block disturbs them, until their part of the gap
-        has fallen enough."""
-        first = last = self._sweep(part, c)
-        joint = self._probe(resident, c) > JOINT_ABOVE * first
-        for sweep in range(MOST_SWEEPS - 1):
-            if joint:
-                met = self._sweep(resident, c)
-                first, last = first + (met if sweep == 0 else 0.0), last + met
-            if last <= SWEEP_UNTIL * first:
+    def _train(self, part: _Part, c: int) -> None:
+        """Sweep over a block until its part of the gap has fallen enough."""
+        first = self._sweep(part, c)
+        for _ in range(MOST_SWEEPS - 1):
+            if self._sweep(part, c) <= SWEEP_UNTIL * first:
                 return
-            last = self._sweep(part, c)
 
-    def _drift(self, part: _Part, start: NDArray[np.float64]) -> float:
-        """How far margins have moved (root mean square, of some rows) since the pass began."""
-        some = np.linspace(0, part.n_rows - 1, min(part.n_rows, PROBE_ROWS)).astype(np.int64)
-        block = part.block.take(some)
-        ones = np.ones(len(some))
-        return max(
-            float(
-                np.sqrt(
-                    np.mean(
-                        (self._margins(block, self.w[c], ones) - self._margins(block, start[c], ones)) ** 2
-                    )
-                )
-            )
-            for c in range(len(start))
-        )
-
-    def _probe(self, part: _Part, c: int) -> float:
-        """The part's share of the gap now, estimated from some of its rows."""
-        if part.n_rows == 0:
-            return 0.0
-        some = np.sort(self.rng.integers(part.n_rows, size=min(part.n_rows, PROBE_ROWS)))
-        block = part.block.take(some)
-        margin = self._margins(block, self.w[c], part.signs(c)[some])
-        cost, alpha = part.cost[some], part.alpha[c][some]
-        loss = np.maximum(0.0, 1.0 - margin)
-        gap = cost * (loss * loss if self.squared else loss) + alpha * (margin - 1.0)
-        if self.squared:
-            gap += 0.25 * alpha * alpha / np.maximum(cost, 1e-300)
-        return float(gap.mean() * part.n_rows)
+    def _drift(self, block: Block, start: NDArray[np.float64]) -> float:
+        """How far margins have moved since the pass began: root mean square over some rows, the largest of the
+        problems."""
+        some = block.take(np.linspace(0, block.n_rows - 1, min(block.n_rows, PROBE_ROWS)).astype(np.int64))
+        ones = np.ones(some.n_rows)
+        moved = [
+            self._margins(some, now, ones) - self._margins(some, then, ones)
+            for now, then in zip(self.w, start, strict=True)
+        ]
+        return max(float(np.sqrt(np.mean(m * m))) for m in moved)
 
     def _sweep(self, part: _Part, c: int) -> float:
         """One sweep over the rows of problem ``c`` that are active, in random order; those still moving stay
@@ -248,24 +207,46 @@ class LLSVM:
             moving = sweep_dense(X, *tail, *end)
         return moving, float(totals[0]), float(totals[1])
 
-    def _survivor_epochs(self, stream: Stream, primal: NDArray[np.float64]) -> None:
-        """Epochs over the survivors, in memory and spilled, until their part of the gap is small."""
+    def _epochs_in_block(self) -> int:
+        """Epochs over the survivors where all rows are one block; returns how many there are."""
+        part = self.whole
+        assert part is not None
+        kept = 0
+        for c in range(len(self.w)):
+            near = part.near(c, self.squared, self.reach)
+            kept += len(near)
+            self._settle(part, c, near)
+        if self.small:
+            self._stand_still(part)
+        return kept
+
+    def _survivor_epochs(self, stream: Stream) -> int:
+        """Epochs over the survivors, in memory and spilled, until their part of the gap is small; returns how
+        many there are."""
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
-        enough = SURVIVORS_UNTIL * (primal - self.dual)
-        for _ in range(MOST_SPILL_EPOCHS):
+        first = np.zeros(len(self.w))
+        for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
+            near = np.flatnonzero(survivors.distance <= self.reach)
             for c in range(len(self.w)):
-                self._settle(resident, c, float(enough[c]))
+                self._settle(resident, c, near)
             self._put_back(resident, stream)
-            if survivors.spilled is None or np.all(self._spilled_epoch(stream) <= self._enough(enough)):
-                return
+            if survivors.spilled is None:
+                break
+            met = self._spilled_epoch(stream)
+            if epoch == 0:
+                first = met
+            if np.all(met <= self._enough(first)):
+                break
+        return len(survivors)
 
-    def _enough(self, enough: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.maximum(enough, TOL_SHARE * self.settings.tol * self.dual)
+    def _enough(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The gap, (k,), at which epochs over survivors end that began with a gap of ``first``."""
+        return np.maximum(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual)
 
     def _spilled_epoch(self, stream: Stream) -> NDArray[np.float64]:
-        """Sweep once over each spilled block; those still moving are spilled again. Returns the gap as met, (k,)."""
+        """Sweep once over each spilled block, and spill again what is still within reach; the gap as met, (k,)."""
         survivors = stream.survivors
         met = np.zeros(len(self.w))
         for block in stream.active():
@@ -277,28 +258,30 @@ class LLSVM:
         survivors.turn()
         return met
 
-    def _settle(self, part: _Part, c: int, enough: float) -> None:
-        """Sweep over the part until its gap, as met by a sweep over all of its rows, is at most ``enough``, or
-        the share of the dual objective that ``tol`` allows."""
-        for _ in range(MOST_EPOCHS):
-            part.active[c] = np.arange(part.n_rows)
+    def _settle(self, part: _Part, c: int, positions: NDArray[np.intp]) -> None:
+        """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small."""
+        first = 0.0
+        for epoch in range(MOST_EPOCHS):
+            part.active[c] = positions
             gap = self._sweep(part, c)
-            if gap <= max(enough, TOL_SHARE * self.settings.tol * self.dual[c]):
+            first = gap if epoch == 0 else first
+            if gap <= max(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual[c]):
                 return
             for _ in range(MOST_SWEEPS):
                 if self._sweep(part, c) <= SWEEP_UNTIL * gap:
                     break
 
-    def _stand_still(self, part: _Part, c: int) -> None:
+    def _stand_still(self, part: _Part) -> None:
         """Sweep over small data until w stands still. It costs next to nothing, and makes the answer the same
         to the last digits, whatever the order of the rows, and whether a row is written twice or weighs 2."""
         rows = np.tile(np.arange(part.n_rows), SMALL_SWEEPS)
-        for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
-            before = self.w[c].copy()
-            part.active[c] = rows
-            self._sweep(part, c)
-            if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
-                return
+        for c in range(len(self.w)):
+            for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
+                before = self.w[c].copy()
+                _, gain, _ = self._visit(part, c, self.rng.permutation(rows), self.w[c])
+                self.dual[c] += gain
+                if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
+                    break
 
     def _put_back(self, resident: _Part, stream: Stream) -> None:
         self.state.set(resident.rows, resident.stored())
@@ -443,12 +426,13 @@ class _Part:
         nearest[self.cost <= 0] = np.inf
         return nearest
 
-    def moving(self, c: int, squared: bool) -> NDArray[np.intp]:
-        """Positions of the rows that problem ``c`` would move, by their margins, and of the free ones."""
+    def near(self, c: int, squared: bool, reach: float = 0.0) -> NDArray[np.intp]:
+        """Positions of the rows that problem ``c`` would move, by their margins, of the free ones, and of those
+        whose margins are within ``reach`` of moving them."""
         alpha, margin = self.alpha[c], self.margin[c]
-        still = (alpha <= 0) & (margin > 1.0)
+        still = (alpha <= 0) & (margin > 1.0 + reach)
         if not squared:
-            still |= (alpha >= self.cost) & (margin < 1.0)
+            still |= (alpha >= self.cost) & (margin < 1.0 - reach)
         return np.flatnonzero(~still)
 
     def outside(self, squared: bool) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """NESVM with kernels: Nesterov's method on ½ βᵀKβ + Σ c_i loss(y_i ((Kβ)_i + b)).
 
 Zhou, Tao, Wu 2010, end of section II-C. Loss: hinge, smoothed with u_i = median((1 − m_i)/μ, 0, 1), or squares
-(1 − m)². In the norm of the kernel's own space the gradient is β − α y, so a pass over K makes one product, K (α y),
+(1 − m)². In the norm of the kernel's own space the gradient is β − α y, so a pass over K makes one product K α y,
 with which every point in sight (w^k, y^k, z^k are combinations) knows its Kβ: backtracking costs no pass. b, if
 there is one, is not penalised and minimised over exactly for every f = Kβ, so that Σ α y = 0 and α is feasible.
 One problem per class or pair, in the same passes.

@@ -53,7 +53,9 @@ def dense_rows(n: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int32],
     plan = np.random.default_rng(0)
     factors = plan.normal(size=(40, d)).astype(np.float32)
     weights = plan.normal(size=d).astype(np.float32)
-    raw = 0.1 * (rng.normal(size=(n, 40)).astype(np.float32) @ factors) + rng.standard_normal((n, d), np.float32)
+    raw = 0.1 * (rng.normal(size=(n, 40)).astype(np.float32) @ factors) + rng.standard_normal(
+        (n, d), np.float32
+    )
     score = raw @ weights
     raw /= np.sqrt(np.einsum("ij,ij->i", raw, raw))[:, None]
     scaled = np.rint(raw * 10_000).astype(np.int32)
@@ -131,7 +133,9 @@ def generate(kind: str, path: str | os.PathLike[str], rows: int, seed: int = 0, 
 def main() -> None:
     import argparse
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kind", choices=("text", "dense"))
     parser.add_argument("path", type=Path)
     parser.add_argument("--rows", type=int, default=None, help="default: about 2 GB")

@@ -1,0 +1,230 @@
+"""Conversion: the rows of any source into a file of another format, block by block.
+
+A table becomes a table with the same columns. Everything else is written as numbers:
+
+    svmlight        label index:value ..., indices from 1
+    parquet, arrow  dense: a column per feature, named as the features are (or x0, x1, ...), or beyond 1000 features
+                    one fixed-size list ``features``; sparse: lists ``indices`` (from 0) and ``values``; ``label``
+                    and, if there are any, ``weight``
+    hdf5            X (n, d) float32, or a group X with data, indices, indptr as AnnData has it; y; weight
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from llsvm.block import CSR, Block
+from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.errors import DataError, UsageError
+from llsvm.files import replacing, replacing_path
+from llsvm.model import label_text
+from llsvm.predict import block_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMATS = {
+    "svmlight": (".svm", ".svmlight", ".libsvm", ".txt"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "hdf5": (".h5", ".hdf5", ".h5ad"),
+}
+_MOST_COLUMNS = 1000  # of a table, one for each feature
+_HDF5_ROWS, _HDF5_BYTES = 1024, 1 << 20
+Put = Callable[[Block], None]
+
+
+def format_for(path: str, to: str | None) -> str:
+    """The format to write: the one asked for, else by the suffix. Raises UsageError."""
+    found = to or next((name for name, ends in FORMATS.items() if path.lower().endswith(ends)), None)
+    if found not in FORMATS:
+        raise UsageError(f"{path}: which format? pass --to {', '.join(FORMATS)}")
+    return found
+
+
+def convert(
+    source: BlockSource, path: str, to: str | None = None, memory_limit: str | int | None = None
+) -> int:
+    """Write the rows of ``source`` to ``path`` (atomically) and return their number.
+
+    memory_limit: of the process, as Settings has it. Raises DataError for input that cannot be read or labels that
+    the format cannot hold, UsageError, DiskError, BudgetError.
+    """
+    name = format_for(path, to)
+    info = source.info()
+    max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes)
+    if name in ("parquet", "arrow") and hasattr(source, "record_batches"):
+        return _copy_table(source, path, name, max_bytes)
+    n_rows = 0
+    with _WRITERS[name](path, source) as put:
+        for block in source.blocks(max_bytes):
+            put(block)
+            n_rows += block.n_rows
+    return n_rows
+
+
+def _copy_table(source: Any, path: str, name: str, max_bytes: int) -> int:
+    n_rows = 0
+    with replacing(path) as stream:
+        writer = None
+        for batch in source.record_batches(max_bytes):
+            if writer is None:
+                writer = _table_writer(stream, batch.schema, name)
+            writer.write_batch(batch)
+            n_rows += batch.num_rows
+        if writer is None:
+            raise DataError(f"{source.info().name}: there is no row in it")
+        writer.close()
+    return n_rows
+
+
+def _table_writer(stream: BinaryIO, schema: pa.Schema, name: str) -> Any:
+    import pyarrow as pa
+
+    if name == "arrow":
+        return pa.ipc.new_file(stream, schema)
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(stream, schema)
+
+
+@contextmanager
+def _svmlight(path: str, source: BlockSource) -> Iterator[Put]:
+    with replacing(path) as stream:
+
+        def put(block: Block) -> None:
+            if block.weight is not None:
+                raise UsageError(f"{path}: svmlight has no place for weights; convert to another format")
+            if block.y.dtype.kind in "OUS":
+                raise DataError(
+                    f"{path}: svmlight labels are numbers, not text such as {str(block.y[0])!r}; "
+                    "pass --positive LABEL for this label against the rest, or convert to another format"
+                )
+            shift = 1 - (source.info().index_base or 0)
+            stream.write("".join(_lines(block, shift)).encode())
+
+        _require_base(source)
+        yield put
+
+
+def _require_base(source: BlockSource) -> None:
+    """Indices are written while the source is read: their base must be known before."""
+    if source.info().index_base is None:
+        raise UsageError(
+            f"{source.info().name}: do its indices start at 0 or at 1? pass --zero-based yes or no to convert it"
+        )
+
+
+def _lines(block: Block, shift: int) -> Iterator[str]:
+    X = block.X
+    for i, label in enumerate(block.y.tolist()):
+        if isinstance(X, CSR):
+            row = slice(X.indptr[i], X.indptr[i + 1])
+            columns, values = (X.indices[row] + shift).tolist(), X.data[row].tolist()
+        else:
+            at = np.flatnonzero(X[i])
+            columns, values = (at + shift).tolist(), X[i, at].tolist()
+        cells = [f" {j}:{value:.9g}" for j, value in zip(columns, values, strict=True)]
+        yield f"{label_text(label)}{''.join(cells)}\n"
+
+
+@contextmanager
+def _arrow_file(path: str, source: BlockSource, name: str) -> Iterator[Put]:
+    _require_base(source)
+    writer: list[Any] = []
+    with replacing(path) as stream:
+
+        def put(block: Block) -> None:
+            batch = _record_batch(block, source.info())
+            if not writer:
+                writer.append(_table_writer(stream, batch.schema, name))
+            writer[0].write_batch(batch.cast(writer[0].schema) if name == "parquet" else batch)
+
+        yield put
+        if writer:
+            writer[0].close()
+
+
+def _record_batch(block: Block, info: SourceInfo) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    arrays: dict[str, Any] = {"label": pa.array(block.y)}
+    if block.weight is not None:
+        arrays["weight"] = pa.array(block.weight)
+    if isinstance(block.X, CSR):
+        first, last = int(block.X.indptr[0]), int(block.X.indptr[-1])
+        offsets = pa.array((block.X.indptr - first).astype(np.int32))
+        indices = block.X.indices[first:last] - (info.index_base or 0)
+        arrays["indices"] = pa.ListArray.from_arrays(offsets, pa.array(indices))
+        arrays["values"] = pa.ListArray.from_arrays(offsets, pa.array(block.X.data[first:last]))
+    elif block.X.shape[1] > _MOST_COLUMNS:
+        flat = pa.array(block.X.reshape(-1))
+        arrays["features"] = pa.FixedSizeListArray.from_arrays(flat, block.X.shape[1])
+    else:
+        names = info.feature_names or tuple(f"x{j}" for j in range(block.X.shape[1]))
+        arrays |= {name: pa.array(np.ascontiguousarray(block.X[:, j])) for j, name in enumerate(names)}
+    return pa.record_batch(arrays)
+
+
+@contextmanager
+def _hdf5(path: str, source: BlockSource) -> Iterator[Put]:
+    import h5py
+
+    _require_base(source)
+    info = source.info()
+    with replacing_path(path) as name, h5py.File(name, "w", libver="latest") as file:
+        columns = 0
+
+        def extend(where: Any, key: str, values: Any) -> None:
+            if key not in where:
+                shape = (0, *values.shape[1:])
+                row_bytes = max(values.dtype.itemsize * int(np.prod(values.shape[1:])), 1)
+                rows = (
+                    max(1, _HDF5_BYTES // row_bytes)
+                    if values.ndim == 1
+                    else min(_HDF5_ROWS, max(1, _HDF5_BYTES // row_bytes))
+                )
+                kind = h5py.string_dtype() if values.dtype.kind == "U" else values.dtype
+                where.create_dataset(
+                    key, shape, kind, maxshape=(None, *shape[1:]), chunks=(rows, *values.shape[1:])
+                )
+            data = where[key]
+            data.resize(len(data) + len(values), 0)
+            data[len(data) - len(values) :] = values.astype(object) if values.dtype.kind == "U" else values
+
+        def put(block: Block) -> None:
+            nonlocal columns
+            extend(file, "y", block.y if block.y.dtype.kind != "O" else block.y.astype(str))
+            if block.weight is not None:
+                extend(file, "weight", block.weight)
+            if not isinstance(block.X, CSR):
+                extend(file, "X", block.X)
+                return
+            group = file.require_group("X")
+            first, last = int(block.X.indptr[0]), int(block.X.indptr[-1])
+            indices = block.X.indices[first:last] - (info.index_base or 0)
+            columns = max(columns, int(indices.max(initial=-1)) + 1)
+            if "indptr" not in group:
+                extend(group, "indptr", np.zeros(1, np.int64))
+            end = len(group["data"]) if "data" in group else 0
+            extend(group, "indices", indices)
+            extend(group, "data", block.X.data[first:last])
+            extend(group, "indptr", block.X.indptr[1:] - first + end)
+
+        yield put
+        if "X" in file and isinstance(file["X"], h5py.Group):
+            width = max(columns, source.info().n_features or 0)
+            file["X"].attrs["encoding-type"] = "csr_matrix"
+            file["X"].attrs["shape"] = (len(file["X"]["indptr"]) - 1, width)
+
+
+_WRITERS: dict[str, Callable[[str, BlockSource], AbstractContextManager[Put]]] = {
+    "svmlight": _svmlight,
+    "parquet": lambda path, source: _arrow_file(path, source, "parquet"),
+    "arrow": lambda path, source: _arrow_file(path, source, "arrow"),
+    "hdf5": _hdf5,
+}

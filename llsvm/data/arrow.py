@@ -1,0 +1,67 @@
+"""Arrow IPC files (Feather) and streams, record batch by record batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from llsvm.inputs import open_seekable
+from llsvm.tables.source import TableSource
+
+_FILE_MAGIC = b"ARROW1"
+
+
+class ArrowSource(TableSource):
+    """Files in Arrow's file format (Feather version 2) or streaming format."""
+
+    format = "arrow"
+
+    def _schema(self, number: int) -> pa.Schema:
+        with self._opened(number) as (reader, _):
+            return reader.schema
+
+    def _reader_bytes(self) -> int:
+        """A record batch is read whole: of the first file, its average, compressed and not."""
+        with self._opened(0) as (reader, seekable):
+            if not seekable:
+                return 8 << 20
+            batches = max(reader.num_record_batches, 1)
+            first = reader.get_batch(0).nbytes if reader.num_record_batches else 0
+        return (4 << 20) + max(first, self._prints[0][0] // batches) + self._prints[0][0] // batches
+
+    def _batches(
+        self, number: int, names: list[str], max_rows: int, max_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        with self._opened(number) as (reader, seekable):
+            counted = 0
+            batches = (
+                (reader.get_batch(i) for i in range(reader.num_record_batches)) if seekable else iter(reader)
+            )
+            for i, batch in enumerate(batches):
+                n = max(batch.num_rows, 1)
+                share = (
+                    self._prints[number][0] * (i + 1) // reader.num_record_batches if seekable else counted
+                )
+                self.bytes_read += share - counted
+                counted = share
+                step = max(1, min(max_rows, max_bytes * n // max(batch.nbytes, 1)))
+                for start in range(0, batch.num_rows, step):
+                    yield batch.select(names).slice(start, step)
+                del batch
+            self.bytes_read += self._prints[number][0] - counted
+
+    @contextmanager
+    def _opened(self, number: int) -> Iterator[tuple[Any, bool]]:
+        file = open_seekable(self._paths[number])
+        try:
+            start = file.read(len(_FILE_MAGIC))
+            file.seek(0)
+            if start == _FILE_MAGIC:
+                yield pa.ipc.open_file(file), True
+            else:
+                yield pa.ipc.open_stream(file), False
+        finally:
+            file.close()

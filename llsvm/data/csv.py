@@ -1,0 +1,241 @@
+"""CSV and TSV through pyarrow's streaming reader: compressed, piped, with header or without.
+
+Without a header, columns are named by their position: 0, 1, ... Types are inferred from the first megabyte;
+whole numbers are read as floats, so that a decimal further down does no harm.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from llsvm.errors import DataError
+from llsvm.inputs import STDIN, Input, base_suffix
+from llsvm.tables.columns import kind_of
+from llsvm.tables.encoder import TableEncoder
+from llsvm.tables.source import TableSource
+
+_PROBE_BYTES = 1 << 20
+_CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together; a line may not be longer
+_LINE_BYTES = 1 << 20
+_READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
+_DELIMITERS = ",\t;|"
+_BOM = b"\xef\xbb\xbf"
+
+
+class CSVSource(TableSource):
+    """Files of comma, tab, semicolon or bar separated values."""
+
+    format = "csv"
+
+    def _begin(self, encoder: TableEncoder | None) -> None:
+        self._types: dict[str, pa.DataType] = {}
+        self._heads: dict[int, _Head] = {}
+        self._stdin: Input | None = None
+        header = self._options.header
+        if encoder is not None and header == "auto":
+            header = "yes" if encoder.header else "no"
+        self._header = header
+        self._model = encoder
+
+    def _reader_bytes(self) -> int:
+        return _READER_BYTES
+
+    def _has_header(self) -> bool:
+        return self._head(0).header
+
+    def _schema(self, number: int) -> pa.Schema:
+        return self._head(number).schema
+
+    def _head(self, number: int) -> _Head:
+        if number not in self._heads:
+            path = self._paths[number]
+            stream = Input(path)
+            text = _first(stream, _PROBE_BYTES)
+            if path == STDIN:
+                self._stdin = stream
+            else:
+                stream.close()
+            kinds = {} if self._model is None else {c.name: c.kind for c in self._model.columns}
+            self._heads[number] = _Head(path, text, self._header, kinds)
+            if number > 0 and self._heads[number].schema.names != self._head(0).schema.names:
+                raise DataError(
+                    f"{path}: other columns than {self._paths[0]}: "
+                    f"{', '.join(self._heads[number].schema.names[:12])}"
+                )
+        return self._heads[number]
+
+    def _batches(
+        self, number: int, names: list[str], max_rows: int, max_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        head = self._head(number)
+        first = self._head(0).schema
+        low, high = _CHUNK_BYTES
+        types = {name: self._type(name, first.field(name).type) for name in names}
+        if self._paths[number] == STDIN:
+            if self._stdin is None:
+                raise DataError("-: standard input can be read once only; write the data to a file")
+            stream, self._stdin = self._stdin, None
+            source: Any = _Chained(head.text, stream)
+            head.text = b""
+        else:
+            source = stream = Input(self._paths[number])
+        seen = 0
+        try:
+            reader = self._open(source, head, names, types, min(max(max_bytes, low), high))
+            for batch in reader:
+                self.bytes_read += stream.raw_bytes_read - seen
+                seen = stream.raw_bytes_read
+                yield batch
+        finally:
+            stream.close()
+
+    def _open(
+        self, source: Any, head: _Head, names: list[str], types: dict[str, pa.DataType], chunk_bytes: int
+    ) -> Any:
+        chunk_bytes = max(chunk_bytes, min(2 * head.longest_line, _LINE_BYTES))
+        return pacsv.open_csv(
+            pa.PythonFile(io.BufferedReader(source), "r"),  # a short read would be a short block
+            read_options=pacsv.ReadOptions(
+                use_threads=False,
+                block_size=chunk_bytes,
+                column_names=head.schema.names,
+                skip_rows=1 if head.header else 0,
+            ),
+            parse_options=pacsv.ParseOptions(delimiter=head.delimiter, newlines_in_values=True),
+            convert_options=pacsv.ConvertOptions(
+                column_types=types, include_columns=names, strings_can_be_null=False
+            ),
+        )
+
+    def _type(self, name: str, seen: pa.DataType) -> pa.DataType:
+        """The type to read a column as, where the first megabyte looks like ``seen``."""
+        encoder = getattr(self, "encoder", None)
+        if encoder is not None and encoder.kind(name) == "text":
+            return pa.string()
+        if kind_of(seen) == "text":
+            return pa.string()
+        return seen if pa.types.is_temporal(seen) or pa.types.is_boolean(seen) else pa.float64()
+
+    def _explain(self, number: int, error: Exception) -> NoReturn:
+        path, text = self._paths[number], str(error)
+        if match := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text):
+            line, expected, got = match.groups()
+            raise DataError(
+                f"{path}:{line}: {got} values, where {expected} are expected; complete the line, or put quotes "
+                "around values that contain the separator"
+            ) from error
+        if match := re.search(r"column #(\d+): Row #(\d+): CSV conversion error to (\w+).*?'(.*)'", text):
+            place, line, _, value = match.groups()
+            name = self._name(int(place))
+            raise DataError(
+                f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
+                f"read the column as categories (--text {name})"
+            ) from error
+        if "straddling" in text:
+            raise DataError(
+                f"{path}: a line of more than {_LINE_BYTES} bytes, or a quote that is never closed"
+            ) from error
+        raise DataError(f"{path}: cannot be read as CSV: {text}") from error
+
+    def _name(self, place: int) -> str:
+        # pyarrow counts the columns of the file
+        names = self._head(0).schema.names
+        return names[place] if place < len(names) else str(place)
+
+
+class _Head:
+    """What the first megabyte of a CSV file tells: separator, header, names and types."""
+
+    def __init__(self, path: str, text: bytes, header: str, kinds: dict[str, str]) -> None:
+        self.text = text
+        whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
+        body = whole.removeprefix(_BOM)
+        first, _, rest = body.partition(b"\n")
+        if not body.strip():
+            raise DataError(f"{path}: the file is empty; give a file with at least one row")
+        if b"\0" in first:
+            raise DataError(f"{path}: zero bytes: this is not CSV text; name its format with --format")
+        self.longest_line = max(map(len, body.split(b"\n")))
+        self.delimiter = _delimiter(path, first)
+        cells = self._cells(first)
+        self.header = header == "yes" or (header == "auto" and _is_header(cells))
+        names = cells if self.header else [str(i) for i in range(len(cells))]
+        types = {name: pa.string() for name in names if kinds.get(name) == "text"}
+        table = (
+            pacsv.read_csv(
+                io.BytesIO(rest if self.header else body) if rest or not self.header else io.BytesIO(b"\n"),
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, column_names=names, block_size=max(len(body) + 1, 1024)
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+                ),
+                convert_options=pacsv.ConvertOptions(column_types=types),
+            )
+            if len(set(names)) == len(names)
+            else None
+        )
+        # doubled names are refused by whoever asks for the schema
+        self.schema = pa.schema([(n, pa.string()) for n in names]) if table is None else table.schema
+
+    def _cells(self, line: bytes) -> list[str]:
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        return [cell.strip() for cell in next(csv.reader([text], delimiter=self.delimiter), [])]
+
+
+def _delimiter(path: str, line: bytes) -> str:
+    if base_suffix(path) in (".tsv", ".tab"):
+        return "\t"
+    text = re.sub(r'"[^"]*"', "", line.decode("utf-8", "replace"))
+    return max(_DELIMITERS, key=text.count)
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Names are text, each there once; a row of values has a number somewhere."""
+    return len(set(cells)) == len(cells) and not any(_is_number(cell) for cell in cells)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return not cell
+    return True
+
+
+def _first(stream: Input, n: int) -> bytes:
+    parts = []
+    while n > 0:
+        part = stream.read(n)
+        if not part:
+            break
+        parts.append(part)
+        n -= len(part)
+    return b"".join(parts)
+
+
+class _Chained(io.RawIOBase):
+    """Bytes that have been read already, and then the rest."""
+
+    def __init__(self, head: bytes, rest: Input) -> None:
+        self._head = memoryview(head)
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if len(self._head):
+            n = min(len(view), len(self._head))
+            view[:n] = self._head[:n]
+            self._head = self._head[n:]
+            return n
+        return self._rest.readinto(view)

@@ -1,0 +1,279 @@
+"""NumPy ``.npy`` and ``.npz`` files, and SciPy's sparse ``.npz``: read from front to back, never mapped.
+
+.npy   one matrix; --label says which column is the label (last, or a position from 0), or names
+       another .npy file that has the labels
+.npz   arrays X and y, or those that --features and --label name; weight likewise
+       SciPy's save_npz (CSR), with y beside it in the archive, or --label labels.npy
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.data.source import SourceInfo
+from llsvm.errors import DataError
+from llsvm.inputs import check_regular, is_remote, open_seekable
+from llsvm.matrix import (
+    FEATURE_NAMES,
+    LABEL_NAMES,
+    WEIGHT_NAMES,
+    DenseRows,
+    MatrixReader,
+    SparseRows,
+    find_name,
+    no_labels,
+    one_name,
+)
+
+_MAGIC = b"\x93NUMPY"
+_SKIP_BYTES = 1 << 16
+
+
+class NumpySource:
+    """One .npy or .npz file; see the file's head and BlockSource."""
+
+    def __init__(
+        self,
+        path: str,
+        label: str | None = None,
+        features: Any = None,
+        weight: str | None = None,
+        missing: str | None = None,
+        need_label: bool = True,
+    ) -> None:
+        self.bytes_read = 0
+        self._path = path
+        self._label, self._features, self._weight = label, one_name(path, features), weight
+        self._missing = missing or "refuse"
+        self._need_label = need_label
+        self._print = self._fingerprint()
+        with ExitStack() as files:
+            reader = self._open(files)
+            self._n_rows = reader.n_rows
+            self._n_features = reader.X.shape[1]
+
+    def info(self) -> SourceInfo:
+        """Rows and columns are known from the start."""
+        return SourceInfo(
+            self._path, "numpy", self._print[0], self._n_rows, self._n_features, reader_bytes=2 << 20
+        )
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """The rows in order; see BlockSource."""
+        if self._fingerprint() != self._print:
+            raise DataError(f"{self._path}: the file changed while it was in use; start again")
+        with ExitStack() as files:
+            counted = 0
+            try:
+                for block in self._open(files).blocks(max_bytes):
+                    share = self._print[0] * (int(block.rows[-1]) + 1) // self._n_rows
+                    self.bytes_read += share - counted
+                    counted = share
+                    yield block
+            except (zipfile.BadZipFile, OSError, EOFError) as error:
+                if isinstance(error, DataError):
+                    raise
+                raise self._damaged(error) from error
+
+    def _fingerprint(self) -> tuple[int, int]:
+        from llsvm.inputs import fingerprint
+
+        return fingerprint(self._path)
+
+    def _damaged(self, error: Exception) -> DataError:
+        return DataError(f"{self._path}: cut off or damaged: {error}; fetch or write it again")
+
+    def _open(self, files: ExitStack) -> MatrixReader:
+        """The file's arrays, open until ``files`` closes."""
+        stream = files.enter_context(_opened(self._path))
+        start = stream.read(len(_MAGIC))
+        stream.seek(0)
+        try:
+            if start == _MAGIC:
+                return self._plain(stream, files)
+            return self._archive(zipfile.ZipFile(stream), files)
+        except (zipfile.BadZipFile, EOFError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise self._damaged(error) from error
+
+    def _plain(self, stream: Any, files: ExitStack) -> MatrixReader:
+        array = _Array(self._path, stream)
+        values = array.matrix()
+        if self._label is None and not self._need_label:
+            return self._reader(DenseRows("the array", values), None, None)
+        if self._label is None:
+            raise DataError(
+                f"{self._path}: where are the labels? pass --label last, --label with a column's position "
+                "from 0, or --label with the name of a .npy file"
+            )
+        if _is_file(self._label):
+            return self._reader(DenseRows("the array", values), self._beside(files), None)
+        place = _position(self._path, self._label, values.shape[1])
+        split = _Split(values, place)
+        return self._reader(split.features, split.labels, None)
+
+    def _archive(self, archive: zipfile.ZipFile, files: ExitStack) -> MatrixReader:
+        names = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
+        if "header.json" in archive.namelist():
+            raise DataError(f"{self._path}: this is a model of llsvm, not svmlight text or other data")
+
+        def member(name: str) -> _Array:
+            stream = files.enter_context(archive.open(f"{name}.npy"))
+            return _Array(f"{self._path}: {name}", stream)
+
+        y: Any = None
+        if self._label is not None and _is_file(self._label):
+            y = self._beside(files)
+        else:
+            label = find_name(self._path, names, self._label, LABEL_NAMES, "label")
+            if label is not None:
+                y = member(label).vector()
+            elif self._need_label:
+                raise no_labels(self._path, names)
+        weight = find_name(self._path, names, self._weight, WEIGHT_NAMES, "weight")
+        weights = None if weight is None else member(weight).vector()
+        if {"indptr", "indices", "data"} <= names and self._features is None:
+            return self._reader(self._sparse(member, names), y, weights)
+        name = find_name(self._path, names, self._features, FEATURE_NAMES, "features")
+        if name is None:
+            raise DataError(
+                f"{self._path}: which array holds the features? pass --features with its name "
+                f"({', '.join(sorted(names)[:12])})"
+            )
+        return self._reader(DenseRows(name, member(name).matrix()), y, weights)
+
+    def _sparse(self, member: Any, names: set[str]) -> SparseRows:
+        if "format" in names:
+            kind = member("format").scalar()
+            if kind not in (b"csr", "csr"):
+                raise DataError(f"{self._path}: a sparse matrix by {kind!r}; save X.tocsr() instead")
+        n_columns = int(member("shape").vector()[0:2][1]) if "shape" in names else None
+        indptr, indices, data = (member(name).vector() for name in ("indptr", "indices", "data"))
+        return SparseRows("the sparse matrix", indptr, indices, data, n_columns)
+
+    def _reader(self, X: Any, y: Any, weight: Any) -> MatrixReader:
+        return MatrixReader(self._path, X, y, weight, missing=self._missing)
+
+    def _beside(self, files: ExitStack) -> Any:
+        return _Array(str(self._label), files.enter_context(_opened(str(self._label)))).vector()
+
+
+def _opened(path: str) -> Any:
+    if is_remote(path):
+        return open_seekable(path)
+    check_regular(path)
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        from llsvm.inputs import unreadable
+
+        raise unreadable(path, error) from error
+
+
+def _is_file(label: str) -> bool:
+    return label.endswith(".npy") and (is_remote(label) or os.path.exists(label))
+
+
+def _position(path: str, label: str, n_columns: int) -> int:
+    if label == "last":
+        return n_columns - 1
+    if label.isdigit() and int(label) < n_columns:
+        return int(label)
+    raise DataError(
+        f"{path}: --label {label}: pass last, a column's position from 0 to {n_columns - 1}, or a .npy file"
+    )
+
+
+class _Array:
+    """The header of a .npy stream, and its values in slices from front to back."""
+
+    def __init__(self, name: str, stream: Any) -> None:
+        self.name, self._stream = name, stream
+        version = np.lib.format.read_magic(stream)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        self.shape, self._fortran, self.dtype = read(stream)
+        if self.dtype.hasobject or self.dtype.names:
+            raise DataError(f"{name}: an array of objects or records; save numbers or text as plain arrays")
+        self._row_items = int(np.prod(self.shape[1:], dtype=np.int64))
+        self._at = 0  # rows read
+
+    def matrix(self) -> _Array:
+        if len(self.shape) != 2:
+            raise DataError(f"{self.name}: an array of shape {self.shape}; a matrix (n, d) is needed")
+        if self._fortran and min(self.shape) > 1:
+            raise DataError(f"{self.name}: stored by columns; save np.ascontiguousarray(X) instead")
+        return self
+
+    def vector(self) -> _Array:
+        if len(self.shape) != 1:
+            raise DataError(f"{self.name}: an array of shape {self.shape}; one value a row is needed")
+        return self
+
+    def scalar(self) -> Any:
+        return self[0:1][0] if self.shape else np.frombuffer(self._bytes(self.dtype.itemsize), self.dtype)[0]
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        start, stop, _ = key.indices(self.shape[0])
+        size = self._row_items * self.dtype.itemsize
+        skip = (start - self._at) * size
+        assert skip >= 0, "arrays are read from front to back"
+        while skip > 0:
+            skip -= len(self._bytes(min(skip, _SKIP_BYTES)))
+        values = np.frombuffer(self._bytes((stop - start) * size), self.dtype)
+        self._at = stop
+        return values.reshape(stop - start, *self.shape[1:])
+
+    def _bytes(self, n: int) -> bytearray:
+        out = bytearray(n)
+        view, at = memoryview(out), 0
+        while at < n:
+            got = self._stream.readinto(view[at:])
+            if not got:
+                raise EOFError(f"{self.name}: the array ends after {self._at} of {self.shape[0]} rows")
+            at += got
+        return out
+
+
+class _Split:
+    """A matrix whose column ``place`` is the label: features and labels, read together."""
+
+    def __init__(self, values: _Array, place: int) -> None:
+        self._values, self._place = values, place
+        n, d = values.shape
+        self._rows: tuple[int, int, NDArray[Any]] | None = None
+        self.features = DenseRows("the array", _View((n, d - 1), values.dtype, self._features))
+        self.labels = _View((n,), values.dtype, self._labels)
+
+    def _slab(self, key: slice) -> NDArray[Any]:
+        if self._rows is None or self._rows[:2] != (key.start, key.stop):
+            self._rows = (key.start, key.stop, self._values[key])
+        return self._rows[2]
+
+    def _features(self, key: slice) -> NDArray[Any]:
+        slab, place = self._slab(key), self._place
+        if place == slab.shape[1] - 1:
+            return slab[:, :place]
+        return np.delete(slab, place, axis=1)
+
+    def _labels(self, key: slice) -> NDArray[Any]:
+        return self._slab(key)[:, self._place].copy()
+
+
+class _View:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Any) -> None:
+        self.shape, self.dtype, self._read = shape, dtype, read
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        values: NDArray[Any] = self._read(key)
+        return values

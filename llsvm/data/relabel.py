@@ -1,0 +1,59 @@
+"""One label against the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.errors import DataError
+
+POSITIVE, NEGATIVE = 1.0, -1.0
+_SHOWN = 12
+
+
+class OneAgainstRest:
+    """The rows of another source; y is 1 where its label is ``positive``, else -1.
+
+    Labels are compared as text; 1, 1.0 and "1" are the same. Raises DataError at the end of a pass in which
+    no row had the label.
+    """
+
+    def __init__(self, source: BlockSource, positive: str, must_occur: bool = True) -> None:
+        self.source = source
+        self.encoder = getattr(source, "encoder", None)
+        self._positive = positive
+        self._must_occur = must_occur
+        try:
+            self._number = float(positive)
+        except ValueError:
+            self._number = float("nan")
+
+    @property
+    def bytes_read(self) -> int:
+        return self.source.bytes_read
+
+    def info(self) -> SourceInfo:
+        return self.source.info()
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        others: set[str] = set()
+        found = not self._must_occur
+        for block in self.source.blocks(max_bytes):
+            same = self._same(block.y)
+            if not found:
+                found = bool(same.any())
+                others |= {str(label) for label in np.unique(block.y)[:_SHOWN]}
+            yield Block(block.X, np.where(same, POSITIVE, NEGATIVE), block.rows, block.weight)
+        if not found:
+            raise DataError(
+                f"{self.info().name}: no row has the label {self._positive!r} (--positive); "
+                f"there are {', '.join(sorted(others)[:_SHOWN])}"
+            )
+
+    def _same(self, y: NDArray[Any]) -> NDArray[np.bool_]:
+        return y.astype(str) == self._positive if y.dtype.kind in "OU" else y == self._number

@@ -1,0 +1,324 @@
+"""Input bytes: local files, remote ones, standard input; plain or compressed; by name, pattern or folder.
+
+Readers see an ``Input``: something to ``readinto``. What is compressed is told by its first bytes, not by its name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import io
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Sequence
+from typing import Any, cast
+
+from llsvm.errors import DataError
+
+STDIN = "-"
+HEAD_BYTES = 16
+_BUFFER_BYTES = 1 << 18
+_MAGIC = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+)
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
+_BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
+
+
+def is_remote(path: str) -> bool:
+    """Is it an address that one of pyarrow's file systems understands, such as ``s3://bucket/key``?"""
+    return "://" in path
+
+
+def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name.
+
+    Raises DataError for a pattern or a folder without files.
+    """
+    found: list[str] = []
+    for each in paths:
+        path = os.fspath(each)
+        if is_remote(path):
+            found += _expand_remote(path)
+        elif os.path.isdir(path):
+            found += _some(path, _files_under(path))
+        elif glob.has_magic(path) and not os.path.exists(path):
+            found += _some(path, sorted(filter(os.path.isfile, glob.glob(path, recursive=True))))
+        else:
+            found.append(path)
+    return found
+
+
+def _some(path: str, files: list[str]) -> list[str]:
+    if not files:
+        raise DataError(f"{path}: there is no file there; check the path")
+    return files
+
+
+def _files_under(folder: str) -> list[str]:
+    files = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        files += [os.path.join(parent, name) for name in sorted(names) if not name.startswith((".", "_"))]
+    return sorted(files)
+
+
+def _expand_remote(path: str) -> list[str]:
+    from pyarrow import fs
+
+    system, inner = _file_system(path)
+    prefix = path[: len(path) - len(inner)] if path.endswith(inner) else path.split("://")[0] + "://"
+    pattern = inner if glob.has_magic(inner) else None
+    try:
+        if pattern is None:
+            info = system.get_file_info(inner)
+            if info.type != fs.FileType.Directory:
+                return [path]
+        top = inner if pattern is None else inner[: inner.rindex("/", 0, _first_magic(inner))]
+        entries = system.get_file_info(fs.FileSelector(top, recursive=True))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error}; check the address and the credentials") from error
+    names = sorted(entry.path for entry in entries if entry.type == fs.FileType.File)
+    if pattern is not None:
+        import fnmatch
+
+        names = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+    else:
+        names = [n for n in names if not any(p.startswith((".", "_")) for p in n[len(top) :].split("/"))]
+    return _some(path, [prefix + name for name in names])
+
+
+def _first_magic(path: str) -> int:
+    return min(path.index(mark) for mark in "*?[" if mark in path)
+
+
+def _file_system(path: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    try:
+        return fs.FileSystem.from_uri(path)
+    except Exception as error:  # ArrowInvalid, NotImplementedError, OSError: by file system
+        raise DataError(f"{path}: no file system for this address: {error}") from error
+
+
+class Input(io.RawIOBase):
+    """The decompressed bytes of one input, once, from the beginning. Close it.
+
+    ``raw_bytes_read``: of the file itself, so compressed. A damaged or truncated compressed file, and a file
+    that changes or cannot be read, is a DataError.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._raw = _Counting(path)
+        self.head = self._pending = b""
+        try:
+            self.head = self._raw.peek(HEAD_BYTES)
+            self._kind = next((kind for magic, kind in _MAGIC if self.head.startswith(magic)), "")
+            self._stream: Any = _decompressed(self._raw, self._kind) if self._kind else self._raw
+            if self._stream is not self._raw:
+                self.head = self._pending = self._read(HEAD_BYTES)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    @property
+    def raw_bytes_read(self) -> int:
+        return self._raw.bytes_read
+
+    def fingerprint(self) -> tuple[int, int]:
+        """As the function: of the file that is open here, whatever became of its name."""
+        return self._raw.fingerprint()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._pending:
+            n = min(len(view), len(self._pending))
+            view[:n] = self._pending[:n]
+            self._pending = self._pending[n:]
+            return n
+        if self._stream is self._raw:
+            return self._raw.readinto(view)
+        if hasattr(self._stream, "readinto"):
+            return self._guarded(lambda: int(self._stream.readinto(view)))
+        got = self._read(len(view))
+        view[: len(got)] = got
+        return len(got)
+
+    def _read(self, n: int) -> bytes:
+        return self._guarded(lambda: bytes(self._stream.read(n)))
+
+    def _guarded(self, read: Any) -> Any:
+        try:
+            return read()
+        except DataError:
+            raise
+        except (*_BROKEN, OSError, ValueError) as error:
+            raise DataError(
+                f"{self.path}: {self._kind} data that is cut off or damaged near byte {self.raw_bytes_read} "
+                f"({error}); fetch or write the file again"
+            ) from error
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _Counting(io.RawIOBase):
+    """A file's own bytes, counted; sequential."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.bytes_read = 0
+        self._head = b""
+        self._file: Any
+        try:
+            if path == STDIN:
+                if sys.stdin is None:
+                    raise DataError("-: standard input is closed; name a file, or pipe data in")
+                self._file = io.FileIO(sys.stdin.fileno(), closefd=False)
+            elif is_remote(path):
+                system, inner = _file_system(path)
+                self._file = system.open_input_stream(inner, compression=None, buffer_size=_BUFFER_BYTES)
+            else:
+                check_regular(path)
+                self._file = io.FileIO(path)
+        except (OSError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise unreadable(path, error) from error
+
+    def fingerprint(self) -> tuple[int, int]:
+        if self.path == STDIN or is_remote(self.path):
+            return fingerprint(self.path)
+        status = os.fstat(self._file.fileno())
+        return status.st_size, status.st_mtime_ns
+
+    def peek(self, n: int) -> bytes:
+        head = b""
+        while len(head) < n:
+            part = self._bytes(n - len(head))
+            if not part:
+                break
+            head += part
+        self._head = head
+        return head
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._head:
+            got = self._head[: len(view)]
+            self._head = self._head[len(got) :]
+            view[: len(got)] = got
+            return len(got)
+        if isinstance(self._file, io.FileIO):
+            try:
+                n = self._file.readinto(view) or 0
+            except OSError as error:
+                raise unreadable(self.path, error) from error
+            self.bytes_read += n
+            return n
+        got = self._bytes(len(view))
+        view[: len(got)] = got
+        return len(got)
+
+    def _bytes(self, n: int) -> bytes:
+        try:
+            got = bytes(self._file.read(n) or b"")
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        self.bytes_read += len(got)
+        return got
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def _decompressed(raw: _Counting, kind: str) -> Any:
+    if kind == "gzip":
+        return gzip.GzipFile(fileobj=raw, mode="rb")
+    if kind == "bzip2":
+        return bz2.BZ2File(raw)
+    if kind == "xz":
+        return lzma.LZMAFile(cast(Any, raw))
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(raw, "r"), kind)
+
+
+def check_regular(path: str) -> os.stat_result:
+    """The status of a regular file. Raises DataError."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not stat.S_ISREG(status.st_mode):
+        remedy = "name a file in it" if stat.S_ISDIR(status.st_mode) else "write the data to a file first"
+        raise DataError(f"{path}: not a regular file; {remedy}")
+    return status
+
+
+def unreadable(path: str, error: Exception) -> DataError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return DataError(f"{path}: cannot be read: {reason}; check the path and its permissions")
+
+
+def fingerprint(path: str) -> tuple[int, int]:
+    """(bytes, modification time) by which a change of the file is noticed; (0, 0) for standard input."""
+    if path == STDIN:
+        return 0, 0
+    if is_remote(path):
+        system, inner = _file_system(path)
+        info = system.get_file_info(inner)
+        if not info.is_file:
+            raise DataError(f"{path}: there is no such file; check the address")
+        return int(info.size or 0), int(info.mtime_ns or 0)
+    status = check_regular(path)
+    return status.st_size, status.st_mtime_ns
+
+
+def open_seekable(path: str) -> Any:
+    """A pyarrow file that can be read anywhere, for formats that need it. Raises DataError."""
+    import pyarrow as pa
+
+    try:
+        if is_remote(path):
+            system, inner = _file_system(path)
+            return system.open_input_file(inner)
+        check_regular(path)
+        return pa.OSFile(path)
+    except OSError as error:
+        if isinstance(error, DataError):
+            raise
+        raise unreadable(path, error) from error
+
+
+def head_of(path: str) -> bytes:
+    """The first bytes, decompressed; b"" for standard input, whose bytes can be read once only."""
+    if path == STDIN:
+        return b""
+    with Input(path) as stream:
+        return stream.head
+
+
+def base_suffix(path: str) -> str:
+    """The suffix that tells the format, lower case: ``.csv`` of ``train.csv.gz``."""
+    stem, suffix = os.path.splitext(path.rstrip("/").lower())
+    return os.path.splitext(stem)[1] if suffix in COMPRESSED_SUFFIXES else suffix

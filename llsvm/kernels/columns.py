@@ -1,0 +1,70 @@
+"""Statistics of columns, and scaling of sparse values: what ``llsvm.scaling`` needs of compiled code."""
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+from llsvm.kernels.options import JIT
+
+# Columns of a table of statistics, (d, 6) float64: values that are neither 0 nor missing, missing values (NaN),
+# and of the former the mean, the sum of squared distances from the mean, the smallest and the largest.
+COUNT, MISSING, MEAN, SQUARES, SMALLEST, LARGEST = range(6)
+
+
+@njit(**JIT)
+def add_csr(begin, end, indices, data, table):  # type: ignore[no-untyped-def]
+    """Take the values ``begin:end`` into the table (Welford's update)."""
+    for p in range(begin, end):
+        j, x = indices[p], float(data[p])
+        if math.isnan(x):
+            table[j, MISSING] += 1.0
+        elif x != 0.0:
+            table[j, COUNT] += 1.0
+            away = x - table[j, MEAN]
+            table[j, MEAN] += away / table[j, COUNT]
+            table[j, SQUARES] += away * (x - table[j, MEAN])
+            table[j, SMALLEST] = min(table[j, SMALLEST], x)
+            table[j, LARGEST] = max(table[j, LARGEST], x)
+
+
+@njit(**JIT)
+def add_dense(X, table):  # type: ignore[no-untyped-def]
+    """Take all cells of X (n, d) into the table."""
+    n, d = X.shape
+    for i in range(n):
+        for j in range(d):
+            x = float(X[i, j])
+            if math.isnan(x):
+                table[j, MISSING] += 1.0
+            elif x != 0.0:
+                table[j, COUNT] += 1.0
+                away = x - table[j, MEAN]
+                table[j, MEAN] += away / table[j, COUNT]
+                table[j, SQUARES] += away * (x - table[j, MEAN])
+                table[j, SMALLEST] = min(table[j, SMALLEST], x)
+                table[j, LARGEST] = max(table[j, LARGEST], x)
+
+
+@njit(**JIT)
+def scale_csr(begin, end, indices, data, shift, scale, fill):  # type: ignore[no-untyped-def]
+    """x ← (x − shift) · scale for the values ``begin:end``, missing ones replaced by ``fill`` first."""
+    for p in range(begin, end):
+        j, x = indices[p], float(data[p])
+        if math.isnan(x):
+            x = fill[j]
+        data[p] = (x - shift[j]) * scale[j]
+
+
+@njit(**JIT)
+def unit_csr(indptr, data):  # type: ignore[no-untyped-def]
+    """Divide every row by its Euclidean norm; a row of zeros stays."""
+    for i in range(len(indptr) - 1):
+        squares = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            squares += float(data[p]) * float(data[p])
+        if squares > 0.0:
+            factor = 1.0 / math.sqrt(squares)
+            for p in range(indptr[i], indptr[i + 1]):
+                data[p] *= factor

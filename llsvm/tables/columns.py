@@ -1,0 +1,143 @@
+"""Arrow columns as NumPy arrays: numbers, dates, categories, labels, lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+from numpy.typing import NDArray
+
+from llsvm.errors import DataError
+
+_UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+
+
+def kind_of(type_: pa.DataType) -> str:
+    """What a column of that Arrow type can be: "number", "text", "vector", "list", "struct", or "" for nothing."""
+    if types.is_dictionary(type_):
+        return kind_of(type_.value_type)
+    if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
+        return "number"
+    if types.is_decimal(type_) or types.is_temporal(type_) or types.is_null(type_):
+        return "number"
+    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
+        return "text"
+    if types.is_fixed_size_list(type_):
+        return "vector" if kind_of(type_.value_type) == "number" else ""
+    if types.is_list(type_) or types.is_large_list(type_):
+        return "list" if kind_of(type_.value_type) == "number" else ""
+    if types.is_struct(type_) and {"indices", "values"} <= {field.name for field in type_}:
+        return "struct"
+    return ""
+
+
+def numbers(column: pa.Array) -> NDArray[np.float64]:
+    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1."""
+    type_ = column.type
+    if types.is_dictionary(type_):
+        column, type_ = column.dictionary_decode(), type_.value_type
+    if types.is_null(type_):
+        return np.full(len(column), np.nan)
+    per_unit = 1.0
+    if types.is_temporal(type_):
+        column, per_unit = _ticks(column)
+    elif types.is_boolean(type_):
+        column = column.cast(pa.uint8())
+    elif types.is_decimal(type_):
+        column = column.cast(pa.float64())
+    if column.null_count:
+        wide = column.cast(pa.float64(), safe=False)
+        values = wide.fill_null(float("nan")).to_numpy(zero_copy_only=False)
+    else:
+        values = column.to_numpy(zero_copy_only=False)
+    values = values.astype(np.float64, copy=False)
+    return values / per_unit if per_unit != 1 else values
+
+
+def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
+    """Integers, and how many of them make a day."""
+    type_ = column.type
+    if types.is_date32(type_):
+        return column.cast(pa.int32()), 1.0
+    if types.is_date64(type_):
+        return column.cast(pa.int64()), float(_UNITS_PER_DAY["ms"])
+    if types.is_time32(type_):
+        return column.cast(pa.int32()), float(_UNITS_PER_DAY[type_.unit])
+    if types.is_interval(type_):
+        raise DataError(f"columns of type {type_} have no fixed length; exclude the column")
+    return column.cast(pa.int64()), float(_UNITS_PER_DAY[type_.unit])
+
+
+def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int64], list[str]]:
+    """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance.
+
+    empty_is_missing: "" is missing, as in CSV.
+    """
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    column = column.cast(pa.large_string()).dictionary_encode()
+    if column.null_count:
+        codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    else:
+        codes = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    words = column.dictionary.to_pylist()
+    if empty_is_missing and "" in words:
+        codes[codes == words.index("")] = -1
+    return codes, words
+
+
+def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """(n,) float64 or text, and where it is missing."""
+    if kind_of(column.type) == "text":
+        codes, words = categories(column, True)
+        return np.array([*words, ""])[codes], codes < 0
+    if types.is_temporal(column.type):
+        return labels(column.cast(pa.string()))
+    values = numbers(column)
+    return values, np.isnan(values)
+
+
+def vectors(column: pa.Array, width: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Lists of ``width`` numbers as (n, width) float64, and which rows (n,) are missing. Raises ValueError."""
+    gone = column.is_null().to_numpy(zero_copy_only=False)
+    if types.is_fixed_size_list(column.type):
+        start = column.offset * width
+        values = numbers(column.values.slice(start, len(column) * width))
+        return values.reshape(len(column), width), gone
+    lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
+    if np.any(lengths != width):
+        row = int(np.argmax(lengths != width))
+        raise ValueError(row, f"a list of {lengths[row]} numbers, where the first row has {width}")
+    values = np.full((len(column), width), np.nan)
+    values[~gone] = numbers(column.flatten()).reshape(-1, width)
+    return values, gone
+
+
+def sparse_lists(
+    indices: pa.Array, values: pa.Array
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """(indptr, indices, values) of rows that are given as two lists each. Raises ValueError(row, reason)."""
+    n = len(indices)
+    lengths = []
+    for name, column in (("indices", indices), ("values", values)):
+        if column.null_count:
+            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise ValueError(row, f"the list of {name} is missing; write an empty list")
+        lengths.append(pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64))
+    if np.any(lengths[0] != lengths[1]):
+        row = int(np.argmax(lengths[0] != lengths[1]))
+        raise ValueError(row, f"{lengths[0][row]} indices, but {lengths[1][row]} values")
+    indptr = np.zeros(n + 1, np.int64)
+    np.cumsum(lengths[0], out=indptr[1:])
+    flat, data = numbers(indices.flatten()), numbers(values.flatten())
+    bad = ~(flat >= 0) | ~np.isfinite(data) | (flat > 2**31 - 2)
+    if bad.any():
+        at = int(np.argmax(bad))
+        row = int(np.searchsorted(indptr, at, "right")) - 1
+        raise ValueError(
+            row, f"index {flat[at]:g} with value {data[at]:g}; both must be finite, the index >= 0"
+        )
+    return indptr, flat.astype(np.int64), data

@@ -1,0 +1,355 @@
+"""TableEncoder: columns of a table to columns of numbers, learned as the rows go by and kept in the model.
+
+The numbered columns are, in this order: numeric columns as they stand in the table; the elements of vector
+columns; then the categories of text columns, 0 or 1 each, in the order in which they first appear (row by row, so
+that block sizes do not matter), or 2^hash_bits columns that they are hashed into; last the entries of
+sparse lists. Without text and sparse lists rows are dense, else CSR.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from llsvm.arena import sparsify
+from llsvm.block import CSR, Matrix
+from llsvm.errors import DataError
+from llsvm.tables import columns as arrow
+from llsvm.tables.options import Roles, TableOptions, listed, matching
+from llsvm.tables.rows import beside, from_cells
+
+MAX_CATEGORIES = 100_000
+MAX_NAMES = 1_000_000
+CATEGORY_BYTES = 250  # what a category holds: its text and its place in the dictionary
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A feature column. kind: "number", "text", "vector" (``width`` numbers), "indices", "values", "struct"."""
+
+    name: str
+    kind: str
+    width: int = 1
+
+
+class MissingValues(Exception):
+    """A value is missing where that is refused: in column ``name``, at ``row`` of the batch."""
+
+    def __init__(self, name: str, row: int) -> None:
+        super().__init__(name, row)
+        self.name, self.row = name, row
+
+
+@dataclass(slots=True)
+class Encoded:
+    """Rows of a batch: X, labels (n,) and weights (n,) or None."""
+
+    X: Matrix
+    y: NDArray[Any]
+    weight: NDArray[np.float32] | None
+
+
+class TableEncoder:
+    """See the file's head. ``learning``: unseen categories are added; else they are all zero."""
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        label: str | None,
+        weight: str | None,
+        missing: str = "refuse",
+        hash_bits: int | None = None,
+        header: bool = True,
+    ) -> None:
+        self.columns = tuple(columns)
+        self.label = label
+        self.weight = weight
+        self.missing = missing
+        self.hash_bits = hash_bits
+        self.header = header
+        self.learning = True
+        self.empty_is_missing = False
+        self.fill: dict[str, float] = {}
+        self._ids: dict[tuple[str, str], int] = {}
+        self._largest_index = -1
+        self._dense = [c for c in self.columns if c.kind in ("number", "vector")]
+        self._text = [c for c in self.columns if c.kind == "text"]
+        self._lists = [c for c in self.columns if c.kind in ("indices", "values", "struct")]
+        self.n_dense = sum(c.width for c in self._dense)
+        if self._text and self._lists and hash_bits is None:
+            raise DataError(
+                f"text columns ({self._text[0].name}) beside sparse lists ({self._lists[0].name}) need --hash-bits"
+            )
+
+    # -- what it is -------------------------------------------------------------------------------------
+
+    @property
+    def is_dense(self) -> bool:
+        return not self._text and not self._lists
+
+    @property
+    def first_indicator(self) -> int | None:
+        return self.n_dense if self._text else None
+
+    @property
+    def n_features(self) -> int:
+        if self._text:
+            indicators = len(self._ids) if self.hash_bits is None else 1 << self.hash_bits
+        else:
+            indicators = 0
+        return self.n_dense + indicators + self._largest_index + 1
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """A name for every feature: ``age``, ``embedding[3]``, ``country=FR``; None where there are none."""
+        if (self._text and self.hash_bits is not None) or self._lists or self.n_features > MAX_NAMES:
+            return None
+        names = []
+        for c in self._dense:
+            names += [c.name] if c.kind == "number" else [f"{c.name}[{i}]" for i in range(c.width)]
+        return (*names, *(f"{name}={value}" for name, value in self._ids))
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The table's columns that are read."""
+        more = [name for name in (self.label, self.weight) if name is not None]
+        return tuple(dict.fromkeys([*(c.name for c in self.columns), *more]))
+
+    def kind(self, name: str) -> str | None:
+        return next((c.kind for c in self.columns if c.name == name), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for the model."""
+        return {
+            "columns": [asdict(c) for c in self.columns],
+            "label": self.label,
+            "weight": self.weight,
+            "missing": self.missing,
+            "hash_bits": self.hash_bits,
+            "header": self.header,
+            "categories": [list(key) for key in self._ids],
+            "largest_index": self._largest_index,
+            "fill": self.fill,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TableEncoder:
+        """The encoder of a model, which learns nothing more."""
+        encoder = cls(
+            [Column(**c) for c in values["columns"]],
+            values["label"],
+            None,  # predictions know no weights
+            values["missing"],
+            values["hash_bits"],
+            values["header"],
+        )
+        encoder._ids = {(name, value): i for i, (name, value) in enumerate(values["categories"])}
+        encoder._largest_index = values["largest_index"]
+        encoder.fill = dict(values["fill"])
+        encoder.learning = False
+        return encoder
+
+    def set_fill(self, means: NDArray[np.float64]) -> None:
+        """What replaces missing numbers from now on: the columns' means (n_features,)."""
+        at = 0
+        for c in self._dense:
+            if c.kind == "number":
+                self.fill[c.name] = float(means[at])
+            at += c.width
+
+    # -- encoding ---------------------------------------------------------------------------------------
+
+    def encode(self, batch: pa.RecordBatch) -> Encoded:
+        """The rows of a batch. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
+        n = batch.num_rows
+        dense = np.empty((n, self.n_dense), np.float32)
+        at = 0
+        for c in self._dense:
+            self._fill_dense(batch.column(c.name), c, dense[:, at : at + c.width])
+            at += c.width
+        y, weight = self._labels(batch), self._weights(batch)
+        if self.is_dense:
+            return Encoded(dense, y, weight)
+        parts = [sparsify(dense)] if self.n_dense else []
+        if self._text:
+            parts.append(self._indicators(batch))
+        if self._lists:
+            parts.append(self._sparse(batch))
+        return Encoded(beside(parts), y, weight)
+
+    def _fill_dense(self, column: pa.Array, c: Column, out: NDArray[np.float32]) -> None:
+        if c.kind == "number":
+            values = arrow.numbers(column)[:, None]
+            gone = np.isnan(values[:, 0])
+        else:
+            values, gone = arrow.vectors(column, c.width)
+            gone = gone | np.isnan(values).any(axis=1)
+        with np.errstate(over="ignore"):
+            out[...] = values
+        if gone.any():
+            if self.missing == "refuse":
+                raise MissingValues(c.name, int(np.argmax(gone)))
+            if self.missing == "zero":
+                out[np.isnan(out)] = 0
+            elif not self.learning:
+                out[np.isnan(out)] = self.fill.get(c.name, 0.0)
+        bad = np.isinf(out).any(axis=1)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise ValueError(row, f"column {c.name}: a value is infinite, or too large for a 32-bit float")
+
+    def _indicators(self, batch: pa.RecordBatch) -> CSR:
+        n = batch.num_rows
+        found = []
+        for c in self._text:
+            codes, words = arrow.categories(batch.column(c.name), self.empty_is_missing)
+            if self.missing == "refuse" and (codes < 0).any():
+                raise MissingValues(c.name, int(np.argmax(codes < 0)))
+            found.append((c.name, codes, words))
+        if self.hash_bits is not None:
+            mask = (1 << self.hash_bits) - 1
+            luts = [
+                [zlib.crc32(f"{name}={word}".encode()) & mask for word in words] for name, _, words in found
+            ]
+        else:
+            if self.learning:
+                self._learn(found)
+            luts = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
+        ids = np.stack(
+            [np.array([*lut, -1], np.int64)[codes] for lut, (_, codes, _) in zip(luts, found, strict=True)],
+            axis=1,
+        )
+        row, place = np.nonzero(ids >= 0)
+        return from_cells(row, ids[row, place] + self.n_dense, np.ones(len(row), np.float32), n)
+
+    def _learn(self, found: list[tuple[str, NDArray[np.int64], list[str]]]) -> None:
+        """Number the categories that are new, in the order of their first rows, within a row of their columns."""
+        fresh = []
+        for place, (name, codes, words) in enumerate(found):
+            new = [code for code, word in enumerate(words) if (name, word) not in self._ids]
+            if new:
+                first = np.full(len(words) + 1, -1)
+                first[codes[::-1]] = np.arange(len(codes))[::-1]
+                fresh += [(int(first[code]), place, name, words[code]) for code in new if first[code] >= 0]
+        for _, _, name, word in sorted(fresh):
+            self._ids[name, word] = len(self._ids)
+        if len(self._ids) > MAX_CATEGORIES:
+            counts = {c.name: sum(name == c.name for name, _ in self._ids) for c in self._text}
+            most = max(counts, key=lambda name: counts[name])
+            raise DataError(
+                f"column {most}: {counts[most]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
+                f"leave it out (--exclude {most}), or hash the categories (--hash-bits 18)"
+            )
+
+    def _sparse(self, batch: pa.RecordBatch) -> CSR:
+        offset = self.n_dense + (1 << self.hash_bits if self._text and self.hash_bits else 0)
+        if self._lists[0].kind == "struct":
+            pair = batch.column(self._lists[0].name)
+            indices, values = (pair.field(pair.type.get_field_index(part)) for part in ("indices", "values"))
+        else:
+            by_kind = {c.kind: batch.column(c.name) for c in self._lists}
+            indices, values = by_kind["indices"], by_kind["values"]
+        indptr, index, data = arrow.sparse_lists(indices, values)
+        self._largest_index = max(self._largest_index, int(index.max(initial=-1)))
+        with np.errstate(over="ignore"):
+            data = data.astype(np.float32)
+        row = np.repeat(np.arange(batch.num_rows), np.diff(indptr))
+        if not np.isfinite(data).all():
+            raise ValueError(
+                int(row[np.argmax(~np.isfinite(data))]), "a value is too large for a 32-bit float"
+            )
+        rises = np.r_[True, (row[1:] != row[:-1]) | (index[1:] > index[:-1])] if len(row) else row
+        if np.all(rises):
+            return CSR(indptr, (index + offset).astype(np.int32), data)
+        return from_cells(row, index + offset, data, batch.num_rows)
+
+    def _labels(self, batch: pa.RecordBatch) -> NDArray[Any]:
+        if self.label is None:
+            return np.zeros(batch.num_rows)
+        y, gone = arrow.labels(batch.column(self.label))
+        if gone.any():
+            raise ValueError(int(np.argmax(gone)), f"column {self.label}: the label is missing")
+        return y
+
+    def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float32] | None:
+        if self.weight is None:
+            return None
+        values = arrow.numbers(batch.column(self.weight))
+        bad = ~((values >= 0) & np.isfinite(values))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise ValueError(row, f"column {self.weight}: weight {values[row]:g}; weights are 0 or more")
+        return values.astype(np.float32)
+
+
+def plan(
+    where: str,
+    schema: pa.Schema,
+    roles: Roles,
+    options: TableOptions,
+    widths: Mapping[str, int],
+    header: bool,
+) -> TableEncoder:
+    """An encoder for a table with that schema. widths: of list columns that are vectors. Raises DataError."""
+    forced: set[str] = set()
+    for each in options.text:
+        forced |= matching(where, roles.features, each, "text")
+    kinds = {name: arrow.kind_of(schema.field(name).type) for name in roles.features}
+    for name, kind in kinds.items():
+        if not kind or (name in forced and kind not in ("text", "number")):
+            raise DataError(
+                f"{where}: column {name} has type {schema.field(name).type}, which cannot be a feature; "
+                f"leave it out (--exclude {name})"
+            )
+    if roles.label is not None and arrow.kind_of(schema.field(roles.label).type) not in ("number", "text"):
+        raise DataError(
+            f"{where}: column {roles.label} has type {schema.field(roles.label).type}: not a label"
+        )
+    if roles.weight is not None and arrow.kind_of(schema.field(roles.weight).type) != "number":
+        raise DataError(
+            f"{where}: column {roles.weight} has type {schema.field(roles.weight).type}: no weights"
+        )
+    lists = [name for name, kind in kinds.items() if kind == "list"]
+    pair = _sparse_pair(schema, lists)
+    found = []
+    for name, kind in kinds.items():
+        if name in pair:
+            found.append(Column(name, pair[name]))
+        elif kind in ("list", "vector"):
+            type_ = schema.field(name).type
+            found.append(Column(name, "vector", type_.list_size if kind == "vector" else widths[name]))
+        else:
+            found.append(Column(name, "text" if name in forced else kind))
+    if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
+        raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
+    return TableEncoder(found, roles.label, roles.weight, options.missing, options.hash_bits, header)
+
+
+def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:
+    """The two list columns that are indices and values of sparse rows, if there are such."""
+    if len(lists) != 2:
+        return {}
+    whole = [name for name in lists if pa.types.is_integer(schema.field(name).type.value_type)]
+    if len(whole) == 2:  # values may be whole numbers too: then the names decide
+        whole = [name for name in whole if name.lower().startswith(("ind", "idx", "col"))]
+    return {name: "indices" if name in whole else "values" for name in lists} if len(whole) == 1 else {}
+
+
+def check_columns(where: str, names: Sequence[str], encoder: TableEncoder, need_label: bool) -> None:
+    """Raise DataError unless the table has the columns that a model was trained on."""
+    missing = [c.name for c in encoder.columns if c.name not in names]
+    if missing:
+        raise DataError(
+            f"{where}: {len(missing)} of the model's columns are missing: {listed(missing)}; "
+            f"the table has {listed(names)}"
+        )
+    if need_label and encoder.label not in names:
+        raise DataError(
+            f"{where}: there is no column {encoder.label!r} with the labels; name it with --label"
+        )

@@ -1,0 +1,93 @@
+"""Which columns of a table are what: label, weight, features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from llsvm.errors import DataError
+
+LABEL_NAMES = ("label", "labels", "target", "class", "y")  # taken for the label if none is named
+_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """How a table is read.
+
+    label: the label's column: its name, its position from 0, or "last"; None: the one column that is named label,
+    target, class or y. features: names, positions or patterns ("x*") of the columns that count; () for all
+    others. exclude: of those, these not. weight: the column of sample weights. text: columns that are
+    categories, though they may look like numbers. header: of CSV: "auto", "yes" or "no".
+    missing: "refuse", "zero" or "mean". hash_bits: categories are hashed into 2^hash_bits columns.
+    """
+
+    label: str | None = None
+    features: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    weight: str | None = None
+    text: tuple[str, ...] = ()
+    header: str = "auto"
+    missing: str = "refuse"
+    hash_bits: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Column names by what they are for."""
+
+    label: str | None
+    weight: str | None
+    features: tuple[str, ...]
+
+
+def assign_roles(where: str, names: Sequence[str], options: TableOptions, need_label: bool = True) -> Roles:
+    """Who is what among the columns ``names`` of the table ``where``. Raises DataError."""
+    label = find_column(where, names, options.label, "label") if options.label else _usual_label(names)
+    if label is None and need_label:
+        raise DataError(
+            f"{where}: which column is the label? None is named {', '.join(LABEL_NAMES)}; pass --label with a "
+            f"name, a position from 0, or last; the columns are {listed(names)}"
+        )
+    weight = find_column(where, names, options.weight, "weight") if options.weight else None
+    rest = [name for name in names if name not in (label, weight)]
+    chosen = set(rest)
+    if options.features:
+        chosen = set().union(*(matching(where, rest, each, "features") for each in options.features))
+    for each in options.exclude:
+        chosen -= matching(where, names, each, "exclude")
+    features = tuple(name for name in rest if name in chosen)
+    if not features:
+        raise DataError(f"{where}: no column is left as a feature; the columns are {listed(names)}")
+    return Roles(label, weight, features)
+
+
+def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> str:
+    """The column that ``wanted`` (a name, a position from 0, "last") means. Raises DataError."""
+    if wanted in names:
+        return wanted
+    if wanted == "last" and names:
+        return names[-1]
+    if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
+        return names[int(wanted)]
+    raise DataError(
+        f"{where}: there is no column {wanted!r} (--{option}); the {len(names)} columns are {listed(names)}"
+    )
+
+
+def matching(where: str, names: Sequence[str], pattern: str, option: str) -> set[str]:
+    """The columns that a name, a position or a pattern means; at least one. Raises DataError."""
+    found = {name for name in names if fnmatchcase(name, pattern)} if pattern not in names else {pattern}
+    return found or {find_column(where, names, pattern, option)}
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few of some names."""
+    more = f", ... ({len(names)} in all)" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _usual_label(names: Sequence[str]) -> str | None:
+    found = [name for name in names if name.lower() in LABEL_NAMES]
+    return found[0] if len(found) == 1 else None

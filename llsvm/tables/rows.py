@@ -1,0 +1,45 @@
+"""Sparse rows put together from parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR
+
+
+def from_cells(
+    row: NDArray[np.integer], column: NDArray[np.integer], value: NDArray[np.floating], n_rows: int
+) -> CSR:
+    """Rows from cells in any order; cells in the same place are summed."""
+    order = np.lexsort((column, row))
+    row, column, value = row[order], column[order], value[order]
+    if len(row):
+        new = np.r_[True, (row[1:] != row[:-1]) | (column[1:] != column[:-1])]
+        if not new.all():
+            starts = np.flatnonzero(new)
+            row, column, value = row[starts], column[starts], np.add.reduceat(value, starts)
+    indptr = np.zeros(n_rows + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=n_rows), out=indptr[1:])
+    return CSR(indptr, column.astype(np.int32), value.astype(np.float32))
+
+
+def beside(parts: Sequence[CSR]) -> CSR:
+    """The rows of all parts, one beside the other; column numbers are kept, so those of a later part are larger."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = [np.diff(part.indptr) for part in parts]
+    indptr = np.zeros(len(parts[0].indptr), np.int64)
+    np.cumsum(np.sum(lengths, axis=0), out=indptr[1:])
+    indices = np.empty(indptr[-1], np.int32)
+    data = np.empty(indptr[-1], np.result_type(*(part.data.dtype for part in parts)))
+    start = indptr[:-1].copy()
+    for part, length in zip(parts, lengths, strict=True):
+        first, last = int(part.indptr[0]), int(part.indptr[-1])
+        where = np.arange(last - first) + np.repeat(start - part.indptr[:-1] + first, length)
+        indices[where] = part.indices[first:last]
+        data[where] = part.data[first:last]
+        start += length
+    return CSR(indptr, indices, data)

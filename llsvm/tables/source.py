@@ -1,0 +1,341 @@
+"""TableSource: what readers of tables share. A reader adds how a file of its format gives schema and batches."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from llsvm.block import Block
+from llsvm.data.source import SourceInfo
+from llsvm.errors import DataError
+from llsvm.inputs import STDIN, fingerprint
+from llsvm.tables.columns import kind_of, numbers
+from llsvm.tables.encoder import CATEGORY_BYTES, MissingValues, TableEncoder, check_columns, plan
+from llsvm.tables.options import TableOptions, assign_roles, find_column, matching
+
+LIBRARY_BYTES = (
+    64_000_000  # measured: pyarrow's functions and readers, beyond the runtime that svmlight needs
+)
+_LEAST_ROWS, _MOST_ROWS = 16, 1 << 16  # of a batch
+_DESCRIBED_ROWS, _MOST_LABELS = 10_000, 50
+_ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
+
+
+def use_system_memory() -> None:
+    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed."""
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+class TableSource(ABC):
+    """Files of one format, with the same columns, as one table; see BlockSource.
+
+    options: see TableOptions. encoder: of a model, to read for prediction: its columns are found by name, and
+    what else there is does not matter. need_label: for prediction, refuse a table without labels.
+    """
+
+    format: str
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        options: TableOptions | None = None,
+        encoder: TableEncoder | None = None,
+        need_label: bool = True,
+    ) -> None:
+        use_system_memory()
+        self.bytes_read = 0
+        self._paths = list(paths)
+        self._options = options or TableOptions()
+        self._prints = [fingerprint(path) for path in self._paths]
+        self._n_rows: int | None = None
+        self._partitions = partition_values(self._paths, encoder)
+        self._need_label = need_label
+        self._begin(encoder)
+        schema = self._full_schema(0)
+        self.encoder = self._planned(schema) if encoder is None else self._bound(schema, encoder)
+        self.encoder.empty_is_missing = self.format == "csv"
+        self.bytes_read = 0  # what was looked at before does not count
+
+    # -- a format says -----------------------------------------------------------------------------------
+
+    def _begin(self, encoder: TableEncoder | None) -> None:  # noqa: B027 (a hook: most have nothing to do)
+        """Before any file is opened."""
+
+    @abstractmethod
+    def _schema(self, number: int) -> pa.Schema:
+        """Of file ``number``. Raises DataError."""
+
+    @abstractmethod
+    def _batches(
+        self, number: int, names: list[str], max_rows: int, max_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
+        ``max_bytes`` bytes at most; counts ``bytes_read``. pyarrow's errors may pass."""
+
+    def _reader_bytes(self) -> int:
+        """What the library holds beside a batch."""
+        return 4 << 20
+
+    def _explain(self, number: int, error: Exception) -> NoReturn:
+        path = self._paths[number]
+        if isinstance(error, pa.ArrowMemoryError):
+            raise error
+        raise DataError(f"{path}: not a readable {self.format} file, cut off or damaged: {error}") from error
+
+    # -- the table --------------------------------------------------------------------------------------
+
+    def info(self) -> SourceInfo:
+        """Rows and features are known once a pass is complete."""
+        n_features = self.encoder.n_features if self._n_rows is not None or self.encoder.is_dense else None
+        name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
+        text = any(c.kind == "text" for c in self.encoder.columns)
+        return SourceInfo(
+            name=name,
+            format=self.format,
+            n_bytes=None if STDIN in self._paths else sum(size for size, _ in self._prints),
+            n_rows=self._n_rows,
+            n_features=n_features,
+            rereadable=STDIN not in self._paths,
+            feature_names=None if n_features is None else self.encoder.feature_names,
+            first_indicator=self.encoder.first_indicator,
+            reader_bytes=LIBRARY_BYTES + self._reader_bytes() + (10_000 * CATEGORY_BYTES if text else 0),
+        )
+
+    def schema(self) -> pa.Schema:
+        """All columns of the first file."""
+        return self._full_schema(0)
+
+    def record_batches(self, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The table as it is, all columns but the excluded ones, all files with the first one's types."""
+        schema = self._full_schema(0)
+        dropped: set[str] = set()
+        for each in self._options.exclude:
+            dropped |= matching(self._paths[0], schema.names, each, "exclude")
+        schema = pa.schema([field for field in schema if field.name not in dropped])
+        for number, partition in enumerate(self._partitions):
+            names = [name for name in schema.names if name not in partition]
+            width = 8 * _ARROW_ROOM * len(names)
+            max_rows = int(np.clip(max_bytes // width, _LEAST_ROWS, _MOST_ROWS))
+            with self._explaining(number):
+                for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
+                    columns = [
+                        pa.repeat(pa.scalar(partition[field.name]), batch.num_rows)
+                        if field.name in partition
+                        else batch.column(field.name)
+                        for field in schema
+                    ]
+                    if number == 0 and schema.types != [column.type for column in columns]:
+                        types = [column.type for column in columns]  # CSV reads whole numbers as floats
+                        schema = pa.schema(list(zip(schema.names, types, strict=True)))
+                    table = pa.record_batch(columns, names=schema.names)
+                    yield table if table.schema.equals(schema) else table.cast(schema)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Per column of the first file: name, type, use, values and how many differ in the first rows, and whether
+        it could be a label."""
+        schema = self._full_schema(0)
+        names = [name for name in schema.names if name not in self._partitions[0]]
+        batch = None
+        if self._paths[0] != STDIN:
+            with self._explaining(0):
+                batch = next(iter(self._batches(0, names, _DESCRIBED_ROWS, 1 << 20)), None)
+        columns = []
+        for name in schema.names:
+            kind = kind_of(schema.field(name).type)
+            use = "label" if name == self.encoder.label else "weight" if name == self.encoder.weight else ""
+            column = {
+                "name": name,
+                "type": str(schema.field(name).type),
+                "use": use or self.encoder.kind(name) or "-",
+            }
+            if batch is not None and name in names and kind in ("text", "number"):
+                values = batch.column(name).slice(0, _DESCRIBED_ROWS)
+                distinct = values.unique().drop_null()
+                whole = kind == "text" or np.all(numbers(distinct) % 1 == 0)
+                column["examples"] = ", ".join(str(value) for value in distinct[:3])
+                column["distinct"] = len(distinct)
+                column["label_candidate"] = bool(2 <= len(distinct) <= _MOST_LABELS and whole)
+            columns.append(column)
+        return columns
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """The rows, file after file; see BlockSource. Raises DataError."""
+        row = 0
+        for number in range(len(self._paths)):
+            self._check_unchanged(number)
+            first = row
+            for batch in self._read(number, max_bytes):
+                block = self._encoded(number, batch, row - first, row)
+                row += block.n_rows
+                if block.n_rows:
+                    yield from cut(block, max_bytes)
+        if row == 0:
+            raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
+        if self._n_rows is None:
+            self._n_rows = row
+            self.encoder.learning = False
+
+    def _read(self, number: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        partition = self._partitions[number]
+        names = [name for name in self.encoder.used if name not in partition]
+        if number > 0:
+            self._check_file(number, names)
+        width = sum(c.width for c in self.encoder.columns) + 8
+        max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _LEAST_ROWS, _MOST_ROWS))
+        with self._explaining(number):
+            for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
+                for name, value in partition.items():
+                    if name in self.encoder.used:
+                        constant = pa.repeat(pa.scalar(value), batch.num_rows)
+                        batch = batch.append_column(name, constant)
+                yield batch
+
+    def _encoded(self, number: int, batch: pa.RecordBatch, row: int, first_id: int) -> Block:
+        try:
+            rows = self.encoder.encode(batch)
+        except MissingValues as error:
+            self._refuse_missing(number, error.name, row + error.row)
+        except ValueError as error:
+            if len(error.args) != 2:  # an error of pyarrow or NumPy
+                raise DataError(f"{self._paths[number]}: row {row + 1} or after: {error}") from error
+            where = f"{self._paths[number]}: row {row + 1 + error.args[0]}"
+            raise DataError(f"{where}: {error.args[1]}") from error
+        ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
+        return Block(rows.X, rows.y, ids, rows.weight)
+
+    def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
+        """Missing values, counted over the whole file where it can be read again."""
+        count = ""
+        if self._paths[number] != STDIN:
+            with self._explaining(number):
+                total = sum(
+                    _count_missing(batch.column(0), self.encoder.empty_is_missing)
+                    for batch in self._batches(number, [name], _MOST_ROWS, 1 << 22)
+                )
+            count = f" ({total:,} missing in that column)"
+        raise DataError(
+            f"{self._paths[number]}: column {name}: the value is missing in row {row + 1}{count}; "
+            f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
+        )
+
+    # -- columns ----------------------------------------------------------------------------------------
+
+    def _full_schema(self, number: int) -> pa.Schema:
+        with self._explaining(number):
+            schema = self._schema(number)
+        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        if twice:
+            raise DataError(f"{self._paths[number]}: two columns are named {twice[0]!r}; rename one of them")
+        for name, value in self._partitions[number].items():
+            schema = schema.append(pa.field(name, pa.scalar(value).type))
+        return schema
+
+    def _planned(self, schema: pa.Schema) -> TableEncoder:
+        where = self._paths[0]
+        roles = assign_roles(where, schema.names, self._options, self._need_label)
+        lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
+        widths = self._widths(lists)
+        return plan(where, schema, roles, self._options, widths, self._has_header())
+
+    def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
+        where = self._paths[0]
+        if self._options.label is not None:
+            encoder.label = find_column(where, schema.names, self._options.label, "label")
+        check_columns(where, schema.names, encoder, self._need_label)
+        if encoder.label not in schema.names:
+            encoder.label = None
+        for c in encoder.columns:
+            type_ = schema.field(c.name).type
+            if c.kind == "number" and kind_of(type_) != "number":
+                raise DataError(
+                    f"{where}: column {c.name} has type {type_}, but the model was trained on numbers"
+                )
+        return encoder
+
+    def _check_file(self, number: int, names: list[str]) -> None:
+        """The columns that the first file has must be there, and of the same kind."""
+        schema, path = self._full_schema(number), self._paths[number]
+        missing = [name for name in names if name not in schema.names]
+        if missing:
+            raise DataError(f"{path}: without the column {missing[0]} that {self._paths[0]} has")
+        for name in names:
+            kind = self.encoder.kind(name)
+            if kind == "number" and kind_of(schema.field(name).type) != "number":
+                raise DataError(
+                    f"{path}: column {name} has type {schema.field(name).type}, "
+                    f"but holds numbers in {self._paths[0]}"
+                )
+
+    def _has_header(self) -> bool:
+        return True
+
+    def _widths(self, lists: list[str]) -> dict[str, int]:
+        """Lengths of the first row's lists."""
+        if not lists:
+            return {}
+        with self._explaining(0):
+            for batch in self._batches(0, lists, 1, 1 << 16):
+                return {name: len(batch.column(name)[0].as_py() or ()) for name in lists}
+        raise DataError(f"{self._paths[0]}: there is no row in it; give a file with at least one row")
+
+    def _check_unchanged(self, number: int) -> None:
+        if fingerprint(self._paths[number]) != self._prints[number]:
+            raise DataError(
+                f"{self._paths[number]}: the file changed while it was in use; start again when nothing "
+                "writes to it"
+            )
+
+    @contextmanager
+    def _explaining(self, number: int) -> Iterator[None]:
+        try:
+            yield
+        except DataError:
+            raise
+        except (pa.ArrowException, OSError, KeyError, EOFError) as error:
+            self._explain(number, error)
+
+
+def cut(block: Block, max_bytes: int) -> Iterator[Block]:
+    """The block in views of at most ``max_bytes``, or of one row."""
+    if block.nbytes <= max_bytes or block.n_rows == 1:
+        yield block
+        return
+    middle = block.n_rows // 2
+    yield from cut(block.slice(0, middle), max_bytes)
+    yield from cut(block.slice(middle, block.n_rows), max_bytes)
+
+
+def partition_values(paths: Sequence[str], encoder: TableEncoder | None) -> list[dict[str, Any]]:
+    """What folders named ``key=value`` say of each file: columns. For training, those that differ among files."""
+    found: list[dict[str, Any]] = []
+    for path in paths:
+        pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
+        found.append({key: value for key, equals, value in pairs if equals and key})
+    keys = [key for key in found[0] if all(key in each for each in found)] if found else []
+    if encoder is None:
+        keys = [key for key in keys if len({each[key] for each in found}) > 1]
+    else:
+        keys = [key for key in keys if key in encoder.used]
+    for key in keys:
+        values = [each[key] for each in found]
+        if all(value.lstrip("-").isdigit() for value in values):
+            for each in found:
+                each[key] = int(each[key])
+    return [{key: each[key] for key in keys} for each in found]
+
+
+def _count_missing(column: pa.Array, empty_is_missing: bool) -> int:
+    if kind_of(column.type) == "number":
+        return int(np.isnan(numbers(column)).sum())
+    count = int(column.null_count)
+    if kind_of(column.type) == "text" and empty_is_missing:
+        import pyarrow.compute as pc
+
+        count += int(pc.sum(pc.equal(column, "")).as_py() or 0)
+    return count

@@ -1,0 +1,67 @@
+"""The rules of the package's layers, and what may be loaded when."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+import check_layers
+
+
+def test_every_module_imports_from_the_layers_below():
+    assert check_layers.violations() == []
+
+
+def package(tmp_path, files):
+    root = tmp_path / "llsvm"
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("memory.py", "from llsvm.stream import Stream", "llsvm.stream, which is a layer above"),
+        ("block.py", "def f():\n    import llsvm.train", "block.py:2: llsvm.block imports llsvm.train"),
+        ("data/csv.py", "from llsvm.data.svmlight import parse", "data stand alone"),
+        ("data/csv.py", "from llsvm.data import svmlight", "data stand alone"),
+        ("solvers/a.py", "from llsvm.solvers import llsvm", "solvers stand alone"),
+        ("spill/a.py", "from llsvm.train import train", "a layer above"),
+    ],
+)
+def test_the_check_finds_what_breaks_the_rule(tmp_path, monkeypatch, name, text, said):
+    root = package(tmp_path, {name: text, "data/svmlight.py": "", "solvers/llsvm.py": ""})
+    monkeypatch.setattr(check_layers, "PACKAGE", root)
+    (found,) = check_layers.violations(root)
+    assert said in found
+
+
+def test_the_check_lets_good_imports_pass(tmp_path, monkeypatch):
+    files = {
+        "stream.py": "from llsvm.block import Block\nfrom llsvm.data.source import BlockSource",
+        "data/csv.py": "from llsvm.data.source import SourceInfo",
+        "block.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from llsvm.train import train",
+    }
+    root = package(tmp_path, files)
+    monkeypatch.setattr(check_layers, "PACKAGE", root)
+    assert check_layers.violations(root) == []
+
+
+def test_a_module_of_no_layer_is_named(tmp_path, monkeypatch):
+    root = package(tmp_path, {"nowhere.py": "import llsvm.block"})
+    monkeypatch.setattr(check_layers, "PACKAGE", root)
+    with pytest.raises(SystemExit, match=r"llsvm\.nowhere: in no layer"):
+        check_layers.violations(root)
+
+
+@pytest.mark.parametrize("module", ["llsvm", "llsvm.cli", "llsvm.data", "llsvm.spill"])
+def test_importing_loads_nothing_heavy(module):
+    heavy = "{'numba', 'pyarrow', 'h5py', 'sklearn', 'scipy', 'matplotlib'}"
+    code = f"import sys, {module}; print(*sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

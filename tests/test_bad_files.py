@@ -1,0 +1,257 @@
+"""Bad input of each format is refused with file, place and remedy."""
+
+import gzip
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+from format_files import OPTIONS, rows, table, write
+
+from llsvm.data import open_source
+from llsvm.errors import DataError
+
+X, Y = rows(2000)
+PLENTY = 1 << 20
+
+
+def refusal(path, **options):
+    """What is said against a file, by the reader or in a pass; it names the file."""
+    with pytest.raises(DataError) as error:
+        for _ in open_source(path, options=options).blocks(PLENTY):
+            pass
+    text = str(error.value)
+    assert str(path) in text
+    return text
+
+
+def csv(tmp_path, *lines):
+    path = tmp_path / "bad.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "parquet",
+        "feather",
+        "h5",
+        "npy",
+        "npz",
+        "scipy.npz",
+        "svm.gz",
+        "svm.bz2",
+        "svm.xz",
+        "svm.zst",
+        "svm.lz4",
+        "csv.gz",
+    ],
+)
+@pytest.mark.parametrize("share", [0.2, 0.6, 0.99])
+def test_a_file_cut_off(tmp_path, kind, share):
+    path = write(tmp_path, kind, X, Y)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    assert "cut off" in refusal(path, **OPTIONS.get(kind, {}))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather", "h5", "npz", "svm.gz", "csv"])
+def test_an_empty_file(tmp_path, kind):
+    path = tmp_path / f"empty.{kind}"
+    path.write_bytes(b"")
+    refusal(path)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather", "h5", "npz", "svm.gz", "csv"])
+def test_no_such_file(tmp_path, kind):
+    assert "No such file" in refusal(tmp_path / f"none.{kind}")
+
+
+def test_csv_with_a_short_row_in_the_middle(tmp_path):
+    path = csv(tmp_path, "a,b,label", *["1,2,0"] * 500, "1,1", *["3,4,1"] * 500)
+    text = refusal(path)
+    assert f"{path}:502: 2 values, where 3 are expected" in text
+
+
+def test_csv_with_text_in_a_numeric_column(tmp_path):
+    n = 200_000  # beyond the first megabyte
+    path = csv(tmp_path, "a,b,label", *["1,2,0"] * n, "1,oops,1")
+    text = refusal(path)
+    assert f"{path}:{n + 2}: column b: 'oops' is not a number" in text
+    assert "--text b" in text
+
+
+def test_csv_with_a_quote_that_is_never_closed(tmp_path):
+    path = csv(tmp_path, "a,b,label", "1,2,0", '"1,2,0', *["1,2,0"] * 500_000)
+    refusal(path)
+
+
+def test_csv_with_a_column_twice(tmp_path):
+    path = csv(tmp_path, "a,b,a,label", "x,2,3,1")
+    assert "two columns are named 'a'" in refusal(path, label="label", header="yes")
+
+
+@pytest.mark.parametrize("option", ["label", "weight"])
+def test_a_column_that_does_not_exist(tmp_path, option):
+    path = csv(tmp_path, "a,b,label", "1,2,0")
+    text = refusal(path, **{option: "colour"})
+    assert f"'colour' (--{option})" in text
+    assert "a, b, label" in text
+
+
+def test_no_label_named(tmp_path):
+    path = csv(tmp_path, "a,b,c", "1,2,0")
+    assert "--label" in refusal(path)
+
+
+@pytest.mark.parametrize("option", ["features", "exclude"])
+def test_a_pattern_without_columns(tmp_path, option):
+    path = csv(tmp_path, "a,b,label", "1,2,0")
+    assert "'z*'" in refusal(path, **{option: ("z*",)})
+
+
+def test_missing_values_are_counted(tmp_path):
+    path = csv(tmp_path, "a,b,label", "1,2,0", "1,,0", "1,3,1", "1,,1")
+    text = refusal(path)
+    assert "column b: the value is missing in row 2 (2 missing in that column)" in text
+    assert "--missing" in text
+
+
+def test_a_missing_category_is_missing(tmp_path):
+    path = csv(tmp_path, "a,b,label", "1,x,0", "1,,0", "1,y,1")
+    assert "column b: the value is missing in row 2 (1 missing" in refusal(path)
+
+
+def test_a_missing_label(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "label": pa.array([1, None])}), path)
+    assert "row 2: column label: the label is missing" in refusal(path)
+
+
+@pytest.mark.parametrize("value", [float("inf"), 1e300])
+def test_values_too_large(tmp_path, value):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [1.0, value], "label": [0, 1]}), path)
+    assert "row 2: column a" in refusal(path)
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan")])
+def test_bad_weights(tmp_path, weight):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "label": [0, 1], "w": [1.0, weight]}), path)
+    assert "row 2: column w" in refusal(path, weight="w")
+
+
+def test_sparse_lists_of_different_lengths(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(
+        pa.table({"indices": [[0, 1], [2]], "values": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]}), path
+    )
+    assert "row 2: 1 indices, but 2 values" in refusal(path)
+
+
+def test_vectors_of_different_lengths(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"v": [[1.0, 2.0], [3.0]], "label": [0, 1]}), path)
+    assert "row 2: a list of 1 numbers" in refusal(path)
+
+
+def test_a_type_that_is_no_feature(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": pa.array([b"x", b"y"]), "label": [0, 1]}), path)
+    assert "--exclude a" in refusal(path)
+
+
+def test_too_many_categories(tmp_path, monkeypatch):
+    monkeypatch.setattr("llsvm.tables.encoder.MAX_CATEGORIES", 10)
+    path = csv(tmp_path, "id,label", *[f"n{i},{i % 2}" for i in range(20)])
+    text = refusal(path)
+    assert "column id" in text
+    assert "--hash-bits" in text
+
+
+def test_hdf5_with_mismatched_lengths(tmp_path):
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        file["X"], file["y"] = X, Y[:-1]
+    assert "2000 rows in X, but labels of shape (1999,)" in refusal(path)
+
+
+@pytest.mark.parametrize("short", ["data", "indices", "indptr"])
+def test_hdf5_csr_with_mismatched_lengths(tmp_path, short):
+    path = tmp_path / "rows.h5"
+    S = sp.csr_matrix(X)
+    with h5py.File(path, "w") as file:
+        group = file.create_group("X")
+        group.attrs["shape"] = S.shape
+        for name in ("data", "indices", "indptr"):
+            values = getattr(S, name)
+            group[name] = values[:-1] if name == short else values
+        file["y"] = Y
+    refusal(path)
+
+
+@pytest.mark.parametrize("break_", ["pointers", "column"])
+def test_hdf5_csr_that_makes_no_sense(tmp_path, break_):
+    path = tmp_path / "rows.h5"
+    S = sp.csr_matrix(X)
+    if break_ == "pointers":
+        S.indptr[1000] = S.indptr[-1] + 5
+        place = "row 999"
+    else:
+        S.indices[S.indptr[1000]] = 99
+        place = "row 1000: column index 99"
+    with h5py.File(path, "w") as file:
+        group = file.create_group("X")
+        group.attrs["shape"] = (2000, 7)
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(S, name)
+        file["y"] = Y
+    assert place in refusal(path)
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_matrices_with_values_that_are_not_finite(tmp_path, kind, value):
+    bad = X.copy()
+    bad[1234, 5] = value
+    assert "row 1234: the value in column 5" in refusal(write(tmp_path, kind, bad, Y))
+
+
+@pytest.mark.parametrize("kind", ["h5", "npz"])
+def test_a_wrong_name_of_an_array(tmp_path, kind):
+    path = write(tmp_path, kind, X, Y)
+    assert "'colour' (--label)" in refusal(path, label="colour")
+    assert "'colour' (--features)" in refusal(path, features=("colour",))
+
+
+def test_npz_of_objects(tmp_path):
+    path = tmp_path / "rows.npz"
+    np.savez(path, X=X, y=np.array(["a", 1, None] * 2, dtype=object))
+    assert "objects" in refusal(path)
+
+
+def test_one_of_several_files_is_cut_off(tmp_path):
+    good, bad = tmp_path / "a.svm.gz", tmp_path / "b.svm.gz"
+    whole = gzip.compress(b"1 1:1\n-1 2:1\n" * 1000)
+    good.write_bytes(whole)
+    bad.write_bytes(whole[:-20])
+    with pytest.raises(DataError, match=r"b\.svm\.gz: gzip data that is cut off"):
+        list(open_source([good, bad]).blocks(PLENTY))
+
+
+def test_several_files_with_other_columns(tmp_path):
+    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pq.write_table(table(X, Y), first)
+    pq.write_table(table(X, Y).drop_columns(["x3"]), second)
+    with pytest.raises(DataError, match=r"b\.parquet.*x3"):
+        list(open_source([first, second]).blocks(PLENTY))
+
+
+def test_a_label_that_never_occurs(tmp_path):
+    path = write(tmp_path, "csv", X, Y)
+    with pytest.raises(DataError, match=r"no row has the label 'spam' \(--positive\); there are 0.0, 1.0"):
+        list(open_source(path, positive="spam").blocks(PLENTY))

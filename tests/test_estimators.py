@@ -1,0 +1,72 @@
+"""The scikit-learn estimator."""
+
+import numpy as np
+import pytest
+from oracle import rows, write_svmlight
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import llsvm.memory
+from llsvm import LLSVMClassifier
+
+
+@parametrize_with_checks([LLSVMClassifier()])
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_fit_agrees_with_linear_svc(classes):
+    X, y = rows(classes=classes)
+    ours = LLSVMClassifier(tol=1e-6).fit(X, y)
+    theirs = LinearSVC(loss="hinge", tol=1e-9, max_iter=1_000_000).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=0.01 * np.abs(theirs.coef_).max())
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=0.01)
+    assert ours.score(X, y) == pytest.approx(theirs.score(X, y), abs=0.01)
+    assert ours.certificate_.relative_gap <= 1e-6
+    assert ours.n_iter_ >= 1
+
+
+def test_fit_file_is_fit(tmp_path):
+    X, y = rows(density=0.6)
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    from_file = LLSVMClassifier(random_state=0).fit_file(path)
+    from_arrays = LLSVMClassifier(random_state=0).fit(X, y)
+    np.testing.assert_allclose(from_file.coef_, from_arrays.coef_, rtol=1e-8, atol=1e-9)
+    assert from_file.n_features_in_ == X.shape[1]
+    np.testing.assert_array_equal(from_file.predict(X), from_arrays.predict(X))
+
+
+def test_no_limit_given_never_refuses_small_arrays_in_a_large_process(monkeypatch):
+    monkeypatch.setattr(llsvm.memory, "resident_bytes", lambda: 60_000_000_000)
+    monkeypatch.setattr(llsvm.memory, "available_bytes", lambda: 60_000_001_000)
+    X, y = rows()
+    assert LLSVMClassifier().fit(X, y).certificate_.relative_gap <= 1e-3
+
+
+def test_read_only_arrays():
+    X, y = rows()
+    weight = np.ones(len(y))
+    for array in (X, y, weight):
+        array.flags.writeable = False
+    assert LLSVMClassifier().fit(X, y, sample_weight=weight).score(X, y) > 0.7
+
+
+def test_not_converged_warns():
+    X, y = rows(n=4000, noise=2.0)
+    with pytest.warns(ConvergenceWarning, match="not converged: relative gap"):
+        LLSVMClassifier(max_iter=2, tol=1e-12, C=100.0).fit(X, y)
+
+
+def test_wrong_parameters_are_value_errors():
+    X, y = rows()
+    for wrong in (
+        {"C": -1},
+        {"loss": "log"},
+        {"tol": 0},
+        {"memory_limit": "many"},
+        {"class_weight": {7: 1.0}},
+    ):
+        with pytest.raises(ValueError):  # noqa: PT011
+            LLSVMClassifier(**wrong).fit(X, y)

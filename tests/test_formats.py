@@ -1,0 +1,157 @@
+"""Every reader keeps the protocol, and the same rows give the same optimum in every format."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from format_files import OPTIONS, WRITERS, rows, write
+from source_suite import PLENTY, SourceSuite, joined
+
+from llsvm.block import CSR, concat
+from llsvm.data import format_of, open_source
+from llsvm.train import train
+
+X, Y = rows()
+
+
+def opened(path, kind, **more):
+    return open_source(path, options=OPTIONS.get(kind, {}), **more)
+
+
+def dense_of(source):
+    """(X, y) of a source as NumPy arrays."""
+    whole = concat(list(source.blocks(PLENTY)))
+    if not isinstance(whole.X, CSR):
+        return whole.X, whole.y
+    base = source.info().index_base
+    out = np.zeros((whole.n_rows, source.info().n_features), np.float32)
+    rows_of = np.repeat(np.arange(whole.n_rows), np.diff(whole.X.indptr))
+    used = slice(whole.X.indptr[0], whole.X.indptr[-1])
+    out[rows_of, whole.X.indices[used] - base] = whole.X.data[used]
+    return out, whole.y
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+class TestEveryFormat(SourceSuite):
+    max_bytes = (1, 1000)
+
+    @pytest.fixture
+    def source(self, tmp_path, kind):
+        few = slice(0, 60)
+        return opened(write(tmp_path, kind, X[few], Y[few]), kind)
+
+    def test_gives_the_rows_that_were_written(self, source):
+        found, y = dense_of(source)
+        np.testing.assert_array_equal(found, X[:60])
+        np.testing.assert_array_equal(y, Y[:60])
+
+    def test_counts_the_bytes_that_it_reads(self, source):
+        joined(source, 500)
+        assert 0 < source.bytes_read <= source.info().n_bytes
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return train(X, Y, tol=1e-8, bias=1.0, max_passes=5000)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_same_optimum(tmp_path, kind, reference):
+    path = write(tmp_path, kind, X, Y)
+    model = train(path, tol=1e-8, bias=1.0, max_passes=5000, **OPTIONS.get(kind, {}))
+    ours, theirs = model.certificate.total_primal, reference.certificate.total_primal
+    assert abs(ours - theirs) <= 1e-6 * theirs
+    np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "h5", "arrows", "npz", "svm.gz"])
+def test_the_first_bytes_tell_what_the_name_does_not(tmp_path, kind):
+    path = write(tmp_path, kind, X, Y)
+    nameless = path.rename(tmp_path / "nameless")
+    found, _ = dense_of(open_source(nameless))
+    np.testing.assert_array_equal(found, X)
+    assert format_of(nameless) == open_source(nameless).info().format
+
+
+@pytest.mark.parametrize("kind", ["svm", "svm.gz", "csv", "parquet", "feather", "h5", "h5ad", "npz"])
+@pytest.mark.parametrize("how", ["list", "folder", "pattern"])
+def test_several_files_are_one(tmp_path, kind, how):
+    folder = tmp_path / "parts"
+    for i, part in enumerate((slice(0, 100), slice(100, 101), slice(101, 300))):
+        (folder / str(i)).mkdir(parents=True)
+        write(folder / str(i), kind, X[part], Y[part])
+    for plain in folder.glob("*/plain.svm"):
+        if kind != "svm":
+            plain.unlink()
+    if kind == "svm":
+        for plain in folder.glob("*/plain.svm"):
+            plain.unlink()
+    data = {
+        "list": [folder / str(i) / f"rows.{kind}" for i in range(3)],
+        "folder": folder,
+        "pattern": str(folder / "*" / "rows.*"),
+    }[how]
+    source = opened(data, kind)
+    for max_bytes in (500, PLENTY):
+        blocks = list(source.blocks(max_bytes))
+        np.testing.assert_array_equal(np.concatenate([b.rows for b in blocks]), np.arange(300))
+    found, y = dense_of(source)
+    np.testing.assert_array_equal(found, X)
+    np.testing.assert_array_equal(y, Y)
+    assert source.info().n_rows == 300
+
+
+def test_partitions_become_columns(tmp_path):
+    import pyarrow.parquet as pq
+
+    for year in (2020, 2021):
+        for country in ("fr", "de"):
+            folder = tmp_path / f"year={year}" / f"country={country}"
+            folder.mkdir(parents=True)
+            pq.write_table(pa.table({"x": [1.0, 2.0], "label": [0, 1]}), folder / "part.parquet")
+    source = open_source(tmp_path)
+    found, _ = dense_of(source)
+    assert source.info().feature_names == ("x", "year", "country=de", "country=fr")
+    np.testing.assert_array_equal(found[0], [1, 2020, 1, 0])
+    np.testing.assert_array_equal(found[-1], [2, 2021, 0, 1])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "svm", "h5", "npz"])
+def test_addresses_are_read_through_file_systems(tmp_path, kind):
+    path = write(tmp_path, kind, X, Y)
+    found, _ = dense_of(open_source(f"file://{path}"))
+    np.testing.assert_array_equal(found, X)
+
+
+def test_one_huge_row_group_is_read_in_slices(tmp_path):
+    import pyarrow.parquet as pq
+
+    big, y = rows(5000, 20)
+    path = tmp_path / "big.parquet"
+    from format_files import table
+
+    pq.write_table(table(big, y), path, row_group_size=10_000)
+    blocks = list(open_source(path).blocks(10_000))
+    assert max(block.nbytes for block in blocks) <= 10_000
+    np.testing.assert_array_equal(np.concatenate([block.X for block in blocks]), big)
+
+
+@pytest.mark.parametrize("kind", ["svm", "csv"])
+def test_standard_input(tmp_path, kind):
+    import subprocess
+    import sys
+
+    path = write(tmp_path, kind, X, Y)
+    code = (
+        "import sys; from llsvm.train import train\n"
+        "m = train('-', format=sys.argv[1], tol=1e-6, cache='auto', bias=1.0, max_passes=2000)\n"
+        "print(repr(m.certificate.total_primal))"
+    )
+    for text in (path.read_bytes(),):
+        run = subprocess.run(
+            [sys.executable, "-c", code, "svmlight" if kind == "svm" else "csv"],
+            input=text,
+            capture_output=True,
+            check=True,
+        )
+    expected = train(X, Y, tol=1e-6, bias=1.0, max_passes=2000).certificate.total_primal
+    assert float(run.stdout) == pytest.approx(expected, rel=1e-5)

@@ -1,0 +1,135 @@
+"""Sizes, the container's limit, the ledger."""
+
+import pickle
+
+import pytest
+
+import llsvm.memory
+from llsvm.errors import BudgetError, UsageError
+from llsvm.memory import (
+    LEAST_WORK_BYTES,
+    RUNTIME_BYTES,
+    MemoryBudget,
+    container_limit_bytes,
+    default_limit_bytes,
+    parse_size,
+    peak_resident_bytes,
+    resident_bytes,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        ("2GB", 2 * 10**9),
+        ("512MiB", 512 * 2**20),
+        ("1.5g", 1_500_000_000),
+        (" 10 kb ", 10_000),
+        (".5T", 5 * 10**11),
+        ("123", 123),
+        (77, 77),
+        ("25%", 250),
+        ("100%", 1000),
+    ],
+)
+def test_sizes(text, nbytes):
+    assert parse_size(text, available=1000) == nbytes
+
+
+@pytest.mark.parametrize(
+    "text", ["", "GB", "2XB", "-1GB", "0", "0%", "101%", "1GB%", "nan", "1e9", "0.1B", "-5", -5, True]
+)
+def test_what_is_no_size(text):
+    with pytest.raises(UsageError, match=r"not a (size|share)"):
+        parse_size(text, available=1000)
+
+
+def tree(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+V1 = "9:memory:/jobs/one\n3:cpu,cpuacct:/\n"
+V2 = "0::/jobs/one\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "limit"),
+    [
+        (V2, {"cgroup.controllers": "", "jobs/one/memory.max": "5000\n"}, 5000),
+        (V2, {"cgroup.controllers": "", "jobs/one/memory.max": "max\n", "jobs/memory.max": "7000\n"}, 7000),
+        (V2, {"cgroup.controllers": "", "jobs/one/memory.max": "9000\n", "jobs/memory.max": "7000\n"}, 7000),
+        (V2, {"cgroup.controllers": "", "memory.max": "3000\n"}, 3000),  # a container sees its own as the top
+        (V2, {"cgroup.controllers": ""}, None),
+        (V2, {"unified/cgroup.controllers": "", "unified/jobs/one/memory.max": "4000\n"}, 4000),
+        (V1, {"memory/jobs/one/memory.limit_in_bytes": "6000\n"}, 6000),
+        (V1, {"memory/memory.limit_in_bytes": "6500\n"}, 6500),
+        (V1, {"memory/jobs/one/memory.limit_in_bytes": "9223372036854771712\n"}, None),
+        (V1 + V2, {"memory/jobs/memory.limit_in_bytes": "8000", "unified/cgroup.controllers": ""}, 8000),
+        ("", {}, None),
+    ],
+)
+def test_the_containers_limit(tmp_path, groups, files, limit):
+    tree(tmp_path / "fs", files)
+    (tmp_path / "cgroup").write_text(groups)
+    assert container_limit_bytes(str(tmp_path / "fs"), str(tmp_path / "cgroup")) == limit
+
+
+def test_no_control_groups_at_all(tmp_path):
+    assert container_limit_bytes(str(tmp_path), str(tmp_path / "missing")) is None
+
+
+def test_the_ledger():
+    budget = MemoryBudget(1000, runtime_bytes=100)
+    assert budget.reserve("weights", 300) == 300
+    budget.reserve("weights", 100)
+    assert (budget.available_bytes, budget.reserved_bytes, budget.lines["weights"]) == (500, 500, 400)
+    with pytest.raises(BudgetError) as caught:
+        budget.reserve("blocks", 501)
+    assert budget.available_bytes == 500
+    error = caught.value
+    assert (error.limit_bytes, error.smallest_bytes) == (1000, 1001)
+    assert error.lines == {"interpreter and libraries": 100, "weights": 400, "blocks": 501}
+    assert "pass --memory 1MB or more" in str(error)
+    budget.release("weights", 150)
+    assert budget.lines["weights"] == 250
+    budget.release("weights")
+    assert budget.available_bytes == 900
+
+
+def test_a_refusal_survives_a_process_pool():
+    error = BudgetError("blocks", 10, 20, {"blocks": 20})
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.smallest_bytes, again.lines) == (str(error), 20, {"blocks": 20})
+
+
+def test_a_limit_below_the_process_itself_is_refused_with_room_to_work():
+    with pytest.raises(BudgetError) as caught:
+        MemoryBudget(1)
+    assert caught.value.smallest_bytes >= RUNTIME_BYTES + LEAST_WORK_BYTES
+    MemoryBudget(caught.value.smallest_bytes)
+
+
+def test_the_process_is_counted():
+    assert 0 < resident_bytes() <= peak_resident_bytes()
+    assert MemoryBudget(10**12).reserved_bytes >= resident_bytes()
+
+
+@pytest.mark.parametrize(
+    ("held", "available", "limit"),
+    [
+        (60, 8000, 250 + (8000 - 60) // 2),
+        (60, 300, 300),  # a small container: all of it
+        (2000, 2001, None),  # nearly nothing is free: enough for small data
+    ],
+)
+def test_the_limit_where_none_is_given(monkeypatch, held, available, limit):
+    mb = 1_000_000
+    monkeypatch.setattr(llsvm.memory, "resident_bytes", lambda: held * mb)
+    monkeypatch.setattr(llsvm.memory, "available_bytes", lambda: available * mb)
+    if limit is None:
+        assert MemoryBudget(default_limit_bytes()).available_bytes >= LEAST_WORK_BYTES
+    else:
+        assert default_limit_bytes() == limit * mb

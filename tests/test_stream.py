@@ -1,0 +1,147 @@
+"""The stream: every row once in every pass, from wherever it lies, and never more memory than the ledger has."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from oracle import dense, rows, run, small_pages, write_svmlight
+
+from llsvm.arena import Arena
+from llsvm.data import open_source
+from llsvm.errors import BudgetError
+from llsvm.memory import MemoryBudget
+from llsvm.stream import Stream
+
+LEDGER = 30_000
+
+
+def opened(data, folder, y=None, weight=None, ledger=LEDGER, **options):
+    stream = Stream(open_source(data, y, weight), MemoryBudget(ledger, 0), folder, **options)
+    stream.read()
+    stream.prepare({}, 100)
+    return stream
+
+
+def mixed_rows(kind, n=600, d=40):
+    """Rows of very different lengths, one kind after the other, as sorted files have them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d)).astype(np.float32)
+    short = {
+        "short first": slice(0, n // 2),
+        "long first": slice(n // 2, n),
+        "few long": slice(0, n - n // 50),
+    }
+    if kind in short:
+        X[short[kind], 1:] = 0
+    elif kind == "few empty":
+        X[: int(0.4 * n)] = 0
+    return X.astype(float), rng.integers(0, 2, n)
+
+
+KINDS = ["even", "short first", "long first", "few long", "few empty"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("where", ["cache", "source", "memory", "arrays", "sparse arrays"])
+@pytest.mark.parametrize("spill_format", ["arrow", "hdf5"])
+def test_every_row_once_in_every_pass(monkeypatch, tmp_path, kind, where, spill_format):
+    small_pages(monkeypatch)
+    X, y = mixed_rows(kind)
+    ledger = 10_000_000 if where == "memory" else 60_000
+    if where.endswith("arrays"):
+        data, labels = (sp.csr_matrix(X) if where == "sparse arrays" else X), y
+    else:
+        data, labels = write_svmlight(tmp_path / "rows.svm", X, y), None
+    cache = {"cache": "always", "source": "never"}.get(where, "auto")
+    with opened(data, tmp_path, labels, None, ledger, cache=cache, spill_format=spill_format) as stream:
+        assert stream.place == ("memory" if where.endswith("arrays") else where)
+        first = stream.facts.first_column
+        for _ in range(2):
+            seen, blocks = [], 0
+            for block in stream.all():
+                wide = np.zeros((block.n_rows, stream.facts.n_columns))
+                matrix = dense(block.take(np.arange(block.n_rows)).X)
+                wide[:, : matrix.shape[1]] = matrix
+                np.testing.assert_array_equal(wide[:, first:], X[block.rows])
+                np.testing.assert_array_equal(block.y, y[block.rows])
+                assert block.n_rows <= stream._block_rows
+                seen += block.rows.tolist()
+                blocks += 1
+            assert sorted(seen) == list(range(len(y)))
+            assert (blocks == 1) == (where == "memory")
+
+
+def test_blocks_of_the_cache_come_in_random_order(monkeypatch, tmp_path):
+    small_pages(monkeypatch)
+    X, y = mixed_rows("even")
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+
+    def order(seed):
+        with opened(path, tmp_path, cache="always", seed=seed) as stream:
+            return [[block.rows[0] for block in stream.all()] for _ in range(2)]
+
+    first, second = order(1)
+    assert first != second
+    assert order(1) == [first, second]
+    assert order(2) != [first, second]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cache", ["always", "never"])
+@pytest.mark.parametrize("d", [4, 1000])
+@pytest.mark.parametrize("spill_format", ["arrow", "hdf5"])
+def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cache, d, spill_format):
+    """Counted by tracemalloc, which knows every NumPy array; an arena counts as what it may come to hold."""
+    X, y = mixed_rows(kind, n=max(40_000 // d, 120), d=d)
+    text = write_svmlight(tmp_path / "rows.svm", X, y).read_text().splitlines(keepends=True)
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(line * 8 for line in text))
+    options = {"cache": cache, "spill_format": spill_format, "spill_dir": str(tmp_path), "max_passes": 3}
+    run(path, **options)  # imports and compiles
+    virtual = []
+    made = Arena.__init__
+
+    def counting(self, capacity_bytes, *args, **kwargs):
+        made(self, capacity_bytes, *args, **kwargs)
+        arrays = (self._indptr, self._rows, self._y, self._weight, self._indices, self._data)
+        virtual.append(sum(array.nbytes for array in arrays) - capacity_bytes)
+
+    monkeypatch.setattr(Arena, "__init__", counting)
+    ledger = 3_200_000
+    try:
+        tracemalloc.start()
+        run(path, ledger=ledger, **options)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # the arena of the first reading is gone before the others are made
+    spared = sum(virtual[1:]) if len(virtual) > 3 else sum(virtual)
+    assert peak - spared <= ledger
+
+
+def test_the_smallest_limit_named_is_enough(tmp_path):
+    for d, classes in ((5, 2), (400, 2), (5, 12)):
+        X, y = rows(n=6000 if d == 5 else 1500, d=d, classes=classes)
+        path = write_svmlight(tmp_path / f"{d}.svm", X, y)
+        ledger = 600_000
+        for _ in range(2):
+            try:
+                run(path, ledger=ledger, max_passes=2, spill_dir=str(tmp_path))
+                break
+            except BudgetError as error:
+                assert error.smallest_bytes > ledger  # noqa: PT017
+                ledger = error.smallest_bytes
+        else:
+            pytest.fail(f"{ledger} bytes were named as enough and refused")
+
+
+def test_rows_of_a_changed_file_are_noticed(monkeypatch, tmp_path):
+    small_pages(monkeypatch)
+    X, y = mixed_rows("even")
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    with opened(path, tmp_path, cache="never", ledger=60_000) as stream:
+        with open(path, "a") as file:
+            file.write("1 1:1\n")
+        with pytest.raises(ValueError, match="changed while it was in use"):
+            list(stream.all())
