@@ -156,11 +156,16 @@ class Model:
         from llsvm.kernels.scores import matrix_scores
 
         weights = np.ascontiguousarray(self.coef_.T)
-        mapping = self.feature_map
+        mapping, unit = self.feature_map, bool(self.extra.get("unit_row"))
+
+        def linear(X: Matrix, base: int) -> NDArray[np.float64]:
+            return matrix_scores(unit_rows(X) if unit else X, weights, self.intercept_, base)
+
         if mapping is None:
-            return lambda X, base: matrix_scores(X, weights, self.intercept_, base)
+            return linear
 
         def mapped(X: Matrix, base: int) -> NDArray[np.float64]:
+            X = unit_rows(X) if unit else X
             rows = Block(X, np.empty(n_rows_of(X)), np.empty(0, np.int64))
             scores = np.empty((rows.n_rows, weights.shape[1]))
             step = mapping.rows_at_once()

@@ -18,7 +18,6 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, ModelError
 from llsvm.memory import RUNTIME_BYTES, MemoryBudget, parse_size, resident_bytes
 from llsvm.model import Model, label_text
-from llsvm.scaling import unit_rows
 
 DEFAULT_MEMORY = "50%"
 _LARGEST_BLOCK_BYTES = 8 << 20

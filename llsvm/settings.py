@@ -205,6 +205,11 @@ class Settings:
             raise UsageError(f"{what} is for solver nesvm, not for {self.solver}")
 
     def _check_kernel(self) -> None:
+        mapped = self.feature_map is not None or self.kernel is not None
+        if mapped and self.scale not in (("none",) if self.feature_map else ("none", "unit-row")):
+            raise UsageError(
+                f"scale {self.scale} is for linear models: a kernel or a feature map takes rows as they are"
+            )
         if self.kernel is not None:
             _choice("kernel", self.kernel, KERNELS)
         if self.gamma is not None:

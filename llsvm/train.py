@@ -66,6 +66,7 @@ class Training:
         if budget is None:
             limit = self.settings.memory_limit
             budget = MemoryBudget(default_limit_bytes() if limit is None else parse_size(limit))
+        self._in_memory = source.info().in_memory
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None
         if self.settings.feature_map is not None:
@@ -223,6 +224,12 @@ class Training:
         if self.settings.multi_class == "ovo" and len(self.stream.facts.classes) > 2:
             extra["multi_class"] = "ovo"
         return extra
+
+    def _index_base(self) -> int:
+        """Columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would."""
+        if self._in_memory:
+            return 1
+        return self.stream.facts.first_column if self._map is None else self._map.base
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
