@@ -141,8 +141,6 @@ class Model:
         score = self.scorer()
         start = 0
         for matrix in _matrices(rows):
-            if self.extra.get("unit_row"):
-                matrix = unit_rows(matrix)
             part = score(matrix, 0)
             scores[start : start + len(part)] = part
             start += len(part)

@@ -86,8 +86,7 @@ def score_blocks(
     base = source.info().index_base
     base = model.index_base if base is None else base
     for block in source.blocks(max_bytes):
-        X = unit_rows(block.X) if model.extra.get("unit_row") else block.X
-        yield block, score(X, base)
+        yield block, score(block.X, base)
 
 
 def predict_file(

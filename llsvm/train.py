@@ -187,10 +187,6 @@ class Training:
             coef, intercept = report.coef[:, :-1][:, self._support], report.coef[:, -1]
         extra = self._extra()
         names = self.stream.source.info().feature_names
-        # columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would
-        base = 1 if self.stream.source.info().in_memory else facts.first_column
-        if self._map is not None:
-            base = self._map.base
         return Model(
             coef_=coef.copy(),
             intercept_=intercept,
@@ -198,7 +194,7 @@ class Training:
             certificate=report.certificate,
             settings=self.settings.as_dict(),
             history=self.history,
-            index_base=base,
+            index_base=self._index_base(),
             converged=report.converged,
             n_rows=facts.n_rows,
             feature_names=names if names is not None and len(names) == coef.shape[1] else None,

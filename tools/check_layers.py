@@ -22,10 +22,12 @@ LAYERS = [
         "arena",
         "labels",
         "penalty",
-        "feature_map",
         "linesearch",
         "newton",
         "smoothed",
+        "nesterov",
+        "bundle",
+        "metric",
     ],
     [
         "data",
