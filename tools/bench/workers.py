@@ -44,7 +44,10 @@ def linearsvc(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def sgd(task: dict[str, Any]) -> dict[str, Any]:
-    """scikit-learn's SGDClassifier.partial_fit over pieces of the file, averaged from the second epoch; alpha = 1 / (n C)."""
+    """scikit-learn's SGDClassifier.partial_fit over pieces of the file, averaged from the second epoch.
+
+    alpha = 1 / (n C).
+    """
     import numpy as np
     from sklearn.linear_model import SGDClassifier
 
