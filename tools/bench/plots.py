@@ -64,7 +64,7 @@ def _objective(axis: Any, result: dict[str, Any]) -> None:
     for name, curve in result["curve"].items():
         points = sorted((point["seconds"], max(point["primal"] / best - 1, 1e-7)) for point in curve)
         if points:
-            axis.plot(*zip(*points, strict=True), marker="s", label=name)
+            axis.plot(*zip(*points, strict=True), marker="s", linestyle="none", label=name)
     axis.axhline(1e-3, color="grey", linewidth=0.8, linestyle=":")
     axis.set(xlabel="seconds from file to model", ylabel="primal above best known", yscale="log")
     axis.legend()

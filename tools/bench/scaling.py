@@ -94,7 +94,7 @@ def scale(options: argparse.Namespace, config: dict[str, Any]) -> int:
                     "peak_MB": statistics.median(run.measured.peak_rss_bytes for run in runs) / 1e6,
                     "passes": runs[-1].said["passes"],
                     "relative_gap": runs[-1].said["relative_gap"],
-                    "repeats_exactly": len({run.primal for run in runs}) == 1,
+                    "primals_repeat": len({run.primal for run in runs}) == 1 if len(runs) > 1 else "-",
                 }
             )
     print(_store(answers, options.out, f"scaling-{options.kind}"))

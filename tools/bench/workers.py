@@ -44,12 +44,19 @@ def linearsvc(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def sgd(task: dict[str, Any]) -> dict[str, Any]:
-    """scikit-learn's SGDClassifier.partial_fit over pieces of the file, averaged; alpha = 1 / (n C)."""
+    """scikit-learn's SGDClassifier.partial_fit over pieces of the file, averaged from the second epoch.
+
+    alpha = 1 / (n C).
+    """
     import numpy as np
     from sklearn.linear_model import SGDClassifier
 
     svm = SGDClassifier(
-        loss="hinge", alpha=1 / (task["rows"] * task["C"]), fit_intercept=False, average=True, random_state=0
+        loss="hinge",
+        alpha=1 / (task["rows"] * task["C"]),
+        fit_intercept=False,
+        average=task["rows"],
+        random_state=0,
     )
     classes, size, reading = np.array(task["classes"]), os.path.getsize(task["train"]), 0.0
     for _ in range(int(task["setting"])):
