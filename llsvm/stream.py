@@ -82,6 +82,7 @@ class Stream:
         self._store_bytes_read = 0
         self._facts: Facts | None = None
         self._block_bytes = 1 << 62
+        self._state_bytes = 0
         self._block_rows = 1 << 62
         self._page_bytes = 0
         self._survivor_bytes = self._survivor_rows = 0
@@ -173,17 +174,26 @@ class Stream:
                 "the bias takes the shift (--bias 1 gives it one)"
             )
 
-    def prepare(self, needs: Mapping[str, int], row_work_bytes: int, copy_survivors: bool = False) -> None:
+    def prepare(
+        self,
+        needs: Mapping[str, int],
+        row_work_bytes: int,
+        copy_survivors: bool = False,
+        row_state_bytes: int = 0,
+    ) -> None:
         """Spend the memory limit.
 
         needs: what the solver holds, in bytes, by name. row_work_bytes: what it holds for each row at hand.
-        copy_survivors: survivors are wanted even where all rows are in memory.
+        copy_survivors: survivors are wanted even where all rows are in memory. row_state_bytes: what
+        ``row_state`` will be asked for, per row; set aside now while that takes no more than a quarter of what
+        the smallest blocks leave, else it goes to disk.
         Raises BudgetError with the smallest limit that works.
         """
         self._held = self.facts.bytes_per_row + row_bytes(1, 0, 0, None, self.facts.weighted)
         self._require(needs, row_work_bytes, copy_survivors)
         for what, nbytes in needs.items():
             self.budget.reserve(what, nbytes)
+        self._set_state_aside(row_state_bytes * self.facts.n_rows, row_work_bytes)
         whole = self._one_block(row_work_bytes, copy_survivors)
         self.in_one_block = whole is not None and sum(whole.values()) <= self.budget.available_bytes
         if self.in_one_block and whole is not None:
@@ -197,6 +207,11 @@ class Stream:
         if self._ingest.arena is not None:
             self._ingest.move_to_store(self._cache_maker(), self._must_store)
         self._share_out(row_work_bytes)
+
+    def _set_state_aside(self, nbytes: int, row_work_bytes: int) -> None:
+        spare = self.budget.available_bytes - self._smallest_blocks(self._largest_page_bytes, row_work_bytes)
+        if nbytes <= spare // _STATE_SHARE:
+            self._state_bytes = self.budget.reserve("dual variables", nbytes)
 
     def _one_block(self, row_work_bytes: int, copy_survivors: bool) -> dict[str, int] | None:
         """What it takes to work on all rows as one block, or None where they are not in memory."""
@@ -320,11 +335,8 @@ class Stream:
         return self._survivors
 
     def row_state(self, width: int, dtype: np.dtype) -> RowState:
-        """Zeros for every row, (n_rows, width): in memory while that needs no more than a quarter of what is
-        left, else on disk."""
-        nbytes = self.facts.n_rows * width * np.dtype(dtype).itemsize
-        if nbytes <= self.budget.available_bytes // _STATE_SHARE:
-            self.budget.reserve("dual variables", nbytes)
+        """Zeros for every row, (n_rows, width): in memory where ``prepare`` has set that aside, else on disk."""
+        if self.facts.n_rows * width * np.dtype(dtype).itemsize <= self._state_bytes:
             return RowState(self.facts.n_rows, width, dtype)
         return RowState(self.facts.n_rows, width, dtype, self._open_workspace())
 

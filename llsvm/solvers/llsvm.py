@@ -67,10 +67,13 @@ class LLSVM:
         # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
         copies = self.threads if self.threads > 1 else 0
         needs = {"weights": 4 * weights_bytes + copies * weights_bytes // k}
-        stream.prepare(needs, ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k, settings.paper)
-        self.small = stream.in_one_block and facts.n_rows + facts.nnz <= SMALL_VALUES
-        self.single = settings.tol >= DOUBLE_BELOW_TOL and not self.small
-        self.state = stream.row_state(k, np.dtype(np.float32 if self.single else np.float64))
+        small = facts.n_rows + facts.nnz <= SMALL_VALUES
+        self.single = settings.tol >= DOUBLE_BELOW_TOL and not small
+        state_dtype = np.dtype(np.float32 if self.single else np.float64)
+        row_work_bytes = ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k
+        stream.prepare(needs, row_work_bytes, settings.paper, k * state_dtype.itemsize)
+        self.small = small and stream.in_one_block
+        self.state = stream.row_state(k, state_dtype)
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
         self.copies = np.zeros((copies, facts.n_columns + 1))

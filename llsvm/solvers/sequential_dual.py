@@ -83,7 +83,8 @@ class SequentialDual:
         self.many = k >= EXTRAPOLATE_BELOW
         copies = 1 if self.many else 2  # of the weights and the shares: the other one is for extrapolations
         row_work_bytes = ROW_WORK_BYTES + copies * self.dtype.itemsize * k
-        stream.prepare({"weights": (2 + copies) * weights_bytes}, row_work_bytes)
+        needs = {"weights": (2 + copies) * weights_bytes}
+        stream.prepare(needs, row_work_bytes, row_state_bytes=k * self.dtype.itemsize)
         self.full_mode = ECONOMICAL if k >= ECONOMICAL_FROM else ALL
         self.w = np.zeros((facts.n_columns + 1, k))
         self.w_before = np.zeros((0, 0) if self.many else self.w.shape)
