@@ -224,6 +224,7 @@ class LLSVM:
             self._settle(part, c, near)
         if self.small:
             self._stand_still(part)
+        self.state.set(part.rows, part.stored())
         return kept
 
     def _survivor_epochs(self, stream: Stream) -> int:
