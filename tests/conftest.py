@@ -1,9 +1,14 @@
-"""What all tests share: where the real data sets are."""
+"""What all tests share: where the real data sets are, and signals as a terminal leaves them."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
+
+# Whoever runs the tests in the background, or under nohup, has these ignored, and every child would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,8 @@ from llsvm.stream import Stream
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
-MOST_SWEEPS = 3  # of a block at hand
+MOST_SWEEPS = 3  # of a block at hand,
+SWEEPS_ALONE = 30  # or this many where fewer than half of the moving rows may be kept for epochs
 SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
 PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifted
 PROBE_BYTES = 200_000  # ... and copied, at most
@@ -79,6 +80,7 @@ class LLSVM:
         self.copies = np.zeros((copies, facts.n_columns + 1))
         self.parallel = np.full(k, self.threads > 1)
         self.whole: _Part | None = None  # all rows, where they are one block
+        self.sweeps = MOST_SWEEPS
         self.reach = 0.0  # rows this near to moving are spilled too
         self.updates = 0  # rows visited by sweeps, all problems together
         with ThreadPoolExecutor(self.threads) as self.pool:
@@ -131,13 +133,14 @@ class LLSVM:
                 stream.survivors.add(block, distance, self.reach)
         if not stream.in_one_block:
             stream.survivors.turn()
+            self.sweeps = SWEEPS_ALONE if len(stream.survivors) < moving / 2 else MOST_SWEEPS
         self.reach = REACH * drift
         return primal, moving
 
     def _train(self, part: _Part, c: int) -> None:
         """Sweep over a block until its part of the gap has fallen enough."""
         first = self._sweep(part, c)
-        for _ in range(MOST_SWEEPS - 1):
+        for _ in range(self.sweeps - 1):
             if self._sweep(part, c) <= SWEEP_UNTIL * first:
                 return
 
