@@ -289,6 +289,12 @@ def test_without_room_for_a_cache_the_source_is_read_again(sizable):
     assert os.listdir(sizable.parent) == ["rows.svm"]
 
 
+@pytest.mark.xfail(strict=True, reason="stands still near 0.02: file order, next to no survivors")
+def test_reading_the_source_again_with_few_survivors_converges(sizable):
+    training = out_of_core(sizable, disk_limit=200_000, survivors=0.01, max_passes=40)
+    assert training.reports[-1].converged
+
+
 def test_an_error_in_the_reading_thread_surfaces(sizable, monkeypatch):
     def broken(self, i, scratch=None):
         raise RuntimeError("the reader fell over")
