@@ -115,7 +115,7 @@ class Stream:
     @property
     def note(self) -> str:
         """What people should know of where the rows went and of their scale, or ""."""
-        notes = [self._ingest.note, self._scaling_note]
+        notes = [self._ingest.note, self._scaling_note, self._survivors.note if self._survivors else ""]
         if self._spills_into_memory:
             notes.append(
                 f"spilling into memory: {self._parent} is a tmpfs; pass --spill-dir with a folder on disk"
@@ -351,15 +351,22 @@ class Stream:
                 yield whole.slice(start, min(start + self._block_rows, block.n_rows))
 
     def _from_source(self) -> Iterator[Block]:
-        """Blocks made of pages, in the source's order."""
+        """Blocks made of pages, in the source's order.
+
+        The first block of a pass is of random size, so that it is not always the same rows that are solved
+        together: rows that never meet keep pushing the weights to and fro.
+        """
         if not self._buffers:
             self._buffers = [self._arena(self._block_bytes) for _ in range(2)]
         arena, labels = self._buffers[0], self._ingest.labels
         arena.clear()
+        most_rows = self._block_rows * self._rng.random()
         for page in self.source.blocks(self._page_bytes):
-            if arena.n_rows and not self._is_room(arena, arena.n_rows + page.n_rows, arena.nnz + page.nnz):
+            n_rows, nnz = arena.n_rows + page.n_rows, arena.nnz + page.nnz
+            if arena.n_rows and not (n_rows <= most_rows and self._is_room(arena, n_rows, nnz)):
                 yield self._scaled(arena)
                 arena.clear()
+                most_rows = self._block_rows
             arena.append(Block(page.X, labels.position(page.y), page.rows, page.weight))
         yield self._scaled(arena)
 

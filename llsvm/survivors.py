@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from llsvm.arena import Arena, row_bytes, take
 from llsvm.block import CSR, Block, concat
+from llsvm.errors import DiskError
 from llsvm.spill.store import PageStore
 
 
@@ -38,6 +39,10 @@ class Survivors:
             0, np.float32
         )  # of the resident rows, 0 where they move
         self._generation = 0
+        self.all_or_nothing = False
+        """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
+        that it refuses wait for the next full pass, and ``note`` says so."""
+        self.note = ""
         self._pending: list[Block] = []
         self._pending_bytes = 0
         self._writing: PageStore | None = None
@@ -77,7 +82,7 @@ class Survivors:
         """
         wanted = np.flatnonzero(distance < np.inf)
         keep_old, keep_new = self._choose(block, wanted, distance[wanted])
-        if reach is not None:
+        if reach is not None and not self.note:
             self._spill(self.resident, np.flatnonzero(~keep_old & (self.distance <= reach)))
             self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
         self.retain(keep_old)
@@ -127,13 +132,22 @@ class Survivors:
         return written + sum(part.n_rows for part in self._pending)
 
     def _flush(self) -> None:
-        if not self._pending:
+        if not self._pending or self.note:
+            self._pending, self._pending_bytes = [], 0
             return
-        if self._writing is None:
-            self._generation += 1
-            self._writing = self._make_store(f"spill-{self._generation}")
-        self._writing.append(concat(self._pending))
-        self._pending, self._pending_bytes = [], 0
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        try:
+            if self._writing is None:
+                self._generation += 1
+                self._writing = self._make_store(f"spill-{self._generation}")
+            self._writing.append(concat(pending))
+        except DiskError as error:
+            if self.all_or_nothing:
+                raise
+            self.note = f"survivors beyond memory are not spilled, which takes more passes: {error}"
+            if self._writing is not None:
+                self._writing.delete()
+            self._writing = None
 
 
 def _lengths(block: Block) -> NDArray[np.int64]:

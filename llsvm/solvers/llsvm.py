@@ -301,6 +301,7 @@ class LLSVM:
 
     def _paper(self, stream: Stream) -> Iterator[Report]:
         survivors = stream.survivors
+        survivors.all_or_nothing = True
         for block in stream.all():
             part = self._part(block)
             self._update_once(part)
