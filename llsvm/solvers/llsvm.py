@@ -7,7 +7,7 @@ One problem per class (one-vs-rest) for more than two classes, all in the same p
 Exact mode runs rounds. A round is a full pass and epochs over its survivors. In the full pass each block is
 (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the pass;
 (2) trained: a sweep or two over the rows that w₀ would move; (3) sifted: rows that move, and rows so near to
-moving that half of the last pass's drift of the margins would set them moving, survive, in memory or spilled.
+moving that the last pass's drift of the margins would set them moving, survive, in memory or spilled.
 P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
 Stop when gap ≤ tol · P.
 
@@ -42,7 +42,8 @@ MOST_SPILL_EPOCHS = 6  # over the spilled ones
 REWRITE_BELOW = 0.5  # the spill is written anew when this share of its rows is still within reach
 SURVIVORS_UNTIL = 0.1  # epochs end when the survivors' part of the gap fell to this share of what it was,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
-REACH = 0.5  # rows that this much of the last pass's drift would set moving are spilled with the moving ones
+REACH = 1.0  # rows that this much of the last pass's drift would set moving are spilled with the moving ones,
+SPILL_MOST = 3.0  # but of each block at most so many times as many as move
 MOST_PAPER_EPOCHS = 1000
 PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
 CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
@@ -131,12 +132,19 @@ class LLSVM:
             if stream.in_one_block:
                 self.whole = part
             else:
-                stream.survivors.add(block, distance, self.reach)
+                stream.survivors.add(block, distance, self._reach(distance))
         if not stream.in_one_block:
             stream.survivors.turn()
             self.sweeps = SWEEPS_ALONE if len(stream.survivors) < moving / 2 else MOST_SWEEPS
         self.reach = REACH * drift
         return primal, moving
+
+    def _reach(self, distance: NDArray[np.float32]) -> float:
+        """How near to moving the rows of a block must be to be spilled: at most some times as many as move."""
+        most = int(SPILL_MOST * np.count_nonzero(distance <= 0)) + 1
+        if most >= len(distance):
+            return self.reach
+        return min(self.reach, float(np.partition(distance, most)[most]))
 
     def _train(self, part: _Part, c: int) -> None:
         """Sweep over a block until its part of the gap has fallen enough."""
