@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.kernels.dcd import dots_csr, dots_dense, sweep_csr, sweep_dense
+from llsvm.kernels.dcd import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
@@ -43,9 +43,11 @@ REWRITE_BELOW = 0.5  # the spill is written anew when this share of its rows is 
 SURVIVORS_UNTIL = 0.1  # epochs end when the survivors' part of the gap fell to this share of what it was,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
 REACH = 1.0  # rows that this much of the last pass's drift would set moving are spilled with the moving ones,
-SPILL_MOST = 3.0  # but of each block at most so many times as many as move
+SPILL_MOST = 4.0  # but of each block at most so many times as many as move
 MOST_PAPER_EPOCHS = 1000
-PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
+PARALLEL_ABOVE = 500  # columns: below, rows share so many of them that threads undo each other's steps
+PARALLEL_ROWS = 1024  # each thread's rows between two sums of the threads' weights, at least,
+PARALLEL_WORK = 3  # and as many as have so many values for each weight
 CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
 DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
 SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
@@ -68,7 +70,7 @@ class LLSVM:
         k = n_problems(len(facts.classes))
         weights_bytes = 8 * k * (facts.n_columns + 1)
         # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
-        copies = self.threads if self.threads > 1 else 0
+        copies = self.threads if self.threads > 1 and facts.n_columns > PARALLEL_ABOVE else 0
         needs = {"weights": 4 * weights_bytes + copies * weights_bytes // k}
         small = facts.n_rows + facts.nnz <= SMALL_VALUES
         self.single = settings.tol >= DOUBLE_BELOW_TOL and not small
@@ -80,7 +82,7 @@ class LLSVM:
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
         self.copies = np.zeros((copies, facts.n_columns + 1))
-        self.parallel = np.full(k, self.threads > 1)
+        self.parallel = np.zeros(k, bool)
         self.whole: _Part | None = None  # all rows, where they are one block
         self.sweeps = MOST_SWEEPS
         self.reach = 0.0  # rows this near to moving are spilled too
@@ -96,6 +98,7 @@ class LLSVM:
         best = _Best(len(self.w))
         while True:
             start = self.w.copy()
+            self.parallel[:] = len(self.copies) > 0
             primal, moving = self._full_pass(stream, start, measure=passes > 0)
             passes += 1
             best.offer(primal, start)
@@ -149,7 +152,9 @@ class LLSVM:
     def _train(self, part: _Part, c: int) -> None:
         """Sweep over a block until its part of the gap has fallen enough."""
         first = self._sweep(part, c)
-        for _ in range(self.sweeps - 1):
+        # Fewer rows than weights do not tell what the weights should be: more sweeps would only fit them.
+        most = self.sweeps if part.n_rows > self.w.shape[1] else 1
+        for _ in range(most - 1):
             if self._sweep(part, c) <= SWEEP_UNTIL * first:
                 return
 
@@ -171,19 +176,25 @@ class LLSVM:
         active. Returns their duality gap as met."""
         order = self.rng.permutation(part.active[c])
         self.updates += len(order)
-        step = self.threads * PARALLEL_ROWS
+        step = self.threads * self._rows_per_thread(part)
         if not self.parallel[c] or len(order) < step:
             moving, gain, gap = self._visit(part, c, order, self.w[c])
             part.active[c] = order[:moving]
             self.dual[c] += gain
             return gap
+        self.copies[:] = self.w[c]
         total, kept = 0.0, []
-        for start in range(0, len(order), step):
-            gap, active = self._visit_in_threads(part, c, order[start : start + step])
+        for piece in np.array_split(order, len(order) // step):
+            gap, active = self._visit_in_threads(part, c, piece)
             total += gap
             kept += active
         part.active[c] = np.concatenate(kept)
         return total
+
+    def _rows_per_thread(self, part: _Part) -> int:
+        """Rows that a thread visits between two sums of the threads' steps: work that is worth a sum."""
+        values_per_row = max(part.block.nnz / max(part.n_rows, 1), 1.0)
+        return int(max(PARALLEL_ROWS, PARALLEL_WORK * self.w.shape[1] / values_per_row))
 
     def _visit_in_threads(
         self, part: _Part, c: int, order: NDArray[np.int64]
@@ -193,20 +204,17 @@ class LLSVM:
         D after the sum is known exactly: the threads' gains less the products of their steps. The order and
         the shares do not depend on timing, so the same threads give the same result.
         """
-        w, pieces = self.w[c], np.array_split(order, self.threads)
-        self.copies[:] = w
+        pieces = np.array_split(order, self.threads)
         visits = list(
             self.pool.map(lambda t: self._visit(part, c, pieces[t], self.copies[t]), range(len(pieces)))
         )
-        steps = self.copies
-        steps -= w
-        products = np.einsum("ij,kj->ik", steps, steps)  # not BLAS, whose threads would spin meanwhile
-        lost = float(np.triu(products, 1).sum())
+        lost = merge(self.w[c], self.copies)
         gain = sum(visit[1] for visit in visits)
-        w += steps.sum(axis=0)
         self.dual[c] += gain - lost
         if lost > CONFLICT * gain:
-            self.parallel[c] = False  # these rows share too many columns: from now on one thread
+            self.parallel[c] = (
+                False  # these rows share too many columns: one thread for the rest of the round
+            )
         return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
 
     def _visit(
