@@ -166,7 +166,7 @@ def dots_dense(X, w, bias, out):  # type: ignore[no-untyped-def]
 
 
 @njit(**JIT)
-def merge(w, copies):
+def merge(w, copies):  # type: ignore[no-untyped-def]
     """Add each thread's steps, copies[t] - w, to w, and set the copies to it.
 
     w: (d,) float64; copies: (threads, d) float64. Returns the sum of the products of different threads' steps.

@@ -44,6 +44,7 @@ SURVIVORS_UNTIL = 0.1  # epochs end when the survivors' part of the gap fell to 
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
 REACH = 1.0  # rows that this much of the last pass's drift would set moving are spilled with the moving ones,
 SPILL_MOST = 4.0  # but of each block at most so many times as many as move
+EPOCH_REACH = 2.0  # the same of the drift of the epochs so far, once their rows are spilled anew
 MOST_PAPER_EPOCHS = 1000
 PARALLEL_ABOVE = 500  # columns: below, rows share so many of them that threads undo each other's steps
 PARALLEL_ROWS = 1024  # each thread's rows between two sums of the threads' weights, at least,
@@ -253,17 +254,17 @@ class LLSVM:
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
         first = np.zeros(len(self.w))
-        rewrite = False
+        start, reach, rewrite = self.w.copy(), self.reach, True
         for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
-            near = np.flatnonzero(survivors.distance <= self.reach)
+            near = np.flatnonzero(survivors.distance <= reach)
             for c in range(len(self.w)):
                 self._settle(resident, c, near)
             self._put_back(resident, stream)
             if survivors.spilled is None:
                 break
             n_spilled = survivors.spilled.n_rows
-            met, within = self._spilled_epoch(stream, rewrite)
+            met, reach, within = self._spilled_epoch(stream, start, reach, rewrite)
             if epoch == 0:
                 first = met
             if np.all(met <= self._enough(first)):
@@ -275,12 +276,15 @@ class LLSVM:
         """The gap, (k,), at which epochs over survivors end that began with a gap of ``first``."""
         return np.maximum(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual)
 
-    def _spilled_epoch(self, stream: Stream, rewrite: bool) -> tuple[NDArray[np.float64], int]:
-        """Sweep over each spilled block; returns the gap as met, (k,), and how many rows are still within reach.
+    def _spilled_epoch(
+        self, stream: Stream, start: NDArray[np.float64], reach: float, rewrite: bool
+    ) -> tuple[NDArray[np.float64], float, int]:
+        """Sweep over each spilled block; returns the gap as met, (k,), the reach, and how many rows are within it.
 
-        rewrite: those become the next generation, and the nearest of all move to memory."""
+        rewrite: these become the next generation, and the nearest of all move to memory. The reach is then no
+        more than margins have drifted since the epochs began, with the weights ``start``."""
         survivors = stream.survivors
-        met, within = np.zeros(len(self.w)), 0
+        met, within, drift = np.zeros(len(self.w)), 0, 0.0
         for block in stream.active():
             part = self._part(block)
             for c in range(len(self.w)):
@@ -288,12 +292,14 @@ class LLSVM:
                 self._sweep(part, c)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
-            within += int(np.count_nonzero(distance <= self.reach))
             if rewrite:
-                survivors.add(block, distance, self.reach)
+                drift = max(drift, EPOCH_REACH * self._drift(block, start))
+                survivors.add(block, distance, min(reach, drift))
+            within += int(np.count_nonzero(distance <= reach))
         if rewrite:
             survivors.turn()
-        return met, within
+            reach = min(reach, drift)
+        return met, reach, within
 
     def _settle(self, part: _Part, c: int, positions: NDArray[np.intp]) -> None:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small."""
