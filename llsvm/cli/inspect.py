@@ -81,9 +81,14 @@ def _first_bytes(file: str) -> bytes:
     """The file's first bytes; none where it cannot be read, which its reader then explains."""
     import os
 
-    if not os.path.isfile(file):  # reading from a pipe would take its first bytes away
+    from llsvm.inputs import open_binary
+    from llsvm.remote import is_remote
+
+    if not is_remote(file) and not os.path.isfile(
+        file
+    ):  # reading from a pipe would take its first bytes away
         return b""
-    with open(file, "rb") as stream:
+    with open_binary(file) as stream:
         return stream.read(16)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import check_regular, fingerprint, is_remote, open_seekable
+from llsvm.inputs import check_regular, fingerprint, open_binary
 from llsvm.matrix import (
     FEATURE_NAMES,
     LABEL_NAMES,
@@ -29,6 +29,7 @@ from llsvm.matrix import (
     no_labels,
     one_name,
 )
+from llsvm.remote import is_remote, library_bytes
 
 _CSR = {"data", "indices", "indptr"}
 _MOST_CACHE_BYTES = 32 << 20
@@ -70,7 +71,7 @@ class HDF5Source:
             n_rows=self._n_rows,
             n_features=self._n_features,
             feature_names=self._names,
-            reader_bytes=(8 << 20) + self._held_bytes,
+            reader_bytes=(8 << 20) + self._held_bytes + library_bytes([self._path]),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
@@ -94,12 +95,12 @@ class HDF5Source:
         import h5py
 
         where: Any = self._path
+        options = {"locking": False}
         if is_remote(self._path):
-            where = open_seekable(self._path)
+            where, options = open_binary(self._path), {}
         else:
             check_regular(self._path)
         try:
-            options = {} if is_remote(self._path) else {"locking": False}
             with h5py.File(where, "r", rdcc_nbytes=self._cache_bytes, **options) as file:
                 yield file
         except (OSError, RuntimeError, KeyError) as error:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import check_regular, is_remote, open_seekable
+from llsvm.inputs import fingerprint, open_binary
 from llsvm.matrix import (
     FEATURE_NAMES,
     LABEL_NAMES,
@@ -32,6 +32,7 @@ from llsvm.matrix import (
     no_labels,
     one_name,
 )
+from llsvm.remote import is_remote, library_bytes
 
 _MAGIC = b"\x93NUMPY"
 _SKIP_BYTES = 1 << 16
@@ -54,7 +55,7 @@ class NumpySource:
         self._label, self._features, self._weight = label, one_name(path, features), weight
         self._missing = missing or "refuse"
         self._need_label = need_label
-        self._print = self._fingerprint()
+        self._print = fingerprint(path)
         with ExitStack() as files:
             reader = self._open(files)
             self._n_rows = reader.n_rows
@@ -62,13 +63,14 @@ class NumpySource:
 
     def info(self) -> SourceInfo:
         """Rows and columns are known from the start."""
+        held = (2 << 20) + library_bytes([self._path])
         return SourceInfo(
-            self._path, "numpy", self._print[0], self._n_rows, self._n_features, reader_bytes=2 << 20
+            self._path, "numpy", self._print[0], self._n_rows, self._n_features, reader_bytes=held
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in order; see BlockSource."""
-        if self._fingerprint() != self._print:
+        if fingerprint(self._path) != self._print:
             raise DataError(f"{self._path}: the file changed while it was in use; start again")
         with ExitStack() as files:
             counted = 0
@@ -83,17 +85,12 @@ class NumpySource:
                     raise
                 raise self._damaged(error) from error
 
-    def _fingerprint(self) -> tuple[int, int]:
-        from llsvm.inputs import fingerprint
-
-        return fingerprint(self._path)
-
     def _damaged(self, error: Exception) -> DataError:
         return DataError(f"{self._path}: cut off or damaged: {error}; fetch or write it again")
 
     def _open(self, files: ExitStack) -> MatrixReader:
         """The file's arrays, open until ``files`` closes."""
-        stream = files.enter_context(_opened(self._path))
+        stream = files.enter_context(open_binary(self._path))
         start = stream.read(len(_MAGIC))
         stream.seek(0)
         try:
@@ -164,19 +161,7 @@ class NumpySource:
         return MatrixReader(self._path, X, y, weight, missing=self._missing)
 
     def _beside(self, files: ExitStack) -> Any:
-        return _Array(str(self._label), files.enter_context(_opened(str(self._label)))).vector()
-
-
-def _opened(path: str) -> Any:
-    if is_remote(path):
-        return open_seekable(path)
-    check_regular(path)
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        from llsvm.inputs import unreadable
-
-        raise unreadable(path, error) from error
+        return _Array(str(self._label), files.enter_context(open_binary(str(self._label)))).vector()
 
 
 def _is_file(label: str) -> bool:

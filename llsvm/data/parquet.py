@@ -9,9 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llsvm.inputs import open_seekable
+from llsvm.remote import is_remote
 from llsvm.tables.source import TableSource
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
+_REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds
 _PAGE_BYTES = 1 << 20  # what writers put into a page by default
 _PAGES = 2.5  # held per column: compressed, decompressed, dictionary; measured
 
@@ -28,13 +30,13 @@ class ParquetSource(TableSource):
     def _reader_bytes(self) -> int:
         """Pages of each column, of the first file."""
         with _opened(self._paths[0]) as file:
-            held = 0
+            held, buffer = 0, _buffer_bytes(self._paths[0])
             used = set(self.encoder.used)
             for g in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(g)
                 chunks = (group.column(i) for i in range(group.num_columns))
                 sizes = (c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] in used)
-                held = max(held, sum(min(size, _PAGE_BYTES) + _BUFFER_BYTES for size in sizes))
+                held = max(held, sum(min(size, _PAGE_BYTES) + min(size, buffer) for size in sizes))
         return (16 << 20) + int(_PAGES * held)
 
     def _batches(
@@ -56,4 +58,10 @@ class ParquetSource(TableSource):
 
 
 def _opened(path: str) -> Any:
-    return pq.ParquetFile(open_seekable(path), pre_buffer=False, buffer_size=_BUFFER_BYTES, memory_map=False)
+    return pq.ParquetFile(
+        open_seekable(path), pre_buffer=False, buffer_size=_buffer_bytes(path), memory_map=False
+    )
+
+
+def _buffer_bytes(path: str) -> int:
+    return _REMOTE_BUFFER_BYTES if is_remote(path) else _BUFFER_BYTES

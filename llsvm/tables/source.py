@@ -15,6 +15,7 @@ from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
 from llsvm.inputs import STDIN, fingerprint
+from llsvm.remote import library_bytes
 from llsvm.tables.columns import kind_of, numbers
 from llsvm.tables.encoder import CATEGORY_BYTES, MissingValues, TableEncoder, check_columns, plan
 from llsvm.tables.options import TableOptions, assign_roles, find_column, matching
@@ -104,7 +105,10 @@ class TableSource(ABC):
             rereadable=STDIN not in self._paths,
             feature_names=None if n_features is None else self.encoder.feature_names,
             first_indicator=self.encoder.first_indicator,
-            reader_bytes=LIBRARY_BYTES + self._reader_bytes() + (10_000 * CATEGORY_BYTES if text else 0),
+            reader_bytes=LIBRARY_BYTES
+            + library_bytes(self._paths)
+            + self._reader_bytes()
+            + (10_000 * CATEGORY_BYTES if text else 0),
         )
 
     def schema(self) -> pa.Schema:
