@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -13,6 +13,7 @@ from llsvm.data import open_source
 BITS = hnp.arrays(np.uint32, st.integers(0, 60)).map(lambda bits: bits.view(np.float32))
 
 
+@settings(deadline=None)
 @given(
     values=BITS, labels=st.lists(st.sampled_from([-1.0, 0.0, 2.0, 0.5, 1e10, -3.25]), min_size=1, max_size=9)
 )
