@@ -58,6 +58,66 @@ def test_a_file_cut_off(tmp_path, kind, share):
     assert "cut off" in refusal(path, **OPTIONS.get(kind, {}))
 
 
+PLACES = {  # what is said of a file that is damaged in its middle
+    "parquet": "row groups 0 to 1, rows 1 to 2,000",
+    "arrows": "record batch 2",
+    "h5": "X: rows or values",
+    "npz": "X: rows or values",
+    "svm.gz": "near byte",
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_damage_has_a_place_and_a_remedy(tmp_path, kind):
+    path = write(tmp_path, kind, X, Y)
+    if kind == "parquet":
+        pq.write_table(table(X, Y), path, row_group_size=1000, write_page_checksum=True)
+    whole = bytearray(path.read_bytes())
+    if kind == "arrows":
+        del whole[len(whole) // 10 :]
+    elif kind == "h5":
+        with h5py.File(path) as file:
+            middle = file["X"].id.get_chunk_info(30).byte_offset + 20
+        whole[middle : middle + 40] = bytes(40)
+    else:
+        middle = len(whole) * 3 // 4
+        whole[middle : middle + 40] = bytes(40)
+    path.write_bytes(whole)
+    text = refusal(path)
+    assert PLACES[kind] in text
+    assert "fetch or write" in text
+    assert "\n" not in text
+
+
+NAMES = {"parquet": "parquet", "feather": "arrow"}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_file_without_its_end_says_where_it_ends(tmp_path, kind):
+    path = write(tmp_path, kind, X, Y)
+    path.write_bytes(path.read_bytes()[:12_345])
+    assert f"ends at byte 12,345 without the footer that {NAMES[kind]} files end with" in refusal(path)
+
+
+def test_npy_says_after_which_row_it_ends(tmp_path):
+    path = write(tmp_path, "npy", X, Y)
+    path.write_bytes(path.read_bytes()[: 128 + 1234 * 32 + 5])
+    assert "of shape (2000, 8) ends after 1,234 rows" in refusal(path, label="last")
+
+
+@pytest.mark.parametrize("encoding", ["latin1", "utf-16"])
+@pytest.mark.parametrize("far", [False, True])
+def test_text_that_is_not_utf8(tmp_path, encoding, far):
+    path = tmp_path / "rows.csv"
+    body = "1,Rome,0\n" * (200_000 if far else 2)
+    path.write_bytes(f"a,town,label\n{body}1,Zürich,1\n".encode(encoding))
+    text = refusal(path)
+    assert "UTF-8" in text
+    assert "iconv" in text
+    if encoding == "latin1" and not far:
+        assert f"{path}:4: byte 0xfc" in text
+
+
 @pytest.mark.parametrize("kind", ["parquet", "feather", "h5", "npz", "svm.gz", "csv"])
 def test_an_empty_file(tmp_path, kind):
     path = tmp_path / f"empty.{kind}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ class ArrowSource(TableSource):
     """Files in Arrow's file format (Feather version 2) or streaming format."""
 
     format = "arrow"
+    no_footer = ("Not an Arrow file", "File is too small", "File is smaller than")
 
     def _schema(self, number: int) -> pa.Schema:
         with self._opened(number) as (reader, _):
@@ -37,10 +39,13 @@ class ArrowSource(TableSource):
     ) -> Iterator[pa.RecordBatch]:
         with self._opened(number) as (reader, seekable):
             counted = 0
-            batches = (
-                (reader.get_batch(i) for i in range(reader.num_record_batches)) if seekable else iter(reader)
-            )
-            for i, batch in enumerate(batches):
+            for i in itertools.count():
+                try:
+                    batch = _batch(reader, i, seekable)
+                except (pa.ArrowException, OSError) as error:
+                    self._refuse_damage(number, f"record batch {i}", error)
+                if batch is None:
+                    break
                 n = max(batch.num_rows, 1)
                 share = (
                     self._prints[number][0] * (i + 1) // reader.num_record_batches if seekable else counted
@@ -65,3 +70,10 @@ class ArrowSource(TableSource):
                 yield pa.ipc.open_stream(file), False
         finally:
             file.close()
+
+
+def _batch(reader: Any, i: int, seekable: bool) -> pa.RecordBatch | None:
+    """Record batch ``i``; of a stream the next one. None after the last."""
+    if seekable:
+        return reader.get_batch(i) if i < reader.num_record_batches else None
+    return next(iter(reader), None)

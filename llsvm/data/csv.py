@@ -138,6 +138,10 @@ class CSVSource(TableSource):
                 f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
                 f"read the column as categories (--text {name})"
             ) from error
+        if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
+            raise DataError(
+                f"{path}: text that is not UTF-8: {text}; convert it, perhaps with iconv -f latin1 -t utf-8"
+            ) from error
         if "straddling" in text:
             raise DataError(
                 f"{path}: a line of more than {_LINE_BYTES} bytes, or a quote that is never closed"
@@ -161,7 +165,11 @@ class _Head:
         if not body.strip():
             raise DataError(f"{path}: the file is empty; give a file with at least one row")
         if b"\0" in first:
-            raise DataError(f"{path}: zero bytes: this is not CSV text; name its format with --format")
+            raise DataError(
+                f"{path}: zero bytes: this is not CSV text in UTF-8; convert it (iconv -f utf-16 -t utf-8), "
+                "or name its format with --format"
+            )
+        _require_utf8(path, whole)
         self.longest_line = max(map(len, body.split(b"\n")))
         self.delimiter = _delimiter(path, first)
         cells = self._cells(first)
@@ -186,8 +194,21 @@ class _Head:
         self.schema = pa.schema([(n, pa.string()) for n in names]) if table is None else table.schema
 
     def _cells(self, line: bytes) -> list[str]:
-        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
         return [cell.strip() for cell in next(csv.reader([text], delimiter=self.delimiter), [])]
+
+
+def _require_utf8(path: str, text: bytes) -> None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        if len(text) - error.start < 4 and error.reason == "unexpected end of data":  # cut here, by us
+            return
+        line = text.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; convert the text, perhaps with "
+            "iconv -f latin1 -t utf-8"
+        ) from error
 
 
 def _delimiter(path: str, line: bytes) -> str:

@@ -8,10 +8,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
 from llsvm.inputs import fingerprint, open_binary
 from llsvm.matrix import (
+    DAMAGE,
     FEATURE_NAMES,
     LABEL_NAMES,
     WEIGHT_NAMES,
@@ -74,19 +77,11 @@ class NumpySource:
             raise DataError(f"{self._path}: the file changed while it was in use; start again")
         with ExitStack() as files:
             counted = 0
-            try:
-                for block in self._open(files).blocks(max_bytes):
-                    share = self._print[0] * (int(block.rows[-1]) + 1) // self._n_rows
-                    self.bytes_read += share - counted
-                    counted = share
-                    yield block
-            except (zipfile.BadZipFile, OSError, EOFError) as error:
-                if isinstance(error, DataError):
-                    raise
-                raise self._damaged(error) from error
-
-    def _damaged(self, error: Exception) -> DataError:
-        return DataError(f"{self._path}: cut off or damaged: {error}; fetch or write it again")
+            for block in self._open(files).blocks(max_bytes):
+                share = self._print[0] * (int(block.rows[-1]) + 1) // self._n_rows
+                self.bytes_read += share - counted
+                counted = share
+                yield block
 
     def _open(self, files: ExitStack) -> MatrixReader:
         """The file's arrays, open until ``files`` closes."""
@@ -97,13 +92,13 @@ class NumpySource:
             if start == _MAGIC:
                 return self._plain(stream, files)
             return self._archive(zipfile.ZipFile(stream), files)
-        except (zipfile.BadZipFile, EOFError, ValueError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise self._damaged(error) from error
+        except DataError:
+            raise
+        except DAMAGE as error:
+            raise DataError(f"{self._path}: cut off or damaged: {error}; fetch or write it again") from error
 
     def _plain(self, stream: Any, files: ExitStack) -> MatrixReader:
-        array = _Array(self._path, stream)
+        array = _Array(self._path, "the array", stream)
         values = array.matrix()
         if self._label is None and not self._need_label:
             return self._reader(DenseRows("the array", values), None, None)
@@ -125,7 +120,7 @@ class NumpySource:
 
         def member(name: str) -> _Array:
             stream = files.enter_context(archive.open(f"{name}.npy"))
-            return _Array(f"{self._path}: {name}", stream)
+            return _Array(self._path, name, stream)
 
         y: Any = None
         if self._label is not None and _is_file(self._label):
@@ -161,7 +156,9 @@ class NumpySource:
         return MatrixReader(self._path, X, y, weight, missing=self._missing)
 
     def _beside(self, files: ExitStack) -> Any:
-        return _Array(str(self._label), files.enter_context(open_binary(str(self._label)))).vector()
+        return _Array(
+            str(self._label), "the array", files.enter_context(open_binary(str(self._label)))
+        ).vector()
 
 
 def _is_file(label: str) -> bool:
@@ -181,28 +178,41 @@ def _position(path: str, label: str, n_columns: int) -> int:
 class _Array:
     """The header of a .npy stream, and its values in slices from front to back."""
 
-    def __init__(self, name: str, stream: Any) -> None:
-        self.name, self._stream = name, stream
-        version = np.lib.format.read_magic(stream)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        self.shape, self._fortran, self.dtype = read(stream)
+    def __init__(self, where: str, name: str, stream: Any) -> None:
+        self.name, self._where, self._stream = name, where, stream
+        npy = np.lib.format
+        try:
+            first = npy.read_magic(stream) == (1, 0)
+            read = npy.read_array_header_1_0 if first else npy.read_array_header_2_0
+            self.shape, self._fortran, self.dtype = read(stream)
+        except (*DAMAGE, SyntaxError, TokenError, TypeError) as error:
+            raise DataError(
+                f"{where}: {name}: cut off or damaged: its head cannot be read "
+                f"({' '.join(str(error).split())}); fetch or write it again"
+            ) from error
         if self.dtype.hasobject or self.dtype.names:
-            raise DataError(f"{name}: an array of objects or records; save numbers or text as plain arrays")
-        self._row_items = int(np.prod(self.shape[1:], dtype=np.int64))
+            raise DataError(
+                f"{where}: {name}: an array of objects or records; save numbers or text as plain arrays"
+            )
+        self._row_items = math.prod(self.shape[1:])
         self._at = 0  # rows read
 
     def matrix(self) -> _Array:
         if len(self.shape) != 2:
-            raise DataError(f"{self.name}: an array of shape {self.shape}; a matrix (n, d) is needed")
+            raise DataError(
+                f"{self._where}: {self.name}: an array of shape {self.shape}; a matrix (n, d) is needed"
+            )
         if self._fortran and min(self.shape) > 1:
-            raise DataError(f"{self.name}: stored by columns; save np.ascontiguousarray(X) instead")
+            raise DataError(
+                f"{self._where}: {self.name}: stored by columns; save np.ascontiguousarray(X) instead"
+            )
         return self
 
     def vector(self) -> _Array:
         if len(self.shape) != 1:
-            raise DataError(f"{self.name}: an array of shape {self.shape}; one value a row is needed")
+            raise DataError(
+                f"{self._where}: {self.name}: an array of shape {self.shape}; one value a row is needed"
+            )
         return self
 
     def scalar(self) -> Any:
@@ -225,7 +235,11 @@ class _Array:
         while at < n:
             got = self._stream.readinto(view[at:])
             if not got:
-                raise EOFError(f"{self.name}: the array ends after {self._at} of {self.shape[0]} rows")
+                row = self._at + at // max(self._row_items * self.dtype.itemsize, 1)
+                raise DataError(
+                    f"{self._where}: cut off: {self.name} of shape {self.shape} ends after {row:,} rows; "
+                    "fetch or write it again"
+                )
             at += got
         return out
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,6 +23,7 @@ class ParquetSource(TableSource):
     """Files of Parquet."""
 
     format = "parquet"
+    no_footer = ("magic bytes not found", "file size is", "Parquet file size")
 
     def _schema(self, number: int) -> pa.Schema:
         with _opened(self._paths[number]) as file:
@@ -47,9 +49,16 @@ class ParquetSource(TableSource):
             per_row = sum(meta.row_group(g).total_byte_size for g in range(meta.num_row_groups)) // max(
                 meta.num_rows, 1
             )
-            rows = max(1, min(max_rows, max_bytes // max(per_row, 1)))
+            rows = max(16, min(max_rows, max_bytes // max(per_row, 1)))
             done, counted = 0, 0
-            for batch in file.iter_batches(max(rows, 16), columns=names, use_threads=False):
+            batches = file.iter_batches(rows, columns=names, use_threads=False)
+            while True:
+                try:
+                    batch = next(batches, None)
+                except (pa.ArrowException, OSError) as error:
+                    self._refuse_damage(number, _place(meta, done, rows), error)
+                if batch is None:
+                    return
                 done += batch.num_rows
                 share = self._prints[number][0] * done // max(meta.num_rows, 1)
                 self.bytes_read += share - counted
@@ -57,9 +66,22 @@ class ParquetSource(TableSource):
                 yield batch
 
 
+def _place(meta: Any, first: int, n_rows: int) -> str:
+    """Some rows, and the row groups that they are in."""
+    ends = np.cumsum([meta.row_group(g).num_rows for g in range(meta.num_row_groups)])
+    last = min(first + n_rows, meta.num_rows)
+    groups = np.searchsorted(ends, [first, last - 1], "right").tolist()
+    named = f"row group {groups[0]}" if groups[0] == groups[1] else f"row groups {groups[0]} to {groups[1]}"
+    return f"{named}, rows {first + 1:,} to {last:,}"
+
+
 def _opened(path: str) -> Any:
     return pq.ParquetFile(
-        open_seekable(path), pre_buffer=False, buffer_size=_buffer_bytes(path), memory_map=False
+        open_seekable(path),
+        pre_buffer=False,
+        buffer_size=_buffer_bytes(path),
+        memory_map=False,
+        page_checksum_verification=True,
     )
 
 

@@ -41,6 +41,8 @@ class TableSource(ABC):
     """
 
     format: str
+    no_footer: tuple[str, ...] = ()
+    """What the library says of a file that lacks its end."""
 
     def __init__(
         self,
@@ -84,10 +86,25 @@ class TableSource(ABC):
         return 4 << 20
 
     def _explain(self, number: int, error: Exception) -> NoReturn:
-        path = self._paths[number]
         if isinstance(error, pa.ArrowMemoryError):
             raise error
-        raise DataError(f"{path}: not a readable {self.format} file, cut off or damaged: {error}") from error
+        self._refuse_damage(number, "", error)
+
+    def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
+        """place: where in the file, such as "row group 3", or ""."""
+        if isinstance(error, DataError):
+            raise error
+        path, reason = self._paths[number], " ".join(str(error).split()).rstrip(".")
+        if not place and any(sign in reason for sign in self.no_footer):
+            size = self._prints[number][0]
+            raise DataError(
+                f"{path}: the file ends at byte {size:,} without the footer that {self.format} files end with: "
+                "it is cut off or damaged, or was not written to its end; fetch or write it again"
+            ) from error
+        where = f"{path}: {place}" if place else path
+        raise DataError(
+            f"{where}: not readable as {self.format}, cut off or damaged: {reason}; fetch or write it again"
+        ) from error
 
     # -- the table --------------------------------------------------------------------------------------
 
@@ -301,7 +318,7 @@ class TableSource(ABC):
             yield
         except DataError:
             raise
-        except (pa.ArrowException, OSError, KeyError, EOFError) as error:
+        except (pa.ArrowException, OSError, KeyError, EOFError, UnicodeError) as error:
             self._explain(number, error)
 
 
