@@ -33,9 +33,10 @@ _PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
 _READING_PAGES = (
     7  # pages that the first reading holds: five in the source, one in hand, one on its way to disk
 )
-_PAGE_INFO_BYTES = 600  # what a store remembers of each of its pages
+_PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
 _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
+_SURVIVOR_BLOCKS = 1.0
 _SMALLEST_BLOCK_BYTES = 256_000
 
 
@@ -241,14 +242,16 @@ class Stream:
             self.budget.reserve("list of pages", _PAGE_INFO_BYTES * len(store.pages))
         self.budget.reserve("reading and spilling", reading + _SPILL_PAGES * page_bytes)
         left, work = self.budget.available_bytes, row_work_bytes / self._held
-        block_bytes = int(left / (3 + 2 * work))
+        S = _SURVIVOR_BLOCKS
+        block_bytes = int(left / (2 + S + (1 + S) * work))
         if block_bytes < page_rows * self._held:  # a page of short rows is more work than an average block
-            block_bytes = int((left - page_rows * row_work_bytes) / (3 + work))
-        self._block_bytes = self._survivor_bytes = block_bytes
-        self._survivor_rows = int(block_bytes / self._held) + 1
-        self._block_rows = max(self._survivor_rows, page_rows)
+            block_bytes = int((left - page_rows * row_work_bytes) / (2 + S + S * work))
+        self._block_bytes = block_bytes
+        self._survivor_bytes = int(S * block_bytes)
+        self._survivor_rows = int(self._survivor_bytes / self._held) + 1
+        self._block_rows = max(int(block_bytes / self._held) + 1, page_rows)
         self.budget.reserve("blocks of rows", 2 * block_bytes)
-        self.budget.reserve("survivors", block_bytes)
+        self.budget.reserve("survivors", self._survivor_bytes)
         self.budget.reserve("work on rows", self.budget.available_bytes)
 
     def _require(self, needs: Mapping[str, int], row_work_bytes: int, copy_survivors: bool) -> None:
