@@ -9,10 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from llsvm.errors import DataError
 from llsvm.inputs import open_seekable
 from llsvm.tables.source import TableSource
 
 _FILE_MAGIC = b"ARROW1"
+_OLD_FEATHER_MAGIC = b"FEA1"
 
 
 class ArrowSource(TableSource):
@@ -64,6 +66,11 @@ class ArrowSource(TableSource):
         try:
             start = file.read(len(_FILE_MAGIC))
             file.seek(0)
+            if start.startswith(_OLD_FEATHER_MAGIC):
+                raise DataError(
+                    f"{self._paths[number]}: Feather version 1, which is not read any more; write it again "
+                    "(pyarrow.feather.write_feather writes version 2)"
+                )
             if start == _FILE_MAGIC:
                 yield pa.ipc.open_file(file), True
             else:

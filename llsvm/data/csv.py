@@ -25,6 +25,8 @@ _PROBE_BYTES = 1 << 20
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together; a line may not be longer
 _LINE_BYTES = 1 << 20
 _READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
+_COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-", "."}
 _DELIMITERS = ",\t;|"
 _BOM = b"\xef\xbb\xbf"
 
@@ -138,6 +140,8 @@ class CSVSource(TableSource):
                 f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
                 f"read the column as categories (--text {name})"
             ) from error
+        if "Could not skip initial" in text or "Empty CSV file" in text:
+            raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
         if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
             raise DataError(
                 f"{path}: text that is not UTF-8: {text}; convert it, perhaps with iconv -f latin1 -t utf-8"
@@ -162,6 +166,8 @@ class _Head:
         whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
         body = whole.removeprefix(_BOM)
         first, _, rest = body.partition(b"\n")
+        if b"\r" in body and b"\n" not in body:
+            raise DataError(f"{path}: lines end with carriage returns alone; convert it (tr '\\r' '\\n')")
         if not body.strip():
             raise DataError(f"{path}: the file is empty; give a file with at least one row")
         if b"\0" in first:
@@ -173,8 +179,12 @@ class _Head:
         self.longest_line = max(map(len, body.split(b"\n")))
         self.delimiter = _delimiter(path, first)
         cells = self._cells(first)
-        self.header = header == "yes" or (header == "auto" and _is_header(cells))
-        names = cells if self.header else [str(i) for i in range(len(cells))]
+        some = [
+            self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()
+        ]
+        self.header = header == "yes" or (header == "auto" and _is_header(cells, some))
+        # a name may be empty, as that of the index which pandas writes is
+        names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         types = {name: pa.string() for name in names if kinds.get(name) == "text"}
         table = (
             pacsv.read_csv(
@@ -218,16 +228,22 @@ def _delimiter(path: str, line: bytes) -> str:
     return max(_DELIMITERS, key=text.count)
 
 
-def _is_header(cells: list[str]) -> bool:
-    """Names are text, each there once; a row of values has a number somewhere."""
-    return len(set(cells)) == len(cells) and not any(_is_number(cell) for cell in cells)
+def _is_header(cells: list[str], rows: list[list[str]]) -> bool:
+    """Is the first row one of names? Where one has text above a column of numbers, yes. Else only where all are
+    text, each there once; a row of values has a number somewhere."""
+    whole = [row for row in rows if len(row) == len(cells)]
+    for place, cell in enumerate(cells):
+        below = [row[place] for row in whole if row[place].lower() not in _MISSING]
+        if below and cell.lower() not in _MISSING and not _is_number(cell) and all(map(_is_number, below)):
+            return True
+    return len(set(cells)) == len(cells) and all(cell and not _is_number(cell) for cell in cells)
 
 
 def _is_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:
-        return not cell
+        return False
     return True
 
 

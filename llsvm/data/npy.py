@@ -66,9 +66,15 @@ class NumpySource:
 
     def info(self) -> SourceInfo:
         """Rows and columns are known from the start."""
-        held = (2 << 20) + library_bytes([self._path])
+        library = library_bytes([self._path])
         return SourceInfo(
-            self._path, "numpy", self._print[0], self._n_rows, self._n_features, reader_bytes=held
+            self._path,
+            "numpy",
+            self._print[0],
+            self._n_rows,
+            self._n_features,
+            reader_bytes=library + (2 << 20),
+            library_bytes=library,
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

@@ -21,6 +21,7 @@ class SourceInfo:
     feature_names: of the columns, where they have names; known after a complete pass at the latest.
     first_indicator: columns from this one on are 0/1 indicators of categories, which scaling leaves alone.
     reader_bytes: what the format's library holds while it reads, beside the blocks.
+    library_bytes: of that, what stays when nothing is being read.
     """
 
     name: str
@@ -34,6 +35,7 @@ class SourceInfo:
     feature_names: tuple[str, ...] | None = None
     first_indicator: int | None = None
     reader_bytes: int = 0
+    library_bytes: int = 0
 
 
 class BlockSource(Protocol):

@@ -119,6 +119,7 @@ class SvmlightSource:
             n_features=self._n_features,
             index_base=self._index_base,
             reader_bytes=library_bytes([self._path]),
+            library_bytes=library_bytes([self._path]),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

@@ -309,11 +309,13 @@ def plan(
             )
     if roles.label is not None and arrow.kind_of(schema.field(roles.label).type) not in ("number", "text"):
         raise DataError(
-            f"{where}: column {roles.label} has type {schema.field(roles.label).type}: not a label"
+            f"{where}: column {roles.label} has type {schema.field(roles.label).type}, which cannot be the label; "
+            "cast it to numbers or text, or name another column with --label"
         )
     if roles.weight is not None and arrow.kind_of(schema.field(roles.weight).type) != "number":
         raise DataError(
-            f"{where}: column {roles.weight} has type {schema.field(roles.weight).type}: no weights"
+            f"{where}: column {roles.weight} has type {schema.field(roles.weight).type}, which cannot be weights; "
+            "cast it to numbers, or name another column with --weight"
         )
     lists = [name for name, kind in kinds.items() if kind == "list"]
     pair = _sparse_pair(schema, lists)

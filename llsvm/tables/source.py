@@ -20,16 +20,16 @@ from llsvm.tables.columns import kind_of, numbers
 from llsvm.tables.encoder import CATEGORY_BYTES, MissingValues, TableEncoder, check_columns, plan
 from llsvm.tables.options import TableOptions, assign_roles, find_column, matching
 
-LIBRARY_BYTES = (
-    64_000_000  # measured: pyarrow's functions and readers, beyond the runtime that svmlight needs
-)
+# pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
+LIBRARY_BYTES = 24_000_000
 _LEAST_ROWS, _MOST_ROWS = 16, 1 << 16  # of a batch
 _DESCRIBED_ROWS, _MOST_LABELS = 10_000, 50
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
 
 
 def use_system_memory() -> None:
-    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed."""
+    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed. (As
+    the package does when it is loaded before pyarrow, and then for all that pyarrow holds.)"""
     pa.set_memory_pool(pa.system_memory_pool())
 
 
@@ -113,6 +113,7 @@ class TableSource(ABC):
         n_features = self.encoder.n_features if self._n_rows is not None or self.encoder.is_dense else None
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
         text = any(c.kind == "text" for c in self.encoder.columns)
+        library = LIBRARY_BYTES + library_bytes(self._paths) + (10_000 * CATEGORY_BYTES if text else 0)
         return SourceInfo(
             name=name,
             format=self.format,
@@ -122,10 +123,8 @@ class TableSource(ABC):
             rereadable=STDIN not in self._paths,
             feature_names=None if n_features is None else self.encoder.feature_names,
             first_indicator=self.encoder.first_indicator,
-            reader_bytes=LIBRARY_BYTES
-            + library_bytes(self._paths)
-            + self._reader_bytes()
-            + (10_000 * CATEGORY_BYTES if text else 0),
+            reader_bytes=library + self._reader_bytes(),
+            library_bytes=library,
         )
 
     def schema(self) -> pa.Schema:
