@@ -288,6 +288,12 @@ def test_a_wrong_name_of_an_array(tmp_path, kind):
     assert "'colour' (--features)" in refusal(path, features=("colour",))
 
 
+def test_feather_of_the_first_version(tmp_path):
+    path = tmp_path / "old.feather"
+    path.write_bytes(b"FEA1" + bytes(100) + b"FEA1")
+    assert "Feather version 1" in refusal(path)
+
+
 def test_npz_of_objects(tmp_path):
     path = tmp_path / "rows.npz"
     np.savez(path, X=X, y=np.array(["a", 1, None] * 2, dtype=object))

@@ -10,12 +10,15 @@ from llsvm.cli.options import (
     DataFormat,
     Exclude,
     Features,
+    HashBits,
     Header,
     Json,
     Label,
     Memory,
     Missing,
+    Positive,
     Text,
+    Weight,
     ZeroBased,
     names,
 )
@@ -37,9 +40,12 @@ def inspect(
     label: Label = None,
     features: Features = None,
     exclude: Exclude = None,
+    weight: Weight = None,
     text: Text = None,
     header: Header = "auto",
     missing: Missing = "zero",
+    hash_bits: HashBits = None,
+    positive: Positive = None,
     zero_based: ZeroBased = "auto",
     json: Json = False,
 ) -> None:
@@ -59,6 +65,8 @@ def inspect(
             "text": names(text),
             "header": header,
             "missing": missing,
+            "weight": weight,
+            "hash_bits": hash_bits,
         }
         source = open_source(
             file,
@@ -66,6 +74,7 @@ def inspect(
             zero_based=zero_based,
             threads=default_threads(),
             options=options,
+            positive=positive,
             need_label=False,
         )
         answer, show = {"kind": "data", **survey(source, memory)}, _print_data

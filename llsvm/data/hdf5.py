@@ -60,6 +60,7 @@ class HDF5Source:
             reader = self._reader(file)
             self._n_rows = reader.n_rows
             self._n_features = reader.X.shape[1]
+            self._is_dense = isinstance(reader.X, DenseRows)
             self._names = _feature_names(file, self._n_features)
             self._cache_bytes, self._held_bytes = _chunk_bytes(reader)
 
@@ -75,6 +76,7 @@ class HDF5Source:
             feature_names=self._names,
             reader_bytes=library + self._held_bytes,
             library_bytes=library,
+            is_dense=self._is_dense,
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

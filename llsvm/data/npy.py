@@ -63,6 +63,7 @@ class NumpySource:
             reader = self._open(files)
             self._n_rows = reader.n_rows
             self._n_features = reader.X.shape[1]
+            self._is_dense = isinstance(reader.X, DenseRows)
 
     def info(self) -> SourceInfo:
         """Rows and columns are known from the start."""
@@ -75,6 +76,7 @@ class NumpySource:
             self._n_features,
             reader_bytes=library + (2 << 20),
             library_bytes=library,
+            is_dense=self._is_dense,
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

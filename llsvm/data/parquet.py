@@ -16,6 +16,8 @@ from llsvm.tables.source import TableSource
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
 _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds
 _PAGE_BYTES = 1 << 20  # what writers put into a page by default
+_METADATA = 10  # held for each byte of the footer; measured
+_COLUMN_BYTES = 10_000  # held for each column that is read, however small; measured
 _PAGES = 2.5  # held per column: compressed, decompressed, dictionary; measured
 
 
@@ -39,7 +41,8 @@ class ParquetSource(TableSource):
                 chunks = (group.column(i) for i in range(group.num_columns))
                 sizes = (c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] in used)
                 held = max(held, sum(min(size, _PAGE_BYTES) + min(size, buffer) for size in sizes))
-        return (16 << 20) + int(_PAGES * held)
+            describing = _METADATA * file.metadata.serialized_size
+        return (16 << 20) + int(_PAGES * held) + describing + _COLUMN_BYTES * len(used)
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int

@@ -22,6 +22,7 @@ class SourceInfo:
     first_indicator: columns from this one on are 0/1 indicators of categories, which scaling leaves alone.
     reader_bytes: what the format's library holds while it reads, beside the blocks.
     library_bytes: of that, what stays when nothing is being read.
+    is_dense: blocks are dense arrays of ``n_features`` columns, and this is known from the start.
     """
 
     name: str
@@ -36,6 +37,7 @@ class SourceInfo:
     first_indicator: int | None = None
     reader_bytes: int = 0
     library_bytes: int = 0
+    is_dense: bool = False
 
 
 class BlockSource(Protocol):

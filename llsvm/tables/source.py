@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -59,6 +60,7 @@ class TableSource(ABC):
         self._n_rows: int | None = None
         self._partitions = partition_values(self._paths, encoder)
         self._need_label = need_label
+        self._predicting = encoder is not None
         self._begin(encoder)
         schema = self._full_schema(0)
         self.encoder = self._planned(schema) if encoder is None else self._bound(schema, encoder)
@@ -125,6 +127,7 @@ class TableSource(ABC):
             first_indicator=self.encoder.first_indicator,
             reader_bytes=library + self._reader_bytes(),
             library_bytes=library,
+            is_dense=self.encoder.is_dense,
         )
 
     def schema(self) -> pa.Schema:
@@ -239,9 +242,11 @@ class TableSource(ABC):
                     for batch in self._batches(number, [name], _MOST_ROWS, 1 << 22)
                 )
             count = f" ({total:,} missing in that column)"
+        remedy = f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
+        if self._predicting:
+            remedy = "fill it in, or train with --missing zero or --missing mean"
         raise DataError(
-            f"{self._paths[number]}: column {name}: the value is missing in row {row + 1}{count}; "
-            f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
+            f"{self._paths[number]}: column {name}: the value is missing in row {row + 1}{count}; {remedy}"
         )
 
     # -- columns ----------------------------------------------------------------------------------------
@@ -249,7 +254,7 @@ class TableSource(ABC):
     def _full_schema(self, number: int) -> pa.Schema:
         with self._explaining(number):
             schema = self._schema(number)
-        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
         if twice:
             raise DataError(f"{self._paths[number]}: two columns are named {twice[0]!r}; rename one of them")
         for name, value in self._partitions[number].items():
@@ -261,7 +266,7 @@ class TableSource(ABC):
         roles = assign_roles(where, schema.names, self._options, self._need_label)
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         widths = self._widths(lists)
-        return plan(where, schema, roles, self._options, widths, self._has_header())
+        return plan(where, schema, roles, self._options, widths, self._has_header(), not self._need_label)
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         where = self._paths[0]
@@ -281,7 +286,8 @@ class TableSource(ABC):
     def _check_file(self, number: int, names: list[str]) -> None:
         """The columns that the first file has must be there, and of the same kind."""
         schema, path = self._full_schema(number), self._paths[number]
-        missing = [name for name in names if name not in schema.names]
+        there = set(schema.names)
+        missing = [name for name in names if name not in there]
         if missing:
             raise DataError(f"{path}: without the column {missing[0]} that {self._paths[0]} has")
         for name in names:
