@@ -34,6 +34,17 @@ class Vector(Protocol):
     def __getitem__(self, key: slice) -> NDArray[Any]: ...
 
 
+class Flat:
+    """A matrix of one column as a vector."""
+
+    def __init__(self, values: Vector) -> None:
+        self._values = values
+        self.shape, self.dtype = values.shape[:1], values.dtype
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        return self._values[key].reshape(-1)
+
+
 @dataclass(slots=True)
 class DenseRows:
     """(n, d) values in a file."""

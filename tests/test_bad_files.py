@@ -288,6 +288,27 @@ def test_a_wrong_name_of_an_array(tmp_path, kind):
     assert "'colour' (--features)" in refusal(path, features=("colour",))
 
 
+def test_labels_that_floats_cannot_tell_apart(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "label": [1, 2**53 + 1]}), path)
+    assert "row 2: the label 9007199254740993 is too large" in refusal(path)
+
+
+def test_sparse_npz_that_is_not_csr(tmp_path):
+    np.save(tmp_path / "y.npy", Y)
+    for kind in ("csc", "coo"):
+        path = tmp_path / f"{kind}.npz"
+        sp.save_npz(path, getattr(sp, f"{kind}_matrix")(X))
+        assert f"stored as {kind}; save X.tocsr()" in refusal(path, label=str(tmp_path / "y.npy"))
+
+
+def test_hdf5_features_with_three_dimensions(tmp_path):
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        file["X"], file["y"] = X[:, :, None], Y
+    assert "X has shape (2000, 7, 1)" in refusal(path)
+
+
 def test_feather_of_the_first_version(tmp_path):
     path = tmp_path / "old.feather"
     path.write_bytes(b"FEA1" + bytes(100) + b"FEA1")

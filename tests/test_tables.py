@@ -159,6 +159,14 @@ def test_a_model_finds_its_columns_by_name(trained):
     assert ours == [line.split("\t")[0] for line in expected.split("\n")]
 
 
+def test_predictions_do_not_look_at_labels(trained):
+    model, table, folder = trained
+    expected = predictions(model, folder / "train.parquet")
+    for values in (pa.nulls(200, pa.string()), pa.array([2**60 + i for i in range(200)])):
+        pq.write_table(table.set_column(3, "label", values), folder / "other.parquet")
+        assert predictions(model, folder / "other.parquet") == expected
+
+
 def test_missing_columns_are_refused_by_name(trained):
     model, table, folder = trained
     pq.write_table(table.drop_columns(["town"]), folder / "less.parquet")

@@ -23,6 +23,7 @@ from llsvm.matrix import (
     LABEL_NAMES,
     WEIGHT_NAMES,
     DenseRows,
+    Flat,
     MatrixReader,
     SparseRows,
     find_name,
@@ -121,7 +122,7 @@ class HDF5Source:
         X = self._matrix(file, arrays, groups)
         y, texts = self._labels(file, arrays, groups)
         weight = find_name(self._path, arrays, self._weight, WEIGHT_NAMES, "weight")
-        weights = None if weight is None else arrays[weight]
+        weights = None if weight is None else _flat(arrays[weight])
         return MatrixReader(self._path, X, y, weights, texts, self._missing)
 
     def _matrix(self, file: Any, arrays: dict[str, Any], groups: dict[str, Any]) -> DenseRows | SparseRows:
@@ -137,13 +138,18 @@ class HDF5Source:
             if name is not None:
                 return self._csr(name, sparse[name])
         flat = {name: array for name, array in arrays.items() if len(array.shape) == 2}
+        for name in (self._features,) if self._features else FEATURE_NAMES:
+            if name in arrays and name not in flat:
+                raise DataError(
+                    f"{self._path}: {name} has shape {arrays[name].shape}; a matrix (n, d) is needed"
+                )
         name = find_name(self._path, flat, self._features, FEATURE_NAMES, "features")
         if name is None and len({array.name for array in flat.values()}) == 1:
             name = next(iter(flat))
         if name is None:
             raise DataError(
                 f"{self._path}: which data set holds the features? pass --features with its name "
-                f"({', '.join(sorted(arrays)[:12])})"
+                f"({', '.join(sorted(arrays)[:12]) or 'there is none in the file'})"
             )
         return DenseRows(name, flat[name])
 
@@ -175,13 +181,18 @@ class HDF5Source:
                     texts = np.array([_text(word) for word in words]) if words.dtype.kind in "SO" else words
                     return groups[name]["codes"], texts
                 if name in arrays:
-                    return arrays[name], None
-        flat = {name: array for name, array in arrays.items() if len(array.shape) == 1}
+                    return _flat(arrays[name]), None
+        flat = {name: _flat(array) for name, array in arrays.items()}
+        flat = {name: array for name, array in flat.items() if len(array.shape) == 1}
         found = find_name(self._path, flat, self._label, LABEL_NAMES, "label")
         if found is None and self._need_label:
             choices = [*flat, *(n for n, g in groups.items() if {"codes", "categories"} <= set(g))]
             raise no_labels(self._path, choices)
         return (None if found is None else flat[found]), None
+
+
+def _flat(array: Any) -> Any:
+    return Flat(array) if len(array.shape) == 2 and array.shape[1] == 1 else array
 
 
 def _members(file: Any) -> tuple[dict[str, Any], dict[str, Any]]:

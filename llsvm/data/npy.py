@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -39,6 +40,9 @@ from llsvm.remote import is_remote, library_bytes
 
 _MAGIC = b"\x93NUMPY"
 _SKIP_BYTES = 1 << 16
+_LENGTHS_AT = (
+    26  # in the local head of a zip member: two bytes each for the lengths of its name and its extra field
+)
 
 
 class NumpySource:
@@ -107,7 +111,7 @@ class NumpySource:
 
     def _plain(self, stream: Any, files: ExitStack) -> MatrixReader:
         array = _Array(self._path, "the array", stream)
-        values = array.matrix()
+        values = self._matrix(array, stream, stream.tell(), files)
         if self._label is None and not self._need_label:
             return self._reader(DenseRows("the array", values), None, None)
         if self._label is None:
@@ -141,6 +145,11 @@ class NumpySource:
                 raise no_labels(self._path, names)
         weight = find_name(self._path, names, self._weight, WEIGHT_NAMES, "weight")
         weights = None if weight is None else member(weight).vector()
+        if self._features is None and "format" in names:
+            kind = member("format").scalar()
+            if kind not in (b"csr", "csr"):
+                kind = kind.decode() if isinstance(kind, bytes) else kind
+                raise DataError(f"{self._path}: a sparse matrix stored as {kind}; save X.tocsr() instead")
         if {"indptr", "indices", "data"} <= names and self._features is None:
             return self._reader(self._sparse(member, names), y, weights)
         name = find_name(self._path, names, self._features, FEATURE_NAMES, "features")
@@ -149,13 +158,26 @@ class NumpySource:
                 f"{self._path}: which array holds the features? pass --features with its name "
                 f"({', '.join(sorted(names)[:12])})"
             )
-        return self._reader(DenseRows(name, member(name).matrix()), y, weights)
+        array = member(name)
+        info = archive.getinfo(f"{name}.npy")
+        stored = info.compress_type == zipfile.ZIP_STORED
+        begin = info.file_size - array.n_bytes  # of the array within the member
+        values = self._matrix(array, None, _member_start(archive, info) + begin if stored else 0, files)
+        return self._reader(DenseRows(name, values), y, weights)
+
+    def _matrix(self, array: _Array, stream: Any, begin: int, files: ExitStack) -> Any:
+        """The rows of an array, stored by rows or by columns (as pandas hands its values out). stream, begin: of
+        the file's own bytes and where the array begins in them; 0 where it is compressed."""
+        if not array.by_columns:
+            return array.matrix()
+        if not begin:
+            raise DataError(
+                f"{self._path}: {array.name}: compressed and stored by columns; save np.ascontiguousarray(X), "
+                "or without compression (np.savez)"
+            )
+        return _ByColumns(array.matrix(), stream or files.enter_context(open_binary(self._path)), begin)
 
     def _sparse(self, member: Any, names: set[str]) -> SparseRows:
-        if "format" in names:
-            kind = member("format").scalar()
-            if kind not in (b"csr", "csr"):
-                raise DataError(f"{self._path}: a sparse matrix by {kind!r}; save X.tocsr() instead")
         n_columns = int(member("shape").vector()[0:2][1]) if "shape" in names else None
         indptr, indices, data = (member(name).vector() for name in ("indptr", "indices", "data"))
         return SparseRows("the sparse matrix", indptr, indices, data, n_columns)
@@ -210,13 +232,19 @@ class _Array:
             raise DataError(
                 f"{self._where}: {self.name}: an array of shape {self.shape}; a matrix (n, d) is needed"
             )
-        if self._fortran and min(self.shape) > 1:
-            raise DataError(
-                f"{self._where}: {self.name}: stored by columns; save np.ascontiguousarray(X) instead"
-            )
         return self
 
+    @property
+    def by_columns(self) -> bool:
+        return bool(self._fortran) and len(self.shape) == 2 and min(self.shape) > 1
+
+    @property
+    def n_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
     def vector(self) -> _Array:
+        if len(self.shape) == 2 and self.shape[1] == 1:
+            self.shape = self.shape[:1]
         if len(self.shape) != 1:
             raise DataError(
                 f"{self._where}: {self.name}: an array of shape {self.shape}; one value a row is needed"
@@ -252,10 +280,40 @@ class _Array:
         return out
 
 
+class _ByColumns:
+    """Rows of a matrix that lies column after column in a file, from ``begin`` on."""
+
+    def __init__(self, array: _Array, stream: Any, begin: int) -> None:
+        self.shape, self.dtype = array.shape, array.dtype
+        self._array, self._stream, self._begin = array, stream, begin
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        n, d = self.shape
+        start, stop, _ = key.indices(n)
+        values = np.empty((stop - start, d), self.dtype)
+        for j in range(d):
+            self._stream.seek(self._begin + (j * n + start) * self.dtype.itemsize)
+            part = self._stream.read((stop - start) * self.dtype.itemsize)
+            if len(part) < (stop - start) * self.dtype.itemsize:
+                raise EOFError(f"it ends within column {j}")
+            values[:, j] = np.frombuffer(part, self.dtype)
+        return values
+
+
+def _member_start(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
+    """Where the bytes of a member begin in the file: behind its local head, whose lengths only itself knows."""
+    stream: Any = archive.fp
+    place = stream.tell()
+    stream.seek(info.header_offset + _LENGTHS_AT)
+    name, extra = struct.unpack("<HH", stream.read(4))
+    stream.seek(place)
+    return int(info.header_offset + _LENGTHS_AT + 4 + name + extra)
+
+
 class _Split:
     """A matrix whose column ``place`` is the label: features and labels, read together."""
 
-    def __init__(self, values: _Array, place: int) -> None:
+    def __init__(self, values: Any, place: int) -> None:
         self._values, self._place = values, place
         n, d = values.shape
         self._rows: tuple[int, int, NDArray[Any]] | None = None

@@ -16,6 +16,7 @@ from llsvm.errors import DataError
 _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
     *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
 }
+_WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
@@ -123,6 +124,12 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     if types.is_temporal(column.type):
         return labels(column.cast(pa.string()))
     values = numbers(column)
+    too_large = np.abs(values) >= _WHOLE_BELOW if types.is_integer(column.type) else np.zeros(0)
+    if too_large.any():
+        row = int(np.argmax(too_large))
+        raise ValueError(
+            row, f"the label {column[row]} is too large to be told from its neighbours; write it as text"
+        )
     return values, np.isnan(values)
 
 

@@ -75,6 +75,7 @@ class TableEncoder:
         self.header = header
         self.learning = True
         self.empty_is_missing = False
+        self.labels_may_be_missing = False
         self.fill: dict[str, float] = {}
         self._kinds = {c.name: c.kind for c in self.columns}
         self._ids: dict[tuple[str, str], int] = {}
@@ -279,8 +280,13 @@ class TableEncoder:
     def _labels(self, batch: pa.RecordBatch) -> NDArray[Any]:
         if self.label is None:
             return np.zeros(batch.num_rows)
-        y, gone = arrow.labels(batch.column(self.label))
-        if gone.any():
+        try:
+            y, gone = arrow.labels(batch.column(self.label))
+        except ValueError:
+            if self.labels_may_be_missing:
+                return np.full(batch.num_rows, np.nan)
+            raise
+        if gone.any() and not self.labels_may_be_missing:
             raise ValueError(
                 int(np.argmax(gone)),
                 f"column {self.label}: the label is missing; fill it in, or leave the row out",

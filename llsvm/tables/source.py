@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ from llsvm.tables.options import TableOptions, assign_roles, find_column, matchi
 
 # pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
 LIBRARY_BYTES = 24_000_000
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _LEAST_ROWS, _MOST_ROWS = 16, 1 << 16  # of a batch
 _DESCRIBED_ROWS, _MOST_LABELS = 10_000, 50
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
@@ -148,7 +151,7 @@ class TableSource(ABC):
             with self._explaining(number):
                 for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
                     columns = [
-                        pa.repeat(pa.scalar(partition[field.name]), batch.num_rows)
+                        pa.repeat(partition[field.name], batch.num_rows)
                         if field.name in partition
                         else batch.column(field.name)
                         for field in schema
@@ -177,11 +180,15 @@ class TableSource(ABC):
                 "type": str(schema.field(name).type),
                 "use": use or self.encoder.kind(name) or "-",
             }
-            if batch is not None and name in names and kind in ("text", "number"):
+            values = None
+            if name in self._partitions[0]:
+                values = pa.array([each[name].as_py() for each in self._partitions])
+            elif batch is not None and kind in ("text", "number"):
                 values = batch.column(name).slice(0, _DESCRIBED_ROWS)
+            if values is not None:
                 distinct = values.unique().drop_null()
                 whole = kind == "text" or np.all(numbers(distinct) % 1 == 0)
-                column["examples"] = ", ".join(str(value) for value in distinct[:3])
+                column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:3])
                 column["distinct"] = len(distinct)
                 column["label_candidate"] = bool(2 <= len(distinct) <= _MOST_LABELS and whole)
             columns.append(column)
@@ -215,7 +222,7 @@ class TableSource(ABC):
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
                 for name, value in partition.items():
                     if name in self.encoder.used:
-                        constant = pa.repeat(pa.scalar(value), batch.num_rows)
+                        constant = pa.repeat(value, batch.num_rows)
                         batch = batch.append_column(name, constant)
                 yield batch
 
@@ -235,7 +242,7 @@ class TableSource(ABC):
     def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
         """Missing values, counted over the whole file where it can be read again."""
         count = ""
-        if self._paths[number] != STDIN:
+        if self._paths[number] != STDIN and name not in self._partitions[number]:
             with self._explaining(number):
                 total = sum(
                     _count_missing(batch.column(0), self.encoder.empty_is_missing)
@@ -258,7 +265,7 @@ class TableSource(ABC):
         if twice:
             raise DataError(f"{self._paths[number]}: two columns are named {twice[0]!r}; rename one of them")
         for name, value in self._partitions[number].items():
-            schema = schema.append(pa.field(name, pa.scalar(value).type))
+            schema = schema.append(pa.field(name, value.type))
         return schema
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
@@ -275,6 +282,7 @@ class TableSource(ABC):
         check_columns(where, schema.names, encoder, self._need_label)
         if encoder.label not in schema.names:
             encoder.label = None
+        encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
         for c in encoder.columns:
             type_ = schema.field(c.name).type
             if c.kind == "number" and kind_of(type_) != "number":
@@ -337,23 +345,28 @@ def cut(block: Block, max_bytes: int) -> Iterator[Block]:
     yield from cut(block.slice(middle, block.n_rows), max_bytes)
 
 
-def partition_values(paths: Sequence[str], encoder: TableEncoder | None) -> list[dict[str, Any]]:
+def partition_values(paths: Sequence[str], encoder: TableEncoder | None) -> list[dict[str, pa.Scalar]]:
     """What folders named ``key=value`` say of each file: columns. For training, those that differ among files."""
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, str]] = []
     for path in paths:
         pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
-        found.append({key: value for key, equals, value in pairs if equals and key})
+        found.append({unquote(key): unquote(value) for key, equals, value in pairs if equals and key})
     keys = [key for key in found[0] if all(key in each for each in found)] if found else []
     if encoder is None:
         keys = [key for key in keys if len({each[key] for each in found}) > 1]
     else:
         keys = [key for key in keys if key in encoder.used]
+    columns = {}
     for key in keys:
-        values = [each[key] for each in found]
-        if all(value.lstrip("-").isdigit() for value in values):
-            for each in found:
-                each[key] = int(each[key])
-    return [{key: each[key] for key in keys} for each in found]
+        values = [None if each[key] == _NULL_PARTITION else each[key] for each in found]
+        whole = all(value is None or re.fullmatch(r"-?\d{1,18}", value) for value in values)
+        type_ = pa.int64() if whole and any(values) else pa.string()
+        columns[key] = [pa.scalar(value, pa.string()).cast(type_) for value in values]
+    return [{key: columns[key][i] for key in keys} for i in range(len(found))]
+
+
+def _example(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _count_missing(column: pa.Array, empty_is_missing: bool) -> int:
