@@ -232,8 +232,8 @@ def _print_data(answer: dict[str, Any]) -> None:
         typer.echo(
             f"With --memory {_megabytes(plan['memory_limit_bytes'])}: {place}, "
             f"blocks of {plan['block_rows']:,} rows, "
-            f"about {plan['passes']} passes, at most {format_size(plan['spill_bytes'])} of spill, "
-            f"about {plan['minutes']:.1f} minutes."
+            f"about {plan['passes']} passes, up to {format_size(plan['spill_bytes'])} of spill, "
+            f"about {plan['minutes']:.1f} minutes (an estimate)."
         )
     typer.echo(
         f"Training needs about --memory {_megabytes(answer['smallest_memory_bytes'])}; from about "

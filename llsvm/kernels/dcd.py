@@ -163,3 +163,26 @@ def dots_dense(X, w, bias, out):  # type: ignore[no-untyped-def]
         for j in range(d):
             dot += w[j] * np.float64(row[j])
         out[i] = dot + constant
+
+
+@njit(**JIT)
+def merge(w, copies):  # type: ignore[no-untyped-def]
+    """Add each thread's steps, copies[t] - w, to w, and set the copies to it.
+
+    w: (d,) float64; copies: (threads, d) float64. Returns the sum of the products of different threads' steps.
+    """
+    lost = 0.0
+    for j in range(w.shape[0]):
+        before = w[j]
+        total = 0.0
+        squares = 0.0
+        for t in range(copies.shape[0]):
+            step = copies[t, j] - before
+            total += step
+            squares += step * step
+        if squares != 0.0:
+            lost += 0.5 * (total * total - squares)
+            w[j] = before + total
+            for t in range(copies.shape[0]):
+                copies[t, j] = w[j]
+    return lost
