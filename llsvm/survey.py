@@ -24,11 +24,11 @@ _WORK_BYTES = LEAST_WORK_BYTES
 _READING_SHARE = 1.15  # rows held in memory take this times their size while they are being read
 _WEIGHT_VECTORS = 4  # weights, the best so far, and those that a pass began with, once more while copied
 _STORED_ROW_BYTES = 20  # of a row on disk: place, number, label
-_SHARES = 5  # of the memory for rows: blocks at hand, being read and worked on, survivors
+_ROW_WORK_BYTES = 100  # that the solver holds for each row of a block
 _PASSES_IN_MEMORY, _PASSES_FROM_DISK = 4, 5
 _UPDATES_A_PASS = 4  # of each stored value, sweeps over survivors included
 _STARTING_SECONDS = 1.5
-_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 5e8
+_UPDATES_PER_SECOND, _DENSE_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 4e8, 5e8
 
 
 class Survey:
@@ -89,6 +89,7 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
     features = max(counts.last_column + 1 - base, 0)
     cells = counts.n_rows * features
     smallest, whole = _training_bytes(counts, features, info)
+    freed = info.reader_bytes - info.library_bytes
     return {
         "name": info.name,
         "format": info.format,
@@ -106,7 +107,7 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
         "in_memory_bytes": whole,
         "unscaled": counts.largest > UNSCALED_ABOVE,
         "columns": columns,
-        "plan": _plan(counts, features, memory_limit, (smallest, whole), seconds),
+        "plan": _plan(counts, features, memory_limit, (smallest, whole), freed, seconds),
     }
 
 
@@ -115,22 +116,28 @@ def _plan(
     features: int,
     memory_limit: str | int | None,
     needed: tuple[int, int],
+    freed_bytes: int,
     read_seconds: float,
 ) -> dict[str, Any]:
     """What training under the limit would do; an estimate, mostly right within a factor of two. Sizes in bytes.
 
-    needed: see _training_bytes. cache_bytes: the binary copy on disk, 0 where all rows stay in memory.
+    needed: see _training_bytes. freed_bytes: what the reader holds in the first reading only.
+    cache_bytes: the binary copy on disk, 0 where all rows stay in memory; what packs well takes less.
     spill_bytes: survivors on disk, hardly more. passes: full passes, as measured on common data sets.
     """
     fixed, whole = needed
     limit = parse_size(DEFAULT_MEMORY if memory_limit is None else memory_limit)
-    row_bytes = _values_bytes(counts, features) / counts.n_rows + _STORED_ROW_BYTES
+    row_bytes = _values_bytes(counts, features, False) / counts.n_rows + _STORED_ROW_BYTES
     rows_bytes = int(row_bytes * counts.n_rows)
-    room = max(limit - fixed, 0) + _WORK_BYTES
+    room = max(limit - fixed, 0) + freed_bytes
     in_memory = limit >= whole
-    block_rows = counts.n_rows if in_memory else int(room / _SHARES / (row_bytes + _ROW_BYTES))
+    # two blocks and the survivors, and twice the work on the rows of a block
+    fitting = int(room / (3 * row_bytes + 2 * _ROW_WORK_BYTES))
+    block_rows = counts.n_rows if in_memory else max(1, min(fitting, counts.n_rows))
     passes = _PASSES_IN_MEMORY if in_memory else _PASSES_FROM_DISK
-    work = passes * _UPDATES_A_PASS * counts.nnz / _UPDATES_PER_SECOND
+    filled = 4 * features < _VALUE_BYTES * counts.nnz / counts.n_rows
+    updates_per_second = _DENSE_UPDATES_PER_SECOND if filled else _UPDATES_PER_SECOND
+    work = passes * _UPDATES_A_PASS * counts.nnz / updates_per_second
     disk = 0.0 if in_memory else passes * rows_bytes / _DISK_BYTES_PER_SECOND
     return {
         "memory_limit_bytes": limit,
@@ -148,11 +155,11 @@ def _training_bytes(counts: Survey, features: int, info: SourceInfo) -> tuple[in
     """Limits, in bytes, for training from disk and for holding all rows in memory; rough."""
     problems = 1 if len(counts.labels) == 2 else len(counts.labels)
     fixed = RUNTIME_BYTES + _WORK_BYTES + _WEIGHT_VECTORS * 8 * problems * features + info.reader_bytes
-    rows = _values_bytes(counts, features) + _ROW_BYTES * counts.n_rows
+    rows = _values_bytes(counts, features, counts.is_dense) + _ROW_BYTES * counts.n_rows
     return fixed, fixed + int(_READING_SHARE * rows)
 
 
-def _values_bytes(counts: Survey, features: int) -> int:
-    """Of all rows, as training keeps them: dense where the source says so or where that is smaller."""
+def _values_bytes(counts: Survey, features: int, dense: bool) -> int:
+    """Of all rows, as training keeps them: dense, or whatever is smaller (on disk it is)."""
     dense_bytes = 4 * counts.n_rows * features
-    return dense_bytes if counts.is_dense else min(_VALUE_BYTES * counts.nnz, dense_bytes)
+    return dense_bytes if dense else min(_VALUE_BYTES * counts.nnz, dense_bytes)

@@ -93,6 +93,22 @@ WRITERS = {
 }
 
 
+def assert_planned(path, summary):
+    """What inspect foretells comes true within a factor of two."""
+    code = "from llsvm.cli import main; main()"
+    words = ["inspect", str(path), "--memory", "500MB", "--json"]
+    run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    plan = json.loads(run.stdout)["plan"]
+    assert plan["enough"]
+    assert plan["in_memory"] == (summary["read_from"] == "memory")
+    assert plan["passes"] / 2 <= summary["passes"] <= 2 * plan["passes"]
+    assert (
+        plan["cache_bytes"] / 2
+        <= summary["peak_disk_bytes"]
+        <= 2 * (plan["cache_bytes"] + plan["spill_bytes"])
+    )
+
+
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", WRITERS)
 def test_trains_within_its_limit(tmp_path, kind):
@@ -114,6 +130,7 @@ def test_trains_within_its_limit(tmp_path, kind):
     run = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     summary = json.loads(run.stdout)
+    assert_planned(path, summary)
     line = f"{kind}: {path.stat().st_size / 1e6:.0f} MB, peak {summary['peak_rss_bytes'] / 1e6:.0f} MB, "
     line += f"{summary['seconds']:.0f} s, gap {summary['relative_gap']:.4f}"
     sys.__stderr__.write(line + "\n")
