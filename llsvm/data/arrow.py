@@ -29,8 +29,10 @@ class ArrowSource(TableSource):
             return reader.schema
 
     def _reader_bytes(self) -> int:
-        """A record batch is read whole: of the first file, its average, compressed and not."""
-        with self._opened(0) as (reader, seekable):
+        """A record batch is read whole, but for columns without a use: of the first file, its average, compressed
+        and not."""
+        names = [name for name in self.encoder.used if name not in self._partitions[0]]
+        with self._opened(0, names) as (reader, seekable):
             columns = _COLUMN_BYTES * len(reader.schema)
             if not seekable:
                 return (8 << 20) + columns
@@ -41,7 +43,7 @@ class ArrowSource(TableSource):
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        with self._opened(number) as (reader, seekable):
+        with self._opened(number, names) as (reader, seekable):
             counted = 0
             for i in itertools.count():
                 try:
@@ -63,7 +65,8 @@ class ArrowSource(TableSource):
             self.bytes_read += self._prints[number][0] - counted
 
     @contextmanager
-    def _opened(self, number: int) -> Iterator[tuple[Any, bool]]:
+    def _opened(self, number: int, names: list[str] | None = None) -> Iterator[tuple[Any, bool]]:
+        """A reader, of the columns ``names`` or of all, and whether it reads batches in any order."""
         file = open_seekable(self._paths[number])
         try:
             start = file.read(len(_FILE_MAGIC))
@@ -73,10 +76,16 @@ class ArrowSource(TableSource):
                     f"{self._paths[number]}: Feather version 1, which is not read any more; write it again "
                     "(pyarrow.feather.write_feather writes version 2)"
                 )
-            if start == _FILE_MAGIC:
-                yield pa.ipc.open_file(file), True
-            else:
-                yield pa.ipc.open_stream(file), False
+            seekable = start == _FILE_MAGIC
+            open_ipc = pa.ipc.open_file if seekable else pa.ipc.open_stream
+            reader = open_ipc(file)
+            if names is not None:
+                file.seek(0)
+                places = sorted(map(reader.schema.get_field_index, names))
+                reader = open_ipc(
+                    file, options=pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+                )
+            yield reader, seekable
         finally:
             file.close()
 
