@@ -222,6 +222,8 @@ def _decompressed(raw: _Counting, kind: str) -> Any:
 
 def check_regular(path: str) -> os.stat_result:
     """The status of a regular file. Raises DataError."""
+    if path == STDIN:
+        raise DataError("-: standard input is for svmlight and CSV; write this format to a file first")
     try:
         status = os.stat(path)
     except OSError as error:

@@ -309,6 +309,12 @@ def test_hdf5_features_with_three_dimensions(tmp_path):
     assert "X has shape (2000, 7, 1)" in refusal(path)
 
 
+@pytest.mark.parametrize("format", ["parquet", "arrow", "hdf5", "numpy"])
+def test_standard_input_is_for_text(format):
+    with pytest.raises(DataError, match="standard input is for svmlight and CSV"):
+        open_source("-", format=format)
+
+
 def test_feather_of_the_first_version(tmp_path):
     path = tmp_path / "old.feather"
     path.write_bytes(b"FEA1" + bytes(100) + b"FEA1")
