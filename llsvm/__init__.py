@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from llsvm.estimators import LLSVMClassifier
     from llsvm.model import Model
     from llsvm.train import load, train
+
+# Before pyarrow is loaded: its own allocators keep what readers free, 100 MB of it after a wide Parquet file.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 # Loaded when first used, so that ``import llsvm`` and ``llsvm --help`` stay instant.
 _WHERE = {

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from llsvm.arena import sparsify, steps
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
@@ -34,6 +35,7 @@ FORMATS = {
     "hdf5": (".h5", ".hdf5", ".h5ad"),
 }
 _MOST_COLUMNS = 1000  # of a table, one for each feature
+_TEXT_BYTES = 1 << 20  # of rows that become text together
 _HDF5_ROWS, _HDF5_BYTES = 1024, 1 << 20
 Put = Callable[[Block], None]
 
@@ -105,7 +107,8 @@ def _svmlight(path: str, source: BlockSource) -> Iterator[Put]:
                     "pass --positive LABEL for this label against the rest, or convert to another format"
                 )
             shift = 1 - (source.info().index_base or 0)
-            stream.write("".join(_lines(block, shift)).encode())
+            for start, stop in steps(block.X, _TEXT_BYTES):
+                stream.write(_text(block.slice(start, stop), shift))
 
         _require_base(source)
         yield put
@@ -119,17 +122,22 @@ def _require_base(source: BlockSource) -> None:
         )
 
 
-def _lines(block: Block, shift: int) -> Iterator[str]:
-    X = block.X
-    for i, label in enumerate(block.y.tolist()):
-        if isinstance(X, CSR):
-            row = slice(X.indptr[i], X.indptr[i + 1])
-            columns, values = (X.indices[row] + shift).tolist(), X.data[row].tolist()
-        else:
-            at = np.flatnonzero(X[i])
-            columns, values = (at + shift).tolist(), X[i, at].tolist()
-        cells = [f" {j}:{value:.9g}" for j, value in zip(columns, values, strict=True)]
-        yield f"{label_text(label)}{''.join(cells)}\n"
+def _text(block: Block, shift: int) -> bytes:
+    """The rows as svmlight text, each number in the fewest digits that read back as the same float."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    X = block.X if isinstance(block.X, CSR) else sparsify(block.X)
+    first, last = int(X.indptr[0]), int(X.indptr[-1])
+    columns = pa.array(X.indices[first:last] + np.int32(shift)).cast(pa.string())
+    cells = pc.binary_join_element_wise(columns, pa.array(X.data[first:last]).cast(pa.string()), ":")
+    offsets = pa.array((X.indptr - first).astype(np.int32))
+    features = pc.binary_join(pa.ListArray.from_arrays(offsets, cells), " ")
+    labels, which = np.unique(block.y, return_inverse=True)
+    label = pa.array([label_text(each) for each in labels.tolist()]).take(pa.array(which))
+    head = pc.if_else(pc.equal(features, ""), label, pc.binary_join_element_wise(label, "", " "))
+    lines = pc.binary_join_element_wise(head, features, "\n", "")
+    return bytes(lines.buffers()[2])  # the values of a string array lie one after the other
 
 
 @contextmanager

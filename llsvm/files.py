@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from llsvm import remote
 from llsvm.errors import DiskError, UsageError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a disk is full
@@ -18,10 +19,15 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A binary file that takes the place of ``path`` when the block ends without an error.
 
-    It is written under a temporary name in the same folder, synced and renamed. A symbolic link is followed;
+    An address (``s3://...``) is written to as ``llsvm.remote.replacing`` says. Else
+    it is written under a temporary name in the same folder, synced and renamed. A symbolic link is followed;
     a device or a pipe (``/dev/null``) is written to directly. After an error nothing is left.
     Raises DiskError where the disk is full, UsageError where the path cannot be written.
     """
+    if remote.is_remote(path):
+        with remote.replacing(os.fspath(path)) as stream:
+            yield stream
+        return
     target = Path(os.path.realpath(path))
     try:
         if target.exists() and not target.is_file() and not target.is_dir():
@@ -66,6 +72,9 @@ def _sync_folder(folder: Path) -> None:
 
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Raise UsageError unless ``replacing(path)`` can work: asked before hours of training, not after."""
+    if remote.is_remote(path):
+        remote.require_folder(os.fspath(path))
+        return
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise UsageError(f"{path}: is a folder; name a file in it")

@@ -15,13 +15,14 @@ import stat
 import sys
 import zlib
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
+from llsvm import remote
 from llsvm.errors import DataError
 
 STDIN = "-"
 HEAD_BYTES = 16
-_BUFFER_BYTES = 1 << 18
+REMOTE_BUFFER_BYTES = 1 << 21  # each is a request of its own, which takes tens of milliseconds
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
@@ -33,11 +34,6 @@ COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
 _BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 
-def is_remote(path: str) -> bool:
-    """Is it an address that one of pyarrow's file systems understands, such as ``s3://bucket/key``?"""
-    return "://" in path
-
-
 def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name.
 
@@ -46,8 +42,8 @@ def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     found: list[str] = []
     for each in paths:
         path = os.fspath(each)
-        if is_remote(path):
-            found += _expand_remote(path)
+        if remote.is_remote(path):
+            found += remote.expand(path)
         elif os.path.isdir(path):
             found += _some(path, _files_under(path))
         elif glob.has_magic(path) and not os.path.exists(path):
@@ -69,44 +65,6 @@ def _files_under(folder: str) -> list[str]:
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
         files += [os.path.join(parent, name) for name in sorted(names) if not name.startswith((".", "_"))]
     return sorted(files)
-
-
-def _expand_remote(path: str) -> list[str]:
-    from pyarrow import fs
-
-    system, inner = _file_system(path)
-    prefix = path[: len(path) - len(inner)] if path.endswith(inner) else path.split("://")[0] + "://"
-    pattern = inner if glob.has_magic(inner) else None
-    try:
-        if pattern is None:
-            info = system.get_file_info(inner)
-            if info.type != fs.FileType.Directory:
-                return [path]
-        top = inner if pattern is None else inner[: inner.rindex("/", 0, _first_magic(inner))]
-        entries = system.get_file_info(fs.FileSelector(top, recursive=True))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error}; check the address and the credentials") from error
-    names = sorted(entry.path for entry in entries if entry.type == fs.FileType.File)
-    if pattern is not None:
-        import fnmatch
-
-        names = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
-    else:
-        names = [n for n in names if not any(p.startswith((".", "_")) for p in n[len(top) :].split("/"))]
-    return _some(path, [prefix + name for name in names])
-
-
-def _first_magic(path: str) -> int:
-    return min(path.index(mark) for mark in "*?[" if mark in path)
-
-
-def _file_system(path: str) -> tuple[Any, str]:
-    from pyarrow import fs
-
-    try:
-        return fs.FileSystem.from_uri(path)
-    except Exception as error:  # ArrowInvalid, NotImplementedError, OSError: by file system
-        raise DataError(f"{path}: no file system for this address: {error}") from error
 
 
 class Input(io.RawIOBase):
@@ -189,9 +147,8 @@ class _Counting(io.RawIOBase):
                 if sys.stdin is None:
                     raise DataError("-: standard input is closed; name a file, or pipe data in")
                 self._file = io.FileIO(sys.stdin.fileno(), closefd=False)
-            elif is_remote(path):
-                system, inner = _file_system(path)
-                self._file = system.open_input_stream(inner, compression=None, buffer_size=_BUFFER_BYTES)
+            elif remote.is_remote(path):
+                self._file = remote.open_stream(path, REMOTE_BUFFER_BYTES)
             else:
                 check_regular(path)
                 self._file = io.FileIO(path)
@@ -201,7 +158,7 @@ class _Counting(io.RawIOBase):
             raise unreadable(path, error) from error
 
     def fingerprint(self) -> tuple[int, int]:
-        if self.path == STDIN or is_remote(self.path):
+        if self.path == STDIN or remote.is_remote(self.path):
             return fingerprint(self.path)
         status = os.fstat(self._file.fileno())
         return status.st_size, status.st_mtime_ns
@@ -265,6 +222,8 @@ def _decompressed(raw: _Counting, kind: str) -> Any:
 
 def check_regular(path: str) -> os.stat_result:
     """The status of a regular file. Raises DataError."""
+    if path == STDIN:
+        raise DataError("-: standard input is for svmlight and CSV; write this format to a file first")
     try:
         status = os.stat(path)
     except OSError as error:
@@ -276,6 +235,8 @@ def check_regular(path: str) -> os.stat_result:
 
 
 def unreadable(path: str, error: Exception) -> DataError:
+    if remote.is_remote(path):
+        return remote.unreachable(path, error)
     reason = getattr(error, "strerror", None) or str(error)
     return DataError(f"{path}: cannot be read: {reason}; check the path and its permissions")
 
@@ -284,12 +245,8 @@ def fingerprint(path: str) -> tuple[int, int]:
     """(bytes, modification time) by which a change of the file is noticed; (0, 0) for standard input."""
     if path == STDIN:
         return 0, 0
-    if is_remote(path):
-        system, inner = _file_system(path)
-        info = system.get_file_info(inner)
-        if not info.is_file:
-            raise DataError(f"{path}: there is no such file; check the address")
-        return int(info.size or 0), int(info.mtime_ns or 0)
+    if remote.is_remote(path):
+        return remote.status(path)
     status = check_regular(path)
     return status.st_size, status.st_mtime_ns
 
@@ -298,15 +255,23 @@ def open_seekable(path: str) -> Any:
     """A pyarrow file that can be read anywhere, for formats that need it. Raises DataError."""
     import pyarrow as pa
 
+    if remote.is_remote(path):
+        return remote.open_file(path)
     try:
-        if is_remote(path):
-            system, inner = _file_system(path)
-            return system.open_input_file(inner)
         check_regular(path)
         return pa.OSFile(path)
     except OSError as error:
-        if isinstance(error, DataError):
-            raise
+        raise unreadable(path, error) from error
+
+
+def open_binary(path: str) -> BinaryIO:
+    """A buffered Python file that can be read anywhere; what ``open`` gives, but remote too. Raises DataError."""
+    if remote.is_remote(path):
+        return io.BufferedReader(remote.open_file(path), REMOTE_BUFFER_BYTES)
+    check_regular(path)
+    try:
+        return open(path, "rb")
+    except OSError as error:
         raise unreadable(path, error) from error
 
 
@@ -320,5 +285,5 @@ def head_of(path: str) -> bytes:
 
 def base_suffix(path: str) -> str:
     """The suffix that tells the format, lower case: ``.csv`` of ``train.csv.gz``."""
-    stem, suffix = os.path.splitext(path.rstrip("/").lower())
+    stem, suffix = os.path.splitext(remote.without_options(path).rstrip("/").lower())
     return os.path.splitext(stem)[1] if suffix in COMPRESSED_SUFFIXES else suffix

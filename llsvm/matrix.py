@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import lzma
+import zipfile
+import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
@@ -16,6 +19,10 @@ FEATURE_NAMES = ("X", "x", "data", "features", "X_train", "train")
 LABEL_NAMES = ("y", "Y", "label", "labels", "target", "targets", "class", "y_train")
 WEIGHT_NAMES = ("weight", "weights", "sample_weight")
 _INDEX_ROWS = 1 << 16  # row pointers looked at together
+DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, NotImplementedError),
+    *(ValueError, RuntimeError, KeyError),
+)  # what libraries raise for files that are cut off or damaged
 
 
 class Vector(Protocol):
@@ -25,6 +32,17 @@ class Vector(Protocol):
     dtype: np.dtype[Any]
 
     def __getitem__(self, key: slice) -> NDArray[Any]: ...
+
+
+class Flat:
+    """A matrix of one column as a vector."""
+
+    def __init__(self, values: Vector) -> None:
+        self._values = values
+        self.shape, self.dtype = values.shape[:1], values.dtype
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        return self._values[key].reshape(-1)
 
 
 @dataclass(slots=True)
@@ -95,12 +113,26 @@ class MatrixReader:
                 start = stop
         else:
             for start, stop in self._bounds(self.X, max_bytes):
-                X = self._finite_dense(self._floats(self.X.values[start:stop]), start)
+                values = self._part(self.X.name, self.X.values, start, stop)
+                X = self._finite_dense(self._floats(values), start)
                 yield self._block(X, start, stop)
 
     def _block(self, X: Matrix, start: int, stop: int) -> Block:
         rows = np.arange(start, stop, dtype=np.int64)
         return Block(X, self._labels(start, stop), rows, self._weights(start, stop))
+
+    def _part(self, name: str, values: Vector, start: int, stop: int) -> NDArray[Any]:
+        """``values[start:stop]``. Raises DataError where the file is damaged there."""
+        try:
+            return np.asarray(values[start:stop])
+        except DataError:
+            raise
+        except DAMAGE as error:
+            reason = " ".join(str(error).split())
+            raise DataError(
+                f"{self.where}: {name}: rows or values {start:,} to {stop:,} cannot be read, "
+                f"the file is cut off or damaged: {reason}; fetch or write it again"
+            ) from error
 
     def _row_bytes(self) -> int:
         label = 8
@@ -120,11 +152,12 @@ class MatrixReader:
     def _pieces(self, X: SparseRows, max_bytes: int) -> Iterator[NDArray[np.int64]]:
         """Row pointers of blocks with at most ``max_bytes``; the last of a piece is the first of the next."""
         row_bytes, n_values = self._row_bytes() + 8, X.indices.shape[0]
-        pending = np.asarray(X.indptr[0:1], np.int64)
+        pending = self._part(f"indptr of {X.name}", X.indptr, 0, 1).astype(np.int64)
         if pending[0] != 0:
             self._bad(0, f"the row pointers begin with {pending[0]} instead of 0")
         for at in range(0, self.n_rows, _INDEX_ROWS):
-            ends = np.asarray(X.indptr[at + 1 : min(at + _INDEX_ROWS, self.n_rows) + 1], np.int64)
+            stop = min(at + _INDEX_ROWS, self.n_rows) + 1
+            ends = self._part(f"indptr of {X.name}", X.indptr, at + 1, stop).astype(np.int64)
             bad = (np.diff(ends, prepend=pending[-1]) < 0) | (ends > n_values)
             if bad.any():
                 row = at + int(np.argmax(bad))
@@ -142,7 +175,8 @@ class MatrixReader:
 
     def _sparse_rows(self, X: SparseRows, indptr: NDArray[np.int64], start: int) -> CSR:
         first, last = int(indptr[0]), int(indptr[-1])
-        raw, data = X.indices[first:last], self._floats(X.data[first:last])
+        raw = self._part(f"indices of {X.name}", X.indices, first, last)
+        data = self._floats(self._part(f"data of {X.name}", X.data, first, last))
         indptr = indptr - first
         n_columns = X.n_columns if X.n_columns is not None else 2**31 - 1
         bad = (raw < 0) | (raw >= n_columns)
@@ -195,7 +229,7 @@ class MatrixReader:
     def _labels(self, start: int, stop: int) -> NDArray[Any]:
         if self.y is None:
             return np.zeros(stop - start)
-        y = np.asarray(self.y[start:stop])
+        y = self._part("labels", self.y, start, stop)
         if self.label_texts is not None:
             if len(y) and (y.min() < 0 or y.max() >= len(self.label_texts)):
                 self._bad(
@@ -208,7 +242,8 @@ class MatrixReader:
             return y
         if y.dtype.kind not in "biuf":
             raise DataError(f"{self.where}: labels of type {y.dtype}; they must be numbers or text")
-        y = y.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # what is not a number is refused
+            y = y.astype(np.float64)
         if not np.isfinite(y).all():
             self._bad(start + int(np.argmin(np.isfinite(y))), "the label is missing (NaN) or infinite")
         return y
@@ -216,7 +251,7 @@ class MatrixReader:
     def _weights(self, start: int, stop: int) -> NDArray[np.float32] | None:
         if self.weight is None:
             return None
-        weight = np.asarray(self.weight[start:stop], np.float32)
+        weight = self._part("weights", self.weight, start, stop).astype(np.float32)
         good = np.isfinite(weight) & (weight >= 0)
         if not good.all():
             at = int(np.argmin(good))

@@ -24,8 +24,10 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 import llsvm
-from llsvm.errors import ModelError
+from llsvm.errors import DataError, ModelError
 from llsvm.files import replacing
+from llsvm.inputs import open_binary
+from llsvm.remote import is_remote
 
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
@@ -43,7 +45,8 @@ def write(
     arrays: Mapping[str, NDArray[Any]],
     log: Mapping[str, Any],
 ) -> None:
-    """Write header and arrays to ``path`` and ``log`` to ``path.log.json``, each atomically.
+    """Write header and arrays to ``path`` and ``log`` to ``path.log.json``, each atomically (no log where the path
+    is an address such as ``s3://bucket/model``).
 
     Raises DiskError where the disk is full, UsageError where the path cannot be written.
     """
@@ -134,13 +137,13 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
     """The container at ``path``; whatever is wrong with its bytes becomes a ModelError that names it."""
     try:
-        with open(path, "rb") as stream:
+        with open_binary(os.fspath(path)) if is_remote(path) else open(path, "rb") as stream:
             start = stream.read(11)
             try:
                 yield zipfile.ZipFile(stream)
             except _DAMAGE as error:
                 raise ModelError(f"{path}: {_diagnosis(start, error)}") from error
-    except ModelError:
+    except DataError:
         raise
     except FileNotFoundError as error:
         raise ModelError(f"{path}: no such model file") from error

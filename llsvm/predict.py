@@ -65,13 +65,34 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     for name in names:
         if model.settings.get(name) and not read.get(name):
             read[name] = model.settings[name]
-    return open_source(
+    source = open_source(
         data,
         positive=model.extra.get("positive"),
         table=model.extra.get("table"),
         need_label=need_label,
         **options,
     )
+    _require_same_kind(model, source)
+    return source
+
+
+def _require_same_kind(model: Model, source: BlockSource) -> None:
+    """Raise ModelError where columns would be taken for other columns: they are found by name or by number."""
+    info, table = source.info(), model.extra.get("table")
+    encoder = getattr(source, "encoder", None)
+    if table is not None and encoder is None:
+        names = ", ".join(column["name"] for column in table["columns"][:6])
+        raise ModelError(
+            f"{info.name}: the columns of {info.format} have no names, but the model was trained on a table with "
+            f"columns {names}{', ...' if len(table['columns']) > 6 else ''}; give it CSV, Parquet or Arrow"
+        )
+    if table is None and encoder is not None and encoder.first_indicator is not None:
+        raise ModelError(
+            f"{info.name}: has text columns, but the model was not trained on a table; give it numbers only"
+        )
+    width, known = info.n_features, model.n_features_in_
+    if info.is_dense and table is None and width is not None and width != known:
+        raise ModelError(f"{info.name}: {width} columns of features, but the model was trained on {known}")
 
 
 def score_blocks(

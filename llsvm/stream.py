@@ -37,6 +37,7 @@ _PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
 _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 _SMALLEST_BLOCK_BYTES = 256_000
+_LIBRARY = "the file format's library"
 
 
 class Stream:
@@ -146,8 +147,7 @@ class Stream:
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         info = self.source.info()
         self.budget.reserve("reading", _READING_PAGES * page_bytes)
-        if info.reader_bytes:
-            self.budget.reserve("the file format's library", info.reader_bytes)
+        self._reserve_reader(info.reader_bytes)
         if self._views:
             self._facts = self._ingest.run(page_bytes, 0, None, False)
         else:
@@ -156,8 +156,16 @@ class Stream:
             )
         self.budget.release("reading")
         trim_freed_memory()
+        if self.place != "source" and self._cache_maker() is not None:  # the source will hardly be read again
+            self._reserve_reader(self.source.info().library_bytes)
         self._learn_scaling(self._facts)
         return self._facts
+
+    def _reserve_reader(self, nbytes: int) -> None:
+        """What the file format's library holds, from now on."""
+        self.budget.release(_LIBRARY)
+        if nbytes:
+            self.budget.reserve(_LIBRARY, nbytes)
 
     def _learn_scaling(self, facts: Facts) -> None:
         statistics, self._ingest.statistics = self._ingest.statistics, None
@@ -209,6 +217,8 @@ class Stream:
             return
         if self._ingest.arena is not None:
             self._ingest.move_to_store(self._largest_page_bytes, self._cache_maker(), self._must_store)
+            if self.place == "source":  # the disk is full
+                self._reserve_reader(self.source.info().reader_bytes)
         self._share_out(row_work_bytes)
 
     def _set_state_aside(self, nbytes: int, row_work_bytes: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.data.source import BlockSource
+from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
 from llsvm.memory import LEAST_WORK_BYTES, RUNTIME_BYTES, parse_size
 from llsvm.model import label_text
@@ -24,10 +24,11 @@ _WORK_BYTES = LEAST_WORK_BYTES
 _READING_SHARE = 1.15  # rows held in memory take this times their size while they are being read
 _WEIGHT_VECTORS = 4  # weights, the best so far, and those that a pass began with, once more while copied
 _STORED_ROW_BYTES = 20  # of a row on disk: place, number, label
-_SHARES = 5  # of the memory for rows: blocks at hand, being read and worked on, survivors
+_ROW_WORK_BYTES = 100  # that the solver holds for each row of a block
 _PASSES_IN_MEMORY, _PASSES_FROM_DISK = 4, 5
 _UPDATES_A_PASS = 4  # of each stored value, sweeps over survivors included
-_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 5e8
+_STARTING_SECONDS = 1.5
+_UPDATES_PER_SECOND, _DENSE_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 4e8, 5e8
 
 
 class Survey:
@@ -37,6 +38,7 @@ class Survey:
         self.n_rows = self.nnz = self.empty_rows = self.other_rows = 0
         self.last_column = -1  # as the source numbers them
         self.largest = 0.0
+        self.is_dense = False
         self.labels: Counter[Any] = Counter()
 
     def add(self, block: Block) -> None:
@@ -48,6 +50,7 @@ class Survey:
             last_column = int(columns.max()) if len(columns) else -1
             self.empty_rows += int(np.count_nonzero(np.diff(block.X.indptr) == 0))
         else:
+            self.is_dense = True
             values, last_column = block.X, block.X.shape[1] - 1
             self.empty_rows += int(np.count_nonzero(~block.X.any(axis=1)))
         self.nnz += int(np.count_nonzero(values))
@@ -85,7 +88,8 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
     base = info.index_base or 0
     features = max(counts.last_column + 1 - base, 0)
     cells = counts.n_rows * features
-    smallest, whole = _training_bytes(counts, features)
+    smallest, whole = _training_bytes(counts, features, info)
+    freed = info.reader_bytes - info.library_bytes
     return {
         "name": info.name,
         "format": info.format,
@@ -103,27 +107,37 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
         "in_memory_bytes": whole,
         "unscaled": counts.largest > UNSCALED_ABOVE,
         "columns": columns,
-        "plan": _plan(counts, features, memory_limit, smallest, seconds),
+        "plan": _plan(counts, features, memory_limit, (smallest, whole), freed, seconds),
     }
 
 
 def _plan(
-    counts: Survey, features: int, memory_limit: str | int | None, fixed: int, read_seconds: float
+    counts: Survey,
+    features: int,
+    memory_limit: str | int | None,
+    needed: tuple[int, int],
+    freed_bytes: int,
+    read_seconds: float,
 ) -> dict[str, Any]:
-    """What training under the limit would do; rough. Sizes in bytes.
+    """What training under the limit would do; an estimate, mostly right within a factor of two. Sizes in bytes.
 
-    cache_bytes: the binary copy on disk, 0 where all rows stay in memory. spill_bytes: survivors on disk at most.
-    passes: full passes, as measured on common data sets.
+    needed: see _training_bytes. freed_bytes: what the reader holds in the first reading only.
+    cache_bytes: the binary copy on disk, 0 where all rows stay in memory; what packs well takes less.
+    spill_bytes: survivors on disk, hardly more. passes: full passes, as measured on common data sets.
     """
+    fixed, whole = needed
     limit = parse_size(DEFAULT_MEMORY if memory_limit is None else memory_limit)
-    dense, sparse = 4 * features, _VALUE_BYTES * counts.nnz / counts.n_rows
-    row_bytes = min(dense, sparse) + _STORED_ROW_BYTES
+    row_bytes = _values_bytes(counts, features, False) / counts.n_rows + _STORED_ROW_BYTES
     rows_bytes = int(row_bytes * counts.n_rows)
-    room = max(limit - fixed, 0) + _WORK_BYTES
-    in_memory = counts.n_rows * (row_bytes + _ROW_BYTES) <= room
-    block_rows = counts.n_rows if in_memory else int(room / _SHARES / (row_bytes + _ROW_BYTES))
+    room = max(limit - fixed, 0) + freed_bytes
+    in_memory = limit >= whole
+    # two blocks and the survivors, and twice the work on the rows of a block
+    fitting = int(room / (3 * row_bytes + 2 * _ROW_WORK_BYTES))
+    block_rows = counts.n_rows if in_memory else max(1, min(fitting, counts.n_rows))
     passes = _PASSES_IN_MEMORY if in_memory else _PASSES_FROM_DISK
-    work = passes * _UPDATES_A_PASS * counts.nnz / _UPDATES_PER_SECOND
+    filled = 4 * features < _VALUE_BYTES * counts.nnz / counts.n_rows
+    updates_per_second = _DENSE_UPDATES_PER_SECOND if filled else _UPDATES_PER_SECOND
+    work = passes * _UPDATES_A_PASS * counts.nnz / updates_per_second
     disk = 0.0 if in_memory else passes * rows_bytes / _DISK_BYTES_PER_SECOND
     return {
         "memory_limit_bytes": limit,
@@ -132,16 +146,20 @@ def _plan(
         "block_rows": block_rows,
         "passes": passes,
         "cache_bytes": 0 if in_memory else rows_bytes,
-        "spill_bytes": 0 if in_memory else rows_bytes // 2,
-        "minutes": (read_seconds + work + disk) / 60,
+        "spill_bytes": 0 if in_memory else rows_bytes,
+        "minutes": (_STARTING_SECONDS + read_seconds + work + disk) / 60,
     }
 
 
-def _training_bytes(counts: Survey, features: int) -> tuple[int, int]:
+def _training_bytes(counts: Survey, features: int, info: SourceInfo) -> tuple[int, int]:
     """Limits, in bytes, for training from disk and for holding all rows in memory; rough."""
     problems = 1 if len(counts.labels) == 2 else len(counts.labels)
-    fixed = RUNTIME_BYTES + _WORK_BYTES + _WEIGHT_VECTORS * 8 * problems * features
-    sparse_bytes = _VALUE_BYTES * counts.nnz
-    dense_bytes = 4 * counts.n_rows * features
-    rows = min(sparse_bytes, dense_bytes) + _ROW_BYTES * counts.n_rows
+    fixed = RUNTIME_BYTES + _WORK_BYTES + _WEIGHT_VECTORS * 8 * problems * features + info.reader_bytes
+    rows = _values_bytes(counts, features, counts.is_dense) + _ROW_BYTES * counts.n_rows
     return fixed, fixed + int(_READING_SHARE * rows)
+
+
+def _values_bytes(counts: Survey, features: int, dense: bool) -> int:
+    """Of all rows, as training keeps them: dense, or whatever is smaller (on disk it is)."""
+    dense_bytes = 4 * counts.n_rows * features
+    return dense_bytes if dense else min(_VALUE_BYTES * counts.nnz, dense_bytes)

@@ -33,6 +33,7 @@ from llsvm.model import Model
 from llsvm.model_file import KNOWN_REQUIREMENTS
 from llsvm.penalty import Penalty
 from llsvm.progress import Progress
+from llsvm.remote import is_remote
 from llsvm.report import Report
 from llsvm.scaling import ROW_SCALE
 from llsvm.settings import Settings
@@ -72,10 +73,11 @@ class Training:
         if self.settings.feature_map is not None:
             source = self._mapped(source, budget)
         disk = self.settings.disk_limit
+        local_output = None if output is None or is_remote(output) else os.fspath(output)
         self.stream = Stream(
             source,
             budget,
-            choose_parent(self.settings.spill_dir, None if output is None else os.fspath(output)),
+            choose_parent(self.settings.spill_dir, local_output),
             disk_limit_bytes=None if disk is None else parse_size(disk),
             spill_format=self.settings.spill_format,
             cache=self.settings.cache,

@@ -58,6 +58,66 @@ def test_a_file_cut_off(tmp_path, kind, share):
     assert "cut off" in refusal(path, **OPTIONS.get(kind, {}))
 
 
+PLACES = {  # what is said of a file that is damaged in its middle
+    "parquet": "row groups 0 to 1, rows 1 to 2,000",
+    "arrows": "record batch 2",
+    "h5": "X: rows or values",
+    "npz": "X: rows or values",
+    "svm.gz": "near byte",
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_damage_has_a_place_and_a_remedy(tmp_path, kind):
+    path = write(tmp_path, kind, X, Y)
+    if kind == "parquet":
+        pq.write_table(table(X, Y), path, row_group_size=1000, write_page_checksum=True)
+    whole = bytearray(path.read_bytes())
+    if kind == "arrows":
+        del whole[len(whole) // 10 :]
+    elif kind == "h5":
+        with h5py.File(path) as file:
+            middle = file["X"].id.get_chunk_info(30).byte_offset + 20
+        whole[middle : middle + 40] = bytes(40)
+    else:
+        middle = len(whole) * 3 // 4
+        whole[middle : middle + 40] = bytes(40)
+    path.write_bytes(whole)
+    text = refusal(path)
+    assert PLACES[kind] in text
+    assert "fetch or write" in text
+    assert "\n" not in text
+
+
+NAMES = {"parquet": "parquet", "feather": "arrow"}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_file_without_its_end_says_where_it_ends(tmp_path, kind):
+    path = write(tmp_path, kind, X, Y)
+    path.write_bytes(path.read_bytes()[:12_345])
+    assert f"ends at byte 12,345 without the footer that {NAMES[kind]} files end with" in refusal(path)
+
+
+def test_npy_says_after_which_row_it_ends(tmp_path):
+    path = write(tmp_path, "npy", X, Y)
+    path.write_bytes(path.read_bytes()[: 128 + 1234 * 32 + 5])
+    assert "of shape (2000, 8) ends after 1,234 rows" in refusal(path, label="last")
+
+
+@pytest.mark.parametrize("encoding", ["latin1", "utf-16"])
+@pytest.mark.parametrize("far", [False, True])
+def test_text_that_is_not_utf8(tmp_path, encoding, far):
+    path = tmp_path / "rows.csv"
+    body = "1,Rome,0\n" * (200_000 if far else 2)
+    path.write_bytes(f"a,town,label\n{body}1,Zürich,1\n".encode(encoding))
+    text = refusal(path)
+    assert "UTF-8" in text
+    assert "iconv" in text
+    if encoding == "latin1" and not far:
+        assert f"{path}:4: byte 0xfc" in text
+
+
 @pytest.mark.parametrize("kind", ["parquet", "feather", "h5", "npz", "svm.gz", "csv"])
 def test_an_empty_file(tmp_path, kind):
     path = tmp_path / f"empty.{kind}"
@@ -226,6 +286,39 @@ def test_a_wrong_name_of_an_array(tmp_path, kind):
     path = write(tmp_path, kind, X, Y)
     assert "'colour' (--label)" in refusal(path, label="colour")
     assert "'colour' (--features)" in refusal(path, features=("colour",))
+
+
+def test_labels_that_floats_cannot_tell_apart(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": [1.0, 2.0], "label": [1, 2**53 + 1]}), path)
+    assert "row 2: the label 9007199254740993 is too large" in refusal(path)
+
+
+def test_sparse_npz_that_is_not_csr(tmp_path):
+    np.save(tmp_path / "y.npy", Y)
+    for kind in ("csc", "coo"):
+        path = tmp_path / f"{kind}.npz"
+        sp.save_npz(path, getattr(sp, f"{kind}_matrix")(X))
+        assert f"stored as {kind}; save X.tocsr()" in refusal(path, label=str(tmp_path / "y.npy"))
+
+
+def test_hdf5_features_with_three_dimensions(tmp_path):
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        file["X"], file["y"] = X[:, :, None], Y
+    assert "X has shape (2000, 7, 1)" in refusal(path)
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow", "hdf5", "numpy"])
+def test_standard_input_is_for_text(format):
+    with pytest.raises(DataError, match="standard input is for svmlight and CSV"):
+        open_source("-", format=format)
+
+
+def test_feather_of_the_first_version(tmp_path):
+    path = tmp_path / "old.feather"
+    path.write_bytes(b"FEA1" + bytes(100) + b"FEA1")
+    assert "Feather version 1" in refusal(path)
 
 
 def test_npz_of_objects(tmp_path):

@@ -255,6 +255,8 @@ def test_inspect_data(data):
     assert {name: answer[name] for name in expected} == expected
     assert answer["classes"] == {"-1": 2, "1": 2}
     assert answer["smallest_memory_bytes"] <= answer["in_memory_bytes"]
+    assert answer["plan"]["in_memory"]
+    assert answer["plan"]["block_rows"] == 4
     assert "--memory" in run("inspect", data).stdout
 
 

@@ -8,6 +8,7 @@ from source_suite import PLENTY, SourceSuite, joined
 
 from llsvm.block import CSR, concat
 from llsvm.data import format_of, open_source
+from llsvm.errors import DataError
 from llsvm.train import train
 
 X, Y = rows()
@@ -98,6 +99,67 @@ def test_several_files_are_one(tmp_path, kind, how):
     np.testing.assert_array_equal(found, X)
     np.testing.assert_array_equal(y, Y)
     assert source.info().n_rows == 300
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+@pytest.mark.parametrize("max_bytes", [1, 3000, PLENTY])
+def test_matrices_stored_by_columns(tmp_path, kind, max_bytes):
+    """As pandas hands its values out."""
+    path = tmp_path / f"rows.{kind}"
+    if kind == "npy":
+        np.save(path, np.asfortranarray(np.c_[X, Y].astype(np.float32)))
+    else:
+        np.savez(path, a=np.arange(9), X=np.asfortranarray(X), y=Y[:, None])
+    source = open_source(path, options={"label": "last"} if kind == "npy" else {})
+    found = concat(list(source.blocks(max_bytes)))
+    np.testing.assert_array_equal(found.X, X)
+    np.testing.assert_array_equal(found.y, Y)
+    if kind == "npz":
+        np.savez_compressed(path, X=np.asfortranarray(X), y=Y)
+        with pytest.raises(DataError, match="compressed and stored by columns"):
+            open_source(path)
+
+
+def test_hdf5_labels_in_a_matrix_of_one_column(tmp_path):
+    import h5py
+
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file["X"], file["y"] = X, Y[:, None]
+    found, y = dense_of(open_source(tmp_path / "rows.h5"))
+    np.testing.assert_array_equal(found, X)
+    np.testing.assert_array_equal(y, Y)
+
+
+def test_names_of_partitions_are_decoded(tmp_path):
+    """As pyarrow, Spark and Hive write them; a missing value is missing."""
+    import pyarrow.parquet as pq
+
+    places = ["a/b c", None, "ü=1", "a/b c"]
+    table = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "place": places, "label": [0, 1, 0, 1]})
+    pq.write_to_dataset(table, tmp_path, partition_cols=["place"])
+    with pytest.raises(DataError, match="column place: the value is missing in row 1; pass --missing"):
+        dense_of(open_source(tmp_path))
+    source = open_source(tmp_path, options={"missing": "zero"})
+    found, _ = dense_of(source)
+    names = source.info().feature_names
+    assert set(names) == {"x", "place=a/b c", "place=ü=1"}
+    expected = {
+        x: [float(f"place={place}" == name) for name in names[1:]]
+        for x, place in zip([1, 2, 3, 4], places, strict=True)
+    }
+    assert {row[0]: row[1:].tolist() for row in found} == expected
+
+
+@pytest.mark.parametrize("label", ["part", "text"])
+def test_partitions_as_labels(tmp_path, label):
+    import pyarrow.parquet as pq
+
+    values = Y.astype(int) if label == "part" else np.where(Y > 0, "yes", "no")
+    table = pa.table({"a": X[:, 0], "b": X[:, 1], "k": values})
+    pq.write_to_dataset(table, tmp_path, partition_cols=["k"])
+    found, y = dense_of(open_source(tmp_path, options={"label": "k"}))
+    assert found.shape == (300, 2)
+    assert sorted(y.tolist()) == sorted(values.tolist())
 
 
 def test_partitions_become_columns(tmp_path):

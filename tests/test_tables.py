@@ -13,7 +13,7 @@ from format_files import rows
 from test_formats import dense_of
 
 from llsvm.data import open_source
-from llsvm.errors import DataError
+from llsvm.errors import DataError, ModelError
 from llsvm.predict import evaluate, open_for, predict_file
 from llsvm.train import load, train
 
@@ -159,6 +159,14 @@ def test_a_model_finds_its_columns_by_name(trained):
     assert ours == [line.split("\t")[0] for line in expected.split("\n")]
 
 
+def test_predictions_do_not_look_at_labels(trained):
+    model, table, folder = trained
+    expected = predictions(model, folder / "train.parquet")
+    for values in (pa.nulls(200, pa.string()), pa.array([2**60 + i for i in range(200)])):
+        pq.write_table(table.set_column(3, "label", values), folder / "other.parquet")
+        assert predictions(model, folder / "other.parquet") == expected
+
+
 def test_missing_columns_are_refused_by_name(trained):
     model, table, folder = trained
     pq.write_table(table.drop_columns(["town"]), folder / "less.parquet")
@@ -171,6 +179,52 @@ def test_missing_columns_are_refused_by_name(trained):
     pq.write_table(table.drop_columns(["label"]), folder / "unlabelled.parquet")
     with pytest.raises(DataError, match="'label' with the labels"):
         open_for(model, folder / "unlabelled.parquet", need_label=True)
+
+
+def test_missing_values_at_prediction_name_a_remedy_that_is_there(trained):
+    model, table, folder = trained
+    pq.write_table(table.set_column(0, "age", pa.nulls(200, pa.float64())), folder / "gone.parquet")
+    with pytest.raises(
+        DataError, match=r"column age: the value is missing in row 1 .* fill it in, or train with"
+    ):
+        predictions(model, folder / "gone.parquet")
+
+
+def test_a_table_model_wants_a_table(trained):
+    from format_files import write
+
+    model, _, folder = trained
+    X, y = rows(20, 2)
+    for kind in ("svm", "npz", "h5"):
+        with pytest.raises(
+            ModelError, match="have no names, but the model was trained on a table with columns age"
+        ):
+            open_for(model, write(folder, kind, X, y))
+
+
+def test_a_model_without_names_wants_as_many_columns(tmp_path):
+    from format_files import write
+
+    model = train(write(tmp_path, "npz", *rows(50, 3)), max_passes=3)
+    for kind in ("npz", "h5", "parquet", "csv"):
+        with pytest.raises(ModelError, match="4 columns of features, but the model was trained on 3"):
+            open_for(model, write(tmp_path, kind, *rows(50, 4)))
+        open_for(model, write(tmp_path, kind, *rows(50, 3)))
+    with pytest.raises(ModelError, match="has text columns"):
+        open_for(model, csv(tmp_path, "a,b,c,label", "1,2,x,0"))
+
+
+def test_inspect_and_convert_take_tables_with_columns_that_are_no_features(tmp_path):
+    path, target = tmp_path / "rows.parquet", tmp_path / "out.arrow"
+    nested = pa.array([{"u": 1, "v": [1, 2]}, None, {"u": 2, "v": []}])
+    pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "nested": nested, "label": [0, 1, 0]}), path)
+    run = llsvm_command("inspect", path)
+    assert run.returncode == 0, run.stderr
+    assert "nested" in run.stdout
+    run = llsvm_command("convert", path, target)
+    assert run.returncode == 0, run.stderr
+    assert pa.ipc.open_file(target).read_all()["nested"].to_pylist() == nested.to_pylist()
+    assert "--exclude nested" in llsvm_command("train", path, "--model", tmp_path / "m").stderr
 
 
 def test_text_where_the_model_knows_numbers(trained):

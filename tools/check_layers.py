@@ -18,6 +18,7 @@ LAYERS = [
         "memory",
         "files",
         "inputs",
+        "remote",
         "kernels",
         "arena",
         "labels",

@@ -10,12 +10,15 @@ from llsvm.cli.options import (
     DataFormat,
     Exclude,
     Features,
+    HashBits,
     Header,
     Json,
     Label,
     Memory,
     Missing,
+    Positive,
     Text,
+    Weight,
     ZeroBased,
     names,
 )
@@ -37,9 +40,12 @@ def inspect(
     label: Label = None,
     features: Features = None,
     exclude: Exclude = None,
+    weight: Weight = None,
     text: Text = None,
     header: Header = "auto",
     missing: Missing = "zero",
+    hash_bits: HashBits = None,
+    positive: Positive = None,
     zero_based: ZeroBased = "auto",
     json: Json = False,
 ) -> None:
@@ -59,6 +65,8 @@ def inspect(
             "text": names(text),
             "header": header,
             "missing": missing,
+            "weight": weight,
+            "hash_bits": hash_bits,
         }
         source = open_source(
             file,
@@ -66,6 +74,7 @@ def inspect(
             zero_based=zero_based,
             threads=default_threads(),
             options=options,
+            positive=positive,
             need_label=False,
         )
         answer, show = {"kind": "data", **survey(source, memory)}, _print_data
@@ -81,9 +90,14 @@ def _first_bytes(file: str) -> bytes:
     """The file's first bytes; none where it cannot be read, which its reader then explains."""
     import os
 
-    if not os.path.isfile(file):  # reading from a pipe would take its first bytes away
+    from llsvm.inputs import open_binary
+    from llsvm.remote import is_remote
+
+    if not is_remote(file) and not os.path.isfile(
+        file
+    ):  # reading from a pipe would take its first bytes away
         return b""
-    with open(file, "rb") as stream:
+    with open_binary(file) as stream:
         return stream.read(16)
 
 
@@ -218,8 +232,8 @@ def _print_data(answer: dict[str, Any]) -> None:
         typer.echo(
             f"With --memory {_megabytes(plan['memory_limit_bytes'])}: {place}, "
             f"blocks of {plan['block_rows']:,} rows, "
-            f"about {plan['passes']} passes, at most {format_size(plan['spill_bytes'])} of spill, "
-            f"about {plan['minutes']:.1f} minutes."
+            f"about {plan['passes']} passes, up to {format_size(plan['spill_bytes'])} of spill, "
+            f"about {plan['minutes']:.1f} minutes (an estimate)."
         )
     typer.echo(
         f"Training needs about --memory {_megabytes(answer['smallest_memory_bytes'])}; from about "

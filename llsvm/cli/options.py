@@ -10,6 +10,7 @@ import typer
 
 from llsvm.errors import UsageError
 from llsvm.files import require_writable
+from llsvm.remote import is_remote
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
@@ -37,7 +38,8 @@ def check_output(path: str, inputs: Sequence[str]) -> None:
     """Raise UsageError unless ``path`` can be written and is none of the files that are read."""
     require_writable(path)
     for each in inputs:
-        if os.path.exists(path) and os.path.exists(each) and os.path.samefile(path, each):
+        same = os.path.exists(path) and os.path.exists(each) and os.path.samefile(path, each)
+        if same or (each == path and is_remote(path)):
             raise UsageError(f"{path}: would overwrite the input {each}; choose another name")
 
 

@@ -222,7 +222,7 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
     if summary["relative_gap"] is not None:
         proof = (
             f"objective {summary['primal']:.8g}; no weights whatever reach less than {summary['dual']:.8g}: "
-            f"within {summary['relative_gap']:.3%} of the optimum (asked for {settings.tol:.3%})"
+            f"within {max(summary['relative_gap'], 0.0):.3%} of the optimum (asked for {settings.tol:.3%})"
         )
     why = f" (solver {summary['solver']}: {summary['why']})" if summary.get("why") else ""
     sparse = "" if settings.penalty == "l2" else f"{summary['nonzero_weights']:,} weights are not zero\n"

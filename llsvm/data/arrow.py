@@ -2,45 +2,56 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
+from llsvm.errors import DataError
 from llsvm.inputs import open_seekable
 from llsvm.tables.source import TableSource
 
+_COLUMN_BYTES = 3_000  # held for each column, however small; measured
 _FILE_MAGIC = b"ARROW1"
+_OLD_FEATHER_MAGIC = b"FEA1"
 
 
 class ArrowSource(TableSource):
     """Files in Arrow's file format (Feather version 2) or streaming format."""
 
     format = "arrow"
+    no_footer = ("Not an Arrow file", "File is too small", "File is smaller than")
 
     def _schema(self, number: int) -> pa.Schema:
         with self._opened(number) as (reader, _):
             return reader.schema
 
     def _reader_bytes(self) -> int:
-        """A record batch is read whole: of the first file, its average, compressed and not."""
-        with self._opened(0) as (reader, seekable):
+        """A record batch is read whole, but for columns without a use: of the first file, its average, compressed
+        and not."""
+        names = [name for name in self.encoder.used if name not in self._partitions[0]]
+        with self._opened(0, names) as (reader, seekable):
+            columns = _COLUMN_BYTES * len(reader.schema)
             if not seekable:
-                return 8 << 20
+                return (8 << 20) + columns
             batches = max(reader.num_record_batches, 1)
             first = reader.get_batch(0).nbytes if reader.num_record_batches else 0
-        return (4 << 20) + max(first, self._prints[0][0] // batches) + self._prints[0][0] // batches
+        return (4 << 20) + columns + max(first, self._prints[0][0] // batches) + self._prints[0][0] // batches
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        with self._opened(number) as (reader, seekable):
+        with self._opened(number, names) as (reader, seekable):
             counted = 0
-            batches = (
-                (reader.get_batch(i) for i in range(reader.num_record_batches)) if seekable else iter(reader)
-            )
-            for i, batch in enumerate(batches):
+            for i in itertools.count():
+                try:
+                    batch = _batch(reader, i, seekable)
+                except (pa.ArrowException, OSError) as error:
+                    self._refuse_damage(number, f"record batch {i}", error)
+                if batch is None:
+                    break
                 n = max(batch.num_rows, 1)
                 share = (
                     self._prints[number][0] * (i + 1) // reader.num_record_batches if seekable else counted
@@ -54,14 +65,33 @@ class ArrowSource(TableSource):
             self.bytes_read += self._prints[number][0] - counted
 
     @contextmanager
-    def _opened(self, number: int) -> Iterator[tuple[Any, bool]]:
+    def _opened(self, number: int, names: list[str] | None = None) -> Iterator[tuple[Any, bool]]:
+        """A reader, of the columns ``names`` or of all, and whether it reads batches in any order."""
         file = open_seekable(self._paths[number])
         try:
             start = file.read(len(_FILE_MAGIC))
             file.seek(0)
-            if start == _FILE_MAGIC:
-                yield pa.ipc.open_file(file), True
-            else:
-                yield pa.ipc.open_stream(file), False
+            if start.startswith(_OLD_FEATHER_MAGIC):
+                raise DataError(
+                    f"{self._paths[number]}: Feather version 1, which is not read any more; write it again "
+                    "(pyarrow.feather.write_feather writes version 2)"
+                )
+            seekable = start == _FILE_MAGIC
+            open_ipc = pa.ipc.open_file if seekable else pa.ipc.open_stream
+            reader = open_ipc(file)
+            if names is not None:
+                file.seek(0)
+                places = sorted(map(reader.schema.get_field_index, names))
+                reader = open_ipc(
+                    file, options=pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+                )
+            yield reader, seekable
         finally:
             file.close()
+
+
+def _batch(reader: Any, i: int, seekable: bool) -> pa.RecordBatch | None:
+    """Record batch ``i``; of a stream the next one. None after the last."""
+    if seekable:
+        return reader.get_batch(i) if i < reader.num_record_batches else None
+    return next(iter(reader), None)

@@ -23,8 +23,15 @@ from llsvm.tables.source import TableSource
 
 _PROBE_BYTES = 1 << 20
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together; a line may not be longer
-_LINE_BYTES = 1 << 20
+_CHUNK_LINES = 16  # but so many long lines, for there is work to do for every column of a chunk
+_LONG_CHUNK_BYTES = 4 << 20
+_COLUMN_BYTES = 20_000  # held for each column of the file, however small; measured
+_HELD_CHUNKS = 6  # as text and as values
 _READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
+_COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
+# of numbers; pyarrow's own list, and what else is common (? in the data of UCI)
+_NULLS = [*pacsv.ConvertOptions().null_values, "?", "-", ".", "None", "none", "nil"]
+_MISSING = {word.lower() for word in _NULLS}
 _DELIMITERS = ",\t;|"
 _BOM = b"\xef\xbb\xbf"
 
@@ -45,7 +52,8 @@ class CSVSource(TableSource):
         self._model = encoder
 
     def _reader_bytes(self) -> int:
-        return _READER_BYTES
+        more = min(_CHUNK_LINES * self._head(0).longest_line, _LONG_CHUNK_BYTES) - _CHUNK_BYTES[1]
+        return _READER_BYTES + _HELD_CHUNKS * max(more, 0) + _COLUMN_BYTES * len(self._head(0).schema)
 
     def _has_header(self) -> bool:
         return self._head(0).header
@@ -99,18 +107,22 @@ class CSVSource(TableSource):
     def _open(
         self, source: Any, head: _Head, names: list[str], types: dict[str, pa.DataType], chunk_bytes: int
     ) -> Any:
-        chunk_bytes = max(chunk_bytes, min(2 * head.longest_line, _LINE_BYTES))
+        chunk_bytes = max(chunk_bytes, min(_CHUNK_LINES * head.longest_line, _LONG_CHUNK_BYTES))
         return pacsv.open_csv(
             pa.PythonFile(io.BufferedReader(source), "r"),  # a short read would be a short block
             read_options=pacsv.ReadOptions(
                 use_threads=False,
                 block_size=chunk_bytes,
                 column_names=head.schema.names,
-                skip_rows=1 if head.header else 0,
+                skip_rows=head.header_lines if head.header else 0,
             ),
             parse_options=pacsv.ParseOptions(delimiter=head.delimiter, newlines_in_values=True),
             convert_options=pacsv.ConvertOptions(
-                column_types=types, include_columns=names, strings_can_be_null=False
+                column_types=types,
+                include_columns=names,
+                null_values=_NULLS,
+                strings_can_be_null=False,
+                decimal_point=head.decimal_point,
             ),
         )
 
@@ -138,9 +150,15 @@ class CSVSource(TableSource):
                 f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
                 f"read the column as categories (--text {name})"
             ) from error
+        if "Could not skip initial" in text or "Empty CSV file" in text:
+            raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
+        if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
+            raise DataError(
+                f"{path}: text that is not UTF-8: {text}; convert it, perhaps with iconv -f latin1 -t utf-8"
+            ) from error
         if "straddling" in text:
             raise DataError(
-                f"{path}: a line of more than {_LINE_BYTES} bytes, or a quote that is never closed"
+                f"{path}: a line of more than {_LONG_CHUNK_BYTES} bytes, or a quote that is never closed"
             ) from error
         raise DataError(f"{path}: cannot be read as CSV: {text}") from error
 
@@ -157,16 +175,29 @@ class _Head:
         self.text = text
         whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
         body = whole.removeprefix(_BOM)
-        first, _, rest = body.partition(b"\n")
+        blank = len(body) - len(body.lstrip(b"\r\n"))
+        first, rest = _first_record(body[blank:])
+        self.header_lines = body.count(b"\n", 0, blank + len(first)) + 1
+        if b"\r" in body and b"\n" not in body:
+            raise DataError(f"{path}: lines end with carriage returns alone; convert it (tr '\\r' '\\n')")
         if not body.strip():
             raise DataError(f"{path}: the file is empty; give a file with at least one row")
         if b"\0" in first:
-            raise DataError(f"{path}: zero bytes: this is not CSV text; name its format with --format")
+            raise DataError(
+                f"{path}: zero bytes: this is not CSV text in UTF-8; convert it (iconv -f utf-16 -t utf-8), "
+                "or name its format with --format"
+            )
+        _require_utf8(path, whole)
         self.longest_line = max(map(len, body.split(b"\n")))
         self.delimiter = _delimiter(path, first)
         cells = self._cells(first)
-        self.header = header == "yes" or (header == "auto" and _is_header(cells))
-        names = cells if self.header else [str(i) for i in range(len(cells))]
+        some = [
+            self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()
+        ]
+        self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
+        self.header = header == "yes" or (header == "auto" and _is_header(cells, some))
+        # a name may be empty, as that of the index which pandas writes is
+        names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         types = {name: pa.string() for name in names if kinds.get(name) == "text"}
         table = (
             pacsv.read_csv(
@@ -177,7 +208,9 @@ class _Head:
                 parse_options=pacsv.ParseOptions(
                     delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
                 ),
-                convert_options=pacsv.ConvertOptions(column_types=types),
+                convert_options=pacsv.ConvertOptions(
+                    column_types=types, null_values=_NULLS, decimal_point=self.decimal_point
+                ),
             )
             if len(set(names)) == len(names)
             else None
@@ -186,8 +219,43 @@ class _Head:
         self.schema = pa.schema([(n, pa.string()) for n in names]) if table is None else table.schema
 
     def _cells(self, line: bytes) -> list[str]:
-        text = line.decode("utf-8", "replace").rstrip("\r\n")
-        return [cell.strip() for cell in next(csv.reader([text], delimiter=self.delimiter), [])]
+        text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
+        cells = next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
+        return [" ".join(cell.split()) for cell in cells]
+
+
+def _first_record(text: bytes) -> tuple[bytes, bytes]:
+    """The first line, up to the end that is not within quotes; and the rest."""
+    end = text.find(b"\n")
+    while end >= 0 and text.count(b'"', 0, end) % 2:
+        end = text.find(b"\n", end + 1)
+    if end < 0:
+        end = text.find(b"\n")  # a quote that is not closed
+    return (text, b"") if end < 0 else (text[:end], text[end + 1 :])
+
+
+def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
+    """A comma where numbers are written so, as in much of Europe; values are then separated otherwise."""
+    cells = [cell for row in rows for cell in row]
+    comma = any(re.fullmatch(r"[+-]?\d*,\d+", cell) for cell in cells)
+    return "," if delimiter != "," and comma and not any(map(_is_fraction, cells)) else "."
+
+
+def _is_fraction(cell: str) -> bool:
+    return re.fullmatch(r"[+-]?\d*\.\d+", cell) is not None
+
+
+def _require_utf8(path: str, text: bytes) -> None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        if len(text) - error.start < 4 and error.reason == "unexpected end of data":  # cut here, by us
+            return
+        line = text.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; convert the text, perhaps with "
+            "iconv -f latin1 -t utf-8"
+        ) from error
 
 
 def _delimiter(path: str, line: bytes) -> str:
@@ -197,16 +265,22 @@ def _delimiter(path: str, line: bytes) -> str:
     return max(_DELIMITERS, key=text.count)
 
 
-def _is_header(cells: list[str]) -> bool:
-    """Names are text, each there once; a row of values has a number somewhere."""
-    return len(set(cells)) == len(cells) and not any(_is_number(cell) for cell in cells)
+def _is_header(cells: list[str], rows: list[list[str]]) -> bool:
+    """Is the first row one of names? Where one has text above a column of numbers, yes. Else only where all are
+    text, each there once; a row of values has a number somewhere."""
+    whole = [row for row in rows if len(row) == len(cells)]
+    for place, cell in enumerate(cells):
+        below = [row[place] for row in whole if row[place].lower() not in _MISSING]
+        if below and cell.lower() not in _MISSING and not _is_number(cell) and all(map(_is_number, below)):
+            return True
+    return len(set(cells)) == len(cells) and all(cell and not _is_number(cell) for cell in cells)
 
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        float(cell.replace(",", "."))
     except ValueError:
-        return not cell
+        return False
     return True
 
 

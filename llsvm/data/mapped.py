@@ -4,6 +4,7 @@ solver trains a kernel machine. The map is learnt in one reading of the source."
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,14 +40,13 @@ class MappedSource:
         self.map = _learn(source, kind, kernel, n_components, gamma, degree, coef0, seed)
 
     def info(self) -> SourceInfo:
-        inner = self._source.info()
-        return SourceInfo(
-            name=inner.name,
-            format=inner.format,
-            n_bytes=inner.n_bytes,
-            n_rows=inner.n_rows,
+        return replace(
+            self._source.info(),
             n_features=self.map.width,
-            rereadable=inner.rereadable,
+            in_memory=False,
+            index_base=0,
+            feature_names=None,
+            first_indicator=None,
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

@@ -8,10 +8,13 @@
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -20,8 +23,9 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import check_regular, is_remote, open_seekable
+from llsvm.inputs import fingerprint, open_binary
 from llsvm.matrix import (
+    DAMAGE,
     FEATURE_NAMES,
     LABEL_NAMES,
     WEIGHT_NAMES,
@@ -32,9 +36,13 @@ from llsvm.matrix import (
     no_labels,
     one_name,
 )
+from llsvm.remote import is_remote, library_bytes
 
 _MAGIC = b"\x93NUMPY"
 _SKIP_BYTES = 1 << 16
+_LENGTHS_AT = (
+    26  # in the local head of a zip member: two bytes each for the lengths of its name and its extra field
+)
 
 
 class NumpySource:
@@ -54,60 +62,56 @@ class NumpySource:
         self._label, self._features, self._weight = label, one_name(path, features), weight
         self._missing = missing or "refuse"
         self._need_label = need_label
-        self._print = self._fingerprint()
+        self._print = fingerprint(path)
         with ExitStack() as files:
             reader = self._open(files)
             self._n_rows = reader.n_rows
             self._n_features = reader.X.shape[1]
+            self._is_dense = isinstance(reader.X, DenseRows)
 
     def info(self) -> SourceInfo:
         """Rows and columns are known from the start."""
+        library = library_bytes([self._path])
         return SourceInfo(
-            self._path, "numpy", self._print[0], self._n_rows, self._n_features, reader_bytes=2 << 20
+            self._path,
+            "numpy",
+            self._print[0],
+            self._n_rows,
+            self._n_features,
+            reader_bytes=library + (2 << 20),
+            library_bytes=library,
+            is_dense=self._is_dense,
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in order; see BlockSource."""
-        if self._fingerprint() != self._print:
+        if fingerprint(self._path) != self._print:
             raise DataError(f"{self._path}: the file changed while it was in use; start again")
         with ExitStack() as files:
             counted = 0
-            try:
-                for block in self._open(files).blocks(max_bytes):
-                    share = self._print[0] * (int(block.rows[-1]) + 1) // self._n_rows
-                    self.bytes_read += share - counted
-                    counted = share
-                    yield block
-            except (zipfile.BadZipFile, OSError, EOFError) as error:
-                if isinstance(error, DataError):
-                    raise
-                raise self._damaged(error) from error
-
-    def _fingerprint(self) -> tuple[int, int]:
-        from llsvm.inputs import fingerprint
-
-        return fingerprint(self._path)
-
-    def _damaged(self, error: Exception) -> DataError:
-        return DataError(f"{self._path}: cut off or damaged: {error}; fetch or write it again")
+            for block in self._open(files).blocks(max_bytes):
+                share = self._print[0] * (int(block.rows[-1]) + 1) // self._n_rows
+                self.bytes_read += share - counted
+                counted = share
+                yield block
 
     def _open(self, files: ExitStack) -> MatrixReader:
         """The file's arrays, open until ``files`` closes."""
-        stream = files.enter_context(_opened(self._path))
+        stream = files.enter_context(open_binary(self._path))
         start = stream.read(len(_MAGIC))
         stream.seek(0)
         try:
             if start == _MAGIC:
                 return self._plain(stream, files)
             return self._archive(zipfile.ZipFile(stream), files)
-        except (zipfile.BadZipFile, EOFError, ValueError) as error:
-            if isinstance(error, DataError):
-                raise
-            raise self._damaged(error) from error
+        except DataError:
+            raise
+        except DAMAGE as error:
+            raise DataError(f"{self._path}: cut off or damaged: {error}; fetch or write it again") from error
 
     def _plain(self, stream: Any, files: ExitStack) -> MatrixReader:
-        array = _Array(self._path, stream)
-        values = array.matrix()
+        array = _Array(self._path, "the array", stream)
+        values = self._matrix(array, stream, stream.tell(), files)
         if self._label is None and not self._need_label:
             return self._reader(DenseRows("the array", values), None, None)
         if self._label is None:
@@ -128,7 +132,7 @@ class NumpySource:
 
         def member(name: str) -> _Array:
             stream = files.enter_context(archive.open(f"{name}.npy"))
-            return _Array(f"{self._path}: {name}", stream)
+            return _Array(self._path, name, stream)
 
         y: Any = None
         if self._label is not None and _is_file(self._label):
@@ -141,6 +145,11 @@ class NumpySource:
                 raise no_labels(self._path, names)
         weight = find_name(self._path, names, self._weight, WEIGHT_NAMES, "weight")
         weights = None if weight is None else member(weight).vector()
+        if self._features is None and "format" in names:
+            kind = member("format").scalar()
+            if kind not in (b"csr", "csr"):
+                kind = kind.decode() if isinstance(kind, bytes) else kind
+                raise DataError(f"{self._path}: a sparse matrix stored as {kind}; save X.tocsr() instead")
         if {"indptr", "indices", "data"} <= names and self._features is None:
             return self._reader(self._sparse(member, names), y, weights)
         name = find_name(self._path, names, self._features, FEATURE_NAMES, "features")
@@ -149,13 +158,26 @@ class NumpySource:
                 f"{self._path}: which array holds the features? pass --features with its name "
                 f"({', '.join(sorted(names)[:12])})"
             )
-        return self._reader(DenseRows(name, member(name).matrix()), y, weights)
+        array = member(name)
+        info = archive.getinfo(f"{name}.npy")
+        stored = info.compress_type == zipfile.ZIP_STORED
+        begin = info.file_size - array.n_bytes  # of the array within the member
+        values = self._matrix(array, None, _member_start(archive, info) + begin if stored else 0, files)
+        return self._reader(DenseRows(name, values), y, weights)
+
+    def _matrix(self, array: _Array, stream: Any, begin: int, files: ExitStack) -> Any:
+        """The rows of an array, stored by rows or by columns (as pandas hands its values out). stream, begin: of
+        the file's own bytes and where the array begins in them; 0 where it is compressed."""
+        if not array.by_columns:
+            return array.matrix()
+        if not begin:
+            raise DataError(
+                f"{self._path}: {array.name}: compressed and stored by columns; save np.ascontiguousarray(X), "
+                "or without compression (np.savez)"
+            )
+        return _ByColumns(array.matrix(), stream or files.enter_context(open_binary(self._path)), begin)
 
     def _sparse(self, member: Any, names: set[str]) -> SparseRows:
-        if "format" in names:
-            kind = member("format").scalar()
-            if kind not in (b"csr", "csr"):
-                raise DataError(f"{self._path}: a sparse matrix by {kind!r}; save X.tocsr() instead")
         n_columns = int(member("shape").vector()[0:2][1]) if "shape" in names else None
         indptr, indices, data = (member(name).vector() for name in ("indptr", "indices", "data"))
         return SparseRows("the sparse matrix", indptr, indices, data, n_columns)
@@ -164,19 +186,9 @@ class NumpySource:
         return MatrixReader(self._path, X, y, weight, missing=self._missing)
 
     def _beside(self, files: ExitStack) -> Any:
-        return _Array(str(self._label), files.enter_context(_opened(str(self._label)))).vector()
-
-
-def _opened(path: str) -> Any:
-    if is_remote(path):
-        return open_seekable(path)
-    check_regular(path)
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        from llsvm.inputs import unreadable
-
-        raise unreadable(path, error) from error
+        return _Array(
+            str(self._label), "the array", files.enter_context(open_binary(str(self._label)))
+        ).vector()
 
 
 def _is_file(label: str) -> bool:
@@ -196,28 +208,47 @@ def _position(path: str, label: str, n_columns: int) -> int:
 class _Array:
     """The header of a .npy stream, and its values in slices from front to back."""
 
-    def __init__(self, name: str, stream: Any) -> None:
-        self.name, self._stream = name, stream
-        version = np.lib.format.read_magic(stream)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        self.shape, self._fortran, self.dtype = read(stream)
+    def __init__(self, where: str, name: str, stream: Any) -> None:
+        self.name, self._where, self._stream = name, where, stream
+        npy = np.lib.format
+        try:
+            first = npy.read_magic(stream) == (1, 0)
+            read = npy.read_array_header_1_0 if first else npy.read_array_header_2_0
+            self.shape, self._fortran, self.dtype = read(stream)
+        except (*DAMAGE, SyntaxError, TokenError, TypeError) as error:
+            raise DataError(
+                f"{where}: {name}: cut off or damaged: its head cannot be read "
+                f"({' '.join(str(error).split())}); fetch or write it again"
+            ) from error
         if self.dtype.hasobject or self.dtype.names:
-            raise DataError(f"{name}: an array of objects or records; save numbers or text as plain arrays")
-        self._row_items = int(np.prod(self.shape[1:], dtype=np.int64))
+            raise DataError(
+                f"{where}: {name}: an array of objects or records; save numbers or text as plain arrays"
+            )
+        self._row_items = math.prod(self.shape[1:])
         self._at = 0  # rows read
 
     def matrix(self) -> _Array:
         if len(self.shape) != 2:
-            raise DataError(f"{self.name}: an array of shape {self.shape}; a matrix (n, d) is needed")
-        if self._fortran and min(self.shape) > 1:
-            raise DataError(f"{self.name}: stored by columns; save np.ascontiguousarray(X) instead")
+            raise DataError(
+                f"{self._where}: {self.name}: an array of shape {self.shape}; a matrix (n, d) is needed"
+            )
         return self
 
+    @property
+    def by_columns(self) -> bool:
+        return bool(self._fortran) and len(self.shape) == 2 and min(self.shape) > 1
+
+    @property
+    def n_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
     def vector(self) -> _Array:
+        if len(self.shape) == 2 and self.shape[1] == 1:
+            self.shape = self.shape[:1]
         if len(self.shape) != 1:
-            raise DataError(f"{self.name}: an array of shape {self.shape}; one value a row is needed")
+            raise DataError(
+                f"{self._where}: {self.name}: an array of shape {self.shape}; one value a row is needed"
+            )
         return self
 
     def scalar(self) -> Any:
@@ -240,15 +271,49 @@ class _Array:
         while at < n:
             got = self._stream.readinto(view[at:])
             if not got:
-                raise EOFError(f"{self.name}: the array ends after {self._at} of {self.shape[0]} rows")
+                row = self._at + at // max(self._row_items * self.dtype.itemsize, 1)
+                raise DataError(
+                    f"{self._where}: cut off: {self.name} of shape {self.shape} ends after {row:,} rows; "
+                    "fetch or write it again"
+                )
             at += got
         return out
+
+
+class _ByColumns:
+    """Rows of a matrix that lies column after column in a file, from ``begin`` on."""
+
+    def __init__(self, array: _Array, stream: Any, begin: int) -> None:
+        self.shape, self.dtype = array.shape, array.dtype
+        self._array, self._stream, self._begin = array, stream, begin
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        n, d = self.shape
+        start, stop, _ = key.indices(n)
+        values = np.empty((stop - start, d), self.dtype)
+        for j in range(d):
+            self._stream.seek(self._begin + (j * n + start) * self.dtype.itemsize)
+            part = self._stream.read((stop - start) * self.dtype.itemsize)
+            if len(part) < (stop - start) * self.dtype.itemsize:
+                raise EOFError(f"it ends within column {j}")
+            values[:, j] = np.frombuffer(part, self.dtype)
+        return values
+
+
+def _member_start(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
+    """Where the bytes of a member begin in the file: behind its local head, whose lengths only itself knows."""
+    stream: Any = archive.fp
+    place = stream.tell()
+    stream.seek(info.header_offset + _LENGTHS_AT)
+    name, extra = struct.unpack("<HH", stream.read(4))
+    stream.seek(place)
+    return int(info.header_offset + _LENGTHS_AT + 4 + name + extra)
 
 
 class _Split:
     """A matrix whose column ``place`` is the label: features and labels, read together."""
 
-    def __init__(self, values: _Array, place: int) -> None:
+    def __init__(self, values: Any, place: int) -> None:
         self._values, self._place = values, place
         n, d = values.shape
         self._rows: tuple[int, int, NDArray[Any]] | None = None

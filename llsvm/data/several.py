@@ -42,6 +42,8 @@ class SeveralSources:
             index_base=base,
             feature_names=infos[0].feature_names,
             reader_bytes=max(info.reader_bytes for info in infos),
+            is_dense=all(info.is_dense for info in infos),
+            library_bytes=max(info.library_bytes for info in infos),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

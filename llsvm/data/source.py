@@ -21,6 +21,8 @@ class SourceInfo:
     feature_names: of the columns, where they have names; known after a complete pass at the latest.
     first_indicator: columns from this one on are 0/1 indicators of categories, which scaling leaves alone.
     reader_bytes: what the format's library holds while it reads, beside the blocks.
+    library_bytes: of that, what stays when nothing is being read.
+    is_dense: blocks are dense arrays of ``n_features`` columns, and this is known from the start.
     """
 
     name: str
@@ -34,6 +36,8 @@ class SourceInfo:
     feature_names: tuple[str, ...] | None = None
     first_indicator: int | None = None
     reader_bytes: int = 0
+    library_bytes: int = 0
+    is_dense: bool = False
 
 
 class BlockSource(Protocol):

@@ -23,6 +23,7 @@ from llsvm.data.svmlight_errors import looks_binary, refuse_binary, refuse_line,
 from llsvm.errors import DataError, UsageError
 from llsvm.inputs import STDIN, Input, fingerprint
 from llsvm.kernels.parse import PADDING_BYTES, parse
+from llsvm.remote import library_bytes
 
 ZeroBased = Literal["auto", "yes", "no"]
 
@@ -116,6 +117,8 @@ class SvmlightSource:
             n_rows=self._n_rows,
             n_features=self._n_features,
             index_base=self._index_base,
+            reader_bytes=library_bytes([self._path]),
+            library_bytes=library_bytes([self._path]),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

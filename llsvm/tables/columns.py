@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 
+_PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
+    *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
+}
+_WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
@@ -34,10 +39,15 @@ def kind_of(type_: pa.DataType) -> str:
     return ""
 
 
+@lru_cache(maxsize=64)
+def _dtype(type_: pa.DataType) -> np.dtype:
+    return np.dtype(type_.to_pandas_dtype())
+
+
 def plain(column: pa.Array) -> NDArray[Any]:
     """The numbers of an array without nulls, as a view. ``to_numpy`` would do, but imports pandas where it is
     installed: 40 MB."""
-    dtype = np.dtype(column.type.to_pandas_dtype())
+    dtype = _dtype(column.type)
     buffer = column.buffers()[1]
     if buffer is None or len(column) == 0:
         return np.zeros(len(column), dtype)
@@ -52,6 +62,8 @@ def nulls(column: pa.Array) -> NDArray[np.bool_]:
 def numbers(column: pa.Array) -> NDArray[np.float64]:
     """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1."""
     type_ = column.type
+    if type_.id in _PLAIN and not column.null_count:  # at once: wide tables have thousands of such columns
+        return plain(column).astype(np.float64, copy=False)
     if types.is_dictionary(type_):
         column, type_ = column.dictionary_decode(), type_.value_type
     if types.is_null(type_):
@@ -112,23 +124,29 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     if types.is_temporal(column.type):
         return labels(column.cast(pa.string()))
     values = numbers(column)
+    too_large = np.abs(values) >= _WHOLE_BELOW if types.is_integer(column.type) else np.zeros(0)
+    if too_large.any():
+        row = int(np.argmax(too_large))
+        raise ValueError(
+            row, f"the label {column[row]} is too large to be told from its neighbours; write it as text"
+        )
     return values, np.isnan(values)
 
 
-def vectors(column: pa.Array, width: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Lists of ``width`` numbers as (n, width) float64, and which rows (n,) are missing. Raises ValueError."""
+def vectors(column: pa.Array, width: int) -> NDArray[np.float64]:
+    """Lists of ``width`` numbers as (n, width) float64, NaN for what is missing. Raises ValueError(row, reason)."""
     gone = nulls(column)
     if types.is_fixed_size_list(column.type):
         start = column.offset * width
-        values = numbers(column.values.slice(start, len(column) * width))
-        return values.reshape(len(column), width), gone
+        values = numbers(column.values.slice(start, len(column) * width)).reshape(len(column), width)
+        return np.where(gone[:, None], np.nan, values) if gone.any() else values
     lengths = plain(pc.list_value_length(column).fill_null(width))
     if np.any(lengths != width):
         row = int(np.argmax(lengths != width))
         raise ValueError(row, f"a list of {lengths[row]} numbers, where the first row has {width}")
     values = np.full((len(column), width), np.nan)
     values[~gone] = numbers(column.flatten()).reshape(-1, width)
-    return values, gone
+    return values
 
 
 def sparse_lists(

@@ -75,7 +75,9 @@ class TableEncoder:
         self.header = header
         self.learning = True
         self.empty_is_missing = False
+        self.labels_may_be_missing = False
         self.fill: dict[str, float] = {}
+        self._kinds = {c.name: c.kind for c in self.columns}
         self._ids: dict[tuple[str, str], int] = {}
         self._largest_index = -1
         self._dense = [c for c in self.columns if c.kind in ("number", "vector")]
@@ -122,7 +124,7 @@ class TableEncoder:
         return tuple(dict.fromkeys([*(c.name for c in self.columns), *more]))
 
     def kind(self, name: str) -> str | None:
-        return next((c.kind for c in self.columns if c.name == name), None)
+        return self._kinds.get(name)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the model."""
@@ -167,12 +169,18 @@ class TableEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> Encoded:
         """The rows of a batch. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
-        n = batch.num_rows
-        dense = np.empty((n, self.n_dense), np.float32)
+        dense = np.empty((batch.num_rows, self.n_dense), np.float32)
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         at = 0
-        for c in self._dense:
-            self._fill_dense(batch.column(c.name), c, dense[:, at : at + c.width])
-            at += c.width
+        with np.errstate(over="ignore"):  # becomes inf, which is refused
+            for c in self._dense:
+                if c.kind == "number":
+                    dense[:, at] = arrow.numbers(columns[c.name])
+                else:
+                    dense[:, at : at + c.width] = arrow.vectors(columns[c.name], c.width)
+                at += c.width
+        if not np.isfinite(dense).all():
+            self._repair(dense)
         y, weight = self._labels(batch), self._weights(batch)
         if self.is_dense:
             return Encoded(dense, y, weight)
@@ -183,26 +191,26 @@ class TableEncoder:
             parts.append(self._sparse(batch))
         return Encoded(beside(parts), y, weight)
 
-    def _fill_dense(self, column: pa.Array, c: Column, out: NDArray[np.float32]) -> None:
-        if c.kind == "number":
-            values = arrow.numbers(column)[:, None]
-            gone = np.isnan(values[:, 0])
-        else:
-            values, gone = arrow.vectors(column, c.width)
-            gone = gone | np.isnan(values).any(axis=1)
-        with np.errstate(over="ignore"):
-            out[...] = values
-        if gone.any():
-            if self.missing == "refuse":
-                raise MissingValues(c.name, int(np.argmax(gone)))
-            if self.missing == "zero":
-                out[np.isnan(out)] = 0
-            elif not self.learning:
-                out[np.isnan(out)] = self.fill.get(c.name, 0.0)
-        bad = np.isinf(out).any(axis=1)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise ValueError(row, f"column {c.name}: a value is infinite, or too large for a 32-bit float")
+    def _repair(self, dense: NDArray[np.float32]) -> None:
+        """Fill in what is missing (NaN) or refuse it; refuse what is infinite."""
+        at = 0
+        for c in self._dense:
+            part = dense[:, at : at + c.width]
+            at += c.width
+            gone = np.isnan(part)
+            if gone.any():
+                if self.missing == "refuse":
+                    raise MissingValues(c.name, int(np.argmax(gone.any(axis=1))))
+                if self.missing == "zero":
+                    part[gone] = 0
+                elif not self.learning:
+                    part[gone] = self.fill.get(c.name, 0.0)
+            bad = np.isinf(part).any(axis=1)
+            if bad.any():
+                row = int(np.argmax(bad))
+                raise ValueError(
+                    row, f"column {c.name}: a value is infinite, or too large for a 32-bit float"
+                )
 
     def _indicators(self, batch: pa.RecordBatch) -> CSR:
         n = batch.num_rows
@@ -272,9 +280,17 @@ class TableEncoder:
     def _labels(self, batch: pa.RecordBatch) -> NDArray[Any]:
         if self.label is None:
             return np.zeros(batch.num_rows)
-        y, gone = arrow.labels(batch.column(self.label))
-        if gone.any():
-            raise ValueError(int(np.argmax(gone)), f"column {self.label}: the label is missing")
+        try:
+            y, gone = arrow.labels(batch.column(self.label))
+        except ValueError:
+            if self.labels_may_be_missing:
+                return np.full(batch.num_rows, np.nan)
+            raise
+        if gone.any() and not self.labels_may_be_missing:
+            raise ValueError(
+                int(np.argmax(gone)),
+                f"column {self.label}: the label is missing; fill it in, or leave the row out",
+            )
         return y
 
     def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float32] | None:
@@ -295,12 +311,16 @@ def plan(
     options: TableOptions,
     widths: Mapping[str, int],
     header: bool,
+    lenient: bool = False,
 ) -> TableEncoder:
-    """An encoder for a table with that schema. widths: of list columns that are vectors. Raises DataError."""
+    """An encoder for a table with that schema. widths: of list columns that are vectors. lenient: what cannot be a
+    feature is left out. Raises DataError."""
     forced: set[str] = set()
     for each in options.text:
         forced |= matching(where, roles.features, each, "text")
     kinds = {name: arrow.kind_of(schema.field(name).type) for name in roles.features}
+    if lenient:
+        kinds = {name: kind for name, kind in kinds.items() if kind}
     for name, kind in kinds.items():
         if not kind or (name in forced and kind not in ("text", "number")):
             raise DataError(
@@ -309,11 +329,13 @@ def plan(
             )
     if roles.label is not None and arrow.kind_of(schema.field(roles.label).type) not in ("number", "text"):
         raise DataError(
-            f"{where}: column {roles.label} has type {schema.field(roles.label).type}: not a label"
+            f"{where}: column {roles.label} has type {schema.field(roles.label).type}, which cannot be the label; "
+            "cast it to numbers or text, or name another column with --label"
         )
     if roles.weight is not None and arrow.kind_of(schema.field(roles.weight).type) != "number":
         raise DataError(
-            f"{where}: column {roles.weight} has type {schema.field(roles.weight).type}: no weights"
+            f"{where}: column {roles.weight} has type {schema.field(roles.weight).type}, which cannot be weights; "
+            "cast it to numbers, or name another column with --weight"
         )
     lists = [name for name, kind in kinds.items() if kind == "list"]
     pair = _sparse_pair(schema, lists)
@@ -343,7 +365,8 @@ def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:
 
 def check_columns(where: str, names: Sequence[str], encoder: TableEncoder, need_label: bool) -> None:
     """Raise DataError unless the table has the columns that a model was trained on."""
-    missing = [c.name for c in encoder.columns if c.name not in names]
+    there = set(names)
+    missing = [c.name for c in encoder.columns if c.name not in there]
     if missing:
         raise DataError(
             f"{where}: {len(missing)} of the model's columns are missing: {listed(missing)}; "

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -15,20 +18,22 @@ from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
 from llsvm.inputs import STDIN, fingerprint
+from llsvm.remote import library_bytes
 from llsvm.tables.columns import kind_of, numbers
 from llsvm.tables.encoder import CATEGORY_BYTES, MissingValues, TableEncoder, check_columns, plan
 from llsvm.tables.options import TableOptions, assign_roles, find_column, matching
 
-LIBRARY_BYTES = (
-    64_000_000  # measured: pyarrow's functions and readers, beyond the runtime that svmlight needs
-)
+# pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
+LIBRARY_BYTES = 24_000_000
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _LEAST_ROWS, _MOST_ROWS = 16, 1 << 16  # of a batch
 _DESCRIBED_ROWS, _MOST_LABELS = 10_000, 50
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
 
 
 def use_system_memory() -> None:
-    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed."""
+    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed. (As
+    the package does when it is loaded before pyarrow, and then for all that pyarrow holds.)"""
     pa.set_memory_pool(pa.system_memory_pool())
 
 
@@ -40,6 +45,8 @@ class TableSource(ABC):
     """
 
     format: str
+    no_footer: tuple[str, ...] = ()
+    """What the library says of a file that lacks its end."""
 
     def __init__(
         self,
@@ -56,6 +63,7 @@ class TableSource(ABC):
         self._n_rows: int | None = None
         self._partitions = partition_values(self._paths, encoder)
         self._need_label = need_label
+        self._predicting = encoder is not None
         self._begin(encoder)
         schema = self._full_schema(0)
         self.encoder = self._planned(schema) if encoder is None else self._bound(schema, encoder)
@@ -83,10 +91,25 @@ class TableSource(ABC):
         return 4 << 20
 
     def _explain(self, number: int, error: Exception) -> NoReturn:
-        path = self._paths[number]
         if isinstance(error, pa.ArrowMemoryError):
             raise error
-        raise DataError(f"{path}: not a readable {self.format} file, cut off or damaged: {error}") from error
+        self._refuse_damage(number, "", error)
+
+    def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
+        """place: where in the file, such as "row group 3", or ""."""
+        if isinstance(error, DataError):
+            raise error
+        path, reason = self._paths[number], " ".join(str(error).split()).rstrip(".")
+        if not place and any(sign in reason for sign in self.no_footer):
+            size = self._prints[number][0]
+            raise DataError(
+                f"{path}: the file ends at byte {size:,} without the footer that {self.format} files end with: "
+                "it is cut off or damaged, or was not written to its end; fetch or write it again"
+            ) from error
+        where = f"{path}: {place}" if place else path
+        raise DataError(
+            f"{where}: not readable as {self.format}, cut off or damaged: {reason}; fetch or write it again"
+        ) from error
 
     # -- the table --------------------------------------------------------------------------------------
 
@@ -95,6 +118,7 @@ class TableSource(ABC):
         n_features = self.encoder.n_features if self._n_rows is not None or self.encoder.is_dense else None
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
         text = any(c.kind == "text" for c in self.encoder.columns)
+        library = LIBRARY_BYTES + library_bytes(self._paths) + (10_000 * CATEGORY_BYTES if text else 0)
         return SourceInfo(
             name=name,
             format=self.format,
@@ -104,7 +128,9 @@ class TableSource(ABC):
             rereadable=STDIN not in self._paths,
             feature_names=None if n_features is None else self.encoder.feature_names,
             first_indicator=self.encoder.first_indicator,
-            reader_bytes=LIBRARY_BYTES + self._reader_bytes() + (10_000 * CATEGORY_BYTES if text else 0),
+            reader_bytes=library + self._reader_bytes(),
+            library_bytes=library,
+            is_dense=self.encoder.is_dense,
         )
 
     def schema(self) -> pa.Schema:
@@ -125,7 +151,7 @@ class TableSource(ABC):
             with self._explaining(number):
                 for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
                     columns = [
-                        pa.repeat(pa.scalar(partition[field.name]), batch.num_rows)
+                        pa.repeat(partition[field.name], batch.num_rows)
                         if field.name in partition
                         else batch.column(field.name)
                         for field in schema
@@ -154,11 +180,15 @@ class TableSource(ABC):
                 "type": str(schema.field(name).type),
                 "use": use or self.encoder.kind(name) or "-",
             }
-            if batch is not None and name in names and kind in ("text", "number"):
+            values = None
+            if name in self._partitions[0]:
+                values = pa.array([each[name].as_py() for each in self._partitions])
+            elif batch is not None and kind in ("text", "number"):
                 values = batch.column(name).slice(0, _DESCRIBED_ROWS)
+            if values is not None:
                 distinct = values.unique().drop_null()
                 whole = kind == "text" or np.all(numbers(distinct) % 1 == 0)
-                column["examples"] = ", ".join(str(value) for value in distinct[:3])
+                column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:3])
                 column["distinct"] = len(distinct)
                 column["label_candidate"] = bool(2 <= len(distinct) <= _MOST_LABELS and whole)
             columns.append(column)
@@ -192,7 +222,7 @@ class TableSource(ABC):
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
                 for name, value in partition.items():
                     if name in self.encoder.used:
-                        constant = pa.repeat(pa.scalar(value), batch.num_rows)
+                        constant = pa.repeat(value, batch.num_rows)
                         batch = batch.append_column(name, constant)
                 yield batch
 
@@ -212,16 +242,18 @@ class TableSource(ABC):
     def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
         """Missing values, counted over the whole file where it can be read again."""
         count = ""
-        if self._paths[number] != STDIN:
+        if self._paths[number] != STDIN and name not in self._partitions[number]:
             with self._explaining(number):
                 total = sum(
                     _count_missing(batch.column(0), self.encoder.empty_is_missing)
                     for batch in self._batches(number, [name], _MOST_ROWS, 1 << 22)
                 )
             count = f" ({total:,} missing in that column)"
+        remedy = f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
+        if self._predicting:
+            remedy = "fill it in, or train with --missing zero or --missing mean"
         raise DataError(
-            f"{self._paths[number]}: column {name}: the value is missing in row {row + 1}{count}; "
-            f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
+            f"{self._paths[number]}: column {name}: the value is missing in row {row + 1}{count}; {remedy}"
         )
 
     # -- columns ----------------------------------------------------------------------------------------
@@ -229,11 +261,11 @@ class TableSource(ABC):
     def _full_schema(self, number: int) -> pa.Schema:
         with self._explaining(number):
             schema = self._schema(number)
-        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
         if twice:
             raise DataError(f"{self._paths[number]}: two columns are named {twice[0]!r}; rename one of them")
         for name, value in self._partitions[number].items():
-            schema = schema.append(pa.field(name, pa.scalar(value).type))
+            schema = schema.append(pa.field(name, value.type))
         return schema
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
@@ -241,7 +273,7 @@ class TableSource(ABC):
         roles = assign_roles(where, schema.names, self._options, self._need_label)
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         widths = self._widths(lists)
-        return plan(where, schema, roles, self._options, widths, self._has_header())
+        return plan(where, schema, roles, self._options, widths, self._has_header(), not self._need_label)
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         where = self._paths[0]
@@ -250,6 +282,7 @@ class TableSource(ABC):
         check_columns(where, schema.names, encoder, self._need_label)
         if encoder.label not in schema.names:
             encoder.label = None
+        encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
         for c in encoder.columns:
             type_ = schema.field(c.name).type
             if c.kind == "number" and kind_of(type_) != "number":
@@ -261,7 +294,8 @@ class TableSource(ABC):
     def _check_file(self, number: int, names: list[str]) -> None:
         """The columns that the first file has must be there, and of the same kind."""
         schema, path = self._full_schema(number), self._paths[number]
-        missing = [name for name in names if name not in schema.names]
+        there = set(schema.names)
+        missing = [name for name in names if name not in there]
         if missing:
             raise DataError(f"{path}: without the column {missing[0]} that {self._paths[0]} has")
         for name in names:
@@ -297,7 +331,7 @@ class TableSource(ABC):
             yield
         except DataError:
             raise
-        except (pa.ArrowException, OSError, KeyError, EOFError) as error:
+        except (pa.ArrowException, OSError, KeyError, EOFError, UnicodeError) as error:
             self._explain(number, error)
 
 
@@ -311,23 +345,28 @@ def cut(block: Block, max_bytes: int) -> Iterator[Block]:
     yield from cut(block.slice(middle, block.n_rows), max_bytes)
 
 
-def partition_values(paths: Sequence[str], encoder: TableEncoder | None) -> list[dict[str, Any]]:
+def partition_values(paths: Sequence[str], encoder: TableEncoder | None) -> list[dict[str, pa.Scalar]]:
     """What folders named ``key=value`` say of each file: columns. For training, those that differ among files."""
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, str]] = []
     for path in paths:
         pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
-        found.append({key: value for key, equals, value in pairs if equals and key})
+        found.append({unquote(key): unquote(value) for key, equals, value in pairs if equals and key})
     keys = [key for key in found[0] if all(key in each for each in found)] if found else []
     if encoder is None:
         keys = [key for key in keys if len({each[key] for each in found}) > 1]
     else:
         keys = [key for key in keys if key in encoder.used]
+    columns = {}
     for key in keys:
-        values = [each[key] for each in found]
-        if all(value.lstrip("-").isdigit() for value in values):
-            for each in found:
-                each[key] = int(each[key])
-    return [{key: each[key] for key in keys} for each in found]
+        values = [None if each[key] == _NULL_PARTITION else each[key] for each in found]
+        whole = all(value is None or re.fullmatch(r"-?\d{1,18}", value) for value in values)
+        type_ = pa.int64() if whole and any(values) else pa.string()
+        columns[key] = [pa.scalar(value, pa.string()).cast(type_) for value in values]
+    return [{key: columns[key][i] for key in keys} for i in range(len(found))]
+
+
+def _example(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _count_missing(column: pa.Array, empty_is_missing: bool) -> int:

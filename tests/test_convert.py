@@ -1,0 +1,45 @@
+"""Conversion to svmlight text: numbers come back bit by bit, lines are as they should be."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from llsvm.block import CSR, Block
+from llsvm.convert import _text
+from llsvm.data import open_source
+
+BITS = hnp.arrays(np.uint32, st.integers(0, 60)).map(lambda bits: bits.view(np.float32))
+
+
+@settings(deadline=None)
+@given(
+    values=BITS, labels=st.lists(st.sampled_from([-1.0, 0.0, 2.0, 0.5, 1e10, -3.25]), min_size=1, max_size=9)
+)
+def test_floats_come_back_bit_by_bit(tmp_path_factory, values, labels):
+    values = values[np.isfinite(values)]
+    cuts = np.sort(np.random.default_rng(len(values)).integers(0, len(values) + 1, len(labels) - 1))
+    indptr = np.array([0, *cuts, len(values)], np.int64)
+    indices = np.concatenate([np.arange(n) * 7 for n in np.diff(indptr)]).astype(np.int32)
+    y = np.array(labels)
+    path = tmp_path_factory.mktemp("text") / "rows.svm"
+    path.write_bytes(_text(Block(CSR(indptr, indices, values), y, np.arange(len(y))), 1))
+    (block,) = open_source(path, zero_based="no").blocks(1 << 20)
+    np.testing.assert_array_equal(block.X.data.view(np.uint32), values.view(np.uint32))
+    np.testing.assert_array_equal(block.X.indices, indices + 1)
+    np.testing.assert_array_equal(block.X.indptr, indptr)
+    np.testing.assert_array_equal(block.y, y)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_the_text_as_it_is(dense):
+    X = np.array([[0, 0.1, 1], [0, 0, 0], [-2.5, 0, 1e-7]], np.float32)
+    y = np.array([1.0, -1.0, 0.5])
+    if not dense:
+        X = CSR(
+            np.array([5, 7, 7, 9]),
+            np.array([9] * 5 + [1, 2, 0, 2], np.int32),
+            np.r_[[8.0] * 5, X[X != 0]].astype("f4"),
+        )
+    assert _text(Block(X, y, np.arange(3)), 1) == b"1 2:0.1 3:1\n-1\n0.5 1:-2.5 3:1e-7\n"
