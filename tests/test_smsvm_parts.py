@@ -12,11 +12,11 @@ from scipy.optimize import minimize_scalar
 
 from llsvm.block import CSR, Block
 from llsvm.errors import UsageError
-from llsvm.linesearch import search
-from llsvm.newton import minimise
-from llsvm.penalty import Penalty
+from llsvm.optim.linesearch import search
+from llsvm.optim.newton import minimise
+from llsvm.optim.penalty import Penalty
+from llsvm.optim.smoothed import STEPS, Point, Summing
 from llsvm.settings import Settings
-from llsvm.smoothed import STEPS, Point, Summing
 
 COST = np.array([0.5, 2.0])
 

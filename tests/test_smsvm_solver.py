@@ -116,8 +116,8 @@ def test_every_pass_is_counted(monkeypatch):
 @pytest.mark.parametrize("density", [0.3, 0.9])
 def test_out_of_core_takes_the_same_passes_to_the_same_weights(density, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.smoothed._PIECE_BYTES", 4000)
-    monkeypatch.setattr("llsvm.smoothed._PIECE_ROWS", 64)
+    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_BYTES", 4000)
+    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_ROWS", 64)
     X, y = rows(n=1500, d=6, density=density)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside = solve(str(path)), solve(str(path), ledger=40_000)

@@ -1,6 +1,6 @@
 """SmSVM: smoothed Newton with an L1 active set (Hajewski, Oliveira & Stewart, ICDM 2018), in a handful of passes.
 
-Primal:  P(w) = C Σ_i c_i max(0, z_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  z_i = 1 − y_i w·x_i (see penalty.py);
+Primal:  P(w) = C Σ_i c_i max(0, z_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  z_i = 1 − y_i w·x_i (see llsvm/optim/penalty.py);
 the constant feature ``bias`` is part of x and penalised. One problem per class (one-vs-rest) for more than two.
 Smoothed: F_a(w) has ψ_a(z) = ½ (z + √(z² + a²)) (eq. 1.5) for max(0, z).
 
@@ -11,7 +11,7 @@ Algorithm 1, a pass per line: each pass is at w + s, s the step that the pass be
 a is halved when the step gains little against what the smoothing costs (Algorithm 3), down to what the
 tolerance needs. Two things differ from the paper, both to save passes. The Hessian weights are those of the
 primal-dual Newton step (kernels/smsvm.py): a may then be halved at nearly every pass. And Newton, line
-search and active set run on the quadratic model to its minimiser (llsvm/newton.py), where the paper takes
+search and active set run on the quadratic model to its minimiser (llsvm/optim/newton.py), where the paper takes
 one step and changes one weight per pass.
 
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 
 from llsvm.errors import UsageError
 from llsvm.memory import format_size
-from llsvm.newton import minimise
-from llsvm.penalty import Penalty
+from llsvm.optim.newton import minimise
+from llsvm.optim.penalty import Penalty
+from llsvm.optim.smoothed import STEPS, Point, Summing, Sums, work_bytes
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
-from llsvm.smoothed import STEPS, Point, Summing, Sums, work_bytes
 from llsvm.stream import Stream
 
 Vector = NDArray[np.float64]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.linesearch import search
+from llsvm.optim.linesearch import search
 
 Vector = NDArray[np.float64]
 
