@@ -33,9 +33,10 @@ _PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
 _READING_PAGES = (
     7  # pages that the first reading holds: five in the source, one in hand, one on its way to disk
 )
-_PAGE_INFO_BYTES = 600  # what a store remembers of each of its pages
+_PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
 _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
+_SURVIVOR_BLOCKS = 1.0
 _SMALLEST_BLOCK_BYTES = 256_000
 
 
@@ -115,7 +116,7 @@ class Stream:
     @property
     def note(self) -> str:
         """What people should know of where the rows went and of their scale, or ""."""
-        notes = [self._ingest.note, self._scaling_note]
+        notes = [self._ingest.note, self._scaling_note, self._survivors.note if self._survivors else ""]
         if self._spills_into_memory:
             notes.append(
                 f"spilling into memory: {self._parent} is a tmpfs; pass --spill-dir with a folder on disk"
@@ -241,14 +242,16 @@ class Stream:
             self.budget.reserve("list of pages", _PAGE_INFO_BYTES * len(store.pages))
         self.budget.reserve("reading and spilling", reading + _SPILL_PAGES * page_bytes)
         left, work = self.budget.available_bytes, row_work_bytes / self._held
-        block_bytes = int(left / (3 + 2 * work))
+        S = _SURVIVOR_BLOCKS
+        block_bytes = int(left / (2 + S + (1 + S) * work))
         if block_bytes < page_rows * self._held:  # a page of short rows is more work than an average block
-            block_bytes = int((left - page_rows * row_work_bytes) / (3 + work))
-        self._block_bytes = self._survivor_bytes = block_bytes
-        self._survivor_rows = int(block_bytes / self._held) + 1
-        self._block_rows = max(self._survivor_rows, page_rows)
+            block_bytes = int((left - page_rows * row_work_bytes) / (2 + S + S * work))
+        self._block_bytes = block_bytes
+        self._survivor_bytes = int(S * block_bytes)
+        self._survivor_rows = int(self._survivor_bytes / self._held) + 1
+        self._block_rows = max(int(block_bytes / self._held) + 1, page_rows)
         self.budget.reserve("blocks of rows", 2 * block_bytes)
-        self.budget.reserve("survivors", block_bytes)
+        self.budget.reserve("survivors", self._survivor_bytes)
         self.budget.reserve("work on rows", self.budget.available_bytes)
 
     def _require(self, needs: Mapping[str, int], row_work_bytes: int, copy_survivors: bool) -> None:
@@ -351,15 +354,22 @@ class Stream:
                 yield whole.slice(start, min(start + self._block_rows, block.n_rows))
 
     def _from_source(self) -> Iterator[Block]:
-        """Blocks made of pages, in the source's order."""
+        """Blocks made of pages, in the source's order.
+
+        The first block of a pass is of random size, so that it is not always the same rows that are solved
+        together: rows that never meet keep pushing the weights to and fro.
+        """
         if not self._buffers:
             self._buffers = [self._arena(self._block_bytes) for _ in range(2)]
         arena, labels = self._buffers[0], self._ingest.labels
         arena.clear()
+        most_rows = self._block_rows * self._rng.random()
         for page in self.source.blocks(self._page_bytes):
-            if arena.n_rows and not self._is_room(arena, arena.n_rows + page.n_rows, arena.nnz + page.nnz):
+            n_rows, nnz = arena.n_rows + page.n_rows, arena.nnz + page.nnz
+            if arena.n_rows and not (n_rows <= most_rows and self._is_room(arena, n_rows, nnz)):
                 yield self._scaled(arena)
                 arena.clear()
+                most_rows = self._block_rows
             arena.append(Block(page.X, labels.position(page.y), page.rows, page.weight))
         yield self._scaled(arena)
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.arena import Arena, row_bytes, take
-from llsvm.block import CSR, Block, concat
+from llsvm.arena import Arena, row_bytes
+from llsvm.block import CSR, Block
+from llsvm.errors import DiskError
 from llsvm.spill.store import PageStore
 
 
@@ -28,18 +29,21 @@ class Survivors:
         make_store: Callable[[str], PageStore],
     ) -> None:
         """max_rows: at most so many rows are kept, in memory and on disk together. max_resident: in memory.
-        page_bytes: spilled rows are collected to pages of about this size, at most four of them are held."""
+        page_bytes: spilled rows are collected to pages of this size, or of one row."""
         self._arena = arena
         self._max_rows = max_rows
         self._max_resident = min(max_rows, max_resident)
-        self._page_bytes = page_bytes
         self._make_store = make_store
         self.distance: NDArray[np.float32] = np.zeros(
             0, np.float32
         )  # of the resident rows, 0 where they move
         self._generation = 0
-        self._pending: list[Block] = []
-        self._pending_bytes = 0
+        self.all_or_nothing = False
+        """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
+        that it refuses wait for the next full pass, and ``note`` says so."""
+        self.note = ""
+        row = row_bytes(1, 0, arena.dtype.itemsize, arena.width, arena.weighted)
+        self._page = Arena(max(page_bytes, row), arena.dtype, arena.width, arena.weighted)  # spilled next
         self._writing: PageStore | None = None
         self.spilled: PageStore | None = None  # the generation that may be read now
 
@@ -77,13 +81,12 @@ class Survivors:
         """
         wanted = np.flatnonzero(distance < np.inf)
         keep_old, keep_new = self._choose(block, wanted, distance[wanted])
-        if reach is not None:
+        if reach is not None and not self.note:
             self._spill(self.resident, np.flatnonzero(~keep_old & (self.distance <= reach)))
             self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
         self.retain(keep_old)
         chosen = wanted[keep_new]
-        for part in take(block, chosen):
-            self._arena.append(part)
+        self._arena.append_rows(block, chosen)
         self.distance = np.concatenate([self.distance, distance[chosen]])
 
     def turn(self) -> None:
@@ -101,42 +104,62 @@ class Survivors:
         """Which resident and which of the ``wanted`` rows stay in memory."""
         both = np.concatenate([self.distance, distance])
         old = len(self.distance)
-        lengths = np.concatenate([_lengths(self.resident), _lengths(block)[wanted]])
-        arena = self._arena
-        per_value = row_bytes(0, 1, arena.dtype.itemsize, None, False) if arena.width is None else 0
-        per_row = row_bytes(1, 0, arena.dtype.itemsize, arena.width, arena.weighted)
-        sizes = lengths * per_value + per_row
+        sizes = np.concatenate([self._sizes(self.resident), self._sizes(block)[wanted]])
         keep = np.ones(len(both), bool)
-        if sizes.sum() > arena.capacity_bytes or len(both) > self._max_resident:
-            nearest = np.argsort(both, kind="stable")
-            fitting = np.searchsorted(np.cumsum(sizes[nearest]), arena.capacity_bytes, side="right")
-            keep[nearest[min(int(fitting), self._max_resident) :]] = False
+        if sizes.sum() > self._arena.capacity_bytes or len(both) > self._max_resident:
+            nearest = np.flatnonzero(both <= 0)  # often there are more moving rows than fit: nothing to sort
+            if len(nearest) <= self._max_resident and sizes[nearest].sum() <= self._arena.capacity_bytes:
+                nearest = np.argsort(both, kind="stable")
+            fitting = np.searchsorted(np.cumsum(sizes[nearest]), self._arena.capacity_bytes, side="right")
+            keep[:] = False
+            keep[nearest[: min(int(fitting), self._max_resident)]] = True
         return keep[:old], keep[old:]
 
+    def _sizes(self, block: Block) -> NDArray[np.int64]:
+        """(n,) bytes that each row takes in memory."""
+        arena = self._arena
+        per_row = row_bytes(1, 0, arena.dtype.itemsize, arena.width, arena.weighted)
+        if arena.width is not None:
+            return np.full(block.n_rows, per_row, np.int64)
+        per_value = row_bytes(0, 1, arena.dtype.itemsize, None, False)
+        if isinstance(block.X, CSR):
+            return np.diff(block.X.indptr) * per_value + per_row
+        return np.full(block.n_rows, block.X.shape[1] * per_value + per_row, np.int64)
+
     def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
-        room = self._max_rows - self._arena.n_rows - self._spilling_rows()
-        chosen = chosen[: max(room, 0)]
-        for part in take(block, chosen, self._page_bytes // 4):
-            self._pending.append(part)
-            self._pending_bytes += part.nbytes
-            if self._pending_bytes >= self._page_bytes:
+        """Put rows into the page that is written next, and write it when it is full."""
+        chosen = chosen[: max(self._max_rows - self._arena.n_rows - self._spilling_rows(), 0)]
+        ends = np.cumsum(self._sizes(block)[chosen])
+        page, done = self._page, 0
+        while done < len(chosen):
+            room = page.capacity_bytes - page.used_bytes + (ends[done - 1] if done else 0)
+            fitting = int(np.searchsorted(ends, room, side="right"))
+            if fitting <= done and page.n_rows:
                 self._flush()
+                continue
+            fitting = max(fitting, done + 1)
+            page.append_rows(block, chosen[done:fitting])
+            done = fitting
 
     def _spilling_rows(self) -> int:
         written = 0 if self._writing is None else self._writing.n_rows
-        return written + sum(part.n_rows for part in self._pending)
+        return written + self._page.n_rows
 
     def _flush(self) -> None:
-        if not self._pending:
+        """Write the page, unless the disk has refused one before."""
+        if not self._page.n_rows or self.note:
+            self._page.clear()
             return
-        if self._writing is None:
-            self._generation += 1
-            self._writing = self._make_store(f"spill-{self._generation}")
-        self._writing.append(concat(self._pending))
-        self._pending, self._pending_bytes = [], 0
-
-
-def _lengths(block: Block) -> NDArray[np.int64]:
-    if isinstance(block.X, CSR):
-        return np.diff(block.X.indptr)
-    return np.full(block.n_rows, block.X.shape[1], np.int64)
+        try:
+            if self._writing is None:
+                self._generation += 1
+                self._writing = self._make_store(f"spill-{self._generation}")
+            self._writing.append(self._page.block())
+        except DiskError as error:
+            if self.all_or_nothing:
+                raise
+            self.note = f"survivors beyond memory are not spilled, which takes more passes: {error}"
+            if self._writing is not None:
+                self._writing.delete()
+            self._writing = None
+        self._page.clear()

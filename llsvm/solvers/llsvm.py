@@ -39,6 +39,7 @@ PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifte
 PROBE_BYTES = 200_000  # ... and copied, at most
 MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
 MOST_SPILL_EPOCHS = 6  # over the spilled ones
+REWRITE_BELOW = 0.5  # the spill is written anew when this share of its rows is still within reach
 SURVIVORS_UNTIL = 0.1  # epochs end when the survivors' part of the gap fell to this share of what it was,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
 REACH = 0.5  # rows that this much of the last pass's drift would set moving are spilled with the moving ones
@@ -191,7 +192,7 @@ class LLSVM:
         )
         steps = self.copies
         steps -= w
-        products = steps @ steps.T
+        products = np.einsum("ij,kj->ik", steps, steps)  # not BLAS, whose threads would spin meanwhile
         lost = float(np.triu(products, 1).sum())
         gain = sum(visit[1] for visit in visits)
         w += steps.sum(axis=0)
@@ -236,6 +237,7 @@ class LLSVM:
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
         first = np.zeros(len(self.w))
+        rewrite = False
         for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
             near = np.flatnonzero(survivors.distance <= self.reach)
@@ -244,29 +246,38 @@ class LLSVM:
             self._put_back(resident, stream)
             if survivors.spilled is None:
                 break
-            met = self._spilled_epoch(stream)
+            n_spilled = survivors.spilled.n_rows
+            met, within = self._spilled_epoch(stream, rewrite)
             if epoch == 0:
                 first = met
             if np.all(met <= self._enough(first)):
                 break
+            rewrite = within < REWRITE_BELOW * n_spilled
         return len(survivors)
 
     def _enough(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
         """The gap, (k,), at which epochs over survivors end that began with a gap of ``first``."""
         return np.maximum(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual)
 
-    def _spilled_epoch(self, stream: Stream) -> NDArray[np.float64]:
-        """Sweep once over each spilled block, and spill again what is still within reach; the gap as met, (k,)."""
+    def _spilled_epoch(self, stream: Stream, rewrite: bool) -> tuple[NDArray[np.float64], int]:
+        """Sweep over each spilled block; returns the gap as met, (k,), and how many rows are still within reach.
+
+        rewrite: those become the next generation, and the nearest of all move to memory."""
         survivors = stream.survivors
-        met = np.zeros(len(self.w))
+        met, within = np.zeros(len(self.w)), 0
         for block in stream.active():
             part = self._part(block)
             for c in range(len(self.w)):
                 met[c] += self._sweep(part, c)
+                self._sweep(part, c)
             self.state.set(part.rows, part.stored())
-            survivors.add(block, part.distance(self.squared), self.reach)
-        survivors.turn()
-        return met
+            distance = part.distance(self.squared)
+            within += int(np.count_nonzero(distance <= self.reach))
+            if rewrite:
+                survivors.add(block, distance, self.reach)
+        if rewrite:
+            survivors.turn()
+        return met, within
 
     def _settle(self, part: _Part, c: int, positions: NDArray[np.intp]) -> None:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small."""
@@ -301,6 +312,7 @@ class LLSVM:
 
     def _paper(self, stream: Stream) -> Iterator[Report]:
         survivors = stream.survivors
+        survivors.all_or_nothing = True
         for block in stream.all():
             part = self._part(block)
             self._update_once(part)
@@ -375,7 +387,7 @@ class LLSVM:
 
     def _loss(self, part: _Part, c: int) -> float:
         loss = np.maximum(0.0, 1.0 - part.margin[c])
-        return float(part.cost @ (loss * loss if self.squared else loss))
+        return float(np.einsum("i,i", part.cost, loss * loss if self.squared else loss))
 
     def _margins(
         self, block: Block, w: NDArray[np.float64], signs: NDArray[np.float64]
