@@ -28,7 +28,8 @@ _PIECE_BYTES = 1_000_000  # of a dense one, as float64
 class Point:
     """Where a problem is to be summed: at w + t change for the losses, at t = 1 for all else.
 
-    w, change: (d + 1,). a: smoothing parameter. previous: the one that the change was computed with.
+    w, change: (d + 1,). a: smoothing parameter. previous: the one that the change was computed with, 0 where
+    it is not one Newton step.
     positive: the class whose rows have sign +1. active: columns of the Hessian, ascending, see ``choose``;
     place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
     with v is wanted and nothing else.
@@ -79,10 +80,11 @@ class Sums:
             np.zeros(0 if whole else n_columns),
         )
 
-    def add(self, other: Sums) -> None:
+    def add(self, other: Sums, sign: int = 1) -> None:
+        """Add the other's sums, or take them away (sign −1)."""
         for name in ("losses", "totals", "v", "hessian", "diagonal", "product"):
             mine = getattr(self, name)
-            mine += getattr(other, name)
+            mine += sign * getattr(other, name)
 
     @property
     def hinge(self) -> float:
@@ -98,6 +100,33 @@ class Sums:
 
 
 @dataclass(slots=True)
+class Far:
+    """The rows that are not at hand, after a pass over all: they stay on their side of the margin, so their losses
+    go on linearly from the point (n,) of that pass. sums: theirs, there."""
+
+    at: Vector
+    sums: Sums
+
+    @classmethod
+    def between(cls, all_rows: Sums, at_hand: Sums, point: Point) -> Far:
+        """all_rows, at_hand: what each sums to at the point. The first is overwritten."""
+        all_rows.hessian = at_hand.hessian = np.zeros((0, 0))
+        all_rows.diagonal = at_hand.diagonal = np.zeros(0)
+        all_rows.add(at_hand, -1)
+        at = point.w + point.change
+        all_rows.totals[1:] = all_rows.hinge + float(all_rows.v @ at), 0.0
+        return cls(at, all_rows)
+
+    def add_to(self, sums: Sums, point: Point) -> None:
+        """Add what the far rows come to at the point, but for their curvature: it is next to nothing."""
+        far, moved = self.sums, point.w - self.at
+        before, step = float(far.v @ moved), float(far.v @ point.change)
+        sums.losses += far.losses[STEPS == 1] - before - STEPS * step
+        sums.totals += far.totals - np.array([before + step, 0.0, 0.0])
+        sums.v += far.v
+
+
+@dataclass(slots=True)
 class Summing:
     """One pass for several points: give it every block, then ``finish``. Results repeat for the same number
     of threads.
@@ -110,15 +139,22 @@ class Summing:
     bias: float
     pool: ThreadPoolExecutor
     threads: int
+    one_sided: bool = False
     parts: list[list[Sums]] = field(init=False)
+    distance: NDArray[np.float32] = field(init=False)
+    """Of the rows of the last block, (n,): the least |z_i| at any of the points."""
 
     def __post_init__(self) -> None:
         self.parts = [[Sums.empty(point) for point in self.points] for _ in range(self.threads)]
 
     def add(self, block: Block) -> None:
         bounds = np.linspace(0, block.n_rows, self.threads + 1).astype(int)
-        jobs = zip(self.parts, bounds[:-1], bounds[1:], strict=True)
-        list(self.pool.map(lambda job: self._add_range(job[0], block.slice(job[1], job[2])), jobs))
+        self.distance = np.full(block.n_rows, np.inf, np.float32)
+
+        def add_range(sums: list[Sums], start: int, stop: int) -> None:
+            self._add_range(sums, block.slice(start, stop), self.distance[start:stop])
+
+        list(self.pool.map(add_range, self.parts, bounds[:-1], bounds[1:]))
 
     def finish(self) -> list[Sums]:
         """The sums at each point; threads' parts are added in a fixed order."""
@@ -129,17 +165,25 @@ class Summing:
         self.parts = []
         return first
 
-    def _add_range(self, sums: list[Sums], block: Block) -> None:
+    def _add_range(self, sums: list[Sums], block: Block, distance: NDArray[np.float32]) -> None:
+        at = 0
         for rows in _pieces(block):
             cost = self.cost[rows.y]
             if rows.weight is not None:
                 cost = cost * rows.weight
             matrix = _Sparse(rows.X, self.bias) if isinstance(rows.X, CSR) else _Dense(rows.X, self.bias)
             for point, into in zip(self.points, sums, strict=True):
-                self._add_piece(matrix, rows.y, cost, point, into)
+                self._add_piece(matrix, rows.y, cost, point, into, distance[at : at + rows.n_rows])
+            at += rows.n_rows
 
     def _add_piece(
-        self, X: _Sparse | _Dense, y: NDArray[np.int32], cost: Vector, point: Point, into: Sums
+        self,
+        X: _Sparse | _Dense,
+        y: NDArray[np.int32],
+        cost: Vector,
+        point: Point,
+        into: Sums,
+        distance: NDArray[np.float32],
     ) -> None:
         vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
         margins = X.margins(np.array(vectors))
@@ -162,6 +206,9 @@ class Summing:
         if point.direction is not None:
             X.add_rows(curvature * margins[2], into.product)
             return
+        z = 1.0 - sign * (margins[0] + margins[1])
+        z = np.maximum(0.0, -z) if self.one_sided else np.abs(z, out=z)
+        np.minimum(distance, z, out=distance, casting="same_kind")
         X.add_rows(slope * sign, into.v)
         if point.active is not None:
             X.add_products(curvature, point, into.hessian)

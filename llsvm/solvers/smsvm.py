@@ -29,11 +29,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.memory import format_size
-from llsvm.optim.newton import minimise
+from llsvm.optim.conjugate import MOST_CG, ConjugateGradients
+from llsvm.optim.descent import LEAST_SMOOTHING, Descent
 from llsvm.optim.penalty import Penalty
-from llsvm.optim.smoothed import STEPS, Point, Summing, Sums, work_bytes
+from llsvm.optim.smoothed import Far, Point, Summing, Sums, work_bytes
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
@@ -43,20 +45,11 @@ Vector = NDArray[np.float64]
 HESSIAN_SHARE = 4  # Hessians get at most this part (1/4) of the memory that is left
 MOST_ACTIVE = 4096  # columns of a Hessian: beyond, the cube of it costs more than passes do
 ALL_ACTIVE = 512  # up to so many columns all of them are active
-FIRST_SMOOTHING = 1.0
-WARM_SMOOTHING = 0.125  # with weights to begin with
-ENOUGH_FALL = 0.5  # a step is taken if F_a falls by this share of what the best step on the grid would give
-HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
-SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
-# The model's least curvature, as a share of the mean: without L2, columns that depend on each other or rows
-# that are all far from the margin leave the Hessian singular. It rises while steps turn out too long; it
-# moves no optimum.
-PROXIMAL, PROXIMAL_RISE, PROXIMAL_SINK = 1e-9, 100.0, 0.1
-TOO_LONG = 1 / 16  # of the step was best
-UNSEEN = 1e-3  # differences below this share of tol · P are not worth another try
-ROUNDING = 1e-15
-LEAST_SMOOTHING = 1e-13
-MOST_CG, CG_UNTIL = 30, 0.1  # products per Newton step; the residual's norm falls to this share
+
+
+DEBUG = True
+MOST_NEAR = 50
+NEAR_GAP = 0.5
 
 
 class SmSVM:
@@ -82,7 +75,7 @@ class SmSVM:
         k = 1 if len(facts.classes) == 2 else len(facts.classes)
         self.penalty = Penalty.of(self.settings, facts.n_rows)
         self._plan(stream, k)
-        self.problems = [_Problem(c, facts.n_columns + 1) for c in ([1] if k == 1 else range(k))]
+        self.problems = [Descent(c, facts.n_columns + 1) for c in ([1] if k == 1 else range(k))]
         self.passes = 0
 
     def optimise(self, stream: Stream, penalty: Penalty) -> Iterator[Report]:
@@ -129,7 +122,10 @@ class SmSVM:
         }
         if not self.by_products:
             needs["Hessian"] = copies * self.most_active**2
-        stream.prepare(needs, 0)
+        rows = facts.n_rows * (facts.bytes_per_row + 32)
+        copy = stream.budget.available_bytes - sum(needs.values()) > 2.5 * rows
+        stream.prepare(needs, 8, copy_survivors=copy)
+        self.near = _Near(stream, 0.5 if self.penalty.l2>0 else 1.0)
 
     def _passes(self, stream: Stream) -> Iterator[Report]:
         settings = self.settings
@@ -143,6 +139,9 @@ class SmSVM:
             if not live or self._out_of_passes():
                 return
             ahead = [p for p in live if p.judge(self.penalty, settings.tol)]
+            if self.near.enough(max((p.a for p in ahead), default=0.0)):
+                self._solve_near(stream.survivors.resident, ahead)
+                continue
             if self.by_products:
                 yield from self._conjugate_gradients(stream, ahead)
             else:
@@ -155,13 +154,52 @@ class SmSVM:
         return bool(self.settings.max_passes) and self.passes >= (self.settings.max_passes or 0)
 
     def _sum(self, stream: Stream, points: list[Point]) -> list[Sums]:
-        """The sums at each point, in a pass."""
-        cost = self.penalty.C * self.class_weight
-        summing = Summing(points, cost, self.settings.bias, self.pool, self.threads)
+        """The sums at each point, in a pass; rows near the margin are kept."""
+        summing = self._summing(points)
+        self.near.begin(stream)
         for block in stream.all():
             summing.add(block)
+            self.near.offer(block, summing.distance)
+        self.near.end()
         self.passes += 1
         return summing.finish()
+
+    def _summing(self, points: list[Point]) -> Summing:
+        cost = self.penalty.C * self.class_weight
+        return Summing(points, cost, self.settings.bias, self.pool, self.threads, self.penalty.l2 == 0)
+
+    def _sum_near(self, rows: Block, points: list[Point]) -> list[Sums]:
+        summing = self._summing(points)
+        summing.add(rows)
+        return summing.finish()
+
+    def _solve_near(self, rows: Block, problems: list[Descent]) -> None:
+        """Go on with the rows near the margin alone, as if the others stayed on their side of it."""
+        inner = [p.among_near_rows() for p in problems]
+        for p in inner:
+            p.measure(p.sums, self.penalty)
+        at_hand = self._sum_near(rows, [p.point for p in problems])
+        far = [None] * len(inner)
+        for count in range(MOST_NEAR):
+            going = [i for i, p in enumerate(inner) if p.relative_gap > NEAR_GAP * self.settings.tol]
+            if not going:
+                break
+            for i in going:
+                p = inner[i]
+                if count == 0 or p.judge(self.penalty, self.settings.tol):
+                    p.newton(self.penalty)
+                    p.smooth_less(self.settings.tol)
+            if count == 0:
+                far = [Far.between(p.sums, s, p.point) for p, s in zip(problems, at_hand, strict=True)]
+            points = [self._point(inner[i]) for i in going]
+            for i, sums, point in zip(going, self._sum_near(rows, points), points, strict=True):
+                far[i].add_to(sums, point)
+                inner[i].measure(sums, self.penalty)
+                if DEBUG: print(f'      {count} P {inner[i].primal:.2f} D {inner[i].dual:.2f} gap {inner[i].relative_gap:.1e} a {inner[i].a:.5f} fall {inner[i].fall:.3g} exc {sums.excess:.3g} prox {inner[i].proximal:.1e} n {len(point.active)} nz {np.count_nonzero(inner[i].target)} t {np.linalg.norm(inner[i].change):.3g}')
+        if DEBUG:
+            print("   near", rows.n_rows, count, [(p.primal, p.dual, p.relative_gap, p.a) for p in inner][:2])
+        for p, near in zip(problems, inner, strict=True):
+            p.arrive(near)
 
     def _report(self) -> Report:
         problems = self.problems
@@ -182,7 +220,7 @@ class SmSVM:
             extra=extra,
         )
 
-    def _point(self, problem: _Problem) -> Point:
+    def _point(self, problem: Descent) -> Point:
         """Where the next pass sums for the problem, and over which columns its Hessian."""
         n = len(problem.w)
         point = Point(problem.w, problem.change, problem.a, problem.previous, problem.positive)
@@ -195,9 +233,9 @@ class SmSVM:
         problem.point = point
         return point
 
-    def _conjugate_gradients(self, stream: Stream, problems: list[_Problem]) -> Iterator[Report]:
+    def _conjugate_gradients(self, stream: Stream, problems: list[Descent]) -> Iterator[Report]:
         """Newton steps by conjugate gradients, a pass for one product of each problem's Hessian."""
-        runs = [_ConjugateGradients(p.gradient, p.sums.diagonal + self.penalty.l2) for p in problems]
+        runs = [ConjugateGradients(p.gradient, p.sums.diagonal + self.penalty.l2) for p in problems]
         for _ in range(MOST_CG):
             going = [(run, p.point) for run, p in zip(runs, problems, strict=True) if not run.done]
             if not going or self._out_of_passes():
@@ -210,134 +248,43 @@ class SmSVM:
             problem.step_to(problem.w + run.step, run.fall)
 
 
-class _Problem:
-    """One binary problem on its way down: rows of class ``positive`` against the rest. n = d + 1 weights.
+class _Near:
+    """The rows near the margin, kept in memory in a full pass, so that Newton's method can go on without another.
 
-    w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
-    gradient (n,): of the smoothed objective without L1. fall: of F_a that the step promises. primal, best,
-    dual: the smallest true primal met, its weights, and the largest dual.
-    """
+    reach: rows with |z_i| below it are kept; chosen so that they are at most NEAR_SHARE of all."""
 
-    def __init__(self, positive: int, n: int) -> None:
-        self.positive = positive
-        self.w = np.zeros(n)
-        self.target = np.zeros(n)
-        self.change = np.zeros(n)
-        self.a = self.previous = FIRST_SMOOTHING
-        self.primal, self.dual = np.inf, -np.inf
-        self.best = self.w
-        self.gradient = np.zeros(n)
-        self.fall = np.inf
-        self.proximal = PROXIMAL
-        self.point: Point
-        self.sums: Sums
+    def __init__(self, stream: Stream, share) -> None:
+        self.most=share
+        self.n_rows = stream.facts.n_rows
+        self.reach = 1.0
+        self.kept_reach = 0.0
 
-    def again(self) -> _Problem:
-        """The same problem before its first pass, with the best weights so far to begin with."""
-        fresh = _Problem(self.positive, len(self.w))
-        if np.isfinite(self.primal):
-            fresh.w = fresh.target = fresh.best = self.best
-            fresh.a = fresh.previous = WARM_SMOOTHING
-        return fresh
+    def begin(self, stream: Stream) -> None:
+        self.survivors = stream.survivors
+        self.survivors.clear()
+        self.counts = np.zeros(64, np.int64)
+        self.offered = 0
 
-    @property
-    def relative_gap(self) -> float:
-        return (self.primal - self.dual) / self.primal if self.primal > 0 else 0.0
+    def offer(self, block: Block, distance) -> None:
+        exponent = np.frexp(np.maximum(distance, 1e-9))[1]  # distance < 2^exponent
+        self.counts += np.bincount(np.clip(exponent + 32, 0, 63), minlength=64)
+        wanted = distance < self.reach
+        self.offered += np.count_nonzero(wanted)
+        self.survivors.add(block, np.where(wanted, distance, np.float32(np.inf)), None)
 
-    def measure(self, sums: Sums, penalty: Penalty) -> None:
-        """Take in what a pass at ``target`` found: primal, dual and gradient."""
-        self.sums = sums
-        primal = sums.hinge + penalty.value(self.target)
-        if primal < self.primal:
-            self.primal, self.best = primal, self.target.copy()
-        self.dual = max(self.dual, penalty.dual(sums.alpha, sums.v))
-        self.gradient = penalty.l2 * self.target - sums.v
+    def end(self) -> None:
+        kept = len(self.survivors)
+        self.kept_reach = (
+            self.reach if kept == self.offered else float(self.survivors.distance.max(initial=0.0))
+        )
+        self.share = kept / self.n_rows
+        below = np.cumsum(self.counts)
+        best = int(np.searchsorted(below, self.most * self.n_rows, side="right"))
+        self.reach = 2.0 ** (best - 33)
 
-    def judge(self, penalty: Penalty, tol: float) -> bool:
-        """Take the step to ``target`` if F_a fell well; else aim at the best point of the grid, and say False."""
-        values = self.sums.losses + [penalty.value(self.w + t * self.change) for t in STEPS]
-        best = int(np.argmin(values))
-        here = float(values[STEPS == 1][0])
-        tolerated = (1 - ENOUGH_FALL) * (values[0] - values[best]) + UNSEEN * tol * self.primal
-        if here <= values[best] + tolerated or not self.change.any():
-            self.w = self.target
-            self.proximal = max(PROXIMAL, PROXIMAL_SINK * self.proximal)
-            return True
-        if STEPS[best] <= TOO_LONG:
-            self.proximal *= PROXIMAL_RISE
-        self.change = STEPS[best] * self.change
-        self.target = self.w + self.change
-        return False
-
-    def newton(self, penalty: Penalty) -> None:
-        """The step to the minimiser of the quadratic model on the active columns."""
-        active = self.point.active
-        assert active is not None
-        H = self.sums.hessian
-        upper = np.triu_indices(len(H), 1)
-        H[upper] = H.T[upper]
-        mean = float(np.trace(H)) / max(len(H), 1)
-        H.flat[:: len(H) + 1] += max(penalty.l2, self.proximal * mean)
-        now, g = self.w[active], self.gradient[active]
-        new = minimise(H, g, now, penalty.l1)
-        p = new - now
-        fall = -(g @ p + 0.5 * p @ H @ p + penalty.l1 * (np.abs(new).sum() - np.abs(now).sum()))
-        target = self.w.copy()
-        target[active] = new
-        self.step_to(target, float(fall) if len(active) else np.inf)
-
-    def step_to(self, target: Vector, fall: float) -> None:
-        self.target, self.change, self.fall = target, target - self.w, fall
-        self.previous = self.a
-
-    def smooth_less(self, tol: float) -> None:
-        """Halve a, or less where less is enough, when the step to come gains little against what a costs."""
-        need, excess = tol * self.primal, self.sums.excess
-        if 2 * self.fall > HALVE_BELOW * max(excess, 0.5 * need):
-            return
-        if excess > SMOOTH_ENOUGH * need:  # the excess goes with a²
-            self.a *= max(0.5, (0.75 * SMOOTH_ENOUGH * need / excess) ** 0.5)
-        elif self.fall <= ROUNDING * self.primal:  # nothing left to gain at this a, and yet not certified
-            self.a *= 0.5
-
-    def most_wanted(self, most: int, l1: float) -> NDArray[np.int64]:
-        """At most so many columns for the active set: weights that are not zero and gradients above ½ l1."""
-        size = np.abs(self.gradient)
-        nonzero = np.flatnonzero(self.target)
-        if len(nonzero) >= most:  # the worst placed
-            off = np.where(self.target != 0, np.abs(self.gradient + l1 * np.sign(self.target)), size - l1)
-            return np.sort(np.argpartition(-off, most - 1)[:most])
-        others = np.flatnonzero((self.target == 0) & (size > 0.5 * l1))
-        room = most - len(nonzero)
-        if len(others) > room:
-            others = others[np.argpartition(-size[others], room - 1)[:room]]
-        return np.union1d(nonzero, others)
+    def enough(self, a: float) -> bool:
+        return 0 < self.share <= self.most * 1.5 and self.kept_reach >= NEAR_REACH * a
 
 
-class _ConjugateGradients:
-    """Solves H step = −gradient, preconditioned by H's diagonal, a product at a time."""
-
-    def __init__(self, gradient: Vector, diagonal: Vector) -> None:
-        self.gradient, self.diagonal = gradient, diagonal
-        self.step = np.zeros_like(gradient)
-        self.residual = -gradient
-        self.direction = self.residual / diagonal
-        self.size = self.first = float(self.residual @ self.direction)
-
-    @property
-    def done(self) -> bool:
-        return self.size <= CG_UNTIL**2 * self.first
-
-    def advance(self, product: Vector) -> None:
-        """product: H times ``direction``."""
-        length = self.size / float(self.direction @ product)
-        self.step += length * self.direction
-        self.residual -= length * product
-        scaled = self.residual / self.diagonal
-        before, self.size = self.size, float(self.residual @ scaled)
-        self.direction = scaled + self.size / before * self.direction
-
-    @property
-    def fall(self) -> float:
-        """Of the quadratic model, by the step."""
-        return 0.5 * float((self.residual - self.gradient) @ self.step)
+NEAR_SHARE = 0.5
+NEAR_REACH = 8.0
