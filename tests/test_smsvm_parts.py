@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from llsvm.block import CSR, Block
 from llsvm.errors import UsageError
 from llsvm.optim.linesearch import search
-from llsvm.optim.newton import minimise
+from llsvm.optim.newton import Dense, minimise
 from llsvm.optim.penalty import Penalty
 from llsvm.optim.smoothed import STEPS, Point, Summing
 from llsvm.settings import Settings
@@ -126,9 +126,12 @@ def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank,
     B = rng.normal(size=(rank, n)) * np.exp(rng.normal(size=n))
     H, w = B.T @ B + 1e-6 * np.eye(n), rng.normal(size=n) * (rng.random(n) < 0.5)
     g = rng.normal(size=n)
-    v = minimise(H, g, w, l1)
+    v, fall = minimise(Dense(H), g, w, l1)
     slope = g + H @ (v - w)
     off = np.where(v != 0, np.abs(slope + l1 * np.sign(v)), np.maximum(np.abs(slope) - l1, 0))
+    p = v - w
+    model = g @ p + 0.5 * p @ H @ p + l1 * (np.abs(v).sum() - np.abs(w).sum())
+    assert fall == pytest.approx(-model, rel=1e-6, abs=1e-9 * (1 + abs(model)))
     assert off.max() <= 1e-6 * (1 + np.abs(H).max() * np.abs(v - w).max())
 
 

@@ -11,7 +11,8 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.optim.newton import minimise
+from llsvm.optim.columns import ColumnModel, Columns
+from llsvm.optim.newton import Dense, minimise
 from llsvm.optim.penalty import Penalty
 from llsvm.optim.smoothed import STEPS, Point, Sums
 
@@ -22,10 +23,12 @@ WARM_SMOOTHING = 0.125  # with weights to begin with
 ENOUGH_FALL = 0.5  # a step is taken if F_a falls by this share of what the best step on the grid would give
 HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
 SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
-# The model's least curvature, as a share of the mean: without L2, columns that depend on each other or rows
-# that are all far from the margin leave the Hessian singular. It rises while steps turn out too long; it
-# moves no optimum.
-PROXIMAL, PROXIMAL_RISE, PROXIMAL_SINK = 1e-9, 100.0, 0.1
+# Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian singular,
+# and steps may be of any length. So the model gets a least curvature, this share of its mean, and more of it while
+# steps would leave the region in which the last one has proved the model right. It moves no optimum.
+PROXIMAL, PROXIMAL_RISE, PROXIMAL_SINK = 1e-9, 10.0, 0.1
+LONGER = 16.0  # the next step may be so many times as long as one that the model foresaw
+EXACT = 512  # up to so many active columns the model's minimiser is cheap enough to be found exactly
 TOO_LONG = 1 / 16  # of the step was best
 UNSEEN = 1e-3  # differences below this share of tol · P are not worth another try
 ROUNDING = 1e-15
@@ -51,7 +54,7 @@ class Descent:
         self.gradient = np.zeros(n)
         self.fall = np.inf
         self.proximal = PROXIMAL
-        self.radius = np.inf
+        self.radius = np.inf  # for the length of steps, without L2
         self.point: Point
         self.sums: Sums
 
@@ -63,16 +66,17 @@ class Descent:
             fresh.a = fresh.previous = WARM_SMOOTHING
         return fresh
 
-    def among_near_rows(self) -> Descent:
-        """The same problem at the same point, to go on with sums over some of the rows."""
+    def among_near_rows(self, penalty: Penalty) -> Descent:
+        """The same problem at the weights of the last step, to go on with sums over some of the rows."""
         near = copy(self)
+        near.change, near.previous = np.zeros_like(self.w), 0.0
         near.primal, near.dual = np.inf, -np.inf
+        near.measure(self.sums, penalty)
         return near
 
     def arrive(self, near: Descent) -> None:
         """Aim at the point to which the rows at hand have led."""
-        fall = near.primal
-        self.step_to(near.target, fall)
+        self.step_to(near.target, self.primal - near.primal)
         self.a, self.previous = near.a, 0.0
 
     @property
@@ -94,43 +98,53 @@ class Descent:
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
         tolerated = (1 - ENOUGH_FALL) * (values[0] - values[best]) + UNSEEN * tol * self.primal
-        if here <= values[best] + tolerated or not self.change.any():
+        length = float(np.linalg.norm(self.change))
+        if here <= values[best] + tolerated or length == 0:
             self.w = self.target
             self.proximal = max(PROXIMAL, PROXIMAL_SINK * self.proximal)
-            if self.change.any():
-                good = values[0]-here > 0.5*self.fall
-                self.radius = (16.0 if good else 2.0) * float(np.linalg.norm(self.change))
+            if length:
+                kept = values[0] - here > 0.5 * self.fall  # what the model promised
+                self.radius = length * (LONGER if kept else 2.0)
             return True
-        if STEPS[best] <= TOO_LONG:
-            self.proximal *= PROXIMAL_RISE
-        if best==0: self.radius = float(np.linalg.norm(self.change))/64
+        if best == 0:
+            self.radius = length * STEPS[1]
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
 
-    def newton(self, penalty: Penalty) -> None:
-        """The step to the minimiser of the quadratic model on the active columns."""
+    def newton(self, penalty: Penalty, columns: Columns | None = None) -> None:
+        """The step to the minimiser of the quadratic model on the active columns.
+
+        columns: the rows at hand, whose curvatures the point has, in place of a Hessian.
+        """
         active = self.point.active
         assert active is not None
-        H = self.sums.hessian
-        upper = np.triu_indices(len(H), 1)
-        H[upper] = H.T[upper]
-        mean = float(np.trace(H)) / max(len(H), 1)
         now, g = self.w[active], self.gradient[active]
-        added = 0.0
+        if columns is None:
+            H = self.sums.hessian
+            upper = np.triu_indices(len(H), 1)
+            H[upper] = H.T[upper]
+            diagonal = H.diagonal().copy()
+        else:
+            assert self.point.curvature is not None
+            model = ColumnModel(columns, active, self.point.curvature, 0.0)
+            diagonal = model.diagonal
+        mean = float(diagonal.sum()) / max(len(active), 1)
         while True:
             ridge = max(penalty.l2, self.proximal * mean)
-            H.flat[:: len(H) + 1] += ridge - added
-            added = ridge
-            new = minimise(H, g, now, penalty.l1)
-            p = new - now
-            if penalty.l2 > 0 or np.linalg.norm(p) <= self.radius or self.proximal > 1:
+            if columns is None:
+                H.flat[:: len(H) + 1] = diagonal + ridge
+                new, fall = minimise(Dense(H), g, now, penalty.l1, len(active) > EXACT)
+            else:
+                model.ridge = ridge
+                new, fall = minimise(model, g, now, penalty.l1, roughly=True)
+            length = float(np.linalg.norm(new - now))
+            if penalty.l2 > 0 or length <= self.radius or self.proximal >= 1:
                 break
-            self.proximal *= 10
-        fall = -(g @ p + 0.5 * p @ H @ p + penalty.l1 * (np.abs(new).sum() - np.abs(now).sum()))
+            self.proximal *= PROXIMAL_RISE
         target = self.w.copy()
         target[active] = new
-        self.step_to(target, float(fall) if len(active) else np.inf)
+        self.step_to(target, fall if len(active) else np.inf)
 
     def step_to(self, target: Vector, fall: float) -> None:
         self.target, self.change, self.fall = target, target - self.w, fall

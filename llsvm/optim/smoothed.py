@@ -32,7 +32,7 @@ class Point:
     it is not one Newton step.
     positive: the class whose rows have sign +1. active: columns of the Hessian, ascending, see ``choose``;
     place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
-    with v is wanted and nothing else.
+    with v is wanted and nothing else. curvature: (n,) to be filled with that of each row, for sums over one block.
     """
 
     w: Vector
@@ -43,6 +43,7 @@ class Point:
     active: NDArray[np.int64] | None = None
     diagonal: bool = False
     direction: Vector | None = None
+    curvature: Vector | None = None
     place: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
     def choose(self, active: NDArray[np.int64]) -> None:
@@ -69,7 +70,7 @@ class Sums:
     @classmethod
     def empty(cls, point: Point) -> Sums:
         n_columns = len(point.w)
-        n_active = 0 if point.active is None else len(point.active)
+        n_active = 0 if point.active is None or point.curvature is not None else len(point.active)
         whole = point.direction is None
         return cls(
             np.zeros(len(STEPS)),
@@ -80,11 +81,10 @@ class Sums:
             np.zeros(0 if whole else n_columns),
         )
 
-    def add(self, other: Sums, sign: int = 1) -> None:
-        """Add the other's sums, or take them away (sign −1)."""
+    def add(self, other: Sums) -> None:
         for name in ("losses", "totals", "v", "hessian", "diagonal", "product"):
             mine = getattr(self, name)
-            mine += sign * getattr(other, name)
+            mine += getattr(other, name)
 
     @property
     def hinge(self) -> float:
@@ -109,13 +109,11 @@ class Far:
 
     @classmethod
     def between(cls, all_rows: Sums, at_hand: Sums, point: Point) -> Far:
-        """all_rows, at_hand: what each sums to at the point. The first is overwritten."""
-        all_rows.hessian = at_hand.hessian = np.zeros((0, 0))
-        all_rows.diagonal = at_hand.diagonal = np.zeros(0)
-        all_rows.add(at_hand, -1)
-        at = point.w + point.change
-        all_rows.totals[1:] = all_rows.hinge + float(all_rows.v @ at), 0.0
-        return cls(at, all_rows)
+        """all_rows, at_hand: what each sums to at the point."""
+        at, none = point.w + point.change, np.zeros(0)
+        totals, v = all_rows.totals - at_hand.totals, all_rows.v - at_hand.v
+        totals[1:] = totals[0] + float(v @ at), 0.0  # Σ α_i of the straight lines
+        return cls(at, Sums(all_rows.losses - at_hand.losses, totals, v, none, none, none))
 
     def add_to(self, sums: Sums, point: Point) -> None:
         """Add what the far rows come to at the point, but for their curvature: it is next to nothing."""
@@ -152,7 +150,7 @@ class Summing:
         self.distance = np.full(block.n_rows, np.inf, np.float32)
 
         def add_range(sums: list[Sums], start: int, stop: int) -> None:
-            self._add_range(sums, block.slice(start, stop), self.distance[start:stop])
+            self._add_range(sums, block, start, stop)
 
         list(self.pool.map(add_range, self.parts, bounds[:-1], bounds[1:]))
 
@@ -165,16 +163,16 @@ class Summing:
         self.parts = []
         return first
 
-    def _add_range(self, sums: list[Sums], block: Block, distance: NDArray[np.float32]) -> None:
-        at = 0
-        for rows in _pieces(block):
+    def _add_range(self, sums: list[Sums], block: Block, start: int, stop: int) -> None:
+        for rows in _pieces(block.slice(start, stop)):
+            piece = slice(start, start + rows.n_rows)
+            start = piece.stop
             cost = self.cost[rows.y]
             if rows.weight is not None:
                 cost = cost * rows.weight
             matrix = _Sparse(rows.X, self.bias) if isinstance(rows.X, CSR) else _Dense(rows.X, self.bias)
             for point, into in zip(self.points, sums, strict=True):
-                self._add_piece(matrix, rows.y, cost, point, into, distance[at : at + rows.n_rows])
-            at += rows.n_rows
+                self._add_piece(matrix, rows.y, cost, point, into, piece)
 
     def _add_piece(
         self,
@@ -183,7 +181,7 @@ class Summing:
         cost: Vector,
         point: Point,
         into: Sums,
-        distance: NDArray[np.float32],
+        piece: slice,
     ) -> None:
         vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
         margins = X.margins(np.array(vectors))
@@ -208,9 +206,12 @@ class Summing:
             return
         z = 1.0 - sign * (margins[0] + margins[1])
         z = np.maximum(0.0, -z) if self.one_sided else np.abs(z, out=z)
+        distance = self.distance[piece]
         np.minimum(distance, z, out=distance, casting="same_kind")
         X.add_rows(slope * sign, into.v)
-        if point.active is not None:
+        if point.curvature is not None:
+            point.curvature[piece] = curvature
+        elif point.active is not None:
             X.add_products(curvature, point, into.hessian)
         if point.diagonal:
             X.add_squares(curvature, into.diagonal)

@@ -9,20 +9,23 @@ Algorithm 1, a pass per line: each pass is at w + s, s the step that the pass be
     the gradient for all columns and the Hessian for the active ones: the next step (Algorithm 2);
     F_a(w + t s) for a grid of t: if t = 1 was a bad choice, the next pass is at the best t instead.
 a is halved when the step gains little against what the smoothing costs (Algorithm 3), down to what the
-tolerance needs. Two things differ from the paper, both to save passes. The Hessian weights are those of the
-primal-dual Newton step (kernels/smsvm.py): a may then be halved at nearly every pass. And Newton, line
-search and active set run on the quadratic model to its minimiser (llsvm/optim/newton.py), where the paper takes
-one step and changes one weight per pass.
+tolerance needs. Three things differ from the paper, all to save passes. The Hessian weights are those of the
+primal-dual Newton step (kernels/smsvm.py): a may then be halved at nearly every pass. Newton, line search and
+active set run on the quadratic model to its minimiser (llsvm/optim/newton.py), where the paper takes one step and
+changes one weight per pass. And rows near the margin stay in memory: once a is so small that the others are as
+good as straight lines, Algorithm 1 goes on with the near rows alone until their problem is solved, and then
+passes over all rows again, which certifies the result or, with the same line search, corrects it.
 
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
-|∂f/∂w_j| > ½ l1, the largest first. Where L2 keeps more weights than the memory limit has room for a Hessian,
-conjugate gradients take its place, with a pass for each product.
+|∂f/∂w_j| > ½ l1, the largest first. No Hessian is formed on wide data (more columns than rows, or than memory
+has room for): where the rows are in memory all of them are "near", and Newton's steps are found by conjugate
+gradients (L2) or by  gradients take a pass for each product (L2), or the active set is limited (L1).
 Stop when P − D ≤ tol · P.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -32,6 +35,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.memory import format_size
+from llsvm.optim.columns import Columns
 from llsvm.optim.conjugate import MOST_CG, ConjugateGradients
 from llsvm.optim.descent import LEAST_SMOOTHING, Descent
 from llsvm.optim.penalty import Penalty
@@ -44,12 +48,15 @@ Vector = NDArray[np.float64]
 
 HESSIAN_SHARE = 4  # Hessians get at most this part (1/4) of the memory that is left
 MOST_ACTIVE = 4096  # columns of a Hessian: beyond, the cube of it costs more than passes do
-ALL_ACTIVE = 512  # up to so many columns all of them are active
-
-
-DEBUG = True
-MOST_NEAR = 50
-NEAR_GAP = 0.5
+ALL_ACTIVE = 512  # up to so many columns all of them are active, however few the rows
+VECTORS = (
+    18  # of a problem, beside those of the threads: Descent, its copy for near rows, what is far, a step
+)
+ROW_WORK_BYTES = 64  # distance, and what keeping the nearest rows takes
+SPARE = 1.2  # a little more room than rows take, before they are counted on to stay in memory
+COPIED = 2.5  # the same, with a copy of the near ones
+MOST_NEAR = 60  # steps on rows near the margin, before the next full pass
+NEAR_GAP = 0.5  # of the tolerance: so well is their problem solved
 
 
 class SmSVM:
@@ -101,31 +108,53 @@ class SmSVM:
 
     def _plan(self, stream: Stream, k: int) -> None:
         """Decide what the memory limit has room for, and sign for it."""
-        facts, threads = stream.facts, self.threads
+        facts, threads, l1 = stream.facts, self.threads, self.penalty.l1
         n = facts.n_columns + 1
-        copies = (
-            8 * k * (threads + 3)
-        )  # bytes per element of a Hessian: each thread's, and those of the solution
-        room = int((stream.budget.available_bytes / HESSIAN_SHARE / copies) ** 0.5)
-        self.most_active = min(n, MOST_ACTIVE, max(room, 1))
-        self.by_products = self.penalty.l2 > 0 and self.most_active < n and self.penalty.l1 == 0
-        self.note = ""
-        if self.most_active < n:
-            what = f"a Hessian over all {facts.n_features:,} features would take {format_size(8.0 * n * n)}"
-            if self.by_products:
-                self.note = f"{what}: conjugate gradients instead, with a pass for each product"
-            else:
-                self.note = f"{what}: the active set is limited to {self.most_active:,} of them at a time"
+        copies = 8 * k * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
         needs = {
-            "weights": 8 * k * n * (10 + 2 * threads),
+            "weights": 8 * k * n * (VECTORS + 2 * threads),
             "rows at hand": threads * work_bytes(n, facts.is_dense),
         }
-        if not self.by_products:
+        left = stream.budget.available_bytes - sum(needs.values())
+        room = int((max(left, 0) / HESSIAN_SHARE / copies) ** 0.5)
+        self.most_active = min(n, MOST_ACTIVE, max(room, 1))
+        wide = n > ALL_ACTIVE and (n > self.most_active or n > facts.n_rows)
+        row_work = ROW_WORK_BYTES + 8 * k
+        rows = facts.n_rows * (facts.bytes_per_row + row_work)
+        by_column = (
+            Columns.bytes_per_row(facts.nnz / facts.n_rows, facts.dtype.itemsize) if wide and l1 else 0
+        )
+        in_memory = stream.place == "memory"
+        all_near = wide and in_memory and SPARE * (rows + facts.n_rows * by_column) <= left
+        self.by_columns = all_near and l1 > 0
+        self.by_products = wide and l1 == 0
+        self.note = self._plan_in_words(facts.n_features, all_near) if wide else ""
+        if self.by_columns:
+            row_work += by_column
+        elif not self.by_products:
             needs["Hessian"] = copies * self.most_active**2
-        rows = facts.n_rows * (facts.bytes_per_row + 32)
-        copy = stream.budget.available_bytes - sum(needs.values()) > 2.5 * rows
-        stream.prepare(needs, 8, copy_survivors=copy)
-        self.near = _Near(stream, 0.5 if self.penalty.l2>0 else 1.0)
+        copy = (
+            not all_near
+            and in_memory
+            and COPIED * rows <= stream.budget.available_bytes - sum(needs.values())
+        )
+        stream.prepare(needs, row_work, copy_survivors=copy)
+        assert stream.in_one_block or not all_near
+        self.near = _Near(stream, all_near, self.penalty.l2 == 0)
+        self.columns: Columns | None = None
+
+    def _plan_in_words(self, n_features: int, all_near: bool) -> str:
+        nbytes = format_size(8.0 * (n_features + 1) ** 2)
+        what = f"no Hessian over all {n_features:,} features, which would take {nbytes}: "
+        if self.by_columns:
+            return what + "coordinate descent and conjugate gradients on the columns of the rows in memory"
+        if self.by_products:
+            return what + (
+                "conjugate gradients on the rows in memory"
+                if all_near
+                else "conjugate gradients, with a pass for each product until few rows are near the margin"
+            )
+        return what + f"the active set is limited to {self.most_active:,} of them at a time"
 
     def _passes(self, stream: Stream) -> Iterator[Report]:
         settings = self.settings
@@ -139,16 +168,24 @@ class SmSVM:
             if not live or self._out_of_passes():
                 return
             ahead = [p for p in live if p.judge(self.penalty, settings.tol)]
-            if self.near.enough(max((p.a for p in ahead), default=0.0)):
-                self._solve_near(stream.survivors.resident, ahead)
-                continue
-            if self.by_products:
-                yield from self._conjugate_gradients(stream, ahead)
+            if ahead and self.near.enough(max(p.a for p in ahead)):
+                yield from self._solve_near(ahead)
             else:
-                for problem in ahead:
-                    problem.newton(self.penalty)
-            for problem in ahead:
-                problem.smooth_less(settings.tol)
+                yield from self._step(ahead, lambda points: self._sum(stream, points))
+
+    def _step(
+        self, problems: list[Descent], sum_up: Callable[[list[Point]], list[Sums]], near: bool = False
+    ) -> Iterator[Report]:
+        """Newton's step of each problem."""
+        if self.by_products:
+            for _ in self._conjugate_gradients(problems, sum_up):
+                if not near:  # each product was a pass
+                    yield self._report()
+        else:
+            for problem in problems:
+                problem.newton(self.penalty, self.columns)
+        for problem in problems:
+            problem.smooth_less(self.settings.tol)
 
     def _out_of_passes(self) -> bool:
         return bool(self.settings.max_passes) and self.passes >= (self.settings.max_passes or 0)
@@ -156,52 +193,56 @@ class SmSVM:
     def _sum(self, stream: Stream, points: list[Point]) -> list[Sums]:
         """The sums at each point, in a pass; rows near the margin are kept."""
         summing = self._summing(points)
-        self.near.begin(stream)
+        products = any(point.direction is not None for point in points)
+        if not products:
+            self.near.begin()
         for block in stream.all():
             summing.add(block)
-            self.near.offer(block, summing.distance)
-        self.near.end()
+            if not products:
+                self.near.offer(block, summing.distance)
+        if not products:
+            self.near.end()
         self.passes += 1
+        return summing.finish()
+
+    def _sum_near(self, points: list[Point]) -> list[Sums]:
+        """The same over the rows near the margin alone."""
+        summing = self._summing(points)
+        summing.add(self.near.rows)
         return summing.finish()
 
     def _summing(self, points: list[Point]) -> Summing:
         cost = self.penalty.C * self.class_weight
-        return Summing(points, cost, self.settings.bias, self.pool, self.threads, self.penalty.l2 == 0)
+        return Summing(points, cost, self.settings.bias, self.pool, self.threads, self.near.one_sided)
 
-    def _sum_near(self, rows: Block, points: list[Point]) -> list[Sums]:
-        summing = self._summing(points)
-        summing.add(rows)
-        return summing.finish()
-
-    def _solve_near(self, rows: Block, problems: list[Descent]) -> None:
+    def _solve_near(self, problems: list[Descent]) -> Iterator[Report]:
         """Go on with the rows near the margin alone, as if the others stayed on their side of it."""
-        inner = [p.among_near_rows() for p in problems]
-        for p in inner:
-            p.measure(p.sums, self.penalty)
-        at_hand = self._sum_near(rows, [p.point for p in problems])
-        far = [None] * len(inner)
-        for count in range(MOST_NEAR):
-            going = [i for i, p in enumerate(inner) if p.relative_gap > NEAR_GAP * self.settings.tol]
-            if not going:
-                break
-            for i in going:
-                p = inner[i]
-                if count == 0 or p.judge(self.penalty, self.settings.tol):
-                    p.newton(self.penalty)
-                    p.smooth_less(self.settings.tol)
-            if count == 0:
-                far = [Far.between(p.sums, s, p.point) for p, s in zip(problems, at_hand, strict=True)]
+        tol, n_near = self.settings.tol, self.near.rows.n_rows
+        if self.by_columns and self.columns is None:
+            rows = self.near.rows
+            self.columns = Columns(rows.X, len(problems[0].w) - 1, self.settings.bias)
+        inner = [p.among_near_rows(self.penalty) for p in problems]
+        points = [self._point(p) for p in inner]
+        at_hand = self._sum_near(points)
+        far = [Far.between(*each) for each in zip((p.sums for p in inner), at_hand, points, strict=True)]
+        going = ahead = list(range(len(inner)))  # the first step is the one of the full pass
+        for _ in range(MOST_NEAR):
+            yield from self._step([inner[i] for i in ahead], self._sum_near, near=True)
             points = [self._point(inner[i]) for i in going]
-            for i, sums, point in zip(going, self._sum_near(rows, points), points, strict=True):
+            for i, sums, point in zip(going, self._sum_near(points), points, strict=True):
                 far[i].add_to(sums, point)
                 inner[i].measure(sums, self.penalty)
-                if DEBUG: print(f'      {count} P {inner[i].primal:.2f} D {inner[i].dual:.2f} gap {inner[i].relative_gap:.1e} a {inner[i].a:.5f} fall {inner[i].fall:.3g} exc {sums.excess:.3g} prox {inner[i].proximal:.1e} n {len(point.active)} nz {np.count_nonzero(inner[i].target)} t {np.linalg.norm(inner[i].change):.3g}')
-        if DEBUG:
-            print("   near", rows.n_rows, count, [(p.primal, p.dual, p.relative_gap, p.a) for p in inner][:2])
-        for p, near in zip(problems, inner, strict=True):
-            p.arrive(near)
+            yield self._report("epoch", n_near)
+            going = [
+                i for i in going if inner[i].relative_gap > NEAR_GAP * tol and inner[i].a >= LEAST_SMOOTHING
+            ]
+            ahead = [i for i in going if inner[i].judge(self.penalty, tol)]
+            if not going:
+                break
+        for problem, near in zip(problems, inner, strict=True):
+            problem.arrive(near)
 
-    def _report(self) -> Report:
+    def _report(self, kind: str = "pass", survivors: int = 0) -> Report:
         problems = self.problems
         certificate = Certificate(
             tuple(p.primal for p in problems), tuple(p.dual for p in problems), self.passes
@@ -210,81 +251,104 @@ class SmSVM:
         converged = certificate.relative_gap <= self.settings.tol
         extra = {"smoothing": max(p.a for p in problems), "nonzero_weights": float(np.count_nonzero(coef))}
         return Report(
-            "pass",
+            kind,
             self.passes,
             coef,
             certificate,
             certificate.total_dual,
+            survivors,
             converged=converged,
             note=self.note,
             extra=extra,
         )
 
     def _point(self, problem: Descent) -> Point:
-        """Where the next pass sums for the problem, and over which columns its Hessian."""
-        n = len(problem.w)
+        """Where the next sums are wanted for the problem, and over which columns its Hessian."""
+        n, l1 = len(problem.w), self.penalty.l1
         point = Point(problem.w, problem.change, problem.a, problem.previous, problem.positive)
         if self.by_products:
             point.diagonal = True
-        elif n <= self.most_active and (n <= ALL_ACTIVE or self.penalty.l1 == 0):
+        elif self.by_columns:
+            point.choose(problem.most_wanted(n, l1))
+            if self.columns is not None:
+                point.curvature = np.empty(self.columns.n_rows)
+        elif n <= self.most_active and (n <= ALL_ACTIVE or l1 == 0):
             point.choose(np.arange(n))
         else:
-            point.choose(problem.most_wanted(self.most_active, self.penalty.l1))
+            point.choose(problem.most_wanted(self.most_active, l1))
         problem.point = point
         return point
 
-    def _conjugate_gradients(self, stream: Stream, problems: list[Descent]) -> Iterator[Report]:
-        """Newton steps by conjugate gradients, a pass for one product of each problem's Hessian."""
+    def _conjugate_gradients(
+        self, problems: list[Descent], sum_up: Callable[[list[Point]], list[Sums]]
+    ) -> Iterator[None]:
+        """Newton steps by conjugate gradients, products of the Hessians one at a time."""
         runs = [ConjugateGradients(p.gradient, p.sums.diagonal + self.penalty.l2) for p in problems]
         for _ in range(MOST_CG):
             going = [(run, p.point) for run, p in zip(runs, problems, strict=True) if not run.done]
             if not going or self._out_of_passes():
                 break
             points = [replace(point, diagonal=False, direction=run.direction) for run, point in going]
-            for (run, _), sums in zip(going, self._sum(stream, points), strict=True):
+            for (run, _), sums in zip(going, sum_up(points), strict=True):
                 run.advance(sums.product + self.penalty.l2 * run.direction)
-            yield self._report()
+            yield
         for run, problem in zip(runs, problems, strict=True):
             problem.step_to(problem.w + run.step, run.fall)
 
 
 class _Near:
-    """The rows near the margin, kept in memory in a full pass, so that Newton's method can go on without another.
+    """The rows near the margin, kept in memory in a full pass.
 
-    reach: rows with |z_i| below it are kept; chosen so that they are at most NEAR_SHARE of all."""
+    With L2 what is far goes on as a straight line. Without, that has no minimum: then rows are only far where
+    their loss is zero, and all others are at hand.
+    """
 
-    def __init__(self, stream: Stream, share) -> None:
-        self.most=share
-        self.n_rows = stream.facts.n_rows
-        self.reach = 1.0
-        self.kept_reach = 0.0
+    MOST = 0.5  # of all rows: beyond, a pass costs little more
+    MOST_ONE_SIDED = 0.8
+    REACH = 8.0  # so many times a the distance of what is far: ψ_a is there a straight line but for a/500
 
-    def begin(self, stream: Stream) -> None:
-        self.survivors = stream.survivors
-        self.survivors.clear()
-        self.counts = np.zeros(64, np.int64)
-        self.offered = 0
+    def __init__(self, stream: Stream, everything: bool, one_sided: bool) -> None:
+        """everything: all rows are near, in the one block of the stream."""
+        self.one_sided = one_sided
+        self._everything = everything
+        self._stream = stream
+        self._most = (self.MOST_ONE_SIDED if one_sided else self.MOST) * stream.facts.n_rows
+        self._wanted = 1.0  # rows up to this distance are kept
+        self._reach = 0.0  # and up to this one all have been
+        self.rows: Block
 
-    def offer(self, block: Block, distance) -> None:
-        exponent = np.frexp(np.maximum(distance, 1e-9))[1]  # distance < 2^exponent
-        self.counts += np.bincount(np.clip(exponent + 32, 0, 63), minlength=64)
-        wanted = distance < self.reach
-        self.offered += np.count_nonzero(wanted)
-        self.survivors.add(block, np.where(wanted, distance, np.float32(np.inf)), None)
+    def begin(self) -> None:
+        if self._everything:
+            return
+        self._stream.survivors.clear()
+        self._counts = np.zeros(64, np.int64)  # of rows by the exponent of their distance
+        self._offered = 0
+
+    def offer(self, block: Block, distance: NDArray[np.float32]) -> None:
+        """distance: (n,) see Summing."""
+        if self._everything:
+            self.rows = block
+            return
+        for part in np.array_split(distance, 1 + len(distance) // 65536):
+            exponents = np.frexp(np.maximum(part, 1e-9))[1]
+            self._counts += np.bincount(np.clip(exponents + 32, 0, 63), minlength=64)
+        wanted = distance < self._wanted
+        self._offered += int(np.count_nonzero(wanted))
+        distance[~wanted] = np.inf
+        self._stream.survivors.add(block, distance, None)
 
     def end(self) -> None:
-        kept = len(self.survivors)
-        self.kept_reach = (
-            self.reach if kept == self.offered else float(self.survivors.distance.max(initial=0.0))
-        )
-        self.share = kept / self.n_rows
-        below = np.cumsum(self.counts)
-        best = int(np.searchsorted(below, self.most * self.n_rows, side="right"))
-        self.reach = 2.0 ** (best - 33)
+        if self._everything:
+            return
+        survivors = self._stream.survivors
+        self.rows = survivors.resident
+        all_kept = len(survivors) == self._offered
+        self._reach = self._wanted if all_kept else float(survivors.distance.max(initial=0.0))
+        few = int(np.searchsorted(np.cumsum(self._counts), self._most, side="right"))
+        self._wanted = 2.0 ** (few - 33)
 
     def enough(self, a: float) -> bool:
-        return 0 < self.share <= self.most * 1.5 and self.kept_reach >= NEAR_REACH * a
-
-
-NEAR_SHARE = 0.5
-NEAR_REACH = 8.0
+        """Is the problem of the near rows that of all, at this smoothing and below?"""
+        if self._everything:
+            return True
+        return 0 < self.rows.n_rows <= 1.5 * self._most and self._reach >= self.REACH * a
