@@ -22,6 +22,7 @@ FIRST_SMOOTHING = 1.0
 WARM_SMOOTHING = 0.125  # with weights to begin with
 ENOUGH_FALL = 0.5  # a step is taken if F_a falls by this share of what the best step on the grid would give
 HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
+SMOOTHER = 4.0  # so many times a is next where no step was of use
 SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
 # Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian singular,
 # and steps may be of any length. So the model gets a least curvature, this share of its mean, and more of it while
@@ -106,8 +107,9 @@ class Descent:
                 kept = values[0] - here > 0.5 * self.fall  # what the model promised
                 self.radius = length * (LONGER if kept else 2.0)
             return True
-        if best == 0:
+        if best == 0:  # F_a is too bent for a step of any length
             self.radius = length * STEPS[1]
+            self.a, self.previous = min(SMOOTHER * self.a, FIRST_SMOOTHING), 0.0
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
@@ -145,6 +147,15 @@ class Descent:
         target = self.w.copy()
         target[active] = new
         self.step_to(target, fall if len(active) else np.inf)
+
+    def smooth_more(self, most: float) -> bool:
+        """Let a grow to what goes with the gap, but not above ``most``: after the near rows have had another
+        optimum than all. Returns whether it did."""
+        before, gap = self.a, self.primal - self.dual
+        if gap > 0 and self.sums.excess > 0:
+            self.a *= max(1.0, (gap / (HALVE_BELOW * self.sums.excess)) ** 0.5)
+            self.a = max(before, min(self.a, most, FIRST_SMOOTHING))
+        return self.a > before
 
     def step_to(self, target: Vector, fall: float) -> None:
         self.target, self.change, self.fall = target, target - self.w, fall

@@ -118,7 +118,7 @@ class SmSVM:
         left = stream.budget.available_bytes - sum(needs.values())
         room = int((max(left, 0) / HESSIAN_SHARE / copies) ** 0.5)
         self.most_active = min(n, MOST_ACTIVE, max(room, 1))
-        wide = n > ALL_ACTIVE and (n > self.most_active or n > facts.n_rows)
+        wide = n > self.most_active or (n > ALL_ACTIVE and n > facts.n_rows)
         row_work = ROW_WORK_BYTES + 8 * k
         rows = facts.n_rows * (facts.bytes_per_row + row_work)
         by_column = (
@@ -225,13 +225,18 @@ class SmSVM:
         points = [self._point(p) for p in inner]
         at_hand = self._sum_near(points)
         far = [Far.between(*each) for each in zip((p.sums for p in inner), at_hand, points, strict=True)]
-        going = ahead = list(range(len(inner)))  # the first step is the one of the full pass
-        for _ in range(MOST_NEAR):
-            yield from self._step([inner[i] for i in ahead], self._sum_near, near=True)
-            points = [self._point(inner[i]) for i in going]
-            for i, sums, point in zip(going, self._sum_near(points), points, strict=True):
+
+        def measure(which: list[int]) -> None:
+            points = [self._point(inner[i]) for i in which]
+            for i, sums, point in zip(which, self._sum_near(points), points, strict=True):
                 far[i].add_to(sums, point)
                 inner[i].measure(sums, self.penalty)
+
+        going = ahead = list(range(len(inner)))
+        measure([i for i in going if inner[i].smooth_more(self.near.most_smoothing)])
+        for _ in range(MOST_NEAR):
+            yield from self._step([inner[i] for i in ahead], self._sum_near, near=True)
+            measure(going)
             yield self._report("epoch", n_near)
             going = [
                 i for i in going if inner[i].relative_gap > NEAR_GAP * tol and inner[i].a >= LEAST_SMOOTHING
@@ -349,6 +354,8 @@ class _Near:
 
     def enough(self, a: float) -> bool:
         """Is the problem of the near rows that of all, at this smoothing and below?"""
-        if self._everything:
-            return True
-        return 0 < self.rows.n_rows <= 1.5 * self._most and self._reach >= self.REACH * a
+        return self._everything or (0 < self.rows.n_rows <= 1.5 * self._most and a <= self.most_smoothing)
+
+    @property
+    def most_smoothing(self) -> float:
+        return np.inf if self._everything else self._reach / self.REACH
