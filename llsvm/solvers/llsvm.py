@@ -7,7 +7,7 @@ One problem per class (one-vs-rest) for more than two classes, all in the same p
 Exact mode runs rounds. A round is a full pass and epochs over its survivors. In the full pass each block is
 (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the pass;
 (2) trained: a sweep or two over the rows that w₀ would move; (3) sifted: rows that move, and rows so near to
-moving that half of the last pass's drift of the margins would set them moving, survive, in memory or spilled.
+moving that the last pass's drift of the margins would set them moving, survive, in memory or spilled.
 P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
 Stop when gap ≤ tol · P.
 
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.kernels.dcd import dots_csr, dots_dense, sweep_csr, sweep_dense
+from llsvm.kernels.dcd import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
@@ -42,9 +42,13 @@ MOST_SPILL_EPOCHS = 6  # over the spilled ones
 REWRITE_BELOW = 0.5  # the spill is written anew when this share of its rows is still within reach
 SURVIVORS_UNTIL = 0.1  # epochs end when the survivors' part of the gap fell to this share of what it was,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
-REACH = 0.5  # rows that this much of the last pass's drift would set moving are spilled with the moving ones
+REACH = 1.0  # rows that this much of the last pass's drift would set moving are spilled with the moving ones,
+SPILL_MOST = 4.0  # but of each block at most so many times as many as move
+EPOCH_REACH = 2.0  # the same of the drift of the epochs so far, once their rows are spilled anew
 MOST_PAPER_EPOCHS = 1000
-PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
+PARALLEL_ABOVE = 500  # columns: below, rows share so many of them that threads undo each other's steps
+PARALLEL_ROWS = 1024  # each thread's rows between two sums of the threads' weights, at least,
+PARALLEL_WORK = 3  # and as many as have so many values for each weight
 CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
 DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
 SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
@@ -67,7 +71,7 @@ class LLSVM:
         k = n_problems(len(facts.classes))
         weights_bytes = 8 * k * (facts.n_columns + 1)
         # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
-        copies = self.threads if self.threads > 1 else 0
+        copies = self.threads if self.threads > 1 and facts.n_columns > PARALLEL_ABOVE else 0
         needs = {"weights": 4 * weights_bytes + copies * weights_bytes // k}
         small = facts.n_rows + facts.nnz <= SMALL_VALUES
         self.single = settings.tol >= DOUBLE_BELOW_TOL and not small
@@ -79,7 +83,7 @@ class LLSVM:
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
         self.copies = np.zeros((copies, facts.n_columns + 1))
-        self.parallel = np.full(k, self.threads > 1)
+        self.parallel = np.zeros(k, bool)
         self.whole: _Part | None = None  # all rows, where they are one block
         self.sweeps = MOST_SWEEPS
         self.reach = 0.0  # rows this near to moving are spilled too
@@ -95,6 +99,7 @@ class LLSVM:
         best = _Best(len(self.w))
         while True:
             start = self.w.copy()
+            self.parallel[:] = len(self.copies) > 0
             primal, moving = self._full_pass(stream, start, measure=passes > 0)
             passes += 1
             best.offer(primal, start)
@@ -131,17 +136,26 @@ class LLSVM:
             if stream.in_one_block:
                 self.whole = part
             else:
-                stream.survivors.add(block, distance, self.reach)
+                stream.survivors.add(block, distance, self._reach(distance))
         if not stream.in_one_block:
             stream.survivors.turn()
             self.sweeps = SWEEPS_ALONE if len(stream.survivors) < moving / 2 else MOST_SWEEPS
         self.reach = REACH * drift
         return primal, moving
 
+    def _reach(self, distance: NDArray[np.float32]) -> float:
+        """How near to moving the rows of a block must be to be spilled: at most some times as many as move."""
+        most = int(SPILL_MOST * np.count_nonzero(distance <= 0)) + 1
+        if most >= len(distance):
+            return self.reach
+        return min(self.reach, float(np.partition(distance, most)[most]))
+
     def _train(self, part: _Part, c: int) -> None:
         """Sweep over a block until its part of the gap has fallen enough."""
         first = self._sweep(part, c)
-        for _ in range(self.sweeps - 1):
+        # Fewer rows than weights do not tell what the weights should be: more sweeps would only fit them.
+        most = self.sweeps if part.n_rows > self.w.shape[1] else 1
+        for _ in range(most - 1):
             if self._sweep(part, c) <= SWEEP_UNTIL * first:
                 return
 
@@ -163,19 +177,25 @@ class LLSVM:
         active. Returns their duality gap as met."""
         order = self.rng.permutation(part.active[c])
         self.updates += len(order)
-        step = self.threads * PARALLEL_ROWS
+        step = self.threads * self._rows_per_thread(part)
         if not self.parallel[c] or len(order) < step:
             moving, gain, gap = self._visit(part, c, order, self.w[c])
             part.active[c] = order[:moving]
             self.dual[c] += gain
             return gap
+        self.copies[:] = self.w[c]
         total, kept = 0.0, []
-        for start in range(0, len(order), step):
-            gap, active = self._visit_in_threads(part, c, order[start : start + step])
+        for piece in np.array_split(order, len(order) // step):
+            gap, active = self._visit_in_threads(part, c, piece)
             total += gap
             kept += active
         part.active[c] = np.concatenate(kept)
         return total
+
+    def _rows_per_thread(self, part: _Part) -> int:
+        """Rows that a thread visits between two sums of the threads' steps: work that is worth a sum."""
+        values_per_row = max(part.block.nnz / max(part.n_rows, 1), 1.0)
+        return int(max(PARALLEL_ROWS, PARALLEL_WORK * self.w.shape[1] / values_per_row))
 
     def _visit_in_threads(
         self, part: _Part, c: int, order: NDArray[np.int64]
@@ -185,20 +205,17 @@ class LLSVM:
         D after the sum is known exactly: the threads' gains less the products of their steps. The order and
         the shares do not depend on timing, so the same threads give the same result.
         """
-        w, pieces = self.w[c], np.array_split(order, self.threads)
-        self.copies[:] = w
+        pieces = np.array_split(order, self.threads)
         visits = list(
             self.pool.map(lambda t: self._visit(part, c, pieces[t], self.copies[t]), range(len(pieces)))
         )
-        steps = self.copies
-        steps -= w
-        products = np.einsum("ij,kj->ik", steps, steps)  # not BLAS, whose threads would spin meanwhile
-        lost = float(np.triu(products, 1).sum())
+        lost = merge(self.w[c], self.copies)
         gain = sum(visit[1] for visit in visits)
-        w += steps.sum(axis=0)
         self.dual[c] += gain - lost
         if lost > CONFLICT * gain:
-            self.parallel[c] = False  # these rows share too many columns: from now on one thread
+            self.parallel[c] = (
+                False  # these rows share too many columns: one thread for the rest of the round
+            )
         return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
 
     def _visit(
@@ -237,17 +254,17 @@ class LLSVM:
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
         first = np.zeros(len(self.w))
-        rewrite = False
+        start, reach, rewrite = self.w.copy(), self.reach, True
         for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
-            near = np.flatnonzero(survivors.distance <= self.reach)
+            near = np.flatnonzero(survivors.distance <= reach)
             for c in range(len(self.w)):
                 self._settle(resident, c, near)
             self._put_back(resident, stream)
             if survivors.spilled is None:
                 break
             n_spilled = survivors.spilled.n_rows
-            met, within = self._spilled_epoch(stream, rewrite)
+            met, reach, within = self._spilled_epoch(stream, start, reach, rewrite)
             if epoch == 0:
                 first = met
             if np.all(met <= self._enough(first)):
@@ -259,12 +276,15 @@ class LLSVM:
         """The gap, (k,), at which epochs over survivors end that began with a gap of ``first``."""
         return np.maximum(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual)
 
-    def _spilled_epoch(self, stream: Stream, rewrite: bool) -> tuple[NDArray[np.float64], int]:
-        """Sweep over each spilled block; returns the gap as met, (k,), and how many rows are still within reach.
+    def _spilled_epoch(
+        self, stream: Stream, start: NDArray[np.float64], reach: float, rewrite: bool
+    ) -> tuple[NDArray[np.float64], float, int]:
+        """Sweep over each spilled block; returns the gap as met, (k,), the reach, and how many rows are within it.
 
-        rewrite: those become the next generation, and the nearest of all move to memory."""
+        rewrite: these become the next generation, and the nearest of all move to memory. The reach is then no
+        more than margins have drifted since the epochs began, with the weights ``start``."""
         survivors = stream.survivors
-        met, within = np.zeros(len(self.w)), 0
+        met, within, drift = np.zeros(len(self.w)), 0, 0.0
         for block in stream.active():
             part = self._part(block)
             for c in range(len(self.w)):
@@ -272,12 +292,14 @@ class LLSVM:
                 self._sweep(part, c)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
-            within += int(np.count_nonzero(distance <= self.reach))
             if rewrite:
-                survivors.add(block, distance, self.reach)
+                drift = max(drift, EPOCH_REACH * self._drift(block, start))
+                survivors.add(block, distance, min(reach, drift))
+            within += int(np.count_nonzero(distance <= reach))
         if rewrite:
             survivors.turn()
-        return met, within
+            reach = min(reach, drift)
+        return met, reach, within
 
     def _settle(self, part: _Part, c: int, positions: NDArray[np.intp]) -> None:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small."""
