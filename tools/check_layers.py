@@ -21,6 +21,7 @@ LAYERS = [
         "kernels",
         "arena",
         "labels",
+        "problems",
         "penalty",
         "linesearch",
         "newton",

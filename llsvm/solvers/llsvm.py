@@ -2,7 +2,8 @@
 
 Primal:  P(w) = ½‖w‖² + Σ_i C_i max(0, 1 − y_i w·x_i)^p, p = 1 (hinge) or 2 (squared hinge); the constant feature
 ``bias`` is part of x. Dual: D(α) = Σ α_i − ½‖w(α)‖² − Σ ½ D_i α_i² over 0 ≤ α_i ≤ U_i, see kernels/dcd.py.
-One problem per class (one-vs-rest) for more than two classes, all in the same passes.
+More than two classes make one problem per class (against the rest) or per pair, all in the same passes; a problem
+whose own gap is small enough is left alone from then on.
 
 Exact mode runs rounds. A round is a full pass and epochs over its survivors. In the full pass each block is
 (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the pass;
@@ -25,13 +26,17 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.kernels.dcd import dots_csr, dots_dense, sweep_csr, sweep_dense
-from llsvm.report import Certificate, Report
+from llsvm.problems import Best, Duals, Problems
+from llsvm.report import Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
+PAIR_BYTES = (
+    40  # more where pairs of classes are the problems: order by class, α and margins of the pair at hand
+)
 MOST_SWEEPS = 3  # of a block at hand,
 SWEEPS_ALONE = 30  # or this many where fewer than half of the moving rows may be kept for epochs
 SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
@@ -48,6 +53,7 @@ CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is l
 DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
 SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
 SMALL_SWEEPS, SMALL_VISITS = 20, 50_000_000  # in runs of so many sweeps, of so many visits to values in all
+_NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))  # where rows are dense
 STILL = 1e-13  # nothing moves: no weight changed by more than this share of the largest
 
 
@@ -63,7 +69,8 @@ class LLSVM:
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         facts, settings = stream.facts, self.settings
-        k = n_problems(len(facts.classes))
+        self.problems = Problems(len(facts.classes), settings.multi_class == "ovo")
+        k, width = len(self.problems), self.problems.width
         weights_bytes = 8 * k * (facts.n_columns + 1)
         # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
         copies = self.threads if self.threads > 1 else 0
@@ -71,14 +78,15 @@ class LLSVM:
         small = facts.n_rows + facts.nnz <= SMALL_VALUES
         self.single = settings.tol >= DOUBLE_BELOW_TOL and not small
         state_dtype = np.dtype(np.float32 if self.single else np.float64)
-        row_work_bytes = ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k
-        stream.prepare(needs, row_work_bytes, settings.paper, k * state_dtype.itemsize)
+        row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * self.problems.pairs + ROW_PROBLEM_BYTES * width
+        stream.prepare(needs, row_work_bytes, settings.paper, width * state_dtype.itemsize)
         self.small = small and stream.in_one_block
-        self.state = stream.row_state(k, state_dtype)
+        self.state = stream.row_state(width, state_dtype)
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
         self.copies = np.zeros((copies, facts.n_columns + 1))
         self.parallel = np.full(k, self.threads > 1)
+        self.open = list(range(k))  # problems that have not converged
         self.whole: _Part | None = None  # all rows, where they are one block
         self.sweeps = MOST_SWEEPS
         self.reach = 0.0  # rows this near to moving are spilled too
@@ -91,7 +99,7 @@ class LLSVM:
     def _exact(self, stream: Stream) -> Iterator[Report]:
         settings, passes = self.settings, 0
         most = settings.max_passes or 0
-        best = _Best(len(self.w))
+        best = Best(len(self.w))
         while True:
             start = self.w.copy()
             primal, moving = self._full_pass(stream, start, measure=passes > 0)
@@ -99,6 +107,8 @@ class LLSVM:
             best.offer(primal, start)
             certificate = best.certificate(self.dual, passes)
             converged = certificate.relative_gap <= settings.tol
+            if not self.small:
+                self.open = best.open(self.dual, settings.tol)
             report = Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
             report.extra["updates_per_row"] = self.updates / stream.facts.n_rows
             yield report
@@ -111,16 +121,18 @@ class LLSVM:
         self, stream: Stream, start: NDArray[np.float64], measure: bool
     ) -> tuple[NDArray[np.float64], int]:
         """Measure the primal at ``start`` and update; returns it, (k,), and how many rows are moving."""
-        primal = 0.5 * np.einsum("ij,ij->i", start, start)
+        primal = np.full(len(start), np.inf)
+        for c in self.open:
+            primal[c] = 0.5 * float(np.einsum("i,i", start[c], start[c]))
         moving, drift = 0, 0.0
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
             part = self.whole or self._part(block)
-            for c in range(len(self.w)):
-                part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
+            self._measure_part(part, start if measure else None)
+            for c in self.open:
                 primal[c] += self._loss(part, c)
-                part.active[c] = part.near(c, self.squared) if measure else np.arange(block.n_rows)
+                part.active[c] = part.near(c, self.squared) if measure else part.members(c)
                 self._train(part, c)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
@@ -150,12 +162,13 @@ class LLSVM:
         share = min(1.0, PROBE_BYTES / max(block.nbytes, 1))
         n_rows = min(block.n_rows, PROBE_ROWS, max(1, int(share * block.n_rows)))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
-        ones = np.ones(some.n_rows)
-        moved = [
-            self._margins(some, now, ones) - self._margins(some, then, ones)
-            for now, then in zip(self.w, start, strict=True)
+        parts = [
+            _Part(self.problems, some, np.ones(n_rows), np.zeros((self.problems.width, n_rows))) for _ in "12"
         ]
-        return max(float(np.sqrt(np.mean(m * m))) for m in moved)
+        for part, w in zip(parts, (self.w, start), strict=True):
+            self._measure_part(part, w)
+        moved = parts[0].margin - parts[1].margin
+        return float(np.sqrt(np.nanmax(np.mean(moved * moved, axis=1))))
 
     def _sweep(self, part: _Part, c: int) -> float:
         """One sweep over the rows of problem ``c`` that are active, in random order; those still moving stay
@@ -207,13 +220,14 @@ class LLSVM:
         dual, and the rows' gap as met."""
         totals = np.zeros(2)
         bias = self.settings.bias
-        tail = (part.signs(c), part.cost, part.alpha[c], part.margin[c], order, w, bias)
+        tail = (part.signs(c), part.cost, *part.load(c, order), order, w, bias)
         end = (self.squared, self.single, totals)
         X = part.block.X
         if isinstance(X, CSR):
             moving = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)
         else:
             moving = sweep_dense(X, *tail, *end)
+        part.store(c, order)
         return moving, float(totals[0]), float(totals[1])
 
     def _epochs_in_block(self) -> int:
@@ -221,7 +235,7 @@ class LLSVM:
         part = self.whole
         assert part is not None
         kept = 0
-        for c in range(len(self.w)):
+        for c in self.open:
             near = part.near(c, self.squared, self.reach)
             kept += len(near)
             self._settle(part, c, near)
@@ -238,9 +252,10 @@ class LLSVM:
         first = np.zeros(len(self.w))
         for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
-            near = np.flatnonzero(survivors.distance <= self.reach)
-            for c in range(len(self.w)):
-                self._settle(resident, c, near)
+            near = survivors.distance <= self.reach
+            for c in self.open:
+                members = resident.members(c)
+                self._settle(resident, c, members[near[members]])
             self._put_back(resident, stream)
             if survivors.spilled is None:
                 break
@@ -261,7 +276,7 @@ class LLSVM:
         met = np.zeros(len(self.w))
         for block in stream.active():
             part = self._part(block)
-            for c in range(len(self.w)):
+            for c in self.open:
                 met[c] += self._sweep(part, c)
             self.state.set(part.rows, part.stored())
             survivors.add(block, part.distance(self.squared), self.reach)
@@ -277,6 +292,10 @@ class LLSVM:
             first = gap if epoch == 0 else first
             if gap <= max(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual[c]):
                 return
+            if epoch == 0:
+                positions = part.near(
+                    c, self.squared, self.reach, positions
+                )  # the others are other problems'
             for _ in range(MOST_SWEEPS):
                 if self._sweep(part, c) <= SWEEP_UNTIL * gap:
                     break
@@ -284,8 +303,8 @@ class LLSVM:
     def _stand_still(self, part: _Part) -> None:
         """Sweep over small data until w stands still. It costs next to nothing, and makes the answer the same
         to the last digits, whatever the order of the rows, and whether a row is written twice or weighs 2."""
-        rows = np.tile(np.arange(part.n_rows), SMALL_SWEEPS)
         for c in range(len(self.w)):
+            rows = np.tile(part.members(c), SMALL_SWEEPS)
             for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
                 before = self.w[c].copy()
                 _, gain, _ = self._visit(part, c, self.rng.permutation(rows), self.w[c])
@@ -295,7 +314,9 @@ class LLSVM:
 
     def _put_back(self, resident: _Part, stream: Stream) -> None:
         self.state.set(resident.rows, resident.stored())
-        stream.survivors.renew(resident.distance(self.squared))
+        distance = resident.distance(self.squared)
+        seen = ~np.isnan(resident.margin).all(axis=0)
+        stream.survivors.renew(np.where(seen, distance, stream.survivors.distance))
 
     # -- paper: survivors only --------------------------------------------------------------------------
 
@@ -313,7 +334,7 @@ class LLSVM:
             settled = self._paper_epoch(stream)
             epochs += 1
             yield Report("epoch", 1, dual=float(self.dual.sum()), survivors=len(survivors))
-        best = _Best(len(self.w))
+        best = Best(len(self.w))
         best.offer(self._measure(stream), self.w)
         note = "" if settled or not len(survivors) else f"α had not settled after {epochs} epochs"
         yield Report(
@@ -346,7 +367,7 @@ class LLSVM:
         """Update every row of the part once; returns Σ|Δα| and Σα over it."""
         before = part.alpha.copy()
         for c in range(len(self.w)):
-            _, gain, _ = self._visit(part, c, self.rng.permutation(part.n_rows), self.w[c])
+            _, gain, _ = self._visit(part, c, self.rng.permutation(part.members(c)), self.w[c])
             self.dual[c] += gain
         self.state.set(part.rows, part.stored())
         return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
@@ -356,8 +377,8 @@ class LLSVM:
         primal = 0.5 * np.einsum("ij,ij->i", self.w, self.w)
         for block in stream.all():
             part = self._part(block)
+            self._measure_part(part, self.w)
             for c in range(len(self.w)):
-                part.margin[c] = self._margins(block, self.w[c], part.signs(c))
                 primal[c] += self._loss(part, c)
         return primal
 
@@ -371,12 +392,37 @@ class LLSVM:
         cost = self.settings.C * self.class_weight[block.y]
         if block.weight is not None:
             cost = cost * block.weight
-        alpha = self.state.get(block.rows).reshape(block.n_rows, len(self.w)).T * cost
-        return _Part(block, cost, np.ascontiguousarray(alpha))
+        alpha = self.state.get(block.rows).reshape(block.n_rows, self.problems.width).T * cost
+        return _Part(self.problems, block, cost, np.ascontiguousarray(alpha))
 
     def _loss(self, part: _Part, c: int) -> float:
-        loss = np.maximum(0.0, 1.0 - part.margin[c])
-        return float(part.cost @ (loss * loss if self.squared else loss))
+        rows, _, margin = part.of(c)
+        loss = np.maximum(0.0, 1.0 - margin)
+        return float(part.cost[rows] @ (loss * loss if self.squared else loss))
+
+    def _measure_part(self, part: _Part, w: NDArray[np.float64] | None) -> None:
+        """Set the part's margins of the open problems to those at ``w`` (problems, d + 1); None is zero."""
+        if w is None:
+            part.margin[...] = 0.0
+        elif self.problems.pairs:
+            self._pair_margins(part.block, w, part.margin)
+        else:
+            for c in self.open:
+                part.margin[c] = self._margins(part.block, w[c], part.signs(c))
+
+    def _pair_margins(self, block: Block, w: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Margins of the rows in the pairs of their classes, out (k − 1, n), each thread a range of rows."""
+        from llsvm.kernels.pairs import pair_margins
+
+        bounds = np.linspace(0, block.n_rows, self.threads + 1).astype(int)
+
+        def measure(start: int, stop: int) -> None:
+            some = block.slice(start, stop)
+            X = some.X
+            rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*_NO_ROWS, X)
+            pair_margins(*rows, some.y, w, self.settings.bias, out[:, start:stop])
+
+        list(self.pool.map(measure, bounds[:-1], bounds[1:]))
 
     def _margins(
         self, block: Block, w: NDArray[np.float64], signs: NDArray[np.float64]
@@ -397,81 +443,54 @@ class LLSVM:
         return out
 
 
-class _Part:
-    """Rows at hand with what the solver keeps for them: k problems, n rows.
+class _Part(Duals):
+    """Rows at hand with what the solver keeps for them.
 
-    cost: (n,) C_i. alpha: (k, n) dual variables. margin: (k, n) y_i w·x_i when last seen.
+    cost: (n,) C_i. alpha: (width, n) dual variables. margin: (width, n) y_i w·x_i when last seen, NaN before.
     active: per problem, the positions of the rows that the next sweep visits.
     """
 
-    def __init__(self, block: Block, cost: NDArray[np.float64], alpha: NDArray[np.float64]) -> None:
+    def __init__(
+        self, problems: Problems, block: Block, cost: NDArray[np.float64], alpha: NDArray[np.float64]
+    ) -> None:
+        super().__init__(problems, block.y, alpha)
         self.block = block
         self.rows = block.rows.copy()  # the block's own may be a view of an arena that changes
         self.n_rows = block.n_rows
         self.cost = cost
-        self.alpha = alpha
-        self.margin = np.zeros_like(alpha)
-        self.active = [np.arange(self.n_rows) for _ in alpha]
-        self._signs: tuple[int, NDArray[np.float64]] | None = None
-
-    def signs(self, c: int) -> NDArray[np.float64]:
-        """(n,) ±1: is the row of class ``c`` (of class 1 where there is one problem)?"""
-        positive = 1 if len(self.alpha) == 1 else c
-        if self._signs is None or self._signs[0] != c:
-            self._signs = c, np.where(self.block.y == positive, 1.0, -1.0)
-        return self._signs[1]
+        self.active = [self.members(c) for c in range(len(problems))]
 
     def stored(self) -> NDArray[np.float64]:
-        """(n, k) α_i / C_i, as the row state has it."""
+        """(n, width) α_i / C_i, as the row state has it."""
         share = np.divide(self.alpha, self.cost, out=np.zeros_like(self.alpha), where=self.cost > 0)
         return share.T
 
     def distance(self, squared: bool) -> NDArray[np.float32]:
-        """(n,) how far the gradient would have to change before the row moves; 0 if it moves, or is free."""
+        """(n,) how far the gradient would have to change before the row moves; 0 if it moves, or is free; ∞ where
+        it was not seen."""
         nearest = np.full(self.n_rows, np.inf, np.float32)
         for alpha, margin in zip(self.alpha, self.margin, strict=True):
             outward = np.where(alpha <= 0, margin - 1.0, 0.0)
             if not squared:
                 outward = np.where(alpha >= self.cost, 1.0 - margin, outward)
+            outward[np.isnan(margin)] = np.inf
             np.minimum(nearest, np.maximum(outward, 0.0), out=nearest, casting="same_kind")
         nearest[self.cost <= 0] = np.inf
         return nearest
 
-    def near(self, c: int, squared: bool, reach: float = 0.0) -> NDArray[np.intp]:
-        """Positions of the rows that problem ``c`` would move, by their margins, of the free ones, and of those
-        whose margins are within ``reach`` of moving them."""
-        alpha, margin = self.alpha[c], self.margin[c]
+    def near(
+        self, c: int, squared: bool, reach: float = 0.0, rows: NDArray[np.intp] | None = None
+    ) -> NDArray[np.intp]:
+        """Which of ``rows`` (None: all of problem ``c``) the problem would move, by their margins, or has free, or
+        would move if margins changed by ``reach``."""
+        rows, alpha, margin = self.of(c, rows)
         still = (alpha <= 0) & (margin > 1.0 + reach)
         if not squared:
-            still |= (alpha >= self.cost) & (margin < 1.0 - reach)
-        return np.flatnonzero(~still)
+            still |= (alpha >= self.cost[rows]) & (margin < 1.0 - reach)
+        return rows[~still]
 
     def outside(self, squared: bool) -> NDArray[np.float32]:
         """(n,) 0 for rows with 0 < α < U in some problem, ∞ for the others: the slides' survivors."""
         upper = np.inf if squared else self.cost
         inside = ((self.alpha > 0) & (self.alpha < upper)).any(axis=0)
         return np.where(inside, 0.0, np.inf).astype(np.float32)
-
-
-class _Best:
-    """The smallest primal met so far of each problem, and its weights."""
-
-    def __init__(self, k: int) -> None:
-        self.primal = np.full(k, np.inf)
-        self.coef: NDArray[np.float64] | None = None
-
-    def offer(self, primal: NDArray[np.float64], w: NDArray[np.float64]) -> None:
-        """``w`` (k, d + 1) is copied where it is better."""
-        if self.coef is None:
-            self.coef = w.copy()
-        better = primal < self.primal
-        self.coef[better] = w[better]
-        self.primal[better] = primal[better]
-
-    def certificate(self, dual: NDArray[np.float64], passes: int) -> Certificate:
-        return Certificate(tuple(map(float, self.primal)), tuple(map(float, dual)), passes)
-
-
-def n_problems(n_classes: int) -> int:
-    """Two classes are one problem; more are one against the rest each."""
-    return 1 if n_classes == 2 else n_classes
