@@ -29,6 +29,7 @@ LAYERS = [
         "nesterov",
         "bundle",
         "metric",
+        "conjugate",
     ],
     [
         "data",

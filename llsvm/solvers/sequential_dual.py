@@ -25,14 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, extrapolate, sweep
+from llsvm.conjugate import VARIABLE_BYTES, Conjugate, Inside
+from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, sweep
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
@@ -41,19 +41,20 @@ ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, distance, or
 ECONOMICAL_FROM = (
     512  # classes: from here on a visit adds one class at most (the paper's economical variant);
 )
-EXTRAPOLATE_BELOW = 64  # exact visits take fewer. Extrapolation is for few classes: it copies the weights
+CLIMB_BELOW = 64  # classes: more do without jumps, which take two more copies of the weights
+FIRST_JUMPS = 4  # are made in any case; a later one pays if it gains so much more than the loop before,
+JUMP_PAYS = 1.5  # since it costs two loops; else the next runs of shrunk loops do without,
+MOST_RESTS = 7  # 1, 3, or so many
 MOST_LOOPS = 50  # full loops over all the survivors in memory between two passes
 MOST_BLOCK_LOOPS = 4  # full loops over a block at hand and the survivors
 MOST_SPILL_EPOCHS = 5
 SHRUNK_EFFORT = 5.0  # shrunk loops after a full one end after this many loops' worth of scores ...
 COOLING = 0.1  # ... or when their gap fell to this share of the full loop's
-BLOCK_UNTIL = 0.1  # loops over a block end when its gap fell to this share
+BLOCK_UNTIL = 0.3  # loops over a block end when its gap fell to this share
 SURVIVORS_UNTIL = 0.05  # epochs over survivors end when their gap fell to this share of the whole gap,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for (measuring rows in memory costs little: 1),
 TOL_SHARE_FALLS = 0.5  # times this after each pass that did not do
 IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are left alone
-EXTRAPOLATE_AFTER = 4  # shrunk loops
-LONGEST_STEP = 20.0  # of an extrapolation
 SPILL_SHARE = (
     0.9  # moving rows beyond memory are spilled if they are at most this share: it saves most passes
 )
@@ -80,15 +81,18 @@ class SequentialDual:
         self.grid = 2.0 ** (24 if single else 50)
         weights_bytes = 8 * k * (facts.n_columns + 1)
         self.goal_share = TOL_SHARE
-        self.many = k >= EXTRAPOLATE_BELOW
-        copies = 1 if self.many else 2  # of the weights and the shares: the other one is for extrapolations
-        row_work_bytes = ROW_WORK_BYTES + copies * self.dtype.itemsize * k
-        needs = {"weights": (2 + copies) * weights_bytes}
+        climbs = k < CLIMB_BELOW
+        self.climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
+        row_work_bytes = ROW_WORK_BYTES + self.dtype.itemsize * k + self.climb_bytes
+        needs = {
+            "weights": (5 if climbs else 3) * weights_bytes
+        }  # now, as a pass begins, the best; for climbs
         stream.prepare(needs, row_work_bytes, row_state_bytes=k * self.dtype.itemsize)
         self.full_mode = ECONOMICAL if k >= ECONOMICAL_FROM else ALL
         self.w = np.zeros((facts.n_columns + 1, k))
-        self.w_before = np.zeros((0, 0) if self.many else self.w.shape)
+        self.climb_room = np.zeros((2, *self.w.shape) if climbs else (2, 0, 0))
         self.dual = 0.0
+        self.rests = self.resting = 0  # runs of shrunk loops without jumps, since these did not pay
         self.ignore = 0.0
         self.whole: _Part | None = None  # the one block, if all rows are in memory
         if stream.in_one_block:
@@ -136,7 +140,7 @@ class SequentialDual:
             primal += self._measure(part, start) if measure else float(part.cost.sum())
             if survivors is None:
                 if primal - self.dual > self.settings.tol * primal:
-                    self._settle(part, 0.0)
+                    self._train([part])
             else:
                 newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
                 survivors.retain(~newer)
@@ -189,51 +193,42 @@ class SequentialDual:
         effort = SHRUNK_EFFORT * self.w.shape[1] * sum(len(active) for active in full)
         self.scores = 0.0
         enough = max(COOLING * gap, 0.5 * self._goal)
-        came_from = self._snapshot(parts, full)
-        for loop in count(1):
-            if self.scores >= effort or sum(self._sweep(part, SHRUNK) for part in parts) <= enough:
-                break
-            if came_from is not None and loop % EXTRAPOLATE_AFTER == 0:
-                self._extrapolate(parts, full, came_from)
-                came_from = self._snapshot(parts, full)
+        climb, jumps, by_loops, by_jumps, dual = self._climb(parts), 0, 0.0, 0.0, self.dual
+        while self.scores < effort and self._shrunk_loop(parts) > enough:
+            if climb is not None:
+                by_loops += self.dual - dual
+                dual = self.dual
+                self.dual += climb.jump()
+                self._shrunk_loop(parts)
+                self.dual += climb.land(self.dual - dual)
+                by_jumps += self.dual - dual
+                jumps += 1
+                if jumps >= FIRST_JUMPS:
+                    self.rests = 0 if by_jumps > JUMP_PAYS * by_loops else min(2 * self.rests + 1, MOST_RESTS)
+                    if self.rests:
+                        climb, self.resting = None, self.rests
+            dual = self.dual
         for part, active in zip(parts, full, strict=True):
             part.active = active
 
-    def _snapshot(self, parts: list[_Part], rows: list[NDArray[np.int64]]) -> _Snapshot | None:
-        """Where the weights and the rows' shares are now; None where extrapolation is not worth its memory."""
-        if self.many:
-            return None
-        self.w_before[...] = self.w
-        return _Snapshot(
-            [part.share[each] for part, each in zip(parts, rows, strict=True)],
-            self.dual,
-            float(np.vdot(self.w, self.w)),
-        )
+    def _shrunk_loop(self, parts: list[_Part]) -> float:
+        return sum(self._sweep(part, SHRUNK) for part in parts)
 
-    def _extrapolate(self, parts: list[_Part], rows: list[NDArray[np.int64]], start: _Snapshot) -> None:
-        """Move on along the way from ``start`` and ``w_before`` to here, repair by a loop, undo if D fell."""
-        # Along w + t Δw, D changes by t (Δ Σ C a − w·Δw) − ½ t² ‖Δw‖², and Σ C a = D + ½ ‖w‖² anywhere.
-        norm, across = float(np.vdot(self.w, self.w)), float(np.vdot(self.w, self.w_before))
-        squared = norm - 2 * across + start.norm
-        slope = (self.dual + 0.5 * norm) - (start.dual + 0.5 * start.norm) - (norm - across)
-        if not (slope > 0 and squared > 0):
-            return
-        step = min(slope / squared, LONGEST_STEP)
-        self.w_before[...] = self.w
-        dual, active = self.dual, [part.active for part in parts]
-        for part, each, before in zip(parts, rows, start.shares, strict=True):
-            tail = (self.w, self.settings.bias, self.weston, step, self.grid)
-            self.dual += extrapolate(*_matrix(part), part.block.y, part.cost, part.share, before, each, *tail)
-            part.active = each
-        self.dual -= 0.5 * (float(np.vdot(self.w, self.w)) - norm)
-        for part in parts:
-            self._sweep(part, SHRUNK)
-        if self.dual > dual:
-            return
-        self.dual, self.w[...] = dual, self.w_before
-        for part, each, before, was in zip(parts, rows, start.shares, active, strict=True):
-            part.share[each] = before
-            part.active = was
+    def _climb(self, parts: list[_Part]) -> Conjugate | None:
+        """What moves the active rows' shares on along the ways that they come; None where there is no room."""
+        if self.resting or not self.climb_bytes:
+            self.resting = max(0, self.resting - 1)
+            return None
+        lists = [Inside(part.share, part.active, self.weston) for part in parts]
+        room = sum(part.n_rows for part in parts) * self.climb_bytes
+        if sum(map(len, lists)) * VARIABLE_BYTES > room:
+            return None
+        rows = [
+            (_matrix(part), part.block.y, part.cost, part.share, each)
+            for part, each in zip(parts, lists, strict=True)
+        ]
+        start, way = self.climb_room
+        return Conjugate(rows, self.w, start, way, self.settings.bias, self.weston, self.grid)
 
     def _sweep(self, part: _Part, mode: int) -> float:
         """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
@@ -335,14 +330,6 @@ class _Part:
         self.share = share
         self.distance = np.where(cost > 0, 0.0, np.inf).astype(np.float32)
         self.active = np.arange(self.n_rows)
-
-
-class _Snapshot(NamedTuple):
-    """shares: (m, k) of the active rows of each part; dual: D; norm: Σ ‖w_m‖²."""
-
-    shares: list[NDArray[np.floating]]
-    dual: float
-    norm: float
 
 
 def _matrix(part: _Part) -> tuple[NDArray[Any], ...]:
