@@ -42,6 +42,7 @@ ECONOMICAL_FROM = (
     512  # classes: from here on a visit adds one class at most (the paper's economical variant);
 )
 CLIMB_BELOW = 64  # classes: more do without jumps, which take two more copies of the weights
+CLIMB_SHARE = 0.25  # ... if these need at most this share of the memory there is
 FIRST_JUMPS = 4  # are made in any case; a later one pays if it gains so much more than the loop before,
 JUMP_PAYS = 1.5  # since it costs two loops; else the next runs of shrunk loops do without,
 MOST_RESTS = 7  # 1, 3, or so many
@@ -81,7 +82,7 @@ class SequentialDual:
         self.grid = 2.0 ** (24 if single else 50)
         weights_bytes = 8 * k * (facts.n_columns + 1)
         self.goal_share = TOL_SHARE
-        climbs = k < CLIMB_BELOW
+        climbs = k < CLIMB_BELOW and 2 * weights_bytes <= CLIMB_SHARE * stream.budget.available_bytes
         self.climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
         row_work_bytes = ROW_WORK_BYTES + self.dtype.itemsize * k + self.climb_bytes
         needs = {
