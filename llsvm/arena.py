@@ -107,16 +107,37 @@ class Arena:
         """Replace every class id ``y`` by ``lut[y]``."""
         self._y[: self.n_rows] = lut[self._y[: self.n_rows]]
 
+    def append_rows(self, block: Block, chosen: NDArray[np.intp]) -> None:
+        """Copy the rows ``chosen`` of a block in. The caller has asked ``fits``."""
+        if self.width is None and isinstance(block.X, CSR):
+            self._gather(block, chosen)
+        else:
+            for part in take(block, chosen):
+                self.append(part)
+
+    def _gather(self, block: Block, chosen: NDArray[np.intp]) -> None:
+        from llsvm.kernels.pages import gather  # only runs that need it wait for its compilation
+
+        X = block.X
+        assert isinstance(X, CSR)
+        at, end = self.n_rows, self.n_rows + len(chosen)
+        self._rows[at:end] = block.rows[chosen]
+        self._y[at:end] = block.y[chosen]
+        if self.weighted:
+            self._weight[at:end] = 1.0 if block.weight is None else block.weight[chosen]
+        self._indptr[at] = self.nnz
+        gather(X.indptr, X.indices, X.data, chosen, self._indptr[at : end + 1], self._indices, self._data)
+        self.n_rows, self.nnz = end, int(self._indptr[end])
+
     def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Drop the rows outside ``mask``, in place, in small steps that need little extra memory."""
+        """Drop the rows outside ``mask``, in place, with little extra memory."""
         chosen = np.flatnonzero(mask)
-        n = len(chosen)
-        if n == self.n_rows:
+        if len(chosen) == self.n_rows:
             return
-        old, self.n_rows, self.nnz = self.block(), 0, 0
-        # Rows only move towards the front, so a step never overwrites rows that a later step still reads.
-        for part in take(old, chosen):
-            self.append(part)
+        # Rows only move towards the front, so nothing is overwritten that is still to be read.
+        old = self.block()
+        self.clear()
+        self.append_rows(old, chosen)
 
     def clear(self) -> None:
         self.n_rows = self.nnz = 0

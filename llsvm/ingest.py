@@ -6,7 +6,7 @@ cache). Labels become class ids, and pages that are mostly filled become dense.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from llsvm.labels import LabelEncoder
 from llsvm.progress import Progress
 from llsvm.scaling import ColumnStatistics
 from llsvm.spill.store import PageStore
+from llsvm.spill.writer import PageWriter
 
 _ROWS_LOOKED_AT = 10_000
 _DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
@@ -71,6 +72,7 @@ class Ingest:
         self.arena: Arena | None = None
         self.store: PageStore | None = None
         self.largest_page_bytes = self.largest_page_rows = self.n_pages = 0
+        self.rows_per_byte = 0.0  # of the page where it is largest
         self.note = ""
         self.final_ids = (
             False  # the pages' class ids are positions in ``classes``, not the order of appearance
@@ -82,6 +84,7 @@ class Ingest:
         self._n_rows = self._nnz = self._n_columns = 0
         self._dtype = np.dtype(np.float32)
         self._weighted = False
+        self._writer: PageWriter | None = None  # to the store, while there is one to be written
         self._raw_dense = False  # as the source handed the rows out
 
     def run(
@@ -96,24 +99,32 @@ class Ingest:
         self._progress.begin("reading", info.n_rows or 0, info.n_bytes or 0)
         before = self._source.bytes_read
         holding = arena_bytes > 0
+        if not holding and make_store is not None:
+            self._spill_arena(page_bytes, make_store, must_store)
         for raw in self._source.blocks(page_bytes):
             page = self._learn(raw)
             held = 0 if self.statistics is None else self.statistics.nbytes
             if holding and not self._hold(page, arena_bytes - held):
                 holding = False
-                self._spill_arena(make_store, must_store)
-            if not holding and make_store is not None:
-                self._append([page], make_store, must_store)
+                if make_store is not None:
+                    self._spill_arena(page_bytes, make_store, must_store)
+                self.arena = None
+            if not holding:
+                self._append([page], must_store)
             self._progress.rows_done += page.n_rows
             self._progress.bytes_done = self._source.bytes_read - before
+        self._finish_store(must_store)
         return self._finish()
 
-    def move_to_store(self, make_store: Callable[[], PageStore] | None, must_store: bool) -> None:
-        """After ``run``: take all rows out of memory, since something else needs it."""
+    def move_to_store(
+        self, page_bytes: int, make_store: Callable[[], PageStore] | None, must_store: bool
+    ) -> None:
+        """After ``run``: take all rows out of memory, in pages, since something else needs it."""
         self.final_ids = True
-        self._spill_arena(make_store, must_store)
-        if self.store is not None:
-            self.store.finish()
+        if make_store is not None:
+            self._spill_arena(page_bytes, make_store, must_store)
+            self._finish_store(must_store)
+        self.arena = None
 
     def _learn(self, raw: Block) -> Block:
         """The rows with class ids for labels, dense if they are mostly filled."""
@@ -134,6 +145,7 @@ class Ingest:
         self._weighted |= raw.weight is not None
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
         self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
+        self.rows_per_byte = max(self.rows_per_byte, page.n_rows / page.nbytes)
         self.n_pages += 1
         return page
 
@@ -162,28 +174,44 @@ class Ingest:
         arena.append(page)
         return True
 
-    def _spill_arena(self, make_store: Callable[[], PageStore] | None, must_store: bool) -> None:
+    def _spill_arena(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:
+        """From now on rows go to the store; those in memory first."""
+        self._writer = PageWriter(page_bytes, make_store)
         arena, self.arena = self.arena, None
-        if arena is not None and make_store is not None:
-            self._append(_pages(arena.block(), self.largest_page_bytes), make_store, must_store)
+        if arena is not None:
+            self._append(_pages(arena.block(), page_bytes), must_store)
 
-    def _append(
-        self, pages: Iterator[Block] | list[Block], make_store: Callable[[], PageStore], must_store: bool
-    ) -> None:
-        if self.note:  # the disk is full, and we go on without a store
+    def _append(self, pages: Iterable[Block], must_store: bool) -> None:
+        """Put rows into the store; sources may hand out pages much smaller than it likes to have them."""
+        if self._writer is None:
             return
         try:
-            if self.store is None:
-                self.store = make_store()
             for page in pages:
-                self.store.append(page)
+                self._writer.append(page)
         except DiskError as error:
-            if must_store:
-                raise
-            if self.store is not None:
-                self.store.delete()
-            self.store = None
-            self.note = f"no binary cache: {error}"
+            self._go_without(error, must_store)
+
+    def _go_without(self, error: DiskError, must_store: bool) -> None:
+        assert self._writer is not None
+        self._writer.discard()
+        self._writer = None
+        if must_store:
+            raise error
+        self.note = f"no binary cache: {error}"
+
+    def _finish_store(self, must_store: bool) -> None:
+        if self._writer is None:
+            return
+        try:
+            self.store = self._writer.finish()
+        except DiskError as error:
+            self._go_without(error, must_store)
+        self._writer = None
+
+    def close(self) -> None:
+        """Return when nothing is being written any more."""
+        if self._writer is not None:
+            self._writer.wait()
 
     def _finish(self) -> Facts:
         info = self._source.info()
@@ -195,8 +223,6 @@ class Ingest:
             )
         if self.arena is not None:
             self.arena.relabel(self.labels.rank)
-        if self.store is not None:
-            self.store.finish()
         counts = np.empty_like(self.labels.counts)
         counts[self.labels.rank] = self.labels.counts
         first_column = info.index_base or 0

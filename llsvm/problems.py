@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import Block
 from llsvm.labels import class_signs
 from llsvm.report import Certificate
 
@@ -44,6 +45,7 @@ class Duals:
         self.alpha = alpha
         self.margin = np.full_like(alpha, np.nan)
         self._everyone = np.arange(len(y))
+        self._signs: tuple[int, NDArray[np.float64]] | None = None  # of the problem last asked for
         if problems.pairs:
             self._by_class = np.argsort(y, kind="stable")
             self._starts = np.searchsorted(y[self._by_class], np.arange(problems.signs.shape[1] + 1))
@@ -59,7 +61,9 @@ class Duals:
 
     def signs(self, c: int) -> NDArray[np.float64]:
         """(n,) ±1 for the rows of problem ``c``, 0 for others."""
-        return self.problems.signs[c][self.y]
+        if self._signs is None or self._signs[0] != c:
+            self._signs = c, self.problems.signs[c][self.y]
+        return self._signs[1]
 
     def of(
         self, c: int, rows: Positions | None = None
@@ -93,6 +97,59 @@ class Duals:
             return c, rows
         i, j = self.problems.ends[c]  # i < j
         return np.where(self.y[rows] == i, j - 1, i), rows
+
+
+class Part(Duals):
+    """Rows at hand with what the solver keeps for them.
+
+    cost: (n,) C_i. alpha: (width, n) dual variables. margin: (width, n) y_i w·x_i when last seen, NaN before.
+    active: per problem, the positions of the rows that the next sweep visits.
+    """
+
+    def __init__(
+        self, problems: Problems, block: Block, cost: NDArray[np.float64], alpha: NDArray[np.float64]
+    ) -> None:
+        super().__init__(problems, block.y, alpha)
+        self.block = block
+        self.rows = block.rows.copy()  # the block's own may be a view of an arena that changes
+        self.n_rows = block.n_rows
+        self.cost = cost
+        self.active = [self.members(c) for c in range(len(problems))]
+
+    def stored(self) -> NDArray[np.float64]:
+        """(n, width) α_i / C_i, as the row state has it."""
+        share = np.divide(self.alpha, self.cost, out=np.zeros_like(self.alpha), where=self.cost > 0)
+        return share.T
+
+    def distance(self, squared: bool) -> NDArray[np.float32]:
+        """(n,) how far the gradient would have to change before the row moves; 0 if it moves, or is free; ∞ where
+        it was not seen."""
+        nearest = np.full(self.n_rows, np.inf, np.float32)
+        for alpha, margin in zip(self.alpha, self.margin, strict=True):
+            outward = np.where(alpha <= 0, margin - 1.0, 0.0)
+            if not squared:
+                outward = np.where(alpha >= self.cost, 1.0 - margin, outward)
+            outward[np.isnan(margin)] = np.inf
+            np.minimum(nearest, np.maximum(outward, 0.0), out=nearest, casting="same_kind")
+        nearest[self.cost <= 0] = np.inf
+        return nearest
+
+    def near(
+        self, c: int, squared: bool, reach: float = 0.0, rows: NDArray[np.intp] | None = None
+    ) -> NDArray[np.intp]:
+        """Which of ``rows`` (None: all of problem ``c``) the problem would move, by their margins, or has free, or
+        would move if margins changed by ``reach``."""
+        rows, alpha, margin = self.of(c, rows)
+        still = (alpha <= 0) & (margin > 1.0 + reach)
+        if not squared:
+            still |= (alpha >= self.cost[rows]) & (margin < 1.0 - reach)
+        return rows[~still]
+
+    def outside(self, squared: bool) -> NDArray[np.float32]:
+        """(n,) 0 for rows with 0 < α < U in some problem, ∞ for the others: the slides' survivors."""
+        upper = np.inf if squared else self.cost
+        inside = ((self.alpha > 0) & (self.alpha < upper)).any(axis=0)
+        return np.where(inside, 0.0, np.inf).astype(np.float32)
 
 
 class Best:

@@ -30,10 +30,10 @@ from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
 _PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
-_READING_PAGES = (
-    7  # pages that the first reading holds: five in the source, one in hand, one on its way to disk
-)
-_PAGE_INFO_BYTES = 600  # what a store remembers of each of its pages
+# Pages that the first reading holds: five in the source, one in hand, one being joined, one on its way to disk
+# and its packed form.
+_READING_PAGES = 9
+_PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
 _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 _SMALLEST_BLOCK_BYTES = 256_000
@@ -97,6 +97,9 @@ class Stream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ingest.close()
+        if self._survivors is not None:
+            self._survivors.close()
         if self.workspace is not None:
             self.workspace.close()
 
@@ -205,7 +208,7 @@ class Stream:
                 self._survivor_bytes, self._survivor_rows = whole["all rows"], self.facts.n_rows
             return
         if self._ingest.arena is not None:
-            self._ingest.move_to_store(self._cache_maker(), self._must_store)
+            self._ingest.move_to_store(self._largest_page_bytes, self._cache_maker(), self._must_store)
         self._share_out(row_work_bytes)
 
     def _set_state_aside(self, nbytes: int, row_work_bytes: int) -> None:
@@ -272,8 +275,7 @@ class Stream:
 
     def _smallest_blocks(self, page_bytes: int, row_work_bytes: int) -> int:
         """Bytes that ``_share_out`` needs, at least, with pages of ``page_bytes``."""
-        growth = page_bytes / self._largest_page_bytes
-        page_rows = int(self._ingest.largest_page_rows * growth) + 1
+        page_rows = int(self._ingest.rows_per_byte * page_bytes) + 1
         block_bytes = max(_SMALLEST_BLOCK_BYTES, 2 * page_bytes)
         rows = block_bytes / self._held
         blocks = 3 * block_bytes + (rows + max(rows, page_rows)) * row_work_bytes

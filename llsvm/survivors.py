@@ -11,10 +11,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.arena import Arena, row_bytes, take
-from llsvm.block import CSR, Block, concat
+from llsvm.arena import Arena
+from llsvm.block import Block
 from llsvm.errors import DiskError
 from llsvm.spill.store import PageStore
+from llsvm.spill.writer import PageWriter, row_sizes
 
 
 class Survivors:
@@ -29,23 +30,20 @@ class Survivors:
         make_store: Callable[[str], PageStore],
     ) -> None:
         """max_rows: at most so many rows are kept, in memory and on disk together. max_resident: in memory.
-        page_bytes: spilled rows are collected to pages of about this size, at most four of them are held."""
+        page_bytes: of the pages that rows are spilled in; three of them are held."""
         self._arena = arena
         self._max_rows = max_rows
         self._max_resident = min(max_rows, max_resident)
-        self._page_bytes = page_bytes
         self._make_store = make_store
         self.distance: NDArray[np.float32] = np.zeros(
             0, np.float32
         )  # of the resident rows, 0 where they move
-        self._generation = 0
         self.all_or_nothing = False
         """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
         that it refuses wait for the next full pass, and ``note`` says so."""
         self.note = ""
-        self._pending: list[Block] = []
-        self._pending_bytes = 0
-        self._writing: PageStore | None = None
+        self._generation = 0
+        self._writer = PageWriter(page_bytes, self._next_store)
         self.spilled: PageStore | None = None  # the generation that may be read now
 
     def __len__(self) -> int:
@@ -82,23 +80,28 @@ class Survivors:
         """
         wanted = np.flatnonzero(distance < np.inf)
         keep_old, keep_new = self._choose(block, wanted, distance[wanted])
-        if reach is not None and not self.note:
+        if reach is not None:
             self._spill(self.resident, np.flatnonzero(~keep_old & (self.distance <= reach)))
             self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
         self.retain(keep_old)
         chosen = wanted[keep_new]
-        for part in take(block, chosen):
-            self._arena.append(part)
+        self._arena.append_rows(block, chosen)
         self.distance = np.concatenate([self.distance, distance[chosen]])
 
     def turn(self) -> None:
         """The generation written so far may now be read; the one before is gone."""
-        self._flush()
-        if self.spilled is not None:
-            self.spilled.delete()
-        self.spilled, self._writing = self._writing, None
-        if self.spilled is not None:
-            self.spilled.finish()
+        old, self.spilled = self.spilled, None
+        try:
+            self.spilled = self._writer.finish()
+        except DiskError as error:
+            self._go_without(error)
+        finally:
+            if old is not None:
+                old.delete()
+
+    def close(self) -> None:
+        """Return when nothing is being written any more."""
+        self._writer.wait()
 
     def _choose(
         self, block: Block, wanted: NDArray[np.intp], distance: NDArray[np.float32]
@@ -106,51 +109,33 @@ class Survivors:
         """Which resident and which of the ``wanted`` rows stay in memory."""
         both = np.concatenate([self.distance, distance])
         old = len(self.distance)
-        lengths = np.concatenate([_lengths(self.resident), _lengths(block)[wanted]])
-        arena = self._arena
-        per_value = row_bytes(0, 1, arena.dtype.itemsize, None, False) if arena.width is None else 0
-        per_row = row_bytes(1, 0, arena.dtype.itemsize, arena.width, arena.weighted)
-        sizes = lengths * per_value + per_row
+        sizes = np.concatenate([row_sizes(self.resident, self._arena), row_sizes(block, self._arena)[wanted]])
         keep = np.ones(len(both), bool)
-        if sizes.sum() > arena.capacity_bytes or len(both) > self._max_resident:
-            nearest = np.argsort(both, kind="stable")
-            fitting = np.searchsorted(np.cumsum(sizes[nearest]), arena.capacity_bytes, side="right")
-            keep[nearest[min(int(fitting), self._max_resident) :]] = False
+        if sizes.sum() > self._arena.capacity_bytes or len(both) > self._max_resident:
+            nearest = np.flatnonzero(both <= 0)  # often there are more moving rows than fit: nothing to sort
+            if len(nearest) <= self._max_resident and sizes[nearest].sum() <= self._arena.capacity_bytes:
+                nearest = np.argsort(both, kind="stable")
+            fitting = np.searchsorted(np.cumsum(sizes[nearest]), self._arena.capacity_bytes, side="right")
+            keep[:] = False
+            keep[nearest[: min(int(fitting), self._max_resident)]] = True
         return keep[:old], keep[old:]
 
     def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
-        room = self._max_rows - self._arena.n_rows - self._spilling_rows()
-        chosen = chosen[: max(room, 0)]
-        for part in take(block, chosen, self._page_bytes // 4):
-            self._pending.append(part)
-            self._pending_bytes += part.nbytes
-            if self._pending_bytes >= self._page_bytes:
-                self._flush()
-
-    def _spilling_rows(self) -> int:
-        written = 0 if self._writing is None else self._writing.n_rows
-        return written + sum(part.n_rows for part in self._pending)
-
-    def _flush(self) -> None:
-        if not self._pending or self.note:
-            self._pending, self._pending_bytes = [], 0
+        """Have rows written, unless the disk has refused some before."""
+        room = max(self._max_rows - self._arena.n_rows - self._writer.n_rows, 0)
+        if self.note or not len(chosen) or not room:
             return
-        pending, self._pending, self._pending_bytes = self._pending, [], 0
         try:
-            if self._writing is None:
-                self._generation += 1
-                self._writing = self._make_store(f"spill-{self._generation}")
-            self._writing.append(concat(pending))
+            self._writer.append_rows(block, chosen[:room])
         except DiskError as error:
-            if self.all_or_nothing:
-                raise
-            self.note = f"survivors beyond memory are not spilled, which takes more passes: {error}"
-            if self._writing is not None:
-                self._writing.delete()
-            self._writing = None
+            self._go_without(error)
 
+    def _go_without(self, error: DiskError) -> None:
+        self._writer.discard()
+        if self.all_or_nothing:
+            raise error
+        self.note = f"survivors beyond memory are not spilled, which takes more passes: {error}"
 
-def _lengths(block: Block) -> NDArray[np.int64]:
-    if isinstance(block.X, CSR):
-        return np.diff(block.X.indptr)
-    return np.full(block.n_rows, block.X.shape[1], np.int64)
+    def _next_store(self) -> PageStore:
+        self._generation += 1
+        return self._make_store(f"spill-{self._generation}")

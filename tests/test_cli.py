@@ -388,7 +388,7 @@ def test_from_data_to_predictions(tmp_path):
     result = run("train", data, "--model", model, "-C", "0.1", "--json", "--quiet")
     assert result.exit_code == 0
     summary = json.loads(result.stdout)
-    assert summary["dual"] <= summary["primal"]
+    assert summary["dual"] <= summary["primal"] * (1 + 1e-12)  # both to the last digits, as the data is small
     assert summary["relative_gap"] <= 1e-3
     assert json.loads(run("evaluate", model, data, "--json").stdout)["accuracy"] > 0.9
     assert json.loads(run("inspect", model, "--json").stdout)["certificate"]["primal"] == summary["primal"]

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from llsvm.kernels.dcd import dots_csr, dots_dense, sweep_csr, sweep_dense
+from llsvm.kernels.dcd import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
+from llsvm.kernels.pages import (
+    ESCAPE,
+    gather,
+    pack_indices,
+    pack_values,
+    unpack_indices,
+    unpack_values,
+)
 
 
 def slow_sweep(X, sign, cost, alpha, margin, order, w, bias, squared, single):
@@ -110,6 +118,89 @@ def test_dots(dtype, bias):
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_merge(threads):
+    rng = np.random.default_rng(threads)
+    w = rng.normal(size=40)
+    steps = rng.normal(size=(threads, 40)) * (rng.random((threads, 40)) < 0.4)
+    copies, expected = w + steps, w + steps.sum(axis=0)
+    pairs = sum(float(steps[t] @ steps[u]) for t in range(threads) for u in range(t))
+    assert merge(w, copies) == pytest.approx(pairs, abs=1e-12)
+    np.testing.assert_allclose(w, expected, rtol=1e-12)
+    assert np.array_equal(copies, np.tile(w, (threads, 1)))
+
+
+def slow_pack(indptr, indices):
+    packed = []
+    for i in range(len(indptr) - 1):
+        before = 0
+        for column in map(int, indices[indptr[i] : indptr[i + 1]]):
+            step = column - before
+            packed += [step] if 0 <= step < ESCAPE else [ESCAPE, column % 65536, column // 65536]
+            before = column
+    return packed
+
+
+@pytest.mark.parametrize("columns", [10, 65_535, 65_537, 300_000, 2**31 - 1])
+@pytest.mark.parametrize("ascending", [True, False])
+def test_pack_and_unpack_indices(columns, ascending):
+    rng = np.random.default_rng(columns)
+    lengths = rng.integers(0, 6, 50)
+    indptr = 7 + np.concatenate([[0], np.cumsum(lengths)])  # the rows are a view of more
+    indices = rng.integers(0, columns, indptr[-1]).astype(np.int32)
+    indices[-1] = columns - 1
+    if ascending:
+        for i in range(50):
+            indices[indptr[i] : indptr[i + 1]].sort()
+    expected = slow_pack(indptr, indices)
+    out = np.zeros(3 * len(indices) + 3, np.uint16)
+    n = pack_indices(indptr, indices, out)
+    assert out[:n].tolist() == expected
+    back = np.zeros(lengths.sum(), np.int32)
+    unpack_indices(indptr - 7, out[:n], back)
+    assert np.array_equal(back, indices[7:])
+    assert pack_indices(indptr, indices, np.zeros(n // 2, np.uint16)) == -1
+
+
+@pytest.mark.parametrize("different", [1, 7, 300])
+def test_pack_and_unpack_values(different):
+    rng = np.random.default_rng(different)
+    known = rng.standard_normal(different).astype(np.float32)
+    values = known[rng.integers(0, different, 2000)]
+    first = list(dict.fromkeys(values.tolist()))
+    codes, table = np.zeros(2000, np.uint16), np.zeros(len(first), np.uint32)
+    with np.errstate(over="ignore"):  # without the compiler
+        n = pack_values(values.view(np.uint32), codes, table, np.zeros(1024, np.int32))
+        short = pack_values(values.view(np.uint32), codes.copy(), table[1:].copy(), np.zeros(1024, np.int32))
+    assert n == len(first)
+    assert short == -1
+    assert table.view(np.float32).tolist() == first
+    assert codes.tolist() == [first.index(v) for v in values.tolist()]
+    out = np.zeros(2000, np.float32)
+    unpack_values(codes, table.view(np.float32), out)
+    assert np.array_equal(out, values)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gather(dtype):
+    X = sp.random(60, 30, 0.3, "csr", dtype=dtype, random_state=1)
+    indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.int32)
+    chosen = np.random.default_rng(0).permutation(60)[:25]
+    out_indptr, out_indices = np.full(26, 4), np.zeros(4 + X.nnz, np.int32)
+    out_data = np.zeros(4 + X.nnz, dtype)
+    gather(indptr, indices, X.data, chosen, out_indptr, out_indices, out_data)
+    expected = X[chosen]
+    assert np.array_equal(out_indptr, 4 + expected.indptr)
+    assert np.array_equal(out_indices[4 : out_indptr[-1]], expected.indices)
+    assert np.array_equal(out_data[4 : out_indptr[-1]], expected.data)
+    ascending = np.sort(chosen)  # in place, rows only move to the front
+    expected = X[ascending]
+    gather(indptr, indices, X.data, ascending, indptr[:26], indices, X.data)
+    assert np.array_equal(indptr[:26], expected.indptr)
+    assert np.array_equal(indices[: indptr[25]], expected.indices)
+    assert np.array_equal(X.data[: indptr[25]], expected.data)
+
+
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="this is that run")
 def test_without_the_compiler():
     """What Python makes of the same text: indices out of range and the like would be errors there."""
@@ -122,7 +213,7 @@ def test_without_the_compiler():
         "no:cacheprovider",
         __file__,
         "-k",
-        "sweep or dots",
+        "sweep or dots or merge or pack or gather",
     ]
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

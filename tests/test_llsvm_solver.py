@@ -160,7 +160,7 @@ ONE_ROW_BLOCKS = {"_block_bytes": 200, "_block_rows": 1, "_survivor_bytes": 4000
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
-@pytest.mark.parametrize("ledger", [None, 20_000])
+@pytest.mark.parametrize("ledger", [None, 22_000])
 def test_awkward_rows(monkeypatch, kind, loss, layout, ledger):
     X, y = awkward(kind)
     small_pages(monkeypatch)

@@ -8,7 +8,7 @@ whose own gap is small enough is left alone from then on.
 Exact mode runs rounds. A round is a full pass and epochs over its survivors. In the full pass each block is
 (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the pass;
 (2) trained: a sweep or two over the rows that w₀ would move; (3) sifted: rows that move, and rows so near to
-moving that half of the last pass's drift of the margins would set them moving, survive, in memory or spilled.
+moving that the last pass's drift of the margins would set them moving, survive, in memory or spilled.
 P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
 Stop when gap ≤ tol · P.
 
@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.kernels.dcd import dots_csr, dots_dense, sweep_csr, sweep_dense
-from llsvm.problems import Best, Duals, Problems
+from llsvm.kernels.dcd import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
+from llsvm.problems import Best, Part, Problems
 from llsvm.report import Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
@@ -34,9 +34,7 @@ from llsvm.stream import Stream
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
-PAIR_BYTES = (
-    40  # more where pairs of classes are the problems: order by class, α and margins of the pair at hand
-)
+PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
 MOST_SWEEPS = 3  # of a block at hand,
 SWEEPS_ALONE = 30  # or this many where fewer than half of the moving rows may be kept for epochs
 SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
@@ -44,11 +42,16 @@ PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifte
 PROBE_BYTES = 200_000  # ... and copied, at most
 MOST_EPOCHS = 50  # over all the survivors in memory between two full passes
 MOST_SPILL_EPOCHS = 6  # over the spilled ones
+REWRITE_BELOW = 0.5  # the spill is written anew when this share of its rows is still within reach
 SURVIVORS_UNTIL = 0.1  # epochs end when the survivors' part of the gap fell to this share of what it was,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for
-REACH = 0.5  # rows that this much of the last pass's drift would set moving are spilled with the moving ones
+REACH = 1.0  # rows that this much of the last pass's drift would set moving are spilled with the moving ones,
+SPILL_MOST = 4.0  # but of each block at most so many times as many as move
+EPOCH_REACH = 2.0  # the same of the drift of the epochs so far, once their rows are spilled anew
 MOST_PAPER_EPOCHS = 1000
-PARALLEL_ROWS = 8192  # each thread's rows between two sums of the threads' weights
+PARALLEL_ABOVE = 500  # columns: below, rows share so many of them that threads undo each other's steps
+PARALLEL_ROWS = 1024  # each thread's rows between two sums of the threads' weights, at least,
+PARALLEL_WORK = 3  # and as many as have so many values for each weight
 CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
 DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
 SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
@@ -73,7 +76,7 @@ class LLSVM:
         k, width = len(self.problems), self.problems.width
         weights_bytes = 8 * k * (facts.n_columns + 1)
         # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
-        copies = self.threads if self.threads > 1 else 0
+        copies = self.threads if self.threads > 1 and facts.n_columns > PARALLEL_ABOVE else 0
         needs = {"weights": 4 * weights_bytes + copies * weights_bytes // k}
         small = facts.n_rows + facts.nnz <= SMALL_VALUES
         self.single = settings.tol >= DOUBLE_BELOW_TOL and not small
@@ -85,9 +88,9 @@ class LLSVM:
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
         self.copies = np.zeros((copies, facts.n_columns + 1))
-        self.parallel = np.full(k, self.threads > 1)
+        self.parallel = np.zeros(k, bool)
         self.open = list(range(k))  # problems that have not converged
-        self.whole: _Part | None = None  # all rows, where they are one block
+        self.whole: Part | None = None  # all rows, where they are one block
         self.sweeps = MOST_SWEEPS
         self.reach = 0.0  # rows this near to moving are spilled too
         self.updates = 0  # rows visited by sweeps, all problems together
@@ -102,6 +105,7 @@ class LLSVM:
         best = Best(len(self.w))
         while True:
             start = self.w.copy()
+            self.parallel[:] = len(self.copies) > 0
             primal, moving = self._full_pass(stream, start, measure=passes > 0)
             passes += 1
             best.offer(primal, start)
@@ -142,17 +146,26 @@ class LLSVM:
             if stream.in_one_block:
                 self.whole = part
             else:
-                stream.survivors.add(block, distance, self.reach)
+                stream.survivors.add(block, distance, self._reach(distance))
         if not stream.in_one_block:
             stream.survivors.turn()
             self.sweeps = SWEEPS_ALONE if len(stream.survivors) < moving / 2 else MOST_SWEEPS
         self.reach = REACH * drift
         return primal, moving
 
-    def _train(self, part: _Part, c: int) -> None:
+    def _reach(self, distance: NDArray[np.float32]) -> float:
+        """How near to moving the rows of a block must be to be spilled: at most some times as many as move."""
+        most = int(SPILL_MOST * np.count_nonzero(distance <= 0)) + 1
+        if most >= len(distance):
+            return self.reach
+        return min(self.reach, float(np.partition(distance, most)[most]))
+
+    def _train(self, part: Part, c: int) -> None:
         """Sweep over a block until its part of the gap has fallen enough."""
         first = self._sweep(part, c)
-        for _ in range(self.sweeps - 1):
+        # Fewer rows than weights do not tell what the weights should be: more sweeps would only fit them.
+        most = self.sweeps if part.n_rows > self.w.shape[1] else 1
+        for _ in range(most - 1):
             if self._sweep(part, c) <= SWEEP_UNTIL * first:
                 return
 
@@ -163,58 +176,61 @@ class LLSVM:
         n_rows = min(block.n_rows, PROBE_ROWS, max(1, int(share * block.n_rows)))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         parts = [
-            _Part(self.problems, some, np.ones(n_rows), np.zeros((self.problems.width, n_rows))) for _ in "12"
+            Part(self.problems, some, np.ones(n_rows), np.zeros((self.problems.width, n_rows))) for _ in "12"
         ]
         for part, w in zip(parts, (self.w, start), strict=True):
             self._measure_part(part, w)
         moved = parts[0].margin - parts[1].margin
         return float(np.sqrt(np.nanmax(np.mean(moved * moved, axis=1))))
 
-    def _sweep(self, part: _Part, c: int) -> float:
+    def _sweep(self, part: Part, c: int) -> float:
         """One sweep over the rows of problem ``c`` that are active, in random order; those still moving stay
         active. Returns their duality gap as met."""
         order = self.rng.permutation(part.active[c])
         self.updates += len(order)
-        step = self.threads * PARALLEL_ROWS
+        step = self.threads * self._rows_per_thread(part)
         if not self.parallel[c] or len(order) < step:
             moving, gain, gap = self._visit(part, c, order, self.w[c])
             part.active[c] = order[:moving]
             self.dual[c] += gain
             return gap
+        self.copies[:] = self.w[c]
         total, kept = 0.0, []
-        for start in range(0, len(order), step):
-            gap, active = self._visit_in_threads(part, c, order[start : start + step])
+        for piece in np.array_split(order, len(order) // step):
+            gap, active = self._visit_in_threads(part, c, piece)
             total += gap
             kept += active
         part.active[c] = np.concatenate(kept)
         return total
 
+    def _rows_per_thread(self, part: Part) -> int:
+        """Rows that a thread visits between two sums of the threads' steps: work that is worth a sum."""
+        values_per_row = max(part.block.nnz / max(part.n_rows, 1), 1.0)
+        return int(max(PARALLEL_ROWS, PARALLEL_WORK * self.w.shape[1] / values_per_row))
+
     def _visit_in_threads(
-        self, part: _Part, c: int, order: NDArray[np.int64]
+        self, part: Part, c: int, order: NDArray[np.int64]
     ) -> tuple[float, list[NDArray[np.int64]]]:
         """Each thread visits its share of the rows with its own copy of w; then w takes the sum of the steps.
 
         D after the sum is known exactly: the threads' gains less the products of their steps. The order and
         the shares do not depend on timing, so the same threads give the same result.
         """
-        w, pieces = self.w[c], np.array_split(order, self.threads)
-        self.copies[:] = w
+        pieces = np.array_split(order, self.threads)
         visits = list(
             self.pool.map(lambda t: self._visit(part, c, pieces[t], self.copies[t]), range(len(pieces)))
         )
-        steps = self.copies
-        steps -= w
-        products = steps @ steps.T
-        lost = float(np.triu(products, 1).sum())
+        lost = merge(self.w[c], self.copies)
         gain = sum(visit[1] for visit in visits)
-        w += steps.sum(axis=0)
         self.dual[c] += gain - lost
         if lost > CONFLICT * gain:
-            self.parallel[c] = False  # these rows share too many columns: from now on one thread
+            self.parallel[c] = (
+                False  # these rows share too many columns: one thread for the rest of the round
+            )
         return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
 
     def _visit(
-        self, part: _Part, c: int, order: NDArray[np.int64], w: NDArray[np.float64]
+        self, part: Part, c: int, order: NDArray[np.int64], w: NDArray[np.float64]
     ) -> tuple[int, float, float]:
         """Update the rows ``order`` and w; returns how many are still moving (now in front), the gain in the
         dual, and the rows' gap as met."""
@@ -250,40 +266,55 @@ class LLSVM:
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
         first = np.zeros(len(self.w))
+        start, reach, rewrite = self.w.copy(), self.reach, True
         for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
-            near = survivors.distance <= self.reach
+            near = survivors.distance <= reach
             for c in self.open:
                 members = resident.members(c)
                 self._settle(resident, c, members[near[members]])
             self._put_back(resident, stream)
             if survivors.spilled is None:
                 break
-            met = self._spilled_epoch(stream)
+            n_spilled = survivors.spilled.n_rows
+            met, reach, within = self._spilled_epoch(stream, start, reach, rewrite)
             if epoch == 0:
                 first = met
             if np.all(met <= self._enough(first)):
                 break
+            rewrite = within < REWRITE_BELOW * n_spilled
         return len(survivors)
 
     def _enough(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
         """The gap, (k,), at which epochs over survivors end that began with a gap of ``first``."""
         return np.maximum(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual)
 
-    def _spilled_epoch(self, stream: Stream) -> NDArray[np.float64]:
-        """Sweep once over each spilled block, and spill again what is still within reach; the gap as met, (k,)."""
+    def _spilled_epoch(
+        self, stream: Stream, start: NDArray[np.float64], reach: float, rewrite: bool
+    ) -> tuple[NDArray[np.float64], float, int]:
+        """Sweep over each spilled block; returns the gap as met, (k,), the reach, and how many rows are within it.
+
+        rewrite: these become the next generation, and the nearest of all move to memory. The reach is then no
+        more than margins have drifted since the epochs began, with the weights ``start``."""
         survivors = stream.survivors
-        met = np.zeros(len(self.w))
+        met, within, drift = np.zeros(len(self.w)), 0, 0.0
         for block in stream.active():
             part = self._part(block)
             for c in self.open:
                 met[c] += self._sweep(part, c)
+                self._sweep(part, c)
             self.state.set(part.rows, part.stored())
-            survivors.add(block, part.distance(self.squared), self.reach)
-        survivors.turn()
-        return met
+            distance = part.distance(self.squared)
+            if rewrite:
+                drift = max(drift, EPOCH_REACH * self._drift(block, start))
+                survivors.add(block, distance, min(reach, drift))
+            within += int(np.count_nonzero(distance <= reach))
+        if rewrite:
+            survivors.turn()
+            reach = min(reach, drift)
+        return met, reach, within
 
-    def _settle(self, part: _Part, c: int, positions: NDArray[np.intp]) -> None:
+    def _settle(self, part: Part, c: int, positions: NDArray[np.intp]) -> None:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small."""
         first = 0.0
         for epoch in range(MOST_EPOCHS):
@@ -293,14 +324,13 @@ class LLSVM:
             if gap <= max(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual[c]):
                 return
             if epoch == 0:
-                positions = part.near(
-                    c, self.squared, self.reach, positions
-                )  # the others are other problems'
+                # the others survived on account of other problems
+                positions = part.near(c, self.squared, self.reach, positions)
             for _ in range(MOST_SWEEPS):
                 if self._sweep(part, c) <= SWEEP_UNTIL * gap:
                     break
 
-    def _stand_still(self, part: _Part) -> None:
+    def _stand_still(self, part: Part) -> None:
         """Sweep over small data until w stands still. It costs next to nothing, and makes the answer the same
         to the last digits, whatever the order of the rows, and whether a row is written twice or weighs 2."""
         for c in range(len(self.w)):
@@ -312,7 +342,7 @@ class LLSVM:
                 if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
                     break
 
-    def _put_back(self, resident: _Part, stream: Stream) -> None:
+    def _put_back(self, resident: Part, stream: Stream) -> None:
         self.state.set(resident.rows, resident.stored())
         distance = resident.distance(self.squared)
         seen = ~np.isnan(resident.margin).all(axis=0)
@@ -363,7 +393,7 @@ class LLSVM:
         changed, total = np.sum(changes, axis=0)
         return bool(changed <= self.settings.tol * total)
 
-    def _update_once(self, part: _Part) -> tuple[float, float]:
+    def _update_once(self, part: Part) -> tuple[float, float]:
         """Update every row of the part once; returns Σ|Δα| and Σα over it."""
         before = part.alpha.copy()
         for c in range(len(self.w)):
@@ -388,19 +418,19 @@ class LLSVM:
     def squared(self) -> bool:
         return self.settings.loss == "squared_hinge"
 
-    def _part(self, block: Block) -> _Part:
+    def _part(self, block: Block) -> Part:
         cost = self.settings.C * self.class_weight[block.y]
         if block.weight is not None:
             cost = cost * block.weight
         alpha = self.state.get(block.rows).reshape(block.n_rows, self.problems.width).T * cost
-        return _Part(self.problems, block, cost, np.ascontiguousarray(alpha))
+        return Part(self.problems, block, cost, np.ascontiguousarray(alpha))
 
-    def _loss(self, part: _Part, c: int) -> float:
+    def _loss(self, part: Part, c: int) -> float:
         rows, _, margin = part.of(c)
         loss = np.maximum(0.0, 1.0 - margin)
-        return float(part.cost[rows] @ (loss * loss if self.squared else loss))
+        return float(np.einsum("i,i", part.cost[rows], loss * loss if self.squared else loss))
 
-    def _measure_part(self, part: _Part, w: NDArray[np.float64] | None) -> None:
+    def _measure_part(self, part: Part, w: NDArray[np.float64] | None) -> None:
         """Set the part's margins of the open problems to those at ``w`` (problems, d + 1); None is zero."""
         if w is None:
             part.margin[...] = 0.0
@@ -441,56 +471,3 @@ class LLSVM:
         list(self.pool.map(dots, bounds[:-1], bounds[1:]))
         out *= signs
         return out
-
-
-class _Part(Duals):
-    """Rows at hand with what the solver keeps for them.
-
-    cost: (n,) C_i. alpha: (width, n) dual variables. margin: (width, n) y_i w·x_i when last seen, NaN before.
-    active: per problem, the positions of the rows that the next sweep visits.
-    """
-
-    def __init__(
-        self, problems: Problems, block: Block, cost: NDArray[np.float64], alpha: NDArray[np.float64]
-    ) -> None:
-        super().__init__(problems, block.y, alpha)
-        self.block = block
-        self.rows = block.rows.copy()  # the block's own may be a view of an arena that changes
-        self.n_rows = block.n_rows
-        self.cost = cost
-        self.active = [self.members(c) for c in range(len(problems))]
-
-    def stored(self) -> NDArray[np.float64]:
-        """(n, width) α_i / C_i, as the row state has it."""
-        share = np.divide(self.alpha, self.cost, out=np.zeros_like(self.alpha), where=self.cost > 0)
-        return share.T
-
-    def distance(self, squared: bool) -> NDArray[np.float32]:
-        """(n,) how far the gradient would have to change before the row moves; 0 if it moves, or is free; ∞ where
-        it was not seen."""
-        nearest = np.full(self.n_rows, np.inf, np.float32)
-        for alpha, margin in zip(self.alpha, self.margin, strict=True):
-            outward = np.where(alpha <= 0, margin - 1.0, 0.0)
-            if not squared:
-                outward = np.where(alpha >= self.cost, 1.0 - margin, outward)
-            outward[np.isnan(margin)] = np.inf
-            np.minimum(nearest, np.maximum(outward, 0.0), out=nearest, casting="same_kind")
-        nearest[self.cost <= 0] = np.inf
-        return nearest
-
-    def near(
-        self, c: int, squared: bool, reach: float = 0.0, rows: NDArray[np.intp] | None = None
-    ) -> NDArray[np.intp]:
-        """Which of ``rows`` (None: all of problem ``c``) the problem would move, by their margins, or has free, or
-        would move if margins changed by ``reach``."""
-        rows, alpha, margin = self.of(c, rows)
-        still = (alpha <= 0) & (margin > 1.0 + reach)
-        if not squared:
-            still |= (alpha >= self.cost[rows]) & (margin < 1.0 - reach)
-        return rows[~still]
-
-    def outside(self, squared: bool) -> NDArray[np.float32]:
-        """(n,) 0 for rows with 0 < α < U in some problem, ∞ for the others: the slides' survivors."""
-        upper = np.inf if squared else self.cost
-        inside = ((self.alpha > 0) & (self.alpha < upper)).any(axis=0)
-        return np.where(inside, 0.0, np.inf).astype(np.float32)

@@ -1,12 +1,7 @@
 """The spill in Arrow IPC, the default: a page is a record batch, its arrays are views of the bytes as read.
 
-The file is an Arrow stream that any Arrow reader opens (``pyarrow.ipc.open_stream``), with the columns
-
-    X       sparse: large_list<struct<index: int32, value: float32 | float64>>
-            dense: fixed_size_list<float32 | float64>[width]
-    y       int32 | float64
-    row     int64; only for pages whose row numbers are not consecutive
-    weight  float32; only for pages with weights
+The file is an Arrow stream that any Arrow reader opens (``pyarrow.ipc.open_stream``). A page is a batch of one
+row: each of its arrays (see ``packing``) is the one list in a column of its name.
 
 When a page's columns differ from the page's before, the stream ends and another one with its own schema
 follows; ``open_stream`` on the same open file, called again, reads on there.
@@ -36,9 +31,7 @@ class ArrowStore(PageStore):
         self._sink = _Sink()
         self._writer: Any = None  # pyarrow's, of that stream
 
-    def _write(
-        self, layout: Layout, arrays: Arrays, first_row: int | None
-    ) -> tuple[tuple[Segment, ...], int]:
+    def _write(self, layout: Layout, arrays: Arrays) -> tuple[tuple[Segment, ...], int]:
         if layout != self._layout:
             self._end_stream()
             self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), _schema(layout))
@@ -72,48 +65,26 @@ class ArrowStore(PageStore):
         return pieces
 
     def _arrays(self, page: PageInfo, buffer: NDArray[np.uint8]) -> Arrays:
-        n, layout = page.n_rows, page.layout
         message = pa.py_buffer(buffer[: page.nbytes])
-        columns = iter(pa.ipc.read_record_batch(message, _schema(layout)).columns)
-
-        def view(part: pa.Buffer | None, dtype: str, count: int) -> NDArray[Any]:
-            if part is None or count == 0:
-                return np.zeros(count, dtype)  # Arrow leaves out the offsets of a list without rows
-            # A view of our buffer, not of Arrow's read-only one: kernels are compiled for writable arrays.
-            return np.frombuffer(buffer, dtype, count, part.address - message.address)
-
-        # A list's buffers come with its children's: each has its validity (None, all are valid), then values.
-        X = next(columns).buffers()
-        if layout.width is None:
-            arrays = {
-                "indptr": view(X[1] if n else None, "int64", n + 1),
-                "index": view(X[4], "int32", page.nnz),
-                "value": view(X[6], layout.value, page.nnz),
-            }
-        else:
-            arrays = {"X": view(X[-1], layout.value, page.nnz).reshape(n, layout.width)}
-        arrays["y"] = view(next(columns).buffers()[1], layout.y, n)
-        if layout.has_rows:
-            arrays["rows"] = view(next(columns).buffers()[1], "int64", n)
-        if layout.has_weight:
-            arrays["weight"] = view(next(columns).buffers()[1], "float32", n)
+        batch = pa.ipc.read_record_batch(message, _schema(page.layout))
+        arrays = {}
+        for (name, dtype), column, n in zip(page.layout, batch.columns, page.lengths, strict=True):
+            # A list's buffers: its validity, its offsets, its values' validity, its values. The array is a view
+            # of our buffer, not of Arrow's read-only one: kernels are compiled for writable arrays.
+            values = column.buffers()[3]
+            empty = values is None or n == 0
+            arrays[name] = (
+                np.zeros(n, dtype)
+                if empty
+                else np.frombuffer(buffer, dtype, n, values.address - message.address)
+            )
         return arrays
 
 
 @lru_cache
 def _schema(layout: Layout) -> pa.Schema:
-    value = pa.from_numpy_dtype(np.dtype(layout.value))
-    if layout.width is None:
-        entry = pa.struct([_required("index", pa.int32()), _required("value", value)])
-        X = pa.large_list(_required("entry", entry))
-    else:
-        X = pa.list_(_required("value", value), layout.width)
-    fields = [_required("X", X), _required("y", pa.from_numpy_dtype(np.dtype(layout.y)))]
-    if layout.has_rows:
-        fields.append(_required("row", pa.int64()))
-    if layout.has_weight:
-        fields.append(_required("weight", pa.float32()))
-    return pa.schema(fields)
+    kinds = [(name, pa.from_numpy_dtype(np.dtype(dtype))) for name, dtype in layout]
+    return pa.schema([_required(name, pa.large_list(_required("item", kind))) for name, kind in kinds])
 
 
 def _required(name: str, kind: pa.DataType) -> pa.Field:
@@ -123,20 +94,16 @@ def _required(name: str, kind: pa.DataType) -> pa.Field:
 def _record_batch(layout: Layout, arrays: Arrays) -> pa.RecordBatch:
     """The page around the arrays' own memory: nothing is copied."""
     schema = _schema(layout)
-    X_type = schema.field("X").type
-    n = len(arrays["y"])
-    if layout.width is None:
-        columns = [_wrap(arrays["index"]), _wrap(arrays["value"])]
-        entries = pa.Array.from_buffers(X_type.value_type, len(arrays["index"]), [None], children=columns)
-        X = pa.Array.from_buffers(X_type, n, [None, pa.py_buffer(arrays["indptr"])], children=[entries])
-    else:
-        X = pa.Array.from_buffers(X_type, n, [None], children=[_wrap(arrays["X"].reshape(-1))])
-    rest = [_wrap(arrays[name]) for name in ("y", "rows", "weight") if name in arrays]
-    return pa.RecordBatch.from_arrays([X, *rest], schema=schema)
-
-
-def _wrap(array: NDArray) -> pa.Array:
-    return pa.Array.from_buffers(pa.from_numpy_dtype(array.dtype), len(array), [None, pa.py_buffer(array)])
+    columns = [
+        pa.Array.from_buffers(
+            field.type,
+            1,
+            [None, pa.py_buffer(np.array([0, array.size], np.int64))],
+            children=[pa.Array.from_buffers(field.type.value_type, array.size, [None, pa.py_buffer(array)])],
+        )
+        for field, array in zip(schema, arrays.values(), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 class _Sink:

@@ -1,8 +1,5 @@
-"""The spill in HDF5: a page is a group ``page0``, ``page1``, ... with one contiguous dataset per array:
-
-    sparse: indptr (n + 1,) int64, index (nnz,) int32, value (nnz,) float32 | float64;  dense: X (n, width)
-    y (n,) int32 | float64;  weight (n,) float32, if any
-    rows (n,) int64, or only the attribute ``first_row`` if they are consecutive
+"""The spill in HDF5: a page is a group ``page0``, ``page1``, ... with one contiguous dataset for each of its arrays
+(see ``packing``).
 
 h5py lays out the file; the arrays themselves are written and read at the places it names. So readers share no
 lock, no damage to the file can reach HDF5's own parser, and a full disk is an ordinary error.
@@ -35,13 +32,9 @@ class HDF5Store(PageStore):
         self._h5 = h5py.File(self._path, "w", locking=False)
         _bound_metadata_cache(self._h5)
 
-    def _write(
-        self, layout: Layout, arrays: Arrays, first_row: int | None
-    ) -> tuple[tuple[Segment, ...], int]:
+    def _write(self, layout: Layout, arrays: Arrays) -> tuple[tuple[Segment, ...], int]:
         self._claim(sum(array.nbytes for array in arrays.values()) + _PAGE_OVERHEAD_BYTES)
         group = self._h5.create_group(f"page{len(self.pages)}")
-        if first_row is not None:
-            group.attrs["first_row"] = first_row
         segments, position, checksum = [], 0, 0
         for name, array in arrays.items():
             offset = _allocate(group, name, array)
@@ -53,24 +46,10 @@ class HDF5Store(PageStore):
         return tuple(segments), checksum
 
     def _arrays(self, page: PageInfo, buffer: NDArray[np.uint8]) -> Arrays:
-        n, layout = page.n_rows, page.layout
-        if layout.width is None:
-            shapes = {"indptr": ("int64", n + 1), "index": ("int32", page.nnz)}
-            shapes["value"] = (layout.value, page.nnz)
-        else:
-            shapes = {"X": (layout.value, page.nnz)}
-        shapes["y"] = (layout.y, n)
-        if layout.has_rows:
-            shapes["rows"] = ("int64", n)
-        if layout.has_weight:
-            shapes["weight"] = ("float32", n)
-        arrays = {
-            name: np.frombuffer(buffer, dtype, count, segment.position)
-            for (name, (dtype, count)), segment in zip(shapes.items(), page.segments, strict=True)
+        return {
+            name: np.frombuffer(buffer, dtype, n, segment.position)
+            for (name, dtype), n, segment in zip(page.layout, page.lengths, page.segments, strict=True)
         }
-        if layout.width is not None:
-            arrays["X"] = arrays["X"].reshape(n, layout.width)
-        return arrays
 
     def _complete(self) -> None:
         try:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from llsvm.spill.packing import is_consecutive
 from llsvm.spill.rawfile import read_at, write_at, write_failed
-from llsvm.spill.store import is_consecutive
 from llsvm.spill.workspace import Workspace
 
 _WINDOW_BYTES = 1 << 16  # scattered rows are read and written by pieces of the file of this size

@@ -1,9 +1,9 @@
 """PageStore: a file of pages, each a Block, appended once and then read in any order by any thread.
 
-A backend says how the arrays of a page lie in its file (``_write``) and how to find them again (``_arrays``);
-all else is here: what a page holds, its checksum, the disk it takes, the buffer it is read into.
+A page is some named arrays (see ``packing``). A backend says how they lie in its file (``_write``) and how to find
+them again (``_arrays``); all else is here: checksums, the disk they take, the buffer they are read into.
 
-Pages are written from the block's own arrays; the only one held in memory is that in each reader's scratch.
+Pages are written from the packed arrays; the only one held in memory is that in each reader's scratch.
 """
 
 from __future__ import annotations
@@ -11,31 +11,18 @@ from __future__ import annotations
 import zlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, Matrix
+from llsvm.block import Block
 from llsvm.errors import UsageError
+from llsvm.spill.packing import Arrays, Packer, Shape, room_bytes, unpack
 from llsvm.spill.rawfile import damaged, read_at
 from llsvm.spill.workspace import Workspace
 
-Arrays = dict[str, NDArray[Any]]
-
-
-class Layout(NamedTuple):
-    """What pages of one kind have in common.
-
-    width: columns of a dense page, None for a sparse one. value, y: dtypes' names.
-    has_rows: row numbers are stored (they are not when consecutive). has_weight: weights are stored.
-    """
-
-    width: int | None
-    value: str
-    y: str
-    has_rows: bool
-    has_weight: bool
+Layout = tuple[tuple[str, str], ...]  # the names of a page's arrays, and their dtypes' names
 
 
 class Segment(NamedTuple):
@@ -50,28 +37,37 @@ class Segment(NamedTuple):
 class PageInfo:
     """One page, as the store remembers it.
 
-    nnz: stored values (n_rows * width if dense). nbytes: on disk. checksum: CRC-32 of those bytes.
-    first_row: the first row's number if rows are consecutive and not stored, else None.
+    layout: its arrays; lengths: of each. checksum: CRC-32 of its segments' bytes. room_bytes: for unpacking.
     """
 
-    n_rows: int
-    nnz: int
+    shape: Shape
     layout: Layout
-    first_row: int | None
+    lengths: tuple[int, ...]
     segments: tuple[Segment, ...]
     checksum: int
+    room_bytes: int
 
     @property
-    def is_dense(self) -> bool:
-        return self.layout.width is not None
+    def n_rows(self) -> int:
+        return self.shape.n_rows
+
+    @property
+    def nnz(self) -> int:
+        """Values (n_rows * width if dense)."""
+        return self.shape.nnz
 
     @property
     def width(self) -> int | None:
         """Columns of a dense page; None for a sparse one."""
-        return self.layout.width
+        return self.shape.width
+
+    @property
+    def is_dense(self) -> bool:
+        return self.width is not None
 
     @property
     def nbytes(self) -> int:
+        """On disk."""
         return sum(segment.nbytes for segment in self.segments)
 
     @property
@@ -81,8 +77,8 @@ class PageInfo:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes that ``PageStore.read`` fills: the buffer, then the row numbers that are not stored."""
-        return self.buffer_bytes + (0 if self.first_row is None else 8 * self.n_rows)
+        """Bytes that ``PageStore.read`` fills: the buffer, then what is unpacked from it."""
+        return self.buffer_bytes + self.room_bytes
 
 
 class Scratch:
@@ -113,6 +109,7 @@ class PageStore(ABC):
         self.scratch_bytes = 0  # of the page that needs most
         self.finished = False
         self._layouts: dict[Layout, Layout] = {}
+        self._packer = Packer()
         self._workspace = workspace
         self._path = workspace.path(name)
         self._file = workspace.create(name)
@@ -125,20 +122,12 @@ class PageStore(ABC):
         TypeError for other dtypes.
         """
         self._check_open(finished=False)
-        arrays = _arrays_of(block)
-        first_row = _first_row(block.rows)
-        if first_row is not None:
-            del arrays["rows"]
-        layout = Layout(
-            width=None if isinstance(block.X, CSR) else block.X.shape[1],
-            value=block.X.data.dtype.name if isinstance(block.X, CSR) else block.X.dtype.name,
-            y=block.y.dtype.name,
-            has_rows=first_row is None,
-            has_weight=block.weight is not None,
-        )
+        shape, arrays = self._packer.pack(block)
+        layout = tuple((name, array.dtype.name) for name, array in arrays.items())
         layout = self._layouts.setdefault(layout, layout)  # one object for all pages alike
-        segments, checksum = self._write(layout, arrays, first_row)
-        page = PageInfo(block.n_rows, block.nnz, layout, first_row, segments, checksum)
+        segments, checksum = self._write(layout, arrays)
+        lengths = tuple(array.size for array in arrays.values())
+        page = PageInfo(shape, layout, lengths, segments, checksum, room_bytes(shape, arrays))
         self.pages.append(page)
         self.n_rows += page.n_rows
         self.scratch_bytes = max(self.scratch_bytes, page.scratch_bytes)
@@ -174,9 +163,7 @@ class PageStore(ABC):
                 f"checksum {page.checksum:08x} expected, {checksum:08x} found",
             )
         arrays = self._arrays(page, buffer)
-        if page.first_row is not None:
-            arrays["rows"] = _count_from(page.first_row, buffer[page.buffer_bytes : page.scratch_bytes])
-        return _block_of(arrays)
+        return unpack(page.shape, arrays, buffer[page.buffer_bytes : page.scratch_bytes])
 
     def delete(self) -> None:
         """Remove the file and release its disk; again does nothing."""
@@ -198,14 +185,12 @@ class PageStore(ABC):
             raise ValueError(f"{self._path}: this store is {state}")
 
     @abstractmethod
-    def _write(
-        self, layout: Layout, arrays: Arrays, first_row: int | None
-    ) -> tuple[tuple[Segment, ...], int]:
+    def _write(self, layout: Layout, arrays: Arrays) -> tuple[tuple[Segment, ...], int]:
         """Claim disk, write a page and return where its bytes lie, and their CRC-32 in that order."""
 
     @abstractmethod
     def _arrays(self, page: PageInfo, buffer: NDArray[np.uint8]) -> Arrays:
-        """The page's arrays, by the names that ``_write`` got them with, as views of ``buffer``."""
+        """The page's arrays, flat, by the names that ``_write`` got them with, as views of ``buffer``."""
 
     @abstractmethod
     def _complete(self) -> None:
@@ -228,61 +213,3 @@ def open_store(workspace: Workspace, name: str, spill_format: str) -> PageStore:
 def aligned(nbytes: int) -> int:
     """``nbytes`` rounded up to a multiple of 8, where an array of any of our types may begin."""
     return -(-nbytes // 8) * 8
-
-
-def _arrays_of(block: Block) -> Arrays:
-    """The block's arrays, contiguous, row offsets counted from 0, in the order in which they are stored."""
-    X = block.X
-    if isinstance(X, CSR):
-        start, stop = int(X.indptr[0]), int(X.indptr[-1])
-        indptr = X.indptr if start == 0 else X.indptr - start
-        arrays: Arrays = {"indptr": indptr, "index": X.indices[start:stop], "value": X.data[start:stop]}
-    else:
-        arrays = {"X": X}
-    arrays |= {"y": block.y, "rows": block.rows}
-    if block.weight is not None:
-        arrays["weight"] = block.weight
-    for name, array in arrays.items():
-        if array.dtype.name not in _DTYPES[name]:
-            known = " or ".join(_DTYPES[name])
-            raise TypeError(f"cannot spill {name} of type {array.dtype}: must be {known}")
-    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-
-
-_DTYPES = {
-    "indptr": ("int64",),
-    "index": ("int32",),
-    "value": ("float32", "float64"),
-    "X": ("float32", "float64"),
-    "y": ("int32", "float64"),
-    "rows": ("int64",),
-    "weight": ("float32",),
-}
-
-
-def _block_of(arrays: Arrays) -> Block:
-    if "X" in arrays:
-        X: Matrix = arrays["X"]
-    else:
-        X = CSR(arrays["indptr"], arrays["index"], arrays["value"])
-    return Block(X, arrays["y"], arrays["rows"], arrays.get("weight"))
-
-
-def is_consecutive(rows: NDArray[np.int64]) -> bool:
-    """Whether ``rows`` counts up by one."""
-    n = len(rows)
-    return n == 0 or (int(rows[-1]) - int(rows[0]) == n - 1 and bool(np.all(rows[1:] - rows[:-1] == 1)))
-
-
-def _first_row(rows: NDArray[np.int64]) -> int | None:
-    if not is_consecutive(rows):
-        return None
-    return int(rows[0]) if len(rows) else 0
-
-
-def _count_from(first: int, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """first, first + 1, ... written over ``buffer``, without a temporary array."""
-    rows = buffer.view(np.int64)
-    rows[:] = 1
-    rows[:1] = first
-    return np.cumsum(rows, out=rows)

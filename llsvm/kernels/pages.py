@@ -1,0 +1,121 @@
+"""Copying sparse rows, and packing them small: column numbers as 16-bit differences, values as codes.
+
+A twin of each, in plain Python, is in ``tests/test_kernels.py``.
+"""
+
+# mypy: ignore-errors
+# Numba infers the types here, and mypy cannot follow it.
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from llsvm.kernels.options import JIT
+
+ESCAPE = 0xFFFF  # the next two numbers are the column number itself, low half first
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: Knuth's multiplicative hashing
+
+
+@njit(**JIT)
+def gather(indptr, indices, data, chosen, out_indptr, out_indices, out_data):
+    """Copy the rows ``chosen`` of a CSR matrix to where ``out_indptr[0]`` says.
+
+    chosen: int64, ascending where the output is the input itself (rows then only move to the front).
+    out_indptr: (len(chosen) + 1,) int64, filled from its second entry on. out_indices, out_data: written from
+    ``out_indptr[0]`` on.
+    """
+    at = out_indptr[0]
+    for t in range(chosen.shape[0]):
+        i = chosen[t]
+        for k in range(indptr[i], indptr[i + 1]):
+            out_indices[at] = indices[k]
+            out_data[at] = data[k]
+            at += 1
+        out_indptr[t + 1] = at
+
+
+@njit(**JIT)
+def pack_indices(indptr, indices, out):
+    """Write each row's column numbers as differences, the first as it is, into ``out`` (uint16); a difference
+    that is negative or beyond 65,534 is ESCAPE and the column number in two halves.
+
+    indptr: offsets into indices, int64; indices: int32. Returns how many numbers were written, or -1 if there
+    is no room for all.
+    """
+    n = 0
+    room = out.shape[0] - 3
+    for i in range(indptr.shape[0] - 1):
+        before = np.int64(0)
+        for k in range(indptr[i], indptr[i + 1]):
+            if n > room:
+                return -1
+            column = np.int64(indices[k])
+            step = column - before
+            if 0 <= step < ESCAPE:
+                out[n] = step
+                n += 1
+            else:
+                out[n] = ESCAPE
+                out[n + 1] = column & 0xFFFF
+                out[n + 2] = column >> 16
+                n += 3
+            before = column
+    return n
+
+
+@njit(**JIT)
+def unpack_indices(indptr, packed, out):
+    """The inverse of ``pack_indices``. indptr: offsets into out, from 0; out: int32, filled."""
+    n = 0
+    for i in range(indptr.shape[0] - 1):
+        column = np.int64(0)
+        for k in range(indptr[i], indptr[i + 1]):
+            step = np.int64(packed[n])
+            if step != ESCAPE:
+                column += step
+                n += 1
+            else:
+                column = np.int64(packed[n + 1]) | np.int64(packed[n + 2]) << 16
+                n += 3
+            out[k] = column
+
+
+@njit(**JIT)
+def pack_values(bits, codes, table, slots):
+    """Number the different values by first appearance: codes[k] = number of bits[k], table[number] = bits[k].
+
+    bits: (n,) uint32, float32 values as they are stored. codes: (n,) uint16. table: uint32; its size is the
+    most values that may be told apart. slots: int32, zeros, a power of two larger than table.
+    Returns how many different values there are, or -1 if the table is too small.
+    """
+    n = 0
+    mask = slots.shape[0] - 1
+    shift = np.uint64(64)
+    while mask >> (np.uint64(64) - shift):
+        shift -= np.uint64(1)
+    for k in range(bits.shape[0]):
+        b = bits[k]
+        at = np.int64(np.uint64(b) * GOLDEN >> shift)  # the product's highest bits depend on all of b's
+        while True:
+            code = slots[at]
+            if code == 0:
+                if n == table.shape[0]:
+                    return -1
+                table[n] = b
+                n += 1
+                slots[at] = n
+                codes[k] = n - 1
+                break
+            if table[code - 1] == b:
+                codes[k] = code - 1
+                break
+            at = (at + 1) & mask
+    return n
+
+
+@njit(**JIT)
+def unpack_values(codes, table, out):
+    """out[k] = table[codes[k]]. codes: uint8 or uint16, all within the table; table, out: float32."""
+    for k in range(codes.shape[0]):
+        out[k] = table[codes[k]]

@@ -1,0 +1,169 @@
+"""Packing: the arrays that a page is stored as, smaller than in memory where that loses nothing.
+
+Column numbers become 16-bit differences, and float32 values become codes of 8 or 16 bits into a table, where the
+page has few different ones (counts, indicators, decimals of few digits). Row offsets are stored as lengths.
+Reading less is faster than reading more, even from memory: see ``python -m tools.bench read``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block, Matrix
+
+Arrays = dict[str, NDArray[Any]]
+
+MOST_CODES = 1 << 16
+_VALUES_PER_CODE = 8  # a table pays where each value comes about so often
+
+_DTYPES = {
+    "index": ("int32",),
+    "value": ("float32", "float64"),
+    "X": ("float32", "float64"),
+    "y": ("int32", "float64"),
+    "rows": ("int64",),
+    "weight": ("float32",),
+}
+
+
+class Shape(NamedTuple):
+    """What packed arrays do not say of their block. width: of dense rows, None for sparse ones. first_row: the
+    first row's number if rows are consecutive, so that they are not stored, else None."""
+
+    n_rows: int
+    nnz: int
+    width: int | None
+    first_row: int | None
+
+
+class Packer:
+    """Packs blocks; what does not pay for one is not tried for the next."""
+
+    def __init__(self) -> None:
+        self._codes_pay = True
+
+    def pack(self, block: Block) -> tuple[Shape, Arrays]:
+        """The block's arrays as they are stored, contiguous. Raises TypeError for other dtypes."""
+        first_row = _first_row(block.rows)
+        X = block.X
+        arrays: Arrays
+        if isinstance(X, CSR):
+            start, stop = int(X.indptr[0]), int(X.indptr[-1])
+            arrays = {"index": X.indices[start:stop], "value": X.data[start:stop]}
+            width = None
+        else:
+            arrays, width = {"X": X}, X.shape[1]
+        arrays |= {"y": block.y, "rows": block.rows}
+        if block.weight is not None:
+            arrays["weight"] = block.weight
+        for name, array in arrays.items():
+            if array.dtype.name not in _DTYPES[name]:
+                known = " or ".join(_DTYPES[name])
+                raise TypeError(f"cannot spill {name} of type {array.dtype}: must be {known}")
+        shape = Shape(block.n_rows, block.nnz, width, first_row)
+        if first_row is not None:
+            del arrays["rows"]
+        if isinstance(X, CSR):
+            indptr = X.indptr if start == 0 else X.indptr - start
+            arrays = {"lengths": _small(np.diff(indptr))} | arrays
+            arrays["index"] = _packed_indices(indptr, arrays["index"])
+        self._pack_values("value" if isinstance(X, CSR) else "X", arrays)
+        return shape, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+    def _pack_values(self, name: str, arrays: Arrays) -> None:
+        """Replace the array ``name`` by codes and a table, where that is smaller."""
+        values = np.ascontiguousarray(arrays[name]).reshape(-1)
+        most = min(MOST_CODES, len(values) // _VALUES_PER_CODE)
+        if not self._codes_pay or values.dtype != np.float32 or not most:
+            return
+        from llsvm.kernels.pages import pack_values
+
+        codes, table = np.empty(len(values), np.uint16), np.empty(most, np.uint32)
+        slots = np.zeros(1 << (2 * most).bit_length(), np.int32)
+        n = pack_values(values.view(np.uint32), codes, table, slots)
+        self._codes_pay = n >= 0
+        if self._codes_pay:
+            arrays[name] = codes.astype(np.uint8) if n <= 256 else codes
+            arrays["table"] = table[:n].view(np.float32)
+
+
+def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
+    """The block. What was packed is written into ``room``, see ``room_bytes``; the rest are views of arrays."""
+    n, nnz = shape.n_rows, shape.nnz
+    cuts = iter(np.split(room, np.cumsum(_rooms(shape, arrays))))
+    rows = arrays["rows"] if shape.first_row is None else _count_from(shape.first_row, next(cuts))
+    # The page's checksum vouches for the numbers: no kernel looks whether they are in range.
+    value = arrays["value" if shape.width is None else "X"]
+    if "table" in arrays:
+        from llsvm.kernels.pages import unpack_values
+
+        codes, value = value, next(cuts).view(np.float32)[:nnz]
+        unpack_values(codes, arrays["table"], value)
+    X: Matrix
+    if shape.width is not None:
+        X = value.reshape(n, shape.width)
+    else:
+        indptr = next(cuts).view(np.int64)
+        indptr[0] = 0
+        np.cumsum(arrays["lengths"], out=indptr[1:])
+        index = arrays["index"]
+        if index.dtype == np.uint16:
+            from llsvm.kernels.pages import unpack_indices
+
+            packed, index = index, next(cuts).view(np.int32)[:nnz]
+            unpack_indices(indptr, packed, index)
+        X = CSR(indptr, index, value)
+    return Block(X, arrays["y"], rows, arrays.get("weight"))
+
+
+def room_bytes(shape: Shape, arrays: Arrays) -> int:
+    """Bytes of what ``unpack`` makes of a block stored as ``arrays``."""
+    return sum(_rooms(shape, arrays))
+
+
+def _rooms(shape: Shape, arrays: Arrays) -> list[int]:
+    """Bytes of each array that ``unpack`` makes, in its order, multiples of 8."""
+    values = -(-4 * shape.nnz // 8) * 8
+    rooms = [] if shape.first_row is None else [8 * shape.n_rows]
+    if "table" in arrays:
+        rooms.append(values)
+    if shape.width is None:
+        rooms.append(8 * (shape.n_rows + 1))
+        if arrays["index"].dtype == np.uint16:
+            rooms.append(values)
+    return rooms
+
+
+def _packed_indices(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> NDArray[Any]:
+    from llsvm.kernels.pages import pack_indices
+
+    packed = np.empty(2 * len(indices), np.uint16)  # more would not be smaller
+    n = pack_indices(indptr, indices, packed)
+    return indices if n < 0 else packed[:n]
+
+
+def _small(lengths: NDArray[np.int64]) -> NDArray[Any]:
+    return lengths.astype(np.uint16 if lengths.max(initial=0) <= 0xFFFF else np.int64)
+
+
+def _first_row(rows: NDArray[np.int64]) -> int | None:
+    if not is_consecutive(rows):
+        return None
+    return int(rows[0]) if len(rows) else 0
+
+
+def is_consecutive(rows: NDArray[np.int64]) -> bool:
+    """Whether ``rows`` counts up by one."""
+    n = len(rows)
+    return n == 0 or (int(rows[-1]) - int(rows[0]) == n - 1 and bool(np.all(rows[1:] - rows[:-1] == 1)))
+
+
+def _count_from(first: int, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """first, first + 1, ... written over ``buffer``, without a temporary array."""
+    rows = buffer.view(np.int64)
+    rows[:] = 1
+    rows[:1] = first
+    return np.cumsum(rows, out=rows)

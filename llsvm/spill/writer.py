@@ -1,0 +1,128 @@
+"""PageWriter: rows in, pages out. One page is written by a thread while the next is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.arena import Arena, row_bytes
+from llsvm.block import CSR, Block
+from llsvm.spill.store import PageStore
+
+
+class PageWriter:
+    """Joins rows to pages of ``page_bytes`` (a row may be larger) and appends these to a store.
+
+    Any call may raise the DiskError of a page given before; ``discard`` is all that may follow. Holds two pages,
+    and what a store needs to write one.
+    """
+
+    def __init__(self, page_bytes: int, make_store: Callable[[], PageStore]) -> None:
+        """make_store: called when there is a first page, and again after ``finish`` or ``discard``."""
+        self.n_rows = 0
+        """Rows given since the last ``finish`` or ``discard``."""
+        self._page_bytes = page_bytes
+        self._make_store = make_store
+        self._store: PageStore | None = None
+        self._page, self._other = (Arena(page_bytes, np.dtype(np.float32)) for _ in range(2))
+        self._writing: Future[None] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    def append(self, block: Block) -> None:
+        """Take all rows of a block, which may change afterwards."""
+        self._be_of_kind(block)
+        if not self._page.fits(block.n_rows, block.nnz):
+            self._flush()
+        if self._page.fits(block.n_rows, block.nnz):
+            self._page.append(block)
+        else:
+            self._write_now(block)
+        self.n_rows += block.n_rows
+
+    def append_rows(self, block: Block, chosen: NDArray[np.intp]) -> None:
+        """Take the rows ``chosen`` of a block, which may change afterwards."""
+        self._be_of_kind(block)
+        ends, done = np.cumsum(row_sizes(block, self._page)[chosen]), 0
+        while done < len(chosen):
+            room = self._page.capacity_bytes - self._page.used_bytes + (ends[done - 1] if done else 0)
+            fitting = int(np.searchsorted(ends, room, side="right"))
+            if fitting > done:
+                self._page.append_rows(block, chosen[done:fitting])
+                done = fitting
+            elif self._page.n_rows:
+                self._flush()
+            else:
+                self._write_now(block.take(chosen[done : done + 1]))
+                done += 1
+        self.n_rows += len(chosen)
+
+    def finish(self) -> PageStore | None:
+        """The store with all rows, ready to be read; None if there were none."""
+        self._flush()
+        self._wait()
+        store, self._store, self.n_rows = self._store, None, 0
+        if store is not None:
+            store.finish()
+        return store
+
+    def discard(self) -> None:
+        """Forget the rows given so far, and delete what was written of them."""
+        self.wait()
+        self._page.clear()
+        store, self._store, self.n_rows = self._store, None, 0
+        if store is not None:
+            store.delete()
+
+    def wait(self) -> None:
+        """Return when nothing is being written any more, be it because of an error."""
+        if self._writing is not None:
+            self._writing.exception()
+            self._writing = None
+
+    def _be_of_kind(self, block: Block) -> None:
+        """Have a page for rows like the block's."""
+        X = block.X
+        width, dtype = (None, X.data.dtype) if isinstance(X, CSR) else (X.shape[1], X.dtype)
+        weighted = block.weight is not None
+        if (self._page.width, self._page.dtype, self._page.weighted) != (width, dtype, weighted):
+            self._flush()
+            self._wait()
+            self._page, self._other = (Arena(self._page_bytes, dtype, width, weighted) for _ in range(2))
+
+    def _flush(self) -> None:
+        """Let the page be written, and go on with the other."""
+        if self._page.n_rows:
+            self._write(self._page.block())
+            self._page, self._other = self._other, self._page
+            self._page.clear()
+
+    def _write_now(self, block: Block) -> None:
+        self._write(block)
+        self._wait()
+
+    def _write(self, block: Block) -> None:
+        self._wait()
+        if self._store is None:
+            self._store = self._make_store()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "llsvm-write")
+        self._writing = self._thread.submit(self._store.append, block)
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+
+def row_sizes(block: Block, arena: Arena) -> NDArray[np.int64]:
+    """(n,) bytes that each row of a block takes in an arena."""
+    per_row = row_bytes(1, 0, arena.dtype.itemsize, arena.width, arena.weighted)
+    if arena.width is not None:
+        return np.full(block.n_rows, per_row, np.int64)
+    per_value = row_bytes(0, 1, arena.dtype.itemsize, None, False)
+    if isinstance(block.X, CSR):
+        return np.diff(block.X.indptr) * per_value + per_row
+    return np.full(block.n_rows, block.X.shape[1] * per_value + per_row, np.int64)
