@@ -39,6 +39,7 @@ LAYERS = [
         "liblinear",
         "ingest",
         "survivors",
+        "sparsestate",
         "scaling",
         "feature_map",
         "tables",

@@ -25,9 +25,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from llsvm.kernels.fetch import fetch
 from llsvm.kernels.options import JIT
 
 ALL, ECONOMICAL, SHRUNK = 0, 1, 2
+SOON, NEXT, LINE = (
+    8,
+    4,
+    16,
+)  # visits ahead that a row's place, and the row, are fetched; values of a cache line
 
 # Sums may be fused and reordered, so that the loops over classes become vector instructions.
 _FAST = {"contract", "reassoc", "nsz"}
@@ -64,6 +70,12 @@ def sweep(  # type: ignore[no-untyped-def]
     work = np.empty(k)
     again = 0
     for t in range(order.shape[0]):
+        if not dense and t + SOON < order.shape[0]:
+            fetch(indptr, order[t + SOON])  # type: ignore[call-arg]
+            following = order[t + NEXT]
+            for p in range(indptr[following], indptr[following + 1], LINE):
+                fetch(indices, p)
+                fetch(data, p)
         i = order[t]
         c = cost[i]
         if c <= 0.0:

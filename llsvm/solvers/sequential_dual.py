@@ -16,9 +16,8 @@ moving survive. Then come epochs over the survivors. P(W₀) − D(a) is a rigor
 and W₀ are the weights handed back.
 
 Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their bounds in hundreds of tiny steps, the
-same way each time. So after every few shrunk loops the shares are extrapolated along the way that they came, by the
-step that maximises D if no bound is met; they are clipped, one more loop repairs what clipping did, and all is
-undone if D is not larger then.
+same way each time. So after a shrunk loop they jump on along the way that they came (llsvm/conjugate.py), as long
+as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured.
 """
 
 from __future__ import annotations
@@ -51,8 +50,10 @@ MOST_BLOCK_LOOPS = 4  # full loops over a block at hand and the survivors
 MOST_SPILL_EPOCHS = 5
 SHRUNK_EFFORT = 5.0  # shrunk loops after a full one end after this many loops' worth of scores ...
 COOLING = 0.1  # ... or when their gap fell to this share of the full loop's
-BLOCK_UNTIL = 0.3  # loops over a block end when its gap fell to this share
+BLOCK_UNTIL = 0.1  # loops over a block end when its gap fell to this share,
+BLOCK_UNTIL_IN_MEMORY = 0.3  # or this one, where measuring all rows anew costs little
 SURVIVORS_UNTIL = 0.05  # epochs over survivors end when their gap fell to this share of the whole gap,
+SPARSE_FROM = 32  # classes: their shares are packed
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for (measuring rows in memory costs little: 1),
 TOL_SHARE_FALLS = 0.5  # times this after each pass that did not do
 IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are left alone
@@ -72,6 +73,7 @@ class SequentialDual:
         self.threads = threads
         self.weston = settings.multi_class == "weston-watkins"
         self.shrinking = True  # without it, every loop is a full one
+        self.cooling = True  # without it, shrunk loops go on to the accuracy that is asked for in the end
         self.rng = np.random.default_rng(settings.seed)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
@@ -80,81 +82,108 @@ class SequentialDual:
         single = settings.tol >= DOUBLE_BELOW_TOL
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self.grid = 2.0 ** (24 if single else 50)
-        weights_bytes = 8 * k * (facts.n_columns + 1)
         self.goal_share = TOL_SHARE
-        climbs = k < CLIMB_BELOW and 2 * weights_bytes <= CLIMB_SHARE * stream.budget.available_bytes
-        self.climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
-        row_work_bytes = ROW_WORK_BYTES + self.dtype.itemsize * k + self.climb_bytes
-        needs = {
-            "weights": (5 if climbs else 3) * weights_bytes
-        }  # now, as a pass begins, the best; for climbs
-        stream.prepare(needs, row_work_bytes, row_state_bytes=k * self.dtype.itemsize)
+        self._prepare(stream, k)
         self.full_mode = ECONOMICAL if k >= ECONOMICAL_FROM else ALL
         self.w = np.zeros((facts.n_columns + 1, k))
-        self.climb_room = np.zeros((2, *self.w.shape) if climbs else (2, 0, 0))
         self.dual = 0.0
         self.rests = self.resting = 0  # runs of shrunk loops without jumps, since these did not pay
         self.ignore = 0.0
-        self.whole: _Part | None = None  # the one block, if all rows are in memory
-        if stream.in_one_block:
-            self.goal_share = 1.0
-        else:
-            self.state = stream.row_state(k, self.dtype)
         with ThreadPoolExecutor(self.threads) as self.pool:
-            yield from self._rounds(stream)
+            yield from self._in_memory(stream) if stream.in_one_block else self._rounds(stream)
+
+    def _prepare(self, stream: Stream, k: int) -> None:
+        """Sign the ledger: the weights, now and as a pass begins; for jumps two more copies; shares."""
+        width, share_bytes = stream.facts.n_columns + 1, k * self.dtype.itemsize
+        weights_bytes = 8 * k * width
+        climbs = k < CLIMB_BELOW and 2 * weights_bytes <= CLIMB_SHARE * stream.budget.available_bytes
+        self.climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
+        needs = {"weights": (4 if climbs else 2) * weights_bytes}
+        sparse = k >= SPARSE_FROM
+        stream.prepare(
+            needs,
+            ROW_WORK_BYTES + share_bytes + self.climb_bytes,
+            row_state_bytes=share_bytes,
+            sparse_state=sparse,
+        )
+        self.climb_room = np.zeros((2, width, k) if climbs else (2, 0, 0))
+        if not stream.in_one_block:
+            self.state = stream.sparse_state(k, self.dtype) if sparse else stream.row_state(k, self.dtype)
+
+    def _in_memory(self, stream: Stream) -> Iterator[Report]:
+        """All rows are one block: measure at W, report, train, and so on. The reports' weights are W itself."""
+        self.goal_share = 1.0
+        share, passes = np.zeros((stream.facts.n_rows, self.w.shape[1]), self.dtype), 0
+        while True:
+            for block in stream.all():
+                part = _Part(block, self._cost(block), share)
+            primal = 0.5 * _squared(self.w) + self._measure(part, self.w)
+            passes += 1
+            moving = int(np.count_nonzero(part.distance <= 0))
+            self.ignore = self._ignorable(float(part.cost.sum()))
+            report = self._report(passes, primal, self.w, moving)
+            yield report
+            if report.converged or self._spent(passes):
+                return
+            self._train([part], BLOCK_UNTIL_IN_MEMORY)
 
     def _rounds(self, stream: Stream) -> Iterator[Report]:
-        settings, passes = self.settings, 0
-        most = settings.max_passes or 0
-        best_primal, best = np.inf, self.w
-        moving = stream.facts.n_rows
+        passes, moving = 0, stream.facts.n_rows
+        start = np.empty_like(self.w)
         while True:
-            start = self.w.copy()
+            start[...] = self.w
             spill = moving < SPILL_SHARE * stream.facts.n_rows
             primal, moving, cost = self._full_pass(stream, start, measure=passes > 0, spill=spill)
             passes += 1
-            if primal < best_primal:
-                best_primal, best = primal, start
-            del start
-            self.ignore = IGNORE_SHARE * settings.tol * self.dual / cost
-            certificate = Certificate((best_primal,), (self.dual,), passes)
-            converged = certificate.relative_gap <= settings.tol
-            yield Report("pass", passes, _coef(best), certificate, self.dual, moving, converged)
-            if converged or (most and passes >= max(most, 2)):
+            self.ignore = self._ignorable(cost)
+            report = self._report(passes, primal, start, moving)
+            yield report
+            if report.converged or self._spent(passes):
                 return
             if passes > 1:
                 self.goal_share *= TOL_SHARE_FALLS
-            if not stream.in_one_block:
-                self._survivor_epochs(stream, best_primal)
-                kept = len(stream.survivors)
-                yield Report("epoch", passes, _coef(best), certificate, self.dual, kept)
+            self._survivor_epochs(stream, primal)
+            kept = len(stream.survivors)
+            yield Report("epoch", passes, report.coef, report.certificate, self.dual, kept)
+
+    def _report(self, passes: int, primal: float, w: NDArray[np.float64], moving: int) -> Report:
+        certificate = Certificate((primal,), (self.dual,), passes)
+        converged = certificate.relative_gap <= self.settings.tol
+        return Report("pass", passes, _coef(w), certificate, self.dual, moving, converged)
+
+    def _spent(self, passes: int) -> bool:
+        most = self.settings.max_passes or 0
+        return most > 0 and passes >= max(most, 2)
+
+    def _ignorable(self, cost: float) -> float:
+        """The gap, per C_i, below which rows are left alone; cost: Σ C_i."""
+        return IGNORE_SHARE * self.settings.tol * self.dual / cost if cost > 0 else 0.0
 
     def _full_pass(
         self, stream: Stream, start: NDArray[np.float64], measure: bool, spill: bool
     ) -> tuple[float, int, float]:
         """Measure the primal at ``start`` and update; returns it, how many rows are moving, and Σ C_i."""
-        primal, moving, cost = 0.5 * float(np.vdot(start, start)), 0, 0.0
-        survivors = None if stream.in_one_block else stream.survivors
+        primal, moving, cost = 0.5 * _squared(start), 0, 0.0
+        survivors = stream.survivors
         for block in stream.all():
-            part = self._part(block, keep=survivors is None)
+            part = self._part(block)
             cost += float(part.cost.sum())
-            primal += self._measure(part, start) if measure else float(part.cost.sum())
-            if survivors is None:
-                if primal - self.dual > self.settings.tol * primal:
-                    self._train([part])
-            else:
-                newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
-                survivors.retain(~newer)
-                resident = self._part(survivors.resident)
-                self._train([part, resident])
-                self._put_back(resident, stream)
-                self.state.set(part.rows, part.share)
-                survivors.add(block, part.distance, 0.0 if spill else None)
+            primal += self._measure(part, start) if measure else self._at_zero(part)
+            newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
+            survivors.retain(~newer)
+            resident = self._part(survivors.resident)
+            self._train([part, resident])
+            self._put_back(resident, stream)
+            self.state.set(part.rows, part.share)
+            survivors.add(block, part.distance, 0.0 if spill else None)
             moving += int(np.count_nonzero(part.distance <= 0))
             stream.progress.survivors = moving
-        if survivors is not None:
-            survivors.turn()
+        survivors.turn()
         return primal, moving, cost
+
+    def _at_zero(self, part: _Part) -> float:
+        """Σ C_i loss_i where all weights are 0."""
+        return float(part.cost.sum()) * (self.w.shape[1] - 1 if self.weston else 1)
 
     # -- loops ------------------------------------------------------------------------------------------
 
@@ -174,14 +203,15 @@ class SequentialDual:
         """The gap, as met by a loop, at which to be content."""
         return self.goal_share * self.settings.tol * self.dual
 
-    def _train(self, parts: list[_Part]) -> float:
-        """Loops over the active rows of the parts until their gap has fallen; returns that of the first as met."""
+    def _train(self, parts: list[_Part], until: float = BLOCK_UNTIL) -> float:
+        """Loops over the active rows of the parts until their gap has fallen to the share ``until``; returns that
+        of the first part as met."""
         met = first = 0.0
         for loop in range(MOST_BLOCK_LOOPS):
             gaps = [self._sweep(part, self.full_mode) for part in parts]
             if loop == 0:
                 met, first = gaps[0], sum(gaps)
-            elif sum(gaps) <= max(BLOCK_UNTIL * first, 0.5 * self._goal):
+            elif sum(gaps) <= max(until * first, 0.5 * self._goal):
                 break
             self._shrunk_loops(parts, sum(gaps))
         return met
@@ -193,7 +223,7 @@ class SequentialDual:
         full = [part.active for part in parts]
         effort = SHRUNK_EFFORT * self.w.shape[1] * sum(len(active) for active in full)
         self.scores = 0.0
-        enough = max(COOLING * gap, 0.5 * self._goal)
+        enough = max(COOLING * gap if self.cooling else 0.0, 0.5 * self._goal)
         climb, jumps, by_loops, by_jumps, dual = self._climb(parts), 0, 0.0, 0.0, self.dual
         while self.scores < effort and self._shrunk_loop(parts) > enough:
             if climb is not None:
@@ -300,20 +330,12 @@ class SequentialDual:
         self.state.set(resident.rows, resident.share)
         stream.survivors.renew(resident.distance)
 
-    def _part(self, block: Block, keep: bool = False) -> _Part:
-        """The block with its shares; ``keep``: it is all rows, the same at every pass."""
-        if self.whole is not None:
-            self.whole.block = block
-            return self.whole
+    def _part(self, block: Block) -> _Part:
+        return _Part(block, self._cost(block), self.state.get(block.rows))
+
+    def _cost(self, block: Block) -> NDArray[np.float64]:
         cost = self.settings.C * self.class_weight[block.y]
-        if block.weight is not None:
-            cost = cost * block.weight
-        n, k = block.n_rows, self.w.shape[1]
-        share = np.zeros((n, k), self.dtype) if keep else self.state.get(block.rows)
-        part = _Part(block, cost, share)
-        if keep:
-            self.whole = part
-        return part
+        return cost if block.weight is None else cost * block.weight
 
 
 class _Part:
@@ -339,6 +361,11 @@ def _matrix(part: _Part) -> tuple[NDArray[Any], ...]:
     if isinstance(X, CSR):
         return X.indptr, X.indices, X.data, np.empty((0, 0), X.data.dtype)
     return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, X.dtype), X
+
+
+def _squared(w: NDArray[np.float64]) -> float:
+    """Σ ‖w_m‖²; not by BLAS, whose threads would spin between the loops."""
+    return float(np.einsum("ij,ij", w, w))
 
 
 def _coef(w: NDArray[np.float64]) -> NDArray[np.float64]:
