@@ -184,12 +184,10 @@ def steps(X: Matrix, nbytes: int = _STEP_BYTES) -> Iterator[tuple[int, int]]:
 
 
 def densify(X: CSR, out: NDArray[np.floating]) -> None:
-    """Write sparse rows into ``out`` (n, d)."""
-    out[...] = 0
-    for first, last in steps(X):
-        indptr = X.indptr[first : last + 1]
-        rows = np.repeat(np.arange(first, last), np.diff(indptr))
-        out[rows, X.indices[indptr[0] : indptr[-1]]] = X.data[indptr[0] : indptr[-1]]
+    """Write sparse rows into ``out`` (n, d), C-contiguous; d is larger than every column number."""
+    from llsvm.kernels.pages import scatter  # only runs that need it wait for its compilation
+
+    scatter(X.indptr, X.indices, X.data, out)
 
 
 def sparsify(X: NDArray[np.floating]) -> CSR:

@@ -14,6 +14,7 @@ from llsvm.kernels.pages import (
     gather,
     pack_indices,
     pack_values,
+    scatter,
     unpack_indices,
     unpack_values,
 )
@@ -182,6 +183,15 @@ def test_pack_and_unpack_values(different):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scatter(dtype):
+    X = sp.random(30, 20, 0.3, "csr", dtype=dtype, random_state=1)
+    out = np.full((29, 25), 7, dtype)
+    scatter(X.indptr[1:].astype(np.int64), X.indices.astype(np.int32), X.data, out)
+    assert np.array_equal(out[:, :20], X.toarray()[1:])
+    assert not out[:, 20:].any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gather(dtype):
     X = sp.random(60, 30, 0.3, "csr", dtype=dtype, random_state=1)
     indptr, indices = X.indptr.astype(np.int64), X.indices.astype(np.int32)
@@ -213,7 +223,7 @@ def test_without_the_compiler():
         "no:cacheprovider",
         __file__,
         "-k",
-        "sweep or dots or merge or pack or gather",
+        "sweep or dots or merge or pack or gather or scatter",
     ]
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

@@ -320,20 +320,23 @@ def _parse_all(
 def _parse_in_threads(
     pieces: Iterable[_Piece], lowest: int, threads: int, max_bytes: int
 ) -> Iterator[tuple[_Piece, _Parsed]]:
+    """As ``_parse_all`` says; another thread reads the piece after those under way."""
     waiting: deque[tuple[_Piece, Future[_Parsed]]] = deque()
     held_bytes = 0
     unread: DataError | None = None
     reading = iter(pieces)
-    pool = ThreadPoolExecutor(threads, "llsvm-parse")
+    pool, reader = ThreadPoolExecutor(threads, "llsvm-parse"), ThreadPoolExecutor(1, "llsvm-read")
     try:
+        ahead = reader.submit(next, reading, None)
         while True:
             try:
-                piece = next(reading, None)
+                piece = ahead.result()
+                ahead = reader.submit(next, reading, None)
             except DataError as error:
                 piece, unread = None, error  # what is wrong with the lines before it comes first
-            while waiting and (
-                piece is None or len(waiting) > threads or held_bytes + piece.nbytes > max_bytes
-            ):
+            # with the text of the piece that is being read
+            needed = 0 if piece is None else piece.nbytes + len(piece.text)
+            while waiting and (piece is None or len(waiting) > threads or held_bytes + needed > max_bytes):
                 done, parsed = waiting.popleft()
                 yield done, parsed.result()
                 held_bytes -= done.nbytes
@@ -342,6 +345,7 @@ def _parse_in_threads(
             held_bytes += piece.nbytes
             waiting.append((piece, pool.submit(_parse, piece, lowest)))
     finally:
+        reader.shutdown(cancel_futures=True)
         pool.shutdown(cancel_futures=True)
     if unread:
         raise unread

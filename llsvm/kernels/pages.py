@@ -36,6 +36,16 @@ def gather(indptr, indices, data, chosen, out_indptr, out_indices, out_data):
 
 
 @njit(**JIT)
+def scatter(indptr, indices, data, out):
+    """Write CSR rows into out (n, d), zeros elsewhere. A column that comes twice has its last value."""
+    for i in range(indptr.shape[0] - 1):
+        row = out[i]
+        row[:] = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            row[indices[k]] = data[k]
+
+
+@njit(**JIT)
 def pack_indices(indptr, indices, out):
     """Write each row's column numbers as differences, the first as it is, into ``out`` (uint16); a difference
     that is negative or beyond 65,534 is ESCAPE and the column number in two halves.
