@@ -17,7 +17,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
 from llsvm.memory import default_threads
 from llsvm.model import Model
-from llsvm.penalty import Penalty
+from llsvm.optim.penalty import Penalty
 from llsvm.settings import Settings
 from llsvm.solvers.smsvm import SmSVM
 from llsvm.train import Training, class_weights

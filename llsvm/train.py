@@ -31,7 +31,7 @@ from llsvm.memory import (
 )
 from llsvm.model import Model
 from llsvm.model_file import KNOWN_REQUIREMENTS
-from llsvm.penalty import Penalty
+from llsvm.optim.penalty import Penalty
 from llsvm.progress import Progress
 from llsvm.remote import is_remote
 from llsvm.report import Report

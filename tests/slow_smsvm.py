@@ -12,7 +12,10 @@ def slope(z, a):
 
 
 def primal_dual_curvature(before, after, previous, a):
-    """½ (1 − q z/r)/r, q the linearised dual variable of the step from ``before`` to ``after``."""
+    """½ (1 − q z/r)/r, q the linearised dual variable of the step from ``before`` to ``after``; ψ'' if previous
+    is 0."""
+    if previous == 0:
+        return 0.5 * a * a / (after**2 + a**2) ** 1.5
     r = np.sqrt(before**2 + previous**2)
     q = np.clip(before / r + (1 - (before / r) ** 2) * (after - before) / r, -1, 1)
     r = np.sqrt(after**2 + a**2)

@@ -12,13 +12,13 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_svmlight_file
 from sklearn.svm import SVC, LinearSVC
 
 from llsvm.block import CSR
-from llsvm.bundle import DualBundle
 from llsvm.data import open_source
 from llsvm.errors import UsageError
 from llsvm.kernels import nesvm as kernel
 from llsvm.memory import MemoryBudget
-from llsvm.metric import GramMetric, ScalarMetric
-from llsvm.nesterov import PaperSteps
+from llsvm.optim.bundle import DualBundle
+from llsvm.optim.metric import GramMetric, ScalarMetric
+from llsvm.optim.nesterov import PaperSteps
 from llsvm.settings import Settings
 from llsvm.train import Training
 

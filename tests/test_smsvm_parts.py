@@ -12,11 +12,12 @@ from scipy.optimize import minimize_scalar
 
 from llsvm.block import CSR, Block
 from llsvm.errors import UsageError
-from llsvm.linesearch import search
-from llsvm.newton import minimise
-from llsvm.penalty import Penalty
+from llsvm.optim.columns import ColumnModel, Columns
+from llsvm.optim.linesearch import search
+from llsvm.optim.newton import Dense, minimise
+from llsvm.optim.penalty import Penalty
+from llsvm.optim.smoothed import STEPS, Far, Point, Summing
 from llsvm.settings import Settings
-from llsvm.smoothed import STEPS, Point, Summing
 
 COST = np.array([0.5, 2.0])
 
@@ -44,15 +45,16 @@ def summed(point, block, bias, threads=2):
         return summing.finish()[0]
 
 
+@pytest.mark.parametrize("previous", [0.6, 0.0])
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("bias", [0.0, 1.5])
-def test_a_pass_sums_what_the_slow_twin_sums(sparse, bias):
+def test_a_pass_sums_what_the_slow_twin_sums(sparse, bias, previous):
     X, y, weight, w, change = problem()
     wide = np.hstack([X, np.full((len(X), 1), bias)])
     cost, sign = COST[y] * weight, np.where(y == 1, 1.0, -1.0)
-    expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, 0.6, STEPS)
+    expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, previous, STEPS)
     active = np.array([0, 2, 3, 7])
-    point = Point(w, change, 0.3, 0.6, 1, diagonal=True)
+    point = Point(w, change, 0.3, previous, 1, diagonal=True)
     point.choose(active)
     found = summed(point, block_of(X, y, weight, sparse), bias)
     for name in ("losses", "totals", "v"):
@@ -62,7 +64,9 @@ def test_a_pass_sums_what_the_slow_twin_sums(sparse, bias):
     np.testing.assert_allclose(np.tril(found.hessian), lower, rtol=1e-10, atol=1e-10)
 
     direction = np.arange(1.0, len(w) + 1)
-    product = summed(Point(w, change, 0.3, 0.6, 1, direction=direction), block_of(X, y, weight, sparse), bias)
+    product = summed(
+        Point(w, change, 0.3, previous, 1, direction=direction), block_of(X, y, weight, sparse), bias
+    )
     np.testing.assert_allclose(product.product, expected["hessian"] @ direction, rtol=1e-10, atol=1e-10)
 
 
@@ -126,10 +130,67 @@ def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank,
     B = rng.normal(size=(rank, n)) * np.exp(rng.normal(size=n))
     H, w = B.T @ B + 1e-6 * np.eye(n), rng.normal(size=n) * (rng.random(n) < 0.5)
     g = rng.normal(size=n)
-    v = minimise(H, g, w, l1)
+    v, fall = minimise(Dense(H), g, w, l1)
     slope = g + H @ (v - w)
     off = np.where(v != 0, np.abs(slope + l1 * np.sign(v)), np.maximum(np.abs(slope) - l1, 0))
+    p = v - w
+    model = g @ p + 0.5 * p @ H @ p + l1 * (np.abs(v).sum() - np.abs(w).sum())
+    assert fall == pytest.approx(-model, rel=1e-6, abs=1e-9 * (1 + abs(model)))
     assert off.max() <= 1e-6 * (1 + np.abs(H).max() * np.abs(v - w).max())
+
+
+@given(st.integers(0, 10_000), st.integers(1, 15), st.integers(1, 12), st.floats(0.01, 2), st.floats(0.01, 1))
+@settings(max_examples=60, deadline=None)
+def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(seed, n, d, l1, ridge):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)).astype(np.float32)
+    h, w = rng.random(n), rng.normal(size=d + 1) * (rng.random(d + 1) < 0.5)
+    active = np.flatnonzero(rng.random(d + 1) < 0.8)
+    g = rng.normal(size=len(active))
+    wide = np.hstack([X, np.full((n, 1), 1.5)])[:, active]
+    H = wide.T @ (h[:, None] * wide) + ridge * np.eye(len(active))
+    csr = sp.csr_matrix(X)
+    block = CSR(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data)
+    theirs, fall = minimise(Dense(H), g, w[active], l1)
+    for matrix in (block, X):
+        model = ColumnModel(Columns(matrix, d, 1.5), active, h, ridge)
+        ours, our_fall = minimise(model, g, w[active], l1)
+        np.testing.assert_allclose(ours, theirs, atol=1e-5 * (1 + np.abs(theirs).max(initial=0)))
+        assert our_fall == pytest.approx(fall, rel=1e-6, abs=1e-9)
+
+
+def test_rows_at_hand_and_far_ones_sum_to_all_while_none_crosses_the_margin():
+    X, y, _, w, _ = problem(n=400)
+    sign = np.where(y == 1, 1.0, -1.0)
+    z = 1 - sign * (X @ w[:-1])
+    near = np.abs(z) < 0.5
+    block = block_of(X, y, None, True)
+    a, zero = 1e-3, np.zeros_like(w)
+    step = 1e-3 * np.ones_like(w)
+    step[-1] = 0.0
+    at, moved = Point(w, zero, a, 0.0, 1), Point(w + step, 2 * step, a, 0.0, 1)
+    far = Far.between(summed(at, block, 0.0), summed(at, block.take(near), 0.0), at)
+    found, expected = summed(moved, block.take(near), 0.0), summed(moved, block, 0.0)
+    far.add_to(found, moved)
+    np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-7)
+    np.testing.assert_allclose(found.v, expected.v, atol=1e-4)
+    assert found.hinge == pytest.approx(expected.hinge, rel=1e-7)
+    # the straight lines' dual: Σ α_i z_i is their loss
+    assert found.alpha == pytest.approx(expected.alpha, rel=1e-5)
+
+
+def test_curvatures_of_rows_at_hand_are_handed_out():
+    X, y, weight, w, change = problem()
+    point = Point(w, change, 0.3, 0.6, 1, active=np.arange(3), curvature=np.zeros(len(y)))
+    cost, sign = COST[y] * weight, np.where(y == 1, 1.0, -1.0)
+    wide = np.hstack([X, np.ones((len(X), 1))])
+    with ThreadPoolExecutor(2) as pool:
+        summing = Summing([point], COST, 1.0, pool, 2)
+        summing.add(block_of(X, y, weight, True))
+        assert summing.finish()[0].hessian.size == 0
+    expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, 0.6, STEPS)
+    np.testing.assert_allclose(point.curvature, expected["curvature"], rtol=1e-10)
+    np.testing.assert_allclose(summing.distance, np.abs(1 - sign * (wide @ (w + change))), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("l1", "l2"), [(0.0, 1.0), (0.7, 0.3), (1.0, 0.0), (0.01, 0.99)])

@@ -114,15 +114,30 @@ def test_every_pass_is_counted(monkeypatch):
 
 
 @pytest.mark.parametrize("density", [0.3, 0.9])
-def test_out_of_core_takes_the_same_passes_to_the_same_weights(density, tmp_path, monkeypatch):
+def test_out_of_core_reaches_the_same_weights(density, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.smoothed._PIECE_BYTES", 4000)
-    monkeypatch.setattr("llsvm.smoothed._PIECE_ROWS", 64)
+    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_BYTES", 4000)
+    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_ROWS", 64)
     X, y = rows(n=1500, d=6, density=density)
     path = write_svmlight(tmp_path / "data.svm", X, y)
+    inside, outside, roomy = (solve(str(path), ledger=ledger) for ledger in (None, 40_000, 160_000))
+    assert [t.stream.place for t in (inside, outside, roomy)] == ["memory", "cache", "cache"]
+    for other in (outside, roomy):
+        np.testing.assert_allclose(inside.coef, other.coef, rtol=3e-4, atol=1e-4)
+        assert other.reports[-1].passes <= MOST_PASSES
+    assert sum(r.survivors for r in roomy.reports) > 0  # there is room for rows near the margin
+
+
+def test_without_room_for_rows_near_the_margin_passes_are_the_papers(tmp_path, monkeypatch):
+    """Then the number of passes does not depend on where the rows are."""
+    small_pages(monkeypatch)
+    monkeypatch.setattr("llsvm.solvers.smsvm._Near.MOST", 0.0)
+    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_BYTES", 4000)
+    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_ROWS", 64)
+    X, y = rows(n=1500, d=6)
+    path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside = solve(str(path)), solve(str(path), ledger=40_000)
-    assert inside.stream.place == "memory"
-    assert outside.stream.place == "cache"
+    assert (inside.stream.place, outside.stream.place) == ("memory", "cache")
     assert inside.reports[-1].passes == outside.reports[-1].passes
     np.testing.assert_allclose(inside.coef, outside.coef, rtol=1e-5, atol=1e-7)
 
@@ -134,30 +149,61 @@ def test_runs_repeat_bit_for_bit(threads):
     assert first.tobytes() == again.tobytes()
 
 
-def test_wide_data_goes_by_products_and_says_so(monkeypatch):
-    from llsvm.solvers import smsvm
+WIDE = {"l2": {"C": 1e-3}, "l1": {"C": 0.02}, "elasticnet": {"C": 0.02, "l1_ratio": 0.7}}
 
-    monkeypatch.setattr(smsvm, "MOST_ACTIVE", 16)
-    X, y = rows(n=60, d=200, seed=4)
-    training = solve(sp.csr_matrix(X), y, C=1e-3, tol=1e-4)
-    theirs, _ = liblinear(X, y, C=1e-3)
+
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("penalty", WIDE)
+def test_wide_data_in_memory_needs_no_hessian_and_says_so(penalty, layout, bias):
+    X, y = rows(n=60, d=600, seed=4)
+    training = solve(layout(X), y, penalty=penalty, tol=1e-5, bias=bias, **WIDE[penalty])
     last = training.reports[-1]
     assert last.converged
-    assert last.certificate.total_primal == pytest.approx(theirs, rel=2e-4)
-    assert "conjugate gradients" in last.note
+    assert last.passes <= 4
+    assert "no Hessian over all 600 features, which would take 2.9 MB" in last.note
+    assert "in memory" in last.note
     assert "Hessian" not in training.stream.budget.lines
+    l1 = {"l2": 0.0, "l1": 1.0, "elasticnet": 0.7}[penalty]
+    wide = with_bias(X, bias)
+    coef = training.coef[0] if bias else training.coef[0][:-1]
+    value = true_objective(coef, wide, y, WIDE[penalty]["C"], l1, 1.0 - l1)
+    assert value == pytest.approx(last.certificate.total_primal, rel=1e-9)
 
 
-def test_wide_l1_keeps_a_limited_active_set(monkeypatch):
-    from llsvm.solvers import smsvm
+def test_wide_data_in_memory_equals_liblinear_and_linear_programming():
+    X, y = rows(n=60, d=600, seed=4)
+    theirs, _ = liblinear(X, y, C=1e-3)
+    assert solve(X, y, C=1e-3, tol=1e-5).reports[-1].certificate.total_primal == pytest.approx(
+        theirs, rel=2e-5
+    )
+    sign = np.where(y == 1, 1.0, -1.0)[:, None]
+    A = -np.hstack([sign * X, -sign * X, np.eye(60)])
+    program = linprog(np.r_[np.ones(1200), np.full(60, 0.02)], A_ub=A, b_ub=-np.ones(60), method="highs")
+    found = solve(X, y, penalty="l1", C=0.02, tol=1e-6).reports[-1].certificate
+    assert found.total_primal == pytest.approx(program.fun, rel=1e-6)
+    assert found.total_dual <= program.fun * (1 + 1e-9)
 
-    monkeypatch.setattr(smsvm, "MOST_ACTIVE", 30)
-    X, y = rows(n=80, d=300, seed=4)
-    training = solve(sp.csr_matrix(X), y, penalty="l1", C=0.02, tol=1e-4)
+
+@pytest.mark.parametrize(
+    ("penalty", "C", "words"),
+    [("l2", 1e-3, "a pass for each product"), ("l1", 0.01, "the active set is limited to 26 of them")],
+)
+def test_wide_data_out_of_core_keeps_to_its_limits_and_says_so(penalty, C, words, tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    monkeypatch.setattr("llsvm.solvers.smsvm.MOST_ACTIVE", 30)
+    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_BYTES", 20_000)
+    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_ROWS", 16)
+    X, y = rows(n=800, d=300, seed=4, density=0.1)
+    path = write_svmlight(tmp_path / "data.svm", X, y)
+    whole = solve(str(path), penalty=penalty, tol=1e-4, C=C)
+    training = solve(str(path), penalty=penalty, tol=1e-4, ledger=140_000, C=C)
     last = training.reports[-1]
+    assert training.stream.place == "cache"
     assert last.converged
-    assert "active set is limited to 30" in last.note
-    assert np.count_nonzero(training.coef) <= 30
+    assert words in last.note
+    assert last.certificate.total_dual <= whole.reports[-1].certificate.total_primal * (1 + 1e-9)
+    assert whole.reports[-1].certificate.total_dual <= last.certificate.total_primal * (1 + 1e-9)
 
 
 def test_sparse_models_stay_sparse_on_disk(tmp_path):

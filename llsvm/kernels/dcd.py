@@ -8,16 +8,48 @@ with U_i = C_i, D_i = 0 for p = 1 and U_i = ∞, D_i = 1/(2 C_i) for p = 2 (Hsie
 A step on row i is the exact maximiser of D in α_i (their Algorithm 1; the slides' update rule with η_i = 1/Q_ii).
 """
 
+# mypy: ignore-errors
+# Numba infers the types here, and mypy cannot follow it.
+
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import config, njit, types
+from numba.extending import intrinsic
 
 from llsvm.kernels.options import JIT
 
+# Rows are visited in random order, so the processor cannot guess which are next: it is told this many visits
+# ahead to fetch where a row begins and its dual variable, and then the row itself.
+SOON, NEXT = 12, 6
+LINE = 16  # values of 4 bytes in a cache line
+
+
+@intrinsic
+def _fetch(typing, array, index):
+    """Have the cache line of ``array[index]`` brought in; nothing waits for it."""
+
+    def emit(context, builder, signature, args):
+        values = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.bitcast(builder.gep(values.data, [args[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        builder.call(prefetch, [place, number(0), number(3), number(1)])  # to read, to all caches, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), emit
+
+
+if config.DISABLE_JIT:
+
+    def _fetch(array, index):
+        """Without the compiler there is nothing to do."""
+
 
 @njit(**JIT)
-def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, squared, single, totals):  # type: ignore[no-untyped-def]
+def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, squared, single, totals):
     """One sweep over the rows ``order``; returns how many of them (moved to the front) are still moving.
 
     indptr, indices, data: CSR rows. sign: (n,) float64 labels, -1 or +1. cost: (n,) float64 C_i.
@@ -33,6 +65,17 @@ def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, 
     gain = 0.0
     gap = 0.0
     for t in range(order.shape[0]):
+        if t + SOON < order.shape[0]:
+            soon = order[t + SOON]
+            _fetch(indptr, soon)
+            _fetch(alpha, soon)
+            _fetch(cost, soon)
+            _fetch(sign, soon)
+            _fetch(margin, soon)
+            following = order[t + NEXT]
+            for k in range(indptr[following], indptr[following + 1], LINE):
+                _fetch(indices, k)
+                _fetch(data, k)
         i = order[t]
         c = cost[i]
         if c <= 0.0:
@@ -83,7 +126,7 @@ def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, 
 
 # Dense rows are summed in any order, so that the loop becomes vector instructions.
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
-def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, totals):  # type: ignore[no-untyped-def]
+def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, totals):
     """``sweep_csr`` for X dense, its columns as many as w has features, or fewer; the arguments mean the same."""
     d = X.shape[1]
     last = w.shape[0] - 1
@@ -142,7 +185,7 @@ def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, t
 
 
 @njit(**JIT)
-def dots_csr(indptr, indices, data, w, bias, out):  # type: ignore[no-untyped-def]
+def dots_csr(indptr, indices, data, w, bias, out):
     """out[i] = w·x_i + w[-1] bias for CSR rows; w (d + 1,) float64, out (n,) float64."""
     constant = w[w.shape[0] - 1] * bias
     for i in range(out.shape[0]):
@@ -153,7 +196,7 @@ def dots_csr(indptr, indices, data, w, bias, out):  # type: ignore[no-untyped-de
 
 
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
-def dots_dense(X, w, bias, out):  # type: ignore[no-untyped-def]
+def dots_dense(X, w, bias, out):
     """``dots_csr`` for X dense, its columns as many as w has features, or fewer."""
     d = X.shape[1]
     constant = w[w.shape[0] - 1] * bias
@@ -166,7 +209,7 @@ def dots_dense(X, w, bias, out):  # type: ignore[no-untyped-def]
 
 
 @njit(**JIT)
-def merge(w, copies):  # type: ignore[no-untyped-def]
+def merge(w, copies):
     """Add each thread's steps, copies[t] - w, to w, and set the copies to it.
 
     w: (d,) float64; copies: (threads, d) float64. Returns the sum of the products of different threads' steps.

@@ -32,7 +32,7 @@ def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losse
     """Losses at w + t s for many steps t; slopes and curvatures at w + s.
 
     base, change: (n,) float64 w·x_i and s·x_i. sign, cost: (n,) float64. a: the smoothing parameter;
-    previous: the one for which the step s was computed. steps: (T,) the t.
+    previous: the one for which the step s was computed, or 0 for h_i = ψ''_a(z_i). steps: (T,) the t.
     Set: slope (n,) c_i ψ'_a(z_i); curvature (n,) c_i h_i. Added to: losses (T,) Σ c_i ψ_a at each step;
     totals (3,): Σ c_i max(0, z_i), Σ c_i ψ'_a(z_i) (which is Σ α_i), Σ c_i (max(0, z_i) − ψ'_a(z_i) z_i), at w + s.
 
@@ -52,11 +52,15 @@ def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losse
     for i in range(base.shape[0]):
         before = 1.0 - sign[i] * base[i]
         move = -sign[i] * change[i]
-        r = np.sqrt(before * before + previous * previous)
-        q = before / r
-        q = min(1.0, max(-1.0, q + (1.0 - q * q) * move / r))
         z = before + move
-        r = np.sqrt(z * z + a * a)
+        if previous > 0.0:
+            r = np.sqrt(before * before + previous * previous)
+            q = before / r
+            q = min(1.0, max(-1.0, q + (1.0 - q * q) * move / r))
+            r = np.sqrt(z * z + a * a)
+        else:
+            r = np.sqrt(z * z + a * a)
+            q = z / r
         u = 0.5 * (1.0 + z / r)
         slope[i] = cost[i] * u
         curvature[i] = cost[i] * 0.5 * (1.0 - q * z / r) / r

@@ -11,12 +11,12 @@ With ``intercept`` the weight of the constant feature is not penalised. Hinge an
 X w and Xᵀ α, all losses and the certificate. One problem per class or pair of classes, in the same passes.
 
 Step "paper" is Algorithm 1 with L of eqs. 48 and 52, and 1 + 2 λ_max(Σ c x xᵀ) for eq. 56, whose printed
-constant is too small; homotopy as in Algorithm 2, μ_t = μ₀/(t + 1). Step "auto": see llsvm/nesterov.py.
+constant is too small; homotopy as in Algorithm 2, μ_t = μ₀/(t + 1). Step "auto": see llsvm/optim/nesterov.py.
 
 Certificate: α_i = c_i u_i (2 c_i (1 − m_i) for squares) is feasible. An unpenalised intercept asks for Σ α y = 0:
 the α of the side with the larger sum are scaled down to the other's (hinge), or α_i y_i is shifted by a
 multiple of c_i (squares). l1 asks for ‖Σ α y x‖∞ ≤ 1: α is scaled. The best mixture of the passes'
-points counts (llsvm/bundle.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
+points counts (llsvm/optim/bundle.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
 |ΔF_μ| < tol.
 """
 
@@ -29,11 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.bundle import DualBundle
 from llsvm.kernels import nesvm as kernel
 from llsvm.labels import class_signs
-from llsvm.metric import GramMetric, Metric, ScalarMetric
-from llsvm.nesterov import VECTORS, PaperSteps, SearchedSteps
+from llsvm.optim.bundle import DualBundle
+from llsvm.optim.metric import GramMetric, Metric, ScalarMetric
+from llsvm.optim.nesterov import VECTORS, PaperSteps, SearchedSteps
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream

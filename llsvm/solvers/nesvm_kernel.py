@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix, concat
-from llsvm.bundle import DualBundle
 from llsvm.feature_map import FeatureMap, KernelFunction
 from llsvm.kernel_matrix import KernelMatrix
 from llsvm.labels import class_signs
+from llsvm.optim.bundle import DualBundle
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream

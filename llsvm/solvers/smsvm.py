@@ -1,6 +1,6 @@
 """SmSVM: smoothed Newton with an L1 active set (Hajewski, Oliveira & Stewart, ICDM 2018), in a handful of passes.
 
-Primal:  P(w) = C Σ_i c_i max(0, z_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  z_i = 1 − y_i w·x_i (see penalty.py);
+Primal:  P(w) = C Σ_i c_i max(0, z_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  z_i = 1 − y_i w·x_i (see llsvm/optim/penalty.py);
 the constant feature ``bias`` is part of x and penalised. One problem per class (one-vs-rest) for more than two.
 Smoothed: F_a(w) has ψ_a(z) = ½ (z + √(z² + a²)) (eq. 1.5) for max(0, z).
 
@@ -9,54 +9,54 @@ Algorithm 1, a pass per line: each pass is at w + s, s the step that the pass be
     the gradient for all columns and the Hessian for the active ones: the next step (Algorithm 2);
     F_a(w + t s) for a grid of t: if t = 1 was a bad choice, the next pass is at the best t instead.
 a is halved when the step gains little against what the smoothing costs (Algorithm 3), down to what the
-tolerance needs. Two things differ from the paper, both to save passes. The Hessian weights are those of the
-primal-dual Newton step (kernels/smsvm.py): a may then be halved at nearly every pass. And Newton, line
-search and active set run on the quadratic model to its minimiser (llsvm/newton.py), where the paper takes
-one step and changes one weight per pass.
+tolerance needs. Three things differ from the paper, all to save passes. The Hessian weights are those of the
+primal-dual Newton step (kernels/smsvm.py): a may then be halved at nearly every pass. Newton, line search and
+active set run on the quadratic model to its minimiser (llsvm/optim/newton.py), where the paper takes one step and
+changes one weight per pass. And rows near the margin stay in memory: once a is so small that the others are as
+good as straight lines, Algorithm 1 goes on with the near rows alone until their problem is solved, and then
+passes over all rows again, which certifies the result or, with the same line search, corrects it.
 
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
-|∂f/∂w_j| > ½ l1, the largest first. Where L2 keeps more weights than the memory limit has room for a Hessian,
-conjugate gradients take its place, with a pass for each product.
+|∂f/∂w_j| > ½ l1, the largest first. No Hessian is formed on wide data (more columns than rows, or than memory
+has room for): where the rows are in memory all of them are "near", and Newton's steps are found by conjugate
+gradients (L2) or by  gradients take a pass for each product (L2), or the active set is limited (L1).
 Stop when P − D ≤ tol · P.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.memory import format_size
-from llsvm.newton import minimise
-from llsvm.penalty import Penalty
+from llsvm.optim.columns import Columns
+from llsvm.optim.conjugate import MOST_CG, ConjugateGradients
+from llsvm.optim.descent import LEAST_SMOOTHING, Descent
+from llsvm.optim.penalty import Penalty
+from llsvm.optim.smoothed import Far, Point, Summing, Sums, work_bytes
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
-from llsvm.smoothed import STEPS, Point, Summing, Sums, work_bytes
 from llsvm.stream import Stream
 
 Vector = NDArray[np.float64]
 
 HESSIAN_SHARE = 4  # Hessians get at most this part (1/4) of the memory that is left
 MOST_ACTIVE = 4096  # columns of a Hessian: beyond, the cube of it costs more than passes do
-ALL_ACTIVE = 512  # up to so many columns all of them are active
-FIRST_SMOOTHING = 1.0
-WARM_SMOOTHING = 0.125  # with weights to begin with
-ENOUGH_FALL = 0.5  # a step is taken if F_a falls by this share of what the best step on the grid would give
-HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
-SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
-# The model's least curvature, as a share of the mean: without L2, columns that depend on each other or rows
-# that are all far from the margin leave the Hessian singular. It rises while steps turn out too long; it
-# moves no optimum.
-PROXIMAL, PROXIMAL_RISE, PROXIMAL_SINK = 1e-9, 100.0, 0.1
-TOO_LONG = 1 / 16  # of the step was best
-UNSEEN = 1e-3  # differences below this share of tol · P are not worth another try
-ROUNDING = 1e-15
-LEAST_SMOOTHING = 1e-13
-MOST_CG, CG_UNTIL = 30, 0.1  # products per Newton step; the residual's norm falls to this share
+ALL_ACTIVE = 512  # up to so many columns all of them are active, however few the rows
+VECTORS = (
+    18  # of a problem, beside those of the threads: Descent, its copy for near rows, what is far, a step
+)
+ROW_WORK_BYTES = 64  # distance, and what keeping the nearest rows takes
+SPARE = 1.2  # a little more room than rows take, before they are counted on to stay in memory
+COPIED = 2.5  # the same, with a copy of the near ones
+MOST_NEAR = 60  # steps on rows near the margin, before the next full pass
+NEAR_GAP = 0.5  # of the tolerance: so well is their problem solved
 
 
 class SmSVM:
@@ -82,7 +82,7 @@ class SmSVM:
         k = 1 if len(facts.classes) == 2 else len(facts.classes)
         self.penalty = Penalty.of(self.settings, facts.n_rows)
         self._plan(stream, k)
-        self.problems = [_Problem(c, facts.n_columns + 1) for c in ([1] if k == 1 else range(k))]
+        self.problems = [Descent(c, facts.n_columns + 1) for c in ([1] if k == 1 else range(k))]
         self.passes = 0
 
     def optimise(self, stream: Stream, penalty: Penalty) -> Iterator[Report]:
@@ -108,28 +108,53 @@ class SmSVM:
 
     def _plan(self, stream: Stream, k: int) -> None:
         """Decide what the memory limit has room for, and sign for it."""
-        facts, threads = stream.facts, self.threads
+        facts, threads, l1 = stream.facts, self.threads, self.penalty.l1
         n = facts.n_columns + 1
-        copies = (
-            8 * k * (threads + 3)
-        )  # bytes per element of a Hessian: each thread's, and those of the solution
-        room = int((stream.budget.available_bytes / HESSIAN_SHARE / copies) ** 0.5)
-        self.most_active = min(n, MOST_ACTIVE, max(room, 1))
-        self.by_products = self.penalty.l2 > 0 and self.most_active < n and self.penalty.l1 == 0
-        self.note = ""
-        if self.most_active < n:
-            what = f"a Hessian over all {facts.n_features:,} features would take {format_size(8.0 * n * n)}"
-            if self.by_products:
-                self.note = f"{what}: conjugate gradients instead, with a pass for each product"
-            else:
-                self.note = f"{what}: the active set is limited to {self.most_active:,} of them at a time"
+        copies = 8 * k * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
         needs = {
-            "weights": 8 * k * n * (10 + 2 * threads),
+            "weights": 8 * k * n * (VECTORS + 2 * threads),
             "rows at hand": threads * work_bytes(n, facts.is_dense),
         }
-        if not self.by_products:
+        left = stream.budget.available_bytes - sum(needs.values())
+        room = int((max(left, 0) / HESSIAN_SHARE / copies) ** 0.5)
+        self.most_active = min(n, MOST_ACTIVE, max(room, 1))
+        wide = n > self.most_active or (n > ALL_ACTIVE and n > facts.n_rows)
+        row_work = ROW_WORK_BYTES + 8 * k
+        rows = facts.n_rows * (facts.bytes_per_row + row_work)
+        by_column = (
+            Columns.bytes_per_row(facts.nnz / facts.n_rows, facts.dtype.itemsize) if wide and l1 else 0
+        )
+        in_memory = stream.place == "memory"
+        all_near = wide and in_memory and SPARE * (rows + facts.n_rows * by_column) <= left
+        self.by_columns = all_near and l1 > 0
+        self.by_products = wide and l1 == 0
+        self.note = self._plan_in_words(facts.n_features, all_near) if wide else ""
+        if self.by_columns:
+            row_work += by_column
+        elif not self.by_products:
             needs["Hessian"] = copies * self.most_active**2
-        stream.prepare(needs, 0)
+        copy = (
+            not all_near
+            and in_memory
+            and COPIED * rows <= stream.budget.available_bytes - sum(needs.values())
+        )
+        stream.prepare(needs, row_work, copy_survivors=copy)
+        assert stream.in_one_block or not all_near
+        self.near = _Near(stream, all_near, self.penalty.l2 == 0)
+        self.columns: Columns | None = None
+
+    def _plan_in_words(self, n_features: int, all_near: bool) -> str:
+        nbytes = format_size(8.0 * (n_features + 1) ** 2)
+        what = f"no Hessian over all {n_features:,} features, which would take {nbytes}: "
+        if self.by_columns:
+            return what + "coordinate descent and conjugate gradients on the columns of the rows in memory"
+        if self.by_products:
+            return what + (
+                "conjugate gradients on the rows in memory"
+                if all_near
+                else "conjugate gradients, with a pass for each product until few rows are near the margin"
+            )
+        return what + f"the active set is limited to {self.most_active:,} of them at a time"
 
     def _passes(self, stream: Stream) -> Iterator[Report]:
         settings = self.settings
@@ -143,27 +168,86 @@ class SmSVM:
             if not live or self._out_of_passes():
                 return
             ahead = [p for p in live if p.judge(self.penalty, settings.tol)]
-            if self.by_products:
-                yield from self._conjugate_gradients(stream, ahead)
+            if ahead and self.near.enough(max(p.a for p in ahead)):
+                yield from self._solve_near(ahead)
             else:
-                for problem in ahead:
-                    problem.newton(self.penalty)
-            for problem in ahead:
-                problem.smooth_less(settings.tol)
+                yield from self._step(ahead, lambda points: self._sum(stream, points))
+
+    def _step(
+        self, problems: list[Descent], sum_up: Callable[[list[Point]], list[Sums]], near: bool = False
+    ) -> Iterator[Report]:
+        """Newton's step of each problem."""
+        if self.by_products:
+            for _ in self._conjugate_gradients(problems, sum_up):
+                if not near:  # each product was a pass
+                    yield self._report()
+        else:
+            for problem in problems:
+                problem.newton(self.penalty, self.columns)
+        for problem in problems:
+            problem.smooth_less(self.settings.tol)
 
     def _out_of_passes(self) -> bool:
         return bool(self.settings.max_passes) and self.passes >= (self.settings.max_passes or 0)
 
     def _sum(self, stream: Stream, points: list[Point]) -> list[Sums]:
-        """The sums at each point, in a pass."""
-        cost = self.penalty.C * self.class_weight
-        summing = Summing(points, cost, self.settings.bias, self.pool, self.threads)
+        """The sums at each point, in a pass; rows near the margin are kept."""
+        summing = self._summing(points)
+        products = any(point.direction is not None for point in points)
+        if not products:
+            self.near.begin()
         for block in stream.all():
             summing.add(block)
+            if not products:
+                self.near.offer(block, summing.distance)
+        if not products:
+            self.near.end()
         self.passes += 1
         return summing.finish()
 
-    def _report(self) -> Report:
+    def _sum_near(self, points: list[Point]) -> list[Sums]:
+        """The same over the rows near the margin alone."""
+        summing = self._summing(points)
+        summing.add(self.near.rows)
+        return summing.finish()
+
+    def _summing(self, points: list[Point]) -> Summing:
+        cost = self.penalty.C * self.class_weight
+        return Summing(points, cost, self.settings.bias, self.pool, self.threads, self.near.one_sided)
+
+    def _solve_near(self, problems: list[Descent]) -> Iterator[Report]:
+        """Go on with the rows near the margin alone, as if the others stayed on their side of it."""
+        tol, n_near = self.settings.tol, self.near.rows.n_rows
+        if self.by_columns and self.columns is None:
+            rows = self.near.rows
+            self.columns = Columns(rows.X, len(problems[0].w) - 1, self.settings.bias)
+        inner = [p.among_near_rows(self.penalty) for p in problems]
+        points = [self._point(p) for p in inner]
+        at_hand = self._sum_near(points)
+        far = [Far.between(*each) for each in zip((p.sums for p in inner), at_hand, points, strict=True)]
+
+        def measure(which: list[int]) -> None:
+            points = [self._point(inner[i]) for i in which]
+            for i, sums, point in zip(which, self._sum_near(points), points, strict=True):
+                far[i].add_to(sums, point)
+                inner[i].measure(sums, self.penalty)
+
+        going = ahead = list(range(len(inner)))
+        measure([i for i in going if inner[i].smooth_more(self.near.most_smoothing)])
+        for _ in range(MOST_NEAR):
+            yield from self._step([inner[i] for i in ahead], self._sum_near, near=True)
+            measure(going)
+            yield self._report("epoch", n_near)
+            going = [
+                i for i in going if inner[i].relative_gap > NEAR_GAP * tol and inner[i].a >= LEAST_SMOOTHING
+            ]
+            ahead = [i for i in going if inner[i].judge(self.penalty, tol)]
+            if not going:
+                break
+        for problem, near in zip(problems, inner, strict=True):
+            problem.arrive(near)
+
+    def _report(self, kind: str = "pass", survivors: int = 0) -> Report:
         problems = self.problems
         certificate = Certificate(
             tuple(p.primal for p in problems), tuple(p.dual for p in problems), self.passes
@@ -172,172 +256,106 @@ class SmSVM:
         converged = certificate.relative_gap <= self.settings.tol
         extra = {"smoothing": max(p.a for p in problems), "nonzero_weights": float(np.count_nonzero(coef))}
         return Report(
-            "pass",
+            kind,
             self.passes,
             coef,
             certificate,
             certificate.total_dual,
+            survivors,
             converged=converged,
             note=self.note,
             extra=extra,
         )
 
-    def _point(self, problem: _Problem) -> Point:
-        """Where the next pass sums for the problem, and over which columns its Hessian."""
-        n = len(problem.w)
+    def _point(self, problem: Descent) -> Point:
+        """Where the next sums are wanted for the problem, and over which columns its Hessian."""
+        n, l1 = len(problem.w), self.penalty.l1
         point = Point(problem.w, problem.change, problem.a, problem.previous, problem.positive)
         if self.by_products:
             point.diagonal = True
-        elif n <= self.most_active and (n <= ALL_ACTIVE or self.penalty.l1 == 0):
+        elif self.by_columns:
+            point.choose(problem.most_wanted(n, l1))
+            if self.columns is not None:
+                point.curvature = np.empty(self.columns.n_rows)
+        elif n <= self.most_active and (n <= ALL_ACTIVE or l1 == 0):
             point.choose(np.arange(n))
         else:
-            point.choose(problem.most_wanted(self.most_active, self.penalty.l1))
+            point.choose(problem.most_wanted(self.most_active, l1))
         problem.point = point
         return point
 
-    def _conjugate_gradients(self, stream: Stream, problems: list[_Problem]) -> Iterator[Report]:
-        """Newton steps by conjugate gradients, a pass for one product of each problem's Hessian."""
-        runs = [_ConjugateGradients(p.gradient, p.sums.diagonal + self.penalty.l2) for p in problems]
+    def _conjugate_gradients(
+        self, problems: list[Descent], sum_up: Callable[[list[Point]], list[Sums]]
+    ) -> Iterator[None]:
+        """Newton steps by conjugate gradients, products of the Hessians one at a time."""
+        runs = [ConjugateGradients(p.gradient, p.sums.diagonal + self.penalty.l2) for p in problems]
         for _ in range(MOST_CG):
             going = [(run, p.point) for run, p in zip(runs, problems, strict=True) if not run.done]
             if not going or self._out_of_passes():
                 break
             points = [replace(point, diagonal=False, direction=run.direction) for run, point in going]
-            for (run, _), sums in zip(going, self._sum(stream, points), strict=True):
+            for (run, _), sums in zip(going, sum_up(points), strict=True):
                 run.advance(sums.product + self.penalty.l2 * run.direction)
-            yield self._report()
+            yield
         for run, problem in zip(runs, problems, strict=True):
             problem.step_to(problem.w + run.step, run.fall)
 
 
-class _Problem:
-    """One binary problem on its way down: rows of class ``positive`` against the rest. n = d + 1 weights.
+class _Near:
+    """The rows near the margin, kept in memory in a full pass.
 
-    w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
-    gradient (n,): of the smoothed objective without L1. fall: of F_a that the step promises. primal, best,
-    dual: the smallest true primal met, its weights, and the largest dual.
+    With L2 what is far goes on as a straight line. Without, that has no minimum: then rows are only far where
+    their loss is zero, and all others are at hand.
     """
 
-    def __init__(self, positive: int, n: int) -> None:
-        self.positive = positive
-        self.w = np.zeros(n)
-        self.target = np.zeros(n)
-        self.change = np.zeros(n)
-        self.a = self.previous = FIRST_SMOOTHING
-        self.primal, self.dual = np.inf, -np.inf
-        self.best = self.w
-        self.gradient = np.zeros(n)
-        self.fall = np.inf
-        self.proximal = PROXIMAL
-        self.point: Point
-        self.sums: Sums
+    MOST = 0.5  # of all rows: beyond, a pass costs little more
+    MOST_ONE_SIDED = 0.8
+    REACH = 8.0  # so many times a the distance of what is far: ψ_a is there a straight line but for a/500
 
-    def again(self) -> _Problem:
-        """The same problem before its first pass, with the best weights so far to begin with."""
-        fresh = _Problem(self.positive, len(self.w))
-        if np.isfinite(self.primal):
-            fresh.w = fresh.target = fresh.best = self.best
-            fresh.a = fresh.previous = WARM_SMOOTHING
-        return fresh
+    def __init__(self, stream: Stream, everything: bool, one_sided: bool) -> None:
+        """everything: all rows are near, in the one block of the stream."""
+        self.one_sided = one_sided
+        self._everything = everything
+        self._stream = stream
+        self._most = (self.MOST_ONE_SIDED if one_sided else self.MOST) * stream.facts.n_rows
+        self._wanted = 1.0  # rows up to this distance are kept
+        self._reach = 0.0  # and up to this one all have been
+        self.rows: Block
 
-    @property
-    def relative_gap(self) -> float:
-        return (self.primal - self.dual) / self.primal if self.primal > 0 else 0.0
-
-    def measure(self, sums: Sums, penalty: Penalty) -> None:
-        """Take in what a pass at ``target`` found: primal, dual and gradient."""
-        self.sums = sums
-        primal = sums.hinge + penalty.value(self.target)
-        if primal < self.primal:
-            self.primal, self.best = primal, self.target.copy()
-        self.dual = max(self.dual, penalty.dual(sums.alpha, sums.v))
-        self.gradient = penalty.l2 * self.target - sums.v
-
-    def judge(self, penalty: Penalty, tol: float) -> bool:
-        """Take the step to ``target`` if F_a fell well; else aim at the best point of the grid, and say False."""
-        values = self.sums.losses + [penalty.value(self.w + t * self.change) for t in STEPS]
-        best = int(np.argmin(values))
-        here = float(values[STEPS == 1][0])
-        tolerated = (1 - ENOUGH_FALL) * (values[0] - values[best]) + UNSEEN * tol * self.primal
-        if here <= values[best] + tolerated or not self.change.any():
-            self.w = self.target
-            self.proximal = max(PROXIMAL, PROXIMAL_SINK * self.proximal)
-            return True
-        if STEPS[best] <= TOO_LONG:
-            self.proximal *= PROXIMAL_RISE
-        self.change = STEPS[best] * self.change
-        self.target = self.w + self.change
-        return False
-
-    def newton(self, penalty: Penalty) -> None:
-        """The step to the minimiser of the quadratic model on the active columns."""
-        active = self.point.active
-        assert active is not None
-        H = self.sums.hessian
-        upper = np.triu_indices(len(H), 1)
-        H[upper] = H.T[upper]
-        mean = float(np.trace(H)) / max(len(H), 1)
-        H.flat[:: len(H) + 1] += max(penalty.l2, self.proximal * mean)
-        now, g = self.w[active], self.gradient[active]
-        new = minimise(H, g, now, penalty.l1)
-        p = new - now
-        fall = -(g @ p + 0.5 * p @ H @ p + penalty.l1 * (np.abs(new).sum() - np.abs(now).sum()))
-        target = self.w.copy()
-        target[active] = new
-        self.step_to(target, float(fall) if len(active) else np.inf)
-
-    def step_to(self, target: Vector, fall: float) -> None:
-        self.target, self.change, self.fall = target, target - self.w, fall
-        self.previous = self.a
-
-    def smooth_less(self, tol: float) -> None:
-        """Halve a, or less where less is enough, when the step to come gains little against what a costs."""
-        need, excess = tol * self.primal, self.sums.excess
-        if 2 * self.fall > HALVE_BELOW * max(excess, 0.5 * need):
+    def begin(self) -> None:
+        if self._everything:
             return
-        if excess > SMOOTH_ENOUGH * need:  # the excess goes with a²
-            self.a *= max(0.5, (0.75 * SMOOTH_ENOUGH * need / excess) ** 0.5)
-        elif self.fall <= ROUNDING * self.primal:  # nothing left to gain at this a, and yet not certified
-            self.a *= 0.5
+        self._stream.survivors.clear()
+        self._counts = np.zeros(64, np.int64)  # of rows by the exponent of their distance
+        self._offered = 0
 
-    def most_wanted(self, most: int, l1: float) -> NDArray[np.int64]:
-        """At most so many columns for the active set: weights that are not zero and gradients above ½ l1."""
-        size = np.abs(self.gradient)
-        nonzero = np.flatnonzero(self.target)
-        if len(nonzero) >= most:  # the worst placed
-            off = np.where(self.target != 0, np.abs(self.gradient + l1 * np.sign(self.target)), size - l1)
-            return np.sort(np.argpartition(-off, most - 1)[:most])
-        others = np.flatnonzero((self.target == 0) & (size > 0.5 * l1))
-        room = most - len(nonzero)
-        if len(others) > room:
-            others = others[np.argpartition(-size[others], room - 1)[:room]]
-        return np.union1d(nonzero, others)
+    def offer(self, block: Block, distance: NDArray[np.float32]) -> None:
+        """distance: (n,) see Summing."""
+        if self._everything:
+            self.rows = block
+            return
+        for part in np.array_split(distance, 1 + len(distance) // 65536):
+            exponents = np.frexp(np.maximum(part, 1e-9))[1]
+            self._counts += np.bincount(np.clip(exponents + 32, 0, 63), minlength=64)
+        wanted = distance < self._wanted
+        self._offered += int(np.count_nonzero(wanted))
+        distance[~wanted] = np.inf
+        self._stream.survivors.add(block, distance, None)
 
+    def end(self) -> None:
+        if self._everything:
+            return
+        survivors = self._stream.survivors
+        self.rows = survivors.resident
+        all_kept = len(survivors) == self._offered
+        self._reach = self._wanted if all_kept else float(survivors.distance.max(initial=0.0))
+        few = int(np.searchsorted(np.cumsum(self._counts), self._most, side="right"))
+        self._wanted = 2.0 ** (few - 33)
 
-class _ConjugateGradients:
-    """Solves H step = −gradient, preconditioned by H's diagonal, a product at a time."""
-
-    def __init__(self, gradient: Vector, diagonal: Vector) -> None:
-        self.gradient, self.diagonal = gradient, diagonal
-        self.step = np.zeros_like(gradient)
-        self.residual = -gradient
-        self.direction = self.residual / diagonal
-        self.size = self.first = float(self.residual @ self.direction)
-
-    @property
-    def done(self) -> bool:
-        return self.size <= CG_UNTIL**2 * self.first
-
-    def advance(self, product: Vector) -> None:
-        """product: H times ``direction``."""
-        length = self.size / float(self.direction @ product)
-        self.step += length * self.direction
-        self.residual -= length * product
-        scaled = self.residual / self.diagonal
-        before, self.size = self.size, float(self.residual @ scaled)
-        self.direction = scaled + self.size / before * self.direction
+    def enough(self, a: float) -> bool:
+        """Is the problem of the near rows that of all, at this smoothing and below?"""
+        return self._everything or (0 < self.rows.n_rows <= 1.5 * self._most and a <= self.most_smoothing)
 
     @property
-    def fall(self) -> float:
-        """Of the quadratic model, by the step."""
-        return 0.5 * float((self.residual - self.gradient) @ self.step)
+    def most_smoothing(self) -> float:
+        return np.inf if self._everything else self._reach / self.REACH

@@ -28,10 +28,11 @@ _PIECE_BYTES = 1_000_000  # of a dense one, as float64
 class Point:
     """Where a problem is to be summed: at w + t change for the losses, at t = 1 for all else.
 
-    w, change: (d + 1,). a: smoothing parameter. previous: the one that the change was computed with.
+    w, change: (d + 1,). a: smoothing parameter. previous: the one that the change was computed with, 0 where
+    it is not one Newton step.
     positive: the class whose rows have sign +1. active: columns of the Hessian, ascending, see ``choose``;
     place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
-    with v is wanted and nothing else.
+    with v is wanted and nothing else. curvature: (n,) to be filled with that of each row, for sums over one block.
     """
 
     w: Vector
@@ -42,6 +43,7 @@ class Point:
     active: NDArray[np.int64] | None = None
     diagonal: bool = False
     direction: Vector | None = None
+    curvature: Vector | None = None
     place: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
     def choose(self, active: NDArray[np.int64]) -> None:
@@ -68,7 +70,7 @@ class Sums:
     @classmethod
     def empty(cls, point: Point) -> Sums:
         n_columns = len(point.w)
-        n_active = 0 if point.active is None else len(point.active)
+        n_active = 0 if point.active is None or point.curvature is not None else len(point.active)
         whole = point.direction is None
         return cls(
             np.zeros(len(STEPS)),
@@ -98,6 +100,31 @@ class Sums:
 
 
 @dataclass(slots=True)
+class Far:
+    """The rows that are not at hand, after a pass over all: they stay on their side of the margin, so their losses
+    go on linearly from the point (n,) of that pass. sums: theirs, there."""
+
+    at: Vector
+    sums: Sums
+
+    @classmethod
+    def between(cls, all_rows: Sums, at_hand: Sums, point: Point) -> Far:
+        """all_rows, at_hand: what each sums to at the point."""
+        at, none = point.w + point.change, np.zeros(0)
+        totals, v = all_rows.totals - at_hand.totals, all_rows.v - at_hand.v
+        totals[1:] = totals[0] + float(v @ at), 0.0  # Σ α_i of the straight lines
+        return cls(at, Sums(all_rows.losses - at_hand.losses, totals, v, none, none, none))
+
+    def add_to(self, sums: Sums, point: Point) -> None:
+        """Add what the far rows come to at the point, but for their curvature: it is next to nothing."""
+        far, moved = self.sums, point.w - self.at
+        before, step = float(far.v @ moved), float(far.v @ point.change)
+        sums.losses += far.losses[STEPS == 1] - before - STEPS * step
+        sums.totals += far.totals - np.array([before + step, 0.0, 0.0])
+        sums.v += far.v
+
+
+@dataclass(slots=True)
 class Summing:
     """One pass for several points: give it every block, then ``finish``. Results repeat for the same number
     of threads.
@@ -110,15 +137,22 @@ class Summing:
     bias: float
     pool: ThreadPoolExecutor
     threads: int
+    one_sided: bool = False
     parts: list[list[Sums]] = field(init=False)
+    distance: NDArray[np.float32] = field(init=False)
+    """Of the rows of the last block, (n,): the least |z_i| at any of the points."""
 
     def __post_init__(self) -> None:
         self.parts = [[Sums.empty(point) for point in self.points] for _ in range(self.threads)]
 
     def add(self, block: Block) -> None:
         bounds = np.linspace(0, block.n_rows, self.threads + 1).astype(int)
-        jobs = zip(self.parts, bounds[:-1], bounds[1:], strict=True)
-        list(self.pool.map(lambda job: self._add_range(job[0], block.slice(job[1], job[2])), jobs))
+        self.distance = np.full(block.n_rows, np.inf, np.float32)
+
+        def add_range(sums: list[Sums], start: int, stop: int) -> None:
+            self._add_range(sums, block, start, stop)
+
+        list(self.pool.map(add_range, self.parts, bounds[:-1], bounds[1:]))
 
     def finish(self) -> list[Sums]:
         """The sums at each point; threads' parts are added in a fixed order."""
@@ -129,17 +163,25 @@ class Summing:
         self.parts = []
         return first
 
-    def _add_range(self, sums: list[Sums], block: Block) -> None:
-        for rows in _pieces(block):
+    def _add_range(self, sums: list[Sums], block: Block, start: int, stop: int) -> None:
+        for rows in _pieces(block.slice(start, stop)):
+            piece = slice(start, start + rows.n_rows)
+            start = piece.stop
             cost = self.cost[rows.y]
             if rows.weight is not None:
                 cost = cost * rows.weight
             matrix = _Sparse(rows.X, self.bias) if isinstance(rows.X, CSR) else _Dense(rows.X, self.bias)
             for point, into in zip(self.points, sums, strict=True):
-                self._add_piece(matrix, rows.y, cost, point, into)
+                self._add_piece(matrix, rows.y, cost, point, into, piece)
 
     def _add_piece(
-        self, X: _Sparse | _Dense, y: NDArray[np.int32], cost: Vector, point: Point, into: Sums
+        self,
+        X: _Sparse | _Dense,
+        y: NDArray[np.int32],
+        cost: Vector,
+        point: Point,
+        into: Sums,
+        piece: slice,
     ) -> None:
         vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
         margins = X.margins(np.array(vectors))
@@ -162,8 +204,14 @@ class Summing:
         if point.direction is not None:
             X.add_rows(curvature * margins[2], into.product)
             return
+        z = 1.0 - sign * (margins[0] + margins[1])
+        z = np.maximum(0.0, -z) if self.one_sided else np.abs(z, out=z)
+        distance = self.distance[piece]
+        np.minimum(distance, z, out=distance, casting="same_kind")
         X.add_rows(slope * sign, into.v)
-        if point.active is not None:
+        if point.curvature is not None:
+            point.curvature[piece] = curvature
+        elif point.active is not None:
             X.add_products(curvature, point, into.hessian)
         if point.diagonal:
             X.add_squares(curvature, into.diagonal)

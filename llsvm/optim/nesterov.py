@@ -1,8 +1,8 @@
 """Nesterov's iterations: from the gradient at w^k to the next points y^k and w^{k+1}, of one problem.
 
 ``PaperSteps`` are eqs. 33-35 with a given Lipschitz constant. ``SearchedSteps`` are the same two sequences in a
-metric (llsvm.metric), y^k = w^k − H⁻¹∇F(w^k), H = ρ I + τ G, with what makes them fast: τ is halved and doubled
-by the decrease that y^k brought (backtracking; F(y^k) is measured in the pass that measures the gradient at
+metric (llsvm.optim.metric), y^k = w^k − H⁻¹∇F(w^k), H = ρ I + τ G, with what makes them fast: τ is halved and
+doubled by the decrease that y^k brought (backtracking; F(y^k) is measured in the pass that measures the gradient at
 w^{k+1}), and momentum starts anew when it points uphill (O'Donoghue and Candès 2015, gradient scheme).
 """
 
@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.metric import Metric
+from llsvm.optim.metric import Metric
 
 Vector = NDArray[np.float64]
 VECTORS = 8  # that a problem's steps hold at most, temporary ones counted

@@ -1,0 +1,70 @@
+"""The quadratic model of a Newton step by columns of the rows at hand: Σ_i h_i (x_i·p)² without its Hessian.
+
+Columns are CSC: column j has rows ``indices[indptr[j]:indptr[j+1]]`` with values ``data``. h: (n,) float64
+curvatures of the rows. columns: (A,) int64 those to work on.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from llsvm.kernels.options import JIT
+
+
+@njit(**JIT)
+def sweep_columns(indptr, indices, data, columns, some, h, diagonal, ridge, l1, g, w, v, moved):  # type: ignore[no-untyped-def]
+    """One sweep of coordinate descent over v for g·p + ½ Σ h_i (x_i·p)² + ½ ridge ‖p‖² + l1 ‖v‖₁, p = v − w.
+
+    some: (S,) int64 positions in ``columns``: those to visit. diagonal: (A,) Σ_i h_i x_ij². g, w, v: (A,) float64.
+    moved: (n,) x_i·p. Changes v and moved; returns how much the model fell.
+    """
+    fall = 0.0
+    for k in some:
+        j, bend = columns[k], diagonal[k] + ridge
+        if bend <= 0.0:
+            continue
+        slope = g[k] + ridge * (v[k] - w[k])
+        for p in range(indptr[j], indptr[j + 1]):
+            i = indices[p]
+            slope += data[p] * h[i] * moved[i]
+        to = v[k] - slope / bend
+        to = max(to - l1 / bend, 0.0) + min(to + l1 / bend, 0.0)
+        change = to - v[k]
+        if change != 0.0:
+            fall -= slope * change + 0.5 * bend * change * change + l1 * (abs(to) - abs(v[k]))
+            v[k] = to
+            for p in range(indptr[j], indptr[j + 1]):
+                moved[indices[p]] += change * data[p]
+    return fall
+
+
+@njit(**JIT)
+def add_columns(indptr, indices, data, columns, factor, out):  # type: ignore[no-untyped-def]
+    """out (n,) += Σ_j factor_j x_·j over the columns; factor: (A,)."""
+    for k in range(columns.shape[0]):
+        f, j = factor[k], columns[k]
+        if f != 0.0:
+            for p in range(indptr[j], indptr[j + 1]):
+                out[indices[p]] += f * data[p]
+
+
+@njit(**JIT)
+def dot_columns(indptr, indices, data, columns, rows, out):  # type: ignore[no-untyped-def]
+    """out (A,) = x_·j · rows for each of the columns; rows: (n,) float64."""
+    for k in range(columns.shape[0]):
+        j = columns[k]
+        total = 0.0
+        for p in range(indptr[j], indptr[j + 1]):
+            total += data[p] * rows[indices[p]]
+        out[k] = total
+
+
+@njit(**JIT)
+def dot_squared_columns(indptr, indices, data, columns, rows, out):  # type: ignore[no-untyped-def]
+    """out (A,) = Σ_i rows_i x_ij² for each of the columns."""
+    for k in range(columns.shape[0]):
+        j = columns[k]
+        total = 0.0
+        for p in range(indptr[j], indptr[j + 1]):
+            total += float(data[p]) * data[p] * rows[indices[p]]
+        out[k] = total

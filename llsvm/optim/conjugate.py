@@ -1,0 +1,39 @@
+"""Conjugate gradients: a Newton step where the Hessian is too large to hold, by its products with vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+MOST_CG, CG_UNTIL = 30, 0.1  # products per Newton step; the residual's norm falls to this share
+
+
+class ConjugateGradients:
+    """Solves H step = −gradient, preconditioned by H's diagonal, a product at a time."""
+
+    def __init__(self, gradient: Vector, diagonal: Vector) -> None:
+        self.gradient, self.diagonal = gradient, diagonal
+        self.step = np.zeros_like(gradient)
+        self.residual = -gradient
+        self.direction = self.residual / diagonal
+        self.size = self.first = float(self.residual @ self.direction)
+
+    @property
+    def done(self) -> bool:
+        return self.size <= CG_UNTIL**2 * self.first
+
+    def advance(self, product: Vector) -> None:
+        """product: H times ``direction``."""
+        length = self.size / float(self.direction @ product)
+        self.step += length * self.direction
+        self.residual -= length * product
+        scaled = self.residual / self.diagonal
+        before, self.size = self.size, float(self.residual @ scaled)
+        self.direction = scaled + self.size / before * self.direction
+
+    @property
+    def fall(self) -> float:
+        """Of the quadratic model, by the step."""
+        return 0.5 * float((self.residual - self.gradient) @ self.step)
