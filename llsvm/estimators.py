@@ -41,7 +41,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     feature, penalised like the others (as in LIBLINEAR). See ``llsvm.settings.Settings`` for what is not
     explained here.
 
-    multi_class: "ovr", or one joint problem: "crammer-singer" or "weston-watkins".
+    multi_class: "ovr", "ovo" (a problem for each pair of classes, which vote), or one joint problem:
+    "crammer-singer" or "weston-watkins".
     C: penalty, > 0. loss: "hinge" or "squared_hinge". tol: relative duality gap at which to stop.
     max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
     this time runs out, None for no limit. class_weight: None, "balanced" or label -> factor.
@@ -51,7 +52,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     process holds already. disk_limit, spill_dir: for what does not fit into memory.
 
     Attributes after ``fit``: coef_ (k, n_features) float64 and intercept_ (k,), k = 1 for two classes, else
-    one row per class; classes_ (n_classes,); n_iter_ (full passes); certificate_ (``Certificate``);
+    one row per class ("ovo": per pair of classes i < j, positive for i); classes_ (n_classes,);
+    n_iter_ (full passes); certificate_ (``Certificate``);
     model_ (``Model``); n_features_in_ and, from data frames, feature_names_in_.
     """
 

@@ -98,6 +98,14 @@ class Model:
         """More than two classes vote in pairs i < j, in that order; a positive score is a vote for i."""
         return self.extra.get("multi_class") == "ovo" and len(self.classes_) > 2
 
+    @property
+    def problem_names(self) -> list[str]:
+        """What positive scores of each row of ``coef_`` mean: a class, or "i, not j" of a pair."""
+        labels = self.labels
+        if self.one_vs_one:
+            return [f"{a}, not {b}" for i, a in enumerate(labels) for b in labels[i + 1 :]]
+        return labels[1:] if len(labels) == 2 else labels
+
     @cached_property
     def feature_map(self) -> FeatureMap | None:
         """What rows pass through before they meet ``coef_``: support vectors, or an approximation; or None."""
@@ -115,10 +123,11 @@ class Model:
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of X, an (n, d) array or SciPy sparse matrix: (n,) for two classes, else (n, k).
 
-        Two classes: positive means ``classes_[1]``. More: the largest is the predicted class.
+        Two classes: positive means ``classes_[1]``. More: the largest is the predicted class; one-vs-one models
+        score a class by its votes plus less than ½ for the sum of its pairs' scores, which decides between equals.
         Raises ModelError where X has another width, DataError where a score is not a finite number.
         """
-        scores = self._scores(X)
+        scores = self.class_scores(self._scores(X))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -129,9 +138,11 @@ class Model:
         """Positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
         if scores.shape[1] == 1:
             return (scores[:, 0] > 0).astype(np.intp)
-        if self.one_vs_one:
-            return _winners(scores, len(self.classes_))
-        return np.argmax(scores, axis=1)
+        return np.argmax(self.class_scores(scores), axis=1)
+
+    def class_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of classes, as ``decision_function`` has them, for those of problems (n, problems)."""
+        return _votes(scores, len(self.classes_)) if self.one_vs_one else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         rows = X if hasattr(X, "tocsr") else np.asarray(X)
@@ -230,14 +241,16 @@ def n_rows_of(X: Matrix) -> int:
     return len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
 
 
-def _winners(scores: NDArray[np.float64], k: int) -> NDArray[np.intp]:
-    """(n,) the class with most votes among the pairs, scores (n, k(k − 1)/2); a tie goes to the first class."""
-    votes = np.zeros((len(scores), k), np.int64)
+def _votes(scores: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """(n, k) votes of the pairs, scores (n, k(k − 1)/2), and less than ½ for the sum of the scores for a class."""
+    votes, sums = np.zeros((len(scores), k)), np.zeros((len(scores), k))
     pairs = ((i, j) for i in range(k) for j in range(i + 1, k))
     for (i, j), column in zip(pairs, scores.T, strict=True):
         votes[:, i] += column > 0
         votes[:, j] += column <= 0
-    return np.argmax(votes, axis=1)
+        sums[:, i] += column
+        sums[:, j] -= column
+    return votes + sums / (2.0 * np.abs(sums) + 3.0)
 
 
 def label_text(label: Any) -> str:

@@ -129,7 +129,7 @@ def predict_file(
     for _, values in score_blocks(model, source, _max_bytes(model, source, memory_limit)):
         lines = labels[model.class_ids(values)].tolist()
         if scores:
-            rows = zip(lines, values.tolist(), strict=True)
+            rows = zip(lines, model.class_scores(values).tolist(), strict=True)
             lines = ["\t".join([label, *map(repr, row)]) for label, row in rows]
         out.write("\n".join(lines) + "\n" if lines else "")
         n_rows += len(lines)

@@ -44,7 +44,7 @@ class Settings:
     penalties take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
 
     multi_class: what more than two classes become: "ovr" one problem for each class against the rest;
-    "ovo" one for each pair of classes (solver "nesvm");
+    "ovo" one for each pair of classes (not with solver "smsvm"), which vote;
     "crammer-singer" or "weston-watkins" one joint problem, also of two classes, with the hinge loss (its objective:
     see kernels/multiclass.py).
     solver: which method; "auto" chooses by shape, loss and penalty.
@@ -167,8 +167,9 @@ class Settings:
             raise UsageError(
                 f"penalty {self.penalty} goes with solver {' or '.join(takes)}, not {self.solver}"
             )
-        if self.multi_class == "ovo" and self.solver != "nesvm":
-            raise UsageError(f"multi_class ovo goes with solver nesvm, not {self.solver}")
+        newton = self.solver == "smsvm" or (self.solver == "auto" and self.penalty != "l2")
+        if self.multi_class == "ovo" and newton:
+            raise UsageError("multi_class ovo goes with solver llsvm (penalty l2) or nesvm, not with smsvm")
         if not 0 < self.l1_ratio < 1:
             raise UsageError(
                 f"l1_ratio must be between 0 and 1, not {self.l1_ratio!r} (for the ends: penalty l2 or l1)"

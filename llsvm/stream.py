@@ -23,6 +23,7 @@ from llsvm.ingest import Facts, Ingest
 from llsvm.memory import MemoryBudget, trim_freed_memory
 from llsvm.progress import Progress
 from llsvm.scaling import UNSCALED_ABOVE, ColumnStatistics, Scaling
+from llsvm.sparsestate import SparseState
 from llsvm.spill.rowstate import RowState
 from llsvm.spill.store import PageStore, Scratch, open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
@@ -191,20 +192,21 @@ class Stream:
         row_work_bytes: int,
         copy_survivors: bool = False,
         row_state_bytes: int = 0,
+        sparse_state: bool = False,
     ) -> None:
         """Spend the memory limit.
 
         needs: what the solver holds, in bytes, by name. row_work_bytes: what it holds for each row at hand.
         copy_survivors: survivors are wanted even where all rows are in memory. row_state_bytes: what
         ``row_state`` will be asked for, per row; set aside now while that takes no more than a quarter of what
-        the smallest blocks leave, else it goes to disk.
+        the smallest blocks leave, else it goes to disk. sparse_state: ``sparse_state`` will be asked for instead.
         Raises BudgetError with the smallest limit that works.
         """
         self._held = self.facts.bytes_per_row + row_bytes(1, 0, 0, None, self.facts.weighted)
         self._require(needs, row_work_bytes, copy_survivors)
         for what, nbytes in needs.items():
             self.budget.reserve(what, nbytes)
-        self._set_state_aside(row_state_bytes * self.facts.n_rows, row_work_bytes)
+        self._set_state_aside(row_state_bytes * self.facts.n_rows, row_work_bytes, sparse_state)
         whole = self._one_block(row_work_bytes, copy_survivors)
         self.in_one_block = whole is not None and sum(whole.values()) <= self.budget.available_bytes
         if self.in_one_block and whole is not None:
@@ -221,8 +223,10 @@ class Stream:
                 self._reserve_reader(self.source.info().reader_bytes)
         self._share_out(row_work_bytes)
 
-    def _set_state_aside(self, nbytes: int, row_work_bytes: int) -> None:
+    def _set_state_aside(self, nbytes: int, row_work_bytes: int, sparse: bool) -> None:
         spare = self.budget.available_bytes - self._smallest_blocks(self._largest_page_bytes, row_work_bytes)
+        if sparse:
+            nbytes = min(nbytes, max(0, spare // _STATE_SHARE))
         if nbytes <= spare // _STATE_SHARE:
             self._state_bytes = self.budget.reserve("dual variables", nbytes)
 
@@ -351,6 +355,18 @@ class Stream:
         if self.facts.n_rows * width * np.dtype(dtype).itemsize <= self._state_bytes:
             return RowState(self.facts.n_rows, width, dtype)
         return RowState(self.facts.n_rows, width, dtype, self._open_workspace())
+
+    def sparse_state(self, width: int, dtype: np.dtype) -> SparseState:
+        """As ``row_state``, for values most of which are zero: packed in what ``prepare`` has set aside,
+        on disk when they outgrow it."""
+        n_rows = self.facts.n_rows
+        return SparseState(
+            n_rows,
+            width,
+            dtype,
+            self._state_bytes,
+            lambda: RowState(n_rows, width, dtype, self._open_workspace()),
+        )
 
     def _rank(self) -> NDArray[np.int32]:
         return self._ingest.labels.rank

@@ -87,3 +87,19 @@ def primal(X, y, cost, w, bias, weston):
     scores = np.column_stack([X, np.full(len(X), bias)]) @ w
     losses = [loss(s, yi, weston) for s, yi in zip(scores, y, strict=True)]
     return 0.5 * np.sum(w * w) + cost @ losses
+
+
+def jump(share, rows, step, weston):
+    """The shares after the listed ones (inside their bounds, in the order of ``rows``) moved by ``step``, cut."""
+    share, at = share.copy(), 0
+    for i in rows:
+        new = share[i].copy()
+        for m in range(share.shape[1]):
+            if share[i, m] > 0 and (share[i, m] < 1 or not weston):
+                new[m] = max(0.0, share[i, m] + step[at])
+                at += 1
+                if weston:
+                    new[m] = min(1.0, new[m])
+        share[i] = new if weston or new.sum() <= 1 else new / new.sum()
+    assert at == len(step)
+    return share

@@ -15,9 +15,9 @@ from scipy.optimize import minimize
 
 from llsvm.data import open_source
 from llsvm.errors import UsageError
-from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, sweep
-from llsvm.kernels.multiclass import extrapolate as extrapolate_kernel
+from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, jump, sweep
 from llsvm.memory import MemoryBudget
+from llsvm.optim.jumps import Conjugate, Inside
 from llsvm.settings import Settings
 from llsvm.train import Training
 
@@ -143,27 +143,78 @@ def test_measuring_changes_nothing_and_sums_to_the_primal(weston):
 
 
 @pytest.mark.parametrize("weston", [False, True])
-def test_extrapolation_moves_weights_with_shares(weston):
-    X, y, cost, _ = problem(7, n=40, k=4)
-    share, w = np.zeros((40, 4)), np.zeros((7, 4))
-    call(X, y, cost, share, w, 1.0, weston)
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("k", [3, 9])
+def test_jumps_move_weights_with_shares(weston, dense, k):
+    X, y, cost, rng = problem(7, n=40, k=k)
+    share, w = np.zeros((40, k)), np.zeros((7, k))
+    for _ in range(2):
+        call(X, y, cost, share, w, 1.0, weston)
     rows = np.arange(0, 40, 2)
-    before = share[rows]
-    call(X, y, cost, share, w, 1.0, weston)
-    now = share[rows].copy()
-    start = cost @ share.sum(axis=1)
-    expected = np.maximum(0, now + 3 * (now - before))
-    expected = (
-        np.minimum(1, expected) if weston else expected / np.maximum(1, expected.sum(axis=1, keepdims=True))
+    inside = Inside(share, rows, weston)
+    listed = [(i, m) for i in rows for m in range(k) if share[i, m] > 0 and (share[i, m] < 1 or not weston)]
+    assert len(inside) == len(listed)
+    np.testing.assert_array_equal(inside.at, [i * k + m for i, m in listed])
+    step = rng.normal(size=len(inside)) * 0.5
+    expected = slow.jump(share, rows, step, weston)
+    before = cost @ share.sum(axis=1)
+    gain = jump(
+        *parts(X, dense),
+        y.astype(np.int32),
+        cost,
+        share,
+        rows,
+        inside.first,
+        inside.klass,
+        step,
+        w,
+        1.0,
+        weston,
+        GRID,
     )
-    gain = extrapolate_kernel(
-        *parts(X, False), y.astype(np.int32), cost, share, before, rows, w, 1.0, weston, 3.0, GRID
-    )
-    np.testing.assert_allclose(share[rows], expected, atol=1e-12)
-    np.testing.assert_array_equal(before, now)
-    assert gain == pytest.approx(cost @ share.sum(axis=1) - start)
+    np.testing.assert_allclose(share, expected, atol=1e-12)
+    assert gain == pytest.approx(cost @ share.sum(axis=1) - before)
     np.testing.assert_allclose(w, weights_of(X, y, cost, share, 1.0), atol=1e-12)
     assert weston or (share.sum(axis=1) <= 1).all()
+
+
+@pytest.mark.parametrize("weston", [False, True])
+def test_a_climb_maximises_the_dual_along_its_ways(weston):
+    """The lengths of the jump solve the unbounded problem; an undone jump leaves no trace."""
+    X, y, cost, _ = problem(9, n=60, k=4)
+    cost /= 100.0  # shares stay clear of their bounds, so that nothing is cut
+    share, w = np.zeros((60, 4)), np.zeros((7, 4))
+    rng = np.random.default_rng(0)
+    share[np.arange(60), (y + 1) % 4] = np.round(rng.uniform(0.4, 0.5, 60) * GRID) / GRID
+    w[...] = weights_of(X, y, cost, share, 1.0)
+    rows = np.arange(60)
+    start, way = np.zeros_like(w), np.zeros_like(w)
+    climb = Conjugate(
+        [(parts(X, False), y.astype(np.int32), cost, share, Inside(share, rows, weston))],
+        w,
+        start,
+        way,
+        1.0,
+        weston,
+        GRID,
+    )
+    old = share.copy()
+    share[np.arange(60), (y + 1) % 4] += np.round(rng.normal(size=60) * 1e-3 * GRID) / GRID  # "a loop"
+    w[...] = weights_of(X, y, cost, share, 1.0)
+    looped, dual = share.copy(), dual_of(X, y, cost, share, 1.0)
+    direction = looped - old
+    gain = climb.jump()
+    np.testing.assert_allclose(w, weights_of(X, y, cost, share, 1.0), atol=1e-12)
+    got = dual_of(X, y, cost, share, 1.0)
+    assert got - dual == pytest.approx(gain, rel=1e-6, abs=1e-12)
+    lengths = (share - looped)[direction != 0] / direction[direction != 0]
+    if np.ptp(lengths) < 1e-6:  # nothing was cut: no other length does better
+        for other in (0.9, 1.1):
+            assert dual_of(X, y, cost, looped + other * lengths[0] * direction, 1.0) <= got
+    undone = climb.land(-1.0)
+    np.testing.assert_array_equal(share, looped)
+    assert got + undone == pytest.approx(dual, rel=1e-12)
+    np.testing.assert_allclose(w, weights_of(X, y, cost, looped, 1.0), atol=1e-12)
 
 
 # -- the solver -----------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ LAYERS = [
         "arena",
         "labels",
         "optim",
+        "problems",
     ],
     [
         "data",
@@ -32,6 +33,7 @@ LAYERS = [
         "liblinear",
         "ingest",
         "survivors",
+        "sparsestate",
         "scaling",
         "feature_map",
         "tables",

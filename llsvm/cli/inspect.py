@@ -145,7 +145,7 @@ def _largest_weights(model: Model) -> list[dict[str, Any]]:
     places = np.argpartition(-np.abs(weights), count - 1)[:count]
     places = places[np.lexsort((places, -np.abs(weights[places])))]
     rows, columns = np.divmod(places, model.n_features_in_)
-    labels = model.labels[1:] if len(model.coef_) == 1 else model.labels
+    labels = model.problem_names
     return [
         {
             "class": labels[row],

@@ -46,8 +46,8 @@ def train(
     multiclass: Annotated[
         str,
         typer.Option(
-            metavar="ovr|crammer-singer|weston-watkins",
-            help="More than two classes: each against the rest, or one joint problem.",
+            metavar="ovr|ovo|crammer-singer|weston-watkins",
+            help="More than two classes: each against the rest, each pair (which vote), or one joint problem.",
         ),
     ] = _DEFAULT.multi_class,
     solver: Annotated[

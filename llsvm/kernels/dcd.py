@@ -14,38 +14,15 @@ A step on row i is the exact maximiser of D in α_i (their Algorithm 1; the slid
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import config, njit, types
-from numba.extending import intrinsic
+from numba import njit
 
+from llsvm.kernels.fetch import fetch
 from llsvm.kernels.options import JIT
 
 # Rows are visited in random order, so the processor cannot guess which are next: it is told this many visits
 # ahead to fetch where a row begins and its dual variable, and then the row itself.
 SOON, NEXT = 12, 6
 LINE = 16  # values of 4 bytes in a cache line
-
-
-@intrinsic
-def _fetch(typing, array, index):
-    """Have the cache line of ``array[index]`` brought in; nothing waits for it."""
-
-    def emit(context, builder, signature, args):
-        values = context.make_array(signature.args[0])(context, builder, args[0])
-        place = builder.bitcast(builder.gep(values.data, [args[1]]), ir.IntType(8).as_pointer())
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        builder.call(prefetch, [place, number(0), number(3), number(1)])  # to read, to all caches, data
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), emit
-
-
-if config.DISABLE_JIT:
-
-    def _fetch(array, index):
-        """Without the compiler there is nothing to do."""
 
 
 @njit(**JIT)
@@ -67,15 +44,15 @@ def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, 
     for t in range(order.shape[0]):
         if t + SOON < order.shape[0]:
             soon = order[t + SOON]
-            _fetch(indptr, soon)
-            _fetch(alpha, soon)
-            _fetch(cost, soon)
-            _fetch(sign, soon)
-            _fetch(margin, soon)
+            fetch(indptr, soon)
+            fetch(alpha, soon)
+            fetch(cost, soon)
+            fetch(sign, soon)
+            fetch(margin, soon)
             following = order[t + NEXT]
             for k in range(indptr[following], indptr[following + 1], LINE):
-                _fetch(indices, k)
-                _fetch(data, k)
+                fetch(indices, k)
+                fetch(data, k)
         i = order[t]
         c = cost[i]
         if c <= 0.0:

@@ -25,9 +25,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from llsvm.kernels.fetch import fetch
 from llsvm.kernels.options import JIT
 
 ALL, ECONOMICAL, SHRUNK = 0, 1, 2
+SOON, NEXT, LINE = (
+    8,
+    4,
+    16,
+)  # visits ahead that a row's place, and the row, are fetched; values of a cache line
 
 # Sums may be fused and reordered, so that the loops over classes become vector instructions.
 _FAST = {"contract", "reassoc", "nsz"}
@@ -64,6 +70,12 @@ def sweep(  # type: ignore[no-untyped-def]
     work = np.empty(k)
     again = 0
     for t in range(order.shape[0]):
+        if not dense and t + SOON < order.shape[0]:
+            fetch(indptr, order[t + SOON])  # type: ignore[call-arg]
+            following = order[t + NEXT]
+            for p in range(indptr[following], indptr[following + 1], LINE):
+                fetch(indices, p)
+                fetch(data, p)
         i = order[t]
         c = cost[i]
         if c <= 0.0:
@@ -171,16 +183,33 @@ def _shrink(row, yi, weston, seen, old):  # type: ignore[no-untyped-def]
 @njit(**JIT, fastmath=_FAST)
 def _some_scores(index, value, w, bias, seen, m, g):  # type: ignore[no-untyped-def]
     """g[q] = w·x for the class seen[q]; returns ‖x‖²."""
-    last = w.shape[0] - 1
+    last, n = w.shape[0] - 1, index.shape[0]
     norm = bias * bias
-    for q in range(m):
-        g[q] = w[last, seen[q]] * bias
-    for p in range(index.shape[0]):
+    for p in range(n):
         v = np.float64(value[p])
-        j = index[p]
         norm += v * v
-        for q in range(m):
-            g[q] += v * w[j, seen[q]]
+    q = 0
+    while q < m:  # three or fewer classes at a time, their sums in registers
+        a, b, c = seen[q], seen[min(q + 1, m - 1)], seen[min(q + 2, m - 1)]
+        sum_a, sum_b, sum_c = w[last, a] * bias, w[last, b] * bias, w[last, c] * bias
+        if q + 2 < m:
+            for p in range(n):
+                v = np.float64(value[p])
+                row = w[index[p]]
+                sum_a += v * row[a]
+                sum_b += v * row[b]
+                sum_c += v * row[c]
+            g[q + 2] = sum_c
+        else:
+            for p in range(n):
+                v = np.float64(value[p])
+                row = w[index[p]]
+                sum_a += v * row[a]
+                sum_b += v * row[b]
+        g[q] = sum_a
+        if q + 1 < m:
+            g[q + 1] = sum_b
+        q += 3
     return norm
 
 
@@ -353,11 +382,19 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
     if 2 * n < k:
         for t in range(n):
             w[last, live[t]] += work[t] * bias
-        for p in range(index.shape[0]):
-            wj = w[index[p]]
-            v = np.float64(value[p])
-            for t in range(n):
-                wj[live[t]] += v * work[t]
+        t = 0
+        while t + 1 < n:  # two classes at a time, their steps in registers
+            a, b, step_a, step_b = live[t], live[t + 1], work[t], work[t + 1]
+            for p in range(index.shape[0]):
+                wj = w[index[p]]
+                v = np.float64(value[p])
+                wj[a] += v * step_a
+                wj[b] += v * step_b
+            t += 2
+        if t < n:
+            a, step_a = live[t], work[t]
+            for p in range(index.shape[0]):
+                w[index[p], a] += np.float64(value[p]) * step_a
         return
     for q in range(k):  # many classes: all of them, side by side
         new[q] = 0.0
@@ -373,32 +410,33 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
 
 
 @njit(**JIT, fastmath=_FAST)
-def extrapolate(  # type: ignore[no-untyped-def]
-    indptr, indices, data, X, y, cost, share, before, order, w, bias, weston, step, grid
+def jump(  # type: ignore[no-untyped-def]
+    indptr, indices, data, X, y, cost, share, rows, first, klass, step, w, bias, weston, grid
 ):
-    """Move the rows ``order`` on along the way that they came, and the weights with them.
+    """Move the listed shares by ``step``, cut at their bounds, and the weights with them.
 
-    share (n, k): row i = order[t] becomes share[i] + step · (share[i] − before[t]), made feasible.
-    before (m, k): the shares that the rows had some sweeps ago; becomes those they have now, to undo it.
+    rows, first, klass: row rows[t] has the places first[t] ≤ v < first[t + 1] of the list, v of class klass[v]; all
+    its shares that are not on the list are 0 or, with Weston-Watkins, at a bound. step: (v,) float64.
     The rest as for ``sweep``. Returns what Σ C_i a_im gains; D gains that less what ½ Σ ‖w_m‖² gains.
     """
     k = w.shape[1]
     dense = X.shape[0] > 0
     row_index = np.empty(X.shape[1], np.int32)
     row_value = np.empty(X.shape[1], X.dtype)
-    seen = np.arange(k)
-    old, new, work = np.empty(k), np.empty(k), np.empty(k)
-    live = np.empty(k, np.int64)
+    seen, live = np.empty(k + 1, np.int64), np.empty(k + 1, np.int64)
+    old, new, work = np.empty(k + 1), np.empty(k + 1), np.empty(k + 1)
     gain = 0.0
-    for t in range(order.shape[0]):
-        i = order[t]
+    for t in range(rows.shape[0]):
+        i, begin = rows[t], first[t]
+        m = first[t + 1] - begin
         total = 0.0
-        for q in range(k):
-            old[q] = share[i, q]
-            new[q] = max(0.0, old[q] + step * (old[q] - before[t, q]))
+        for q in range(m):
+            seen[q] = klass[begin + q]
+            old[q] = share[i, seen[q]]
+            new[q] = max(0.0, old[q] + step[begin + q])
             total += new[q]
         changed = False
-        for q in range(k):
+        for q in range(m):
             if weston:
                 new[q] = min(1.0, new[q])
             elif total > 1.0:
@@ -406,14 +444,15 @@ def extrapolate(  # type: ignore[no-untyped-def]
             new[q] = np.floor(new[q] * grid) / grid
             changed |= new[q] != old[q]
             gain += cost[i] * (new[q] - old[q])
-            before[t, q] = old[q]
-            share[i, q] = new[q]
+            share[i, seen[q]] = new[q]
         if not changed:
             continue
+        seen[m] = y[i]  # its own class, which has no share
+        old[m] = new[m] = 0.0
         if dense:
             n = _gather(X[i], row_index, row_value)
             index, value = row_index[:n], row_value[:n]
         else:
             index, value = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
-        _step(index, value, w, bias, cost[i], seen, np.int64(y[i]), old, new, k, live, work)
+        _step(index, value, w, bias, cost[i], seen, m, old, new, m + 1, live, work)
     return gain

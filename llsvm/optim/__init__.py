@@ -6,5 +6,7 @@ newton      the minimiser of a quadratic model with an L1 norm
 linesearch  the exact line search for a quadratic plus an L1 norm
 nesterov    accelerated gradient iterations
 metric      the norm in which those measure lengths
+conjugate   a Newton step by products with the Hessian, where it is too large to hold
+jumps       multi-class dual variables move on along the ways that they came
 bundle      the best dual point among mixtures of a few feasible ones
 """

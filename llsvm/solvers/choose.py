@@ -24,6 +24,8 @@ def choose(settings: Settings, facts: Facts) -> tuple[str, str]:
     """The name of the solver (a key of SOLVERS), and a sentence that says why."""
     if settings.penalty != "l2":
         return "smsvm", f"the {settings.penalty} penalty is smsvm's alone"
+    if settings.multi_class == "ovo":
+        return "llsvm", "one against one is llsvm's"
     if settings.paper:
         return "llsvm", "the paper's algorithm is llsvm's"
     if settings.loss != "hinge":

@@ -2,7 +2,8 @@
 
 Primal:  P(w) = ½‖w‖² + Σ_i C_i max(0, 1 − y_i w·x_i)^p, p = 1 (hinge) or 2 (squared hinge); the constant feature
 ``bias`` is part of x. Dual: D(α) = Σ α_i − ½‖w(α)‖² − Σ ½ D_i α_i² over 0 ≤ α_i ≤ U_i, see kernels/dcd.py.
-One problem per class (one-vs-rest) for more than two classes, all in the same passes.
+More than two classes make one problem per class (against the rest) or per pair, all in the same passes; a problem
+whose own gap is small enough is left alone from then on.
 
 Exact mode runs rounds. A round is a full pass and epochs over its survivors. In the full pass each block is
 (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the pass;
@@ -25,13 +26,15 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.kernels.dcd import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
-from llsvm.report import Certificate, Report
+from llsvm.problems import Best, Part, Problems
+from llsvm.report import Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
+PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
 MOST_SWEEPS = 3  # of a block at hand,
 SWEEPS_ALONE = 30  # or this many where fewer than half of the moving rows may be kept for epochs
 SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
@@ -53,6 +56,7 @@ CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is l
 DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
 SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
 SMALL_SWEEPS, SMALL_VISITS = 20, 50_000_000  # in runs of so many sweeps, of so many visits to values in all
+_NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))  # where rows are dense
 STILL = 1e-13  # nothing moves: no weight changed by more than this share of the largest
 
 
@@ -68,7 +72,8 @@ class LLSVM:
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         facts, settings = stream.facts, self.settings
-        k = n_problems(len(facts.classes))
+        self.problems = Problems(len(facts.classes), settings.multi_class == "ovo")
+        k, width = len(self.problems), self.problems.width
         weights_bytes = 8 * k * (facts.n_columns + 1)
         # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
         copies = self.threads if self.threads > 1 and facts.n_columns > PARALLEL_ABOVE else 0
@@ -76,15 +81,16 @@ class LLSVM:
         small = facts.n_rows + facts.nnz <= SMALL_VALUES
         self.single = settings.tol >= DOUBLE_BELOW_TOL and not small
         state_dtype = np.dtype(np.float32 if self.single else np.float64)
-        row_work_bytes = ROW_WORK_BYTES + ROW_PROBLEM_BYTES * k
-        stream.prepare(needs, row_work_bytes, settings.paper, k * state_dtype.itemsize)
+        row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * self.problems.pairs + ROW_PROBLEM_BYTES * width
+        stream.prepare(needs, row_work_bytes, settings.paper, width * state_dtype.itemsize)
         self.small = small and stream.in_one_block
-        self.state = stream.row_state(k, state_dtype)
+        self.state = stream.row_state(width, state_dtype)
         self.w = np.zeros((k, facts.n_columns + 1))
         self.dual = np.zeros(k)
         self.copies = np.zeros((copies, facts.n_columns + 1))
         self.parallel = np.zeros(k, bool)
-        self.whole: _Part | None = None  # all rows, where they are one block
+        self.open = list(range(k))  # problems that have not converged
+        self.whole: Part | None = None  # all rows, where they are one block
         self.sweeps = MOST_SWEEPS
         self.reach = 0.0  # rows this near to moving are spilled too
         self.updates = 0  # rows visited by sweeps, all problems together
@@ -96,7 +102,7 @@ class LLSVM:
     def _exact(self, stream: Stream) -> Iterator[Report]:
         settings, passes = self.settings, 0
         most = settings.max_passes or 0
-        best = _Best(len(self.w))
+        best = Best(len(self.w))
         while True:
             start = self.w.copy()
             self.parallel[:] = len(self.copies) > 0
@@ -105,6 +111,8 @@ class LLSVM:
             best.offer(primal, start)
             certificate = best.certificate(self.dual, passes)
             converged = certificate.relative_gap <= settings.tol
+            if not self.small:
+                self.open = best.open(self.dual, settings.tol)
             report = Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
             report.extra["updates_per_row"] = self.updates / stream.facts.n_rows
             yield report
@@ -117,16 +125,18 @@ class LLSVM:
         self, stream: Stream, start: NDArray[np.float64], measure: bool
     ) -> tuple[NDArray[np.float64], int]:
         """Measure the primal at ``start`` and update; returns it, (k,), and how many rows are moving."""
-        primal = 0.5 * np.einsum("ij,ij->i", start, start)
+        primal = np.full(len(start), np.inf)
+        for c in self.open:
+            primal[c] = 0.5 * float(np.einsum("i,i", start[c], start[c]))
         moving, drift = 0, 0.0
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
             part = self.whole or self._part(block)
-            for c in range(len(self.w)):
-                part.margin[c] = self._margins(block, start[c], part.signs(c)) if measure else 0.0
+            self._measure_part(part, start if measure else None)
+            for c in self.open:
                 primal[c] += self._loss(part, c)
-                part.active[c] = part.near(c, self.squared) if measure else np.arange(block.n_rows)
+                part.active[c] = part.near(c, self.squared) if measure else part.members(c)
                 self._train(part, c)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
@@ -150,7 +160,7 @@ class LLSVM:
             return self.reach
         return min(self.reach, float(np.partition(distance, most)[most]))
 
-    def _train(self, part: _Part, c: int) -> None:
+    def _train(self, part: Part, c: int) -> None:
         """Sweep over a block until its part of the gap has fallen enough."""
         first = self._sweep(part, c)
         # Fewer rows than weights do not tell what the weights should be: more sweeps would only fit them.
@@ -165,14 +175,15 @@ class LLSVM:
         share = min(1.0, PROBE_BYTES / max(block.nbytes, 1))
         n_rows = min(block.n_rows, PROBE_ROWS, max(1, int(share * block.n_rows)))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
-        ones = np.ones(some.n_rows)
-        moved = [
-            self._margins(some, now, ones) - self._margins(some, then, ones)
-            for now, then in zip(self.w, start, strict=True)
+        parts = [
+            Part(self.problems, some, np.ones(n_rows), np.zeros((self.problems.width, n_rows))) for _ in "12"
         ]
-        return max(float(np.sqrt(np.mean(m * m))) for m in moved)
+        for part, w in zip(parts, (self.w, start), strict=True):
+            self._measure_part(part, w)
+        moved = parts[0].margin - parts[1].margin
+        return float(np.sqrt(np.nanmax(np.mean(moved * moved, axis=1))))
 
-    def _sweep(self, part: _Part, c: int) -> float:
+    def _sweep(self, part: Part, c: int) -> float:
         """One sweep over the rows of problem ``c`` that are active, in random order; those still moving stay
         active. Returns their duality gap as met."""
         order = self.rng.permutation(part.active[c])
@@ -192,13 +203,13 @@ class LLSVM:
         part.active[c] = np.concatenate(kept)
         return total
 
-    def _rows_per_thread(self, part: _Part) -> int:
+    def _rows_per_thread(self, part: Part) -> int:
         """Rows that a thread visits between two sums of the threads' steps: work that is worth a sum."""
         values_per_row = max(part.block.nnz / max(part.n_rows, 1), 1.0)
         return int(max(PARALLEL_ROWS, PARALLEL_WORK * self.w.shape[1] / values_per_row))
 
     def _visit_in_threads(
-        self, part: _Part, c: int, order: NDArray[np.int64]
+        self, part: Part, c: int, order: NDArray[np.int64]
     ) -> tuple[float, list[NDArray[np.int64]]]:
         """Each thread visits its share of the rows with its own copy of w; then w takes the sum of the steps.
 
@@ -219,19 +230,20 @@ class LLSVM:
         return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
 
     def _visit(
-        self, part: _Part, c: int, order: NDArray[np.int64], w: NDArray[np.float64]
+        self, part: Part, c: int, order: NDArray[np.int64], w: NDArray[np.float64]
     ) -> tuple[int, float, float]:
         """Update the rows ``order`` and w; returns how many are still moving (now in front), the gain in the
         dual, and the rows' gap as met."""
         totals = np.zeros(2)
         bias = self.settings.bias
-        tail = (part.signs(c), part.cost, part.alpha[c], part.margin[c], order, w, bias)
+        tail = (part.signs(c), part.cost, *part.load(c, order), order, w, bias)
         end = (self.squared, self.single, totals)
         X = part.block.X
         if isinstance(X, CSR):
             moving = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)
         else:
             moving = sweep_dense(X, *tail, *end)
+        part.store(c, order)
         return moving, float(totals[0]), float(totals[1])
 
     def _epochs_in_block(self) -> int:
@@ -239,7 +251,7 @@ class LLSVM:
         part = self.whole
         assert part is not None
         kept = 0
-        for c in range(len(self.w)):
+        for c in self.open:
             near = part.near(c, self.squared, self.reach)
             kept += len(near)
             self._settle(part, c, near)
@@ -257,9 +269,10 @@ class LLSVM:
         start, reach, rewrite = self.w.copy(), self.reach, True
         for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
-            near = np.flatnonzero(survivors.distance <= reach)
-            for c in range(len(self.w)):
-                self._settle(resident, c, near)
+            near = survivors.distance <= reach
+            for c in self.open:
+                members = resident.members(c)
+                self._settle(resident, c, members[near[members]])
             self._put_back(resident, stream)
             if survivors.spilled is None:
                 break
@@ -287,7 +300,7 @@ class LLSVM:
         met, within, drift = np.zeros(len(self.w)), 0, 0.0
         for block in stream.active():
             part = self._part(block)
-            for c in range(len(self.w)):
+            for c in self.open:
                 met[c] += self._sweep(part, c)
                 self._sweep(part, c)
             self.state.set(part.rows, part.stored())
@@ -301,7 +314,7 @@ class LLSVM:
             reach = min(reach, drift)
         return met, reach, within
 
-    def _settle(self, part: _Part, c: int, positions: NDArray[np.intp]) -> None:
+    def _settle(self, part: Part, c: int, positions: NDArray[np.intp]) -> None:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small."""
         first = 0.0
         for epoch in range(MOST_EPOCHS):
@@ -310,15 +323,18 @@ class LLSVM:
             first = gap if epoch == 0 else first
             if gap <= max(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual[c]):
                 return
+            if epoch == 0:
+                # the others survived on account of other problems
+                positions = part.near(c, self.squared, self.reach, positions)
             for _ in range(MOST_SWEEPS):
                 if self._sweep(part, c) <= SWEEP_UNTIL * gap:
                     break
 
-    def _stand_still(self, part: _Part) -> None:
+    def _stand_still(self, part: Part) -> None:
         """Sweep over small data until w stands still. It costs next to nothing, and makes the answer the same
         to the last digits, whatever the order of the rows, and whether a row is written twice or weighs 2."""
-        rows = np.tile(np.arange(part.n_rows), SMALL_SWEEPS)
         for c in range(len(self.w)):
+            rows = np.tile(part.members(c), SMALL_SWEEPS)
             for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
                 before = self.w[c].copy()
                 _, gain, _ = self._visit(part, c, self.rng.permutation(rows), self.w[c])
@@ -326,9 +342,11 @@ class LLSVM:
                 if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
                     break
 
-    def _put_back(self, resident: _Part, stream: Stream) -> None:
+    def _put_back(self, resident: Part, stream: Stream) -> None:
         self.state.set(resident.rows, resident.stored())
-        stream.survivors.renew(resident.distance(self.squared))
+        distance = resident.distance(self.squared)
+        seen = ~np.isnan(resident.margin).all(axis=0)
+        stream.survivors.renew(np.where(seen, distance, stream.survivors.distance))
 
     # -- paper: survivors only --------------------------------------------------------------------------
 
@@ -346,7 +364,7 @@ class LLSVM:
             settled = self._paper_epoch(stream)
             epochs += 1
             yield Report("epoch", 1, dual=float(self.dual.sum()), survivors=len(survivors))
-        best = _Best(len(self.w))
+        best = Best(len(self.w))
         best.offer(self._measure(stream), self.w)
         note = "" if settled or not len(survivors) else f"α had not settled after {epochs} epochs"
         yield Report(
@@ -375,11 +393,11 @@ class LLSVM:
         changed, total = np.sum(changes, axis=0)
         return bool(changed <= self.settings.tol * total)
 
-    def _update_once(self, part: _Part) -> tuple[float, float]:
+    def _update_once(self, part: Part) -> tuple[float, float]:
         """Update every row of the part once; returns Σ|Δα| and Σα over it."""
         before = part.alpha.copy()
         for c in range(len(self.w)):
-            _, gain, _ = self._visit(part, c, self.rng.permutation(part.n_rows), self.w[c])
+            _, gain, _ = self._visit(part, c, self.rng.permutation(part.members(c)), self.w[c])
             self.dual[c] += gain
         self.state.set(part.rows, part.stored())
         return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
@@ -389,8 +407,8 @@ class LLSVM:
         primal = 0.5 * np.einsum("ij,ij->i", self.w, self.w)
         for block in stream.all():
             part = self._part(block)
+            self._measure_part(part, self.w)
             for c in range(len(self.w)):
-                part.margin[c] = self._margins(block, self.w[c], part.signs(c))
                 primal[c] += self._loss(part, c)
         return primal
 
@@ -400,16 +418,41 @@ class LLSVM:
     def squared(self) -> bool:
         return self.settings.loss == "squared_hinge"
 
-    def _part(self, block: Block) -> _Part:
+    def _part(self, block: Block) -> Part:
         cost = self.settings.C * self.class_weight[block.y]
         if block.weight is not None:
             cost = cost * block.weight
-        alpha = self.state.get(block.rows).reshape(block.n_rows, len(self.w)).T * cost
-        return _Part(block, cost, np.ascontiguousarray(alpha))
+        alpha = self.state.get(block.rows).reshape(block.n_rows, self.problems.width).T * cost
+        return Part(self.problems, block, cost, np.ascontiguousarray(alpha))
 
-    def _loss(self, part: _Part, c: int) -> float:
-        loss = np.maximum(0.0, 1.0 - part.margin[c])
-        return float(np.einsum("i,i", part.cost, loss * loss if self.squared else loss))
+    def _loss(self, part: Part, c: int) -> float:
+        rows, _, margin = part.of(c)
+        loss = np.maximum(0.0, 1.0 - margin)
+        return float(np.einsum("i,i", part.cost[rows], loss * loss if self.squared else loss))
+
+    def _measure_part(self, part: Part, w: NDArray[np.float64] | None) -> None:
+        """Set the part's margins of the open problems to those at ``w`` (problems, d + 1); None is zero."""
+        if w is None:
+            part.margin[...] = 0.0
+        elif self.problems.pairs:
+            self._pair_margins(part.block, w, part.margin)
+        else:
+            for c in self.open:
+                part.margin[c] = self._margins(part.block, w[c], part.signs(c))
+
+    def _pair_margins(self, block: Block, w: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """Margins of the rows in the pairs of their classes, out (k − 1, n), each thread a range of rows."""
+        from llsvm.kernels.pairs import pair_margins
+
+        bounds = np.linspace(0, block.n_rows, self.threads + 1).astype(int)
+
+        def measure(start: int, stop: int) -> None:
+            some = block.slice(start, stop)
+            X = some.X
+            rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*_NO_ROWS, X)
+            pair_margins(*rows, some.y, w, self.settings.bias, out[:, start:stop])
+
+        list(self.pool.map(measure, bounds[:-1], bounds[1:]))
 
     def _margins(
         self, block: Block, w: NDArray[np.float64], signs: NDArray[np.float64]
@@ -428,83 +471,3 @@ class LLSVM:
         list(self.pool.map(dots, bounds[:-1], bounds[1:]))
         out *= signs
         return out
-
-
-class _Part:
-    """Rows at hand with what the solver keeps for them: k problems, n rows.
-
-    cost: (n,) C_i. alpha: (k, n) dual variables. margin: (k, n) y_i w·x_i when last seen.
-    active: per problem, the positions of the rows that the next sweep visits.
-    """
-
-    def __init__(self, block: Block, cost: NDArray[np.float64], alpha: NDArray[np.float64]) -> None:
-        self.block = block
-        self.rows = block.rows.copy()  # the block's own may be a view of an arena that changes
-        self.n_rows = block.n_rows
-        self.cost = cost
-        self.alpha = alpha
-        self.margin = np.zeros_like(alpha)
-        self.active = [np.arange(self.n_rows) for _ in alpha]
-        self._signs: tuple[int, NDArray[np.float64]] | None = None
-
-    def signs(self, c: int) -> NDArray[np.float64]:
-        """(n,) ±1: is the row of class ``c`` (of class 1 where there is one problem)?"""
-        positive = 1 if len(self.alpha) == 1 else c
-        if self._signs is None or self._signs[0] != c:
-            self._signs = c, np.where(self.block.y == positive, 1.0, -1.0)
-        return self._signs[1]
-
-    def stored(self) -> NDArray[np.float64]:
-        """(n, k) α_i / C_i, as the row state has it."""
-        share = np.divide(self.alpha, self.cost, out=np.zeros_like(self.alpha), where=self.cost > 0)
-        return share.T
-
-    def distance(self, squared: bool) -> NDArray[np.float32]:
-        """(n,) how far the gradient would have to change before the row moves; 0 if it moves, or is free."""
-        nearest = np.full(self.n_rows, np.inf, np.float32)
-        for alpha, margin in zip(self.alpha, self.margin, strict=True):
-            outward = np.where(alpha <= 0, margin - 1.0, 0.0)
-            if not squared:
-                outward = np.where(alpha >= self.cost, 1.0 - margin, outward)
-            np.minimum(nearest, np.maximum(outward, 0.0), out=nearest, casting="same_kind")
-        nearest[self.cost <= 0] = np.inf
-        return nearest
-
-    def near(self, c: int, squared: bool, reach: float = 0.0) -> NDArray[np.intp]:
-        """Positions of the rows that problem ``c`` would move, by their margins, of the free ones, and of those
-        whose margins are within ``reach`` of moving them."""
-        alpha, margin = self.alpha[c], self.margin[c]
-        still = (alpha <= 0) & (margin > 1.0 + reach)
-        if not squared:
-            still |= (alpha >= self.cost) & (margin < 1.0 - reach)
-        return np.flatnonzero(~still)
-
-    def outside(self, squared: bool) -> NDArray[np.float32]:
-        """(n,) 0 for rows with 0 < α < U in some problem, ∞ for the others: the slides' survivors."""
-        upper = np.inf if squared else self.cost
-        inside = ((self.alpha > 0) & (self.alpha < upper)).any(axis=0)
-        return np.where(inside, 0.0, np.inf).astype(np.float32)
-
-
-class _Best:
-    """The smallest primal met so far of each problem, and its weights."""
-
-    def __init__(self, k: int) -> None:
-        self.primal = np.full(k, np.inf)
-        self.coef: NDArray[np.float64] | None = None
-
-    def offer(self, primal: NDArray[np.float64], w: NDArray[np.float64]) -> None:
-        """``w`` (k, d + 1) is copied where it is better."""
-        if self.coef is None:
-            self.coef = w.copy()
-        better = primal < self.primal
-        self.coef[better] = w[better]
-        self.primal[better] = primal[better]
-
-    def certificate(self, dual: NDArray[np.float64], passes: int) -> Certificate:
-        return Certificate(tuple(map(float, self.primal)), tuple(map(float, dual)), passes)
-
-
-def n_problems(n_classes: int) -> int:
-    """Two classes are one problem; more are one against the rest each."""
-    return 1 if n_classes == 2 else n_classes

@@ -16,23 +16,22 @@ moving survive. Then come epochs over the survivors. P(W₀) − D(a) is a rigor
 and W₀ are the weights handed back.
 
 Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their bounds in hundreds of tiny steps, the
-same way each time. So after every few shrunk loops the shares are extrapolated along the way that they came, by the
-step that maximises D if no bound is met; they are clipped, one more loop repairs what clipping did, and all is
-undone if D is not larger then.
+same way each time. So after a shrunk loop they jump on along the way that they came (llsvm/optim/jumps.py), as long
+as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, extrapolate, sweep
+from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, sweep
+from llsvm.optim.jumps import VARIABLE_BYTES, Conjugate, Inside
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
@@ -41,19 +40,23 @@ ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, distance, or
 ECONOMICAL_FROM = (
     512  # classes: from here on a visit adds one class at most (the paper's economical variant);
 )
-EXTRAPOLATE_BELOW = 64  # exact visits take fewer. Extrapolation is for few classes: it copies the weights
+CLIMB_BELOW = 64  # classes: more do without jumps, which take two more copies of the weights
+CLIMB_SHARE = 0.25  # ... if these need at most this share of the memory there is
+FIRST_JUMPS = 4  # are made in any case; a later one pays if it gains so much more than the loop before,
+JUMP_PAYS = 1.5  # since it costs two loops; else the next runs of shrunk loops do without,
+MOST_RESTS = 7  # 1, 3, or so many
 MOST_LOOPS = 50  # full loops over all the survivors in memory between two passes
 MOST_BLOCK_LOOPS = 4  # full loops over a block at hand and the survivors
 MOST_SPILL_EPOCHS = 5
 SHRUNK_EFFORT = 5.0  # shrunk loops after a full one end after this many loops' worth of scores ...
 COOLING = 0.1  # ... or when their gap fell to this share of the full loop's
-BLOCK_UNTIL = 0.1  # loops over a block end when its gap fell to this share
+BLOCK_UNTIL = 0.1  # loops over a block end when its gap fell to this share,
+BLOCK_UNTIL_IN_MEMORY = 0.3  # or this one, where measuring all rows anew costs little
 SURVIVORS_UNTIL = 0.05  # epochs over survivors end when their gap fell to this share of the whole gap,
+SPARSE_FROM = 32  # classes: their shares are packed
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for (measuring rows in memory costs little: 1),
 TOL_SHARE_FALLS = 0.5  # times this after each pass that did not do
 IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are left alone
-EXTRAPOLATE_AFTER = 4  # shrunk loops
-LONGEST_STEP = 20.0  # of an extrapolation
 SPILL_SHARE = (
     0.9  # moving rows beyond memory are spilled if they are at most this share: it saves most passes
 )
@@ -70,6 +73,7 @@ class SequentialDual:
         self.threads = threads
         self.weston = settings.multi_class == "weston-watkins"
         self.shrinking = True  # without it, every loop is a full one
+        self.cooling = True  # without it, shrunk loops go on to the accuracy that is asked for in the end
         self.rng = np.random.default_rng(settings.seed)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
@@ -78,78 +82,108 @@ class SequentialDual:
         single = settings.tol >= DOUBLE_BELOW_TOL
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self.grid = 2.0 ** (24 if single else 50)
-        weights_bytes = 8 * k * (facts.n_columns + 1)
         self.goal_share = TOL_SHARE
-        self.many = k >= EXTRAPOLATE_BELOW
-        copies = 1 if self.many else 2  # of the weights and the shares: the other one is for extrapolations
-        row_work_bytes = ROW_WORK_BYTES + copies * self.dtype.itemsize * k
-        needs = {"weights": (2 + copies) * weights_bytes}
-        stream.prepare(needs, row_work_bytes, row_state_bytes=k * self.dtype.itemsize)
+        self._prepare(stream, k)
         self.full_mode = ECONOMICAL if k >= ECONOMICAL_FROM else ALL
         self.w = np.zeros((facts.n_columns + 1, k))
-        self.w_before = np.zeros((0, 0) if self.many else self.w.shape)
         self.dual = 0.0
+        self.rests = self.resting = 0  # runs of shrunk loops without jumps, since these did not pay
         self.ignore = 0.0
-        self.whole: _Part | None = None  # the one block, if all rows are in memory
-        if stream.in_one_block:
-            self.goal_share = 1.0
-        else:
-            self.state = stream.row_state(k, self.dtype)
         with ThreadPoolExecutor(self.threads) as self.pool:
-            yield from self._rounds(stream)
+            yield from self._in_memory(stream) if stream.in_one_block else self._rounds(stream)
+
+    def _prepare(self, stream: Stream, k: int) -> None:
+        """Sign the ledger: the weights, now and as a pass begins; for jumps two more copies; shares."""
+        width, share_bytes = stream.facts.n_columns + 1, k * self.dtype.itemsize
+        weights_bytes = 8 * k * width
+        climbs = k < CLIMB_BELOW and 2 * weights_bytes <= CLIMB_SHARE * stream.budget.available_bytes
+        self.climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
+        needs = {"weights": (4 if climbs else 2) * weights_bytes}
+        sparse = k >= SPARSE_FROM
+        stream.prepare(
+            needs,
+            ROW_WORK_BYTES + share_bytes + self.climb_bytes,
+            row_state_bytes=share_bytes,
+            sparse_state=sparse,
+        )
+        self.climb_room = np.zeros((2, width, k) if climbs else (2, 0, 0))
+        if not stream.in_one_block:
+            self.state = stream.sparse_state(k, self.dtype) if sparse else stream.row_state(k, self.dtype)
+
+    def _in_memory(self, stream: Stream) -> Iterator[Report]:
+        """All rows are one block: measure at W, report, train, and so on. The reports' weights are W itself."""
+        self.goal_share = 1.0
+        share, passes = np.zeros((stream.facts.n_rows, self.w.shape[1]), self.dtype), 0
+        while True:
+            for block in stream.all():
+                part = _Part(block, self._cost(block), share)
+            primal = 0.5 * _squared(self.w) + self._measure(part, self.w)
+            passes += 1
+            moving = int(np.count_nonzero(part.distance <= 0))
+            self.ignore = self._ignorable(float(part.cost.sum()))
+            report = self._report(passes, primal, self.w, moving)
+            yield report
+            if report.converged or self._spent(passes):
+                return
+            self._train([part], BLOCK_UNTIL_IN_MEMORY)
 
     def _rounds(self, stream: Stream) -> Iterator[Report]:
-        settings, passes = self.settings, 0
-        most = settings.max_passes or 0
-        best_primal, best = np.inf, self.w
-        moving = stream.facts.n_rows
+        passes, moving = 0, stream.facts.n_rows
+        start = np.empty_like(self.w)
         while True:
-            start = self.w.copy()
+            start[...] = self.w
             spill = moving < SPILL_SHARE * stream.facts.n_rows
             primal, moving, cost = self._full_pass(stream, start, measure=passes > 0, spill=spill)
             passes += 1
-            if primal < best_primal:
-                best_primal, best = primal, start
-            del start
-            self.ignore = IGNORE_SHARE * settings.tol * self.dual / cost
-            certificate = Certificate((best_primal,), (self.dual,), passes)
-            converged = certificate.relative_gap <= settings.tol
-            yield Report("pass", passes, _coef(best), certificate, self.dual, moving, converged)
-            if converged or (most and passes >= max(most, 2)):
+            self.ignore = self._ignorable(cost)
+            report = self._report(passes, primal, start, moving)
+            yield report
+            if report.converged or self._spent(passes):
                 return
             if passes > 1:
                 self.goal_share *= TOL_SHARE_FALLS
-            if not stream.in_one_block:
-                self._survivor_epochs(stream, best_primal)
-                kept = len(stream.survivors)
-                yield Report("epoch", passes, _coef(best), certificate, self.dual, kept)
+            self._survivor_epochs(stream, primal)
+            kept = len(stream.survivors)
+            yield Report("epoch", passes, report.coef, report.certificate, self.dual, kept)
+
+    def _report(self, passes: int, primal: float, w: NDArray[np.float64], moving: int) -> Report:
+        certificate = Certificate((primal,), (self.dual,), passes)
+        converged = certificate.relative_gap <= self.settings.tol
+        return Report("pass", passes, _coef(w), certificate, self.dual, moving, converged)
+
+    def _spent(self, passes: int) -> bool:
+        most = self.settings.max_passes or 0
+        return most > 0 and passes >= max(most, 2)
+
+    def _ignorable(self, cost: float) -> float:
+        """The gap, per C_i, below which rows are left alone; cost: Σ C_i."""
+        return IGNORE_SHARE * self.settings.tol * self.dual / cost if cost > 0 else 0.0
 
     def _full_pass(
         self, stream: Stream, start: NDArray[np.float64], measure: bool, spill: bool
     ) -> tuple[float, int, float]:
         """Measure the primal at ``start`` and update; returns it, how many rows are moving, and Σ C_i."""
-        primal, moving, cost = 0.5 * float(np.vdot(start, start)), 0, 0.0
-        survivors = None if stream.in_one_block else stream.survivors
+        primal, moving, cost = 0.5 * _squared(start), 0, 0.0
+        survivors = stream.survivors
         for block in stream.all():
-            part = self._part(block, keep=survivors is None)
+            part = self._part(block)
             cost += float(part.cost.sum())
-            primal += self._measure(part, start) if measure else float(part.cost.sum())
-            if survivors is None:
-                if primal - self.dual > self.settings.tol * primal:
-                    self._settle(part, 0.0)
-            else:
-                newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
-                survivors.retain(~newer)
-                resident = self._part(survivors.resident)
-                self._train([part, resident])
-                self._put_back(resident, stream)
-                self.state.set(part.rows, part.share)
-                survivors.add(block, part.distance, 0.0 if spill else None)
+            primal += self._measure(part, start) if measure else self._at_zero(part)
+            newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
+            survivors.retain(~newer)
+            resident = self._part(survivors.resident)
+            self._train([part, resident])
+            self._put_back(resident, stream)
+            self.state.set(part.rows, part.share)
+            survivors.add(block, part.distance, 0.0 if spill else None)
             moving += int(np.count_nonzero(part.distance <= 0))
             stream.progress.survivors = moving
-        if survivors is not None:
-            survivors.turn()
+        survivors.turn()
         return primal, moving, cost
+
+    def _at_zero(self, part: _Part) -> float:
+        """Σ C_i loss_i where all weights are 0."""
+        return float(part.cost.sum()) * (self.w.shape[1] - 1 if self.weston else 1)
 
     # -- loops ------------------------------------------------------------------------------------------
 
@@ -169,14 +203,15 @@ class SequentialDual:
         """The gap, as met by a loop, at which to be content."""
         return self.goal_share * self.settings.tol * self.dual
 
-    def _train(self, parts: list[_Part]) -> float:
-        """Loops over the active rows of the parts until their gap has fallen; returns that of the first as met."""
+    def _train(self, parts: list[_Part], until: float = BLOCK_UNTIL) -> float:
+        """Loops over the active rows of the parts until their gap has fallen to the share ``until``; returns that
+        of the first part as met."""
         met = first = 0.0
         for loop in range(MOST_BLOCK_LOOPS):
             gaps = [self._sweep(part, self.full_mode) for part in parts]
             if loop == 0:
                 met, first = gaps[0], sum(gaps)
-            elif sum(gaps) <= max(BLOCK_UNTIL * first, 0.5 * self._goal):
+            elif sum(gaps) <= max(until * first, 0.5 * self._goal):
                 break
             self._shrunk_loops(parts, sum(gaps))
         return met
@@ -188,52 +223,43 @@ class SequentialDual:
         full = [part.active for part in parts]
         effort = SHRUNK_EFFORT * self.w.shape[1] * sum(len(active) for active in full)
         self.scores = 0.0
-        enough = max(COOLING * gap, 0.5 * self._goal)
-        came_from = self._snapshot(parts, full)
-        for loop in count(1):
-            if self.scores >= effort or sum(self._sweep(part, SHRUNK) for part in parts) <= enough:
-                break
-            if came_from is not None and loop % EXTRAPOLATE_AFTER == 0:
-                self._extrapolate(parts, full, came_from)
-                came_from = self._snapshot(parts, full)
+        enough = max(COOLING * gap if self.cooling else 0.0, 0.5 * self._goal)
+        climb, jumps, by_loops, by_jumps, dual = self._climb(parts), 0, 0.0, 0.0, self.dual
+        while self.scores < effort and self._shrunk_loop(parts) > enough:
+            if climb is not None:
+                by_loops += self.dual - dual
+                dual = self.dual
+                self.dual += climb.jump()
+                self._shrunk_loop(parts)
+                self.dual += climb.land(self.dual - dual)
+                by_jumps += self.dual - dual
+                jumps += 1
+                if jumps >= FIRST_JUMPS:
+                    self.rests = 0 if by_jumps > JUMP_PAYS * by_loops else min(2 * self.rests + 1, MOST_RESTS)
+                    if self.rests:
+                        climb, self.resting = None, self.rests
+            dual = self.dual
         for part, active in zip(parts, full, strict=True):
             part.active = active
 
-    def _snapshot(self, parts: list[_Part], rows: list[NDArray[np.int64]]) -> _Snapshot | None:
-        """Where the weights and the rows' shares are now; None where extrapolation is not worth its memory."""
-        if self.many:
-            return None
-        self.w_before[...] = self.w
-        return _Snapshot(
-            [part.share[each] for part, each in zip(parts, rows, strict=True)],
-            self.dual,
-            float(np.vdot(self.w, self.w)),
-        )
+    def _shrunk_loop(self, parts: list[_Part]) -> float:
+        return sum(self._sweep(part, SHRUNK) for part in parts)
 
-    def _extrapolate(self, parts: list[_Part], rows: list[NDArray[np.int64]], start: _Snapshot) -> None:
-        """Move on along the way from ``start`` and ``w_before`` to here, repair by a loop, undo if D fell."""
-        # Along w + t Δw, D changes by t (Δ Σ C a − w·Δw) − ½ t² ‖Δw‖², and Σ C a = D + ½ ‖w‖² anywhere.
-        norm, across = float(np.vdot(self.w, self.w)), float(np.vdot(self.w, self.w_before))
-        squared = norm - 2 * across + start.norm
-        slope = (self.dual + 0.5 * norm) - (start.dual + 0.5 * start.norm) - (norm - across)
-        if not (slope > 0 and squared > 0):
-            return
-        step = min(slope / squared, LONGEST_STEP)
-        self.w_before[...] = self.w
-        dual, active = self.dual, [part.active for part in parts]
-        for part, each, before in zip(parts, rows, start.shares, strict=True):
-            tail = (self.w, self.settings.bias, self.weston, step, self.grid)
-            self.dual += extrapolate(*_matrix(part), part.block.y, part.cost, part.share, before, each, *tail)
-            part.active = each
-        self.dual -= 0.5 * (float(np.vdot(self.w, self.w)) - norm)
-        for part in parts:
-            self._sweep(part, SHRUNK)
-        if self.dual > dual:
-            return
-        self.dual, self.w[...] = dual, self.w_before
-        for part, each, before, was in zip(parts, rows, start.shares, active, strict=True):
-            part.share[each] = before
-            part.active = was
+    def _climb(self, parts: list[_Part]) -> Conjugate | None:
+        """What moves the active rows' shares on along the ways that they come; None where there is no room."""
+        if self.resting or not self.climb_bytes:
+            self.resting = max(0, self.resting - 1)
+            return None
+        lists = [Inside(part.share, part.active, self.weston) for part in parts]
+        room = sum(part.n_rows for part in parts) * self.climb_bytes
+        if sum(map(len, lists)) * VARIABLE_BYTES > room:
+            return None
+        rows = [
+            (_matrix(part), part.block.y, part.cost, part.share, each)
+            for part, each in zip(parts, lists, strict=True)
+        ]
+        start, way = self.climb_room
+        return Conjugate(rows, self.w, start, way, self.settings.bias, self.weston, self.grid)
 
     def _sweep(self, part: _Part, mode: int) -> float:
         """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
@@ -304,20 +330,12 @@ class SequentialDual:
         self.state.set(resident.rows, resident.share)
         stream.survivors.renew(resident.distance)
 
-    def _part(self, block: Block, keep: bool = False) -> _Part:
-        """The block with its shares; ``keep``: it is all rows, the same at every pass."""
-        if self.whole is not None:
-            self.whole.block = block
-            return self.whole
+    def _part(self, block: Block) -> _Part:
+        return _Part(block, self._cost(block), self.state.get(block.rows))
+
+    def _cost(self, block: Block) -> NDArray[np.float64]:
         cost = self.settings.C * self.class_weight[block.y]
-        if block.weight is not None:
-            cost = cost * block.weight
-        n, k = block.n_rows, self.w.shape[1]
-        share = np.zeros((n, k), self.dtype) if keep else self.state.get(block.rows)
-        part = _Part(block, cost, share)
-        if keep:
-            self.whole = part
-        return part
+        return cost if block.weight is None else cost * block.weight
 
 
 class _Part:
@@ -337,20 +355,17 @@ class _Part:
         self.active = np.arange(self.n_rows)
 
 
-class _Snapshot(NamedTuple):
-    """shares: (m, k) of the active rows of each part; dual: D; norm: Σ ‖w_m‖²."""
-
-    shares: list[NDArray[np.floating]]
-    dual: float
-    norm: float
-
-
 def _matrix(part: _Part) -> tuple[NDArray[Any], ...]:
     """The part's rows as the kernels take them: indptr, indices, data, X, of which one kind is empty."""
     X = part.block.X
     if isinstance(X, CSR):
         return X.indptr, X.indices, X.data, np.empty((0, 0), X.data.dtype)
     return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, X.dtype), X
+
+
+def _squared(w: NDArray[np.float64]) -> float:
+    """Σ ‖w_m‖²; not by BLAS, whose threads would spin between the loops."""
+    return float(np.einsum("ij,ij", w, w))
 
 
 def _coef(w: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,35 @@
+"""fetch: tell the processor which memory comes next, where it cannot guess.
+
+It is no compiled function but code that is put in place, so kernel files may import it; who edits it deletes the
+kernels' cache.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
+
+
+@intrinsic
+def fetch(typing, array, index):
+    """Have the cache line of ``array[index]`` brought in; nothing waits for it."""
+
+    def emit(context, builder, signature, args):
+        values = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.bitcast(builder.gep(values.data, [args[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        builder.call(prefetch, [place, number(0), number(3), number(1)])  # to read, to all caches, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), emit
+
+
+if config.DISABLE_JIT:
+
+    def fetch(array, index):
+        """Without the compiler there is nothing to do."""

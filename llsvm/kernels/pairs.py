@@ -1,0 +1,35 @@
+"""Margins of rows in the problems of pairs of classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from llsvm.kernels.options import JIT
+
+
+@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+def pair_margins(indptr, indices, data, X, y, w, bias, out):  # type: ignore[no-untyped-def]
+    """out[s, i] = ±w_c·x_i for the k − 1 problems c of row i's class y_i; s numbers the other class.
+
+    indptr, indices, data: CSR rows; or X: (n, d) dense rows, else X has none. y: (n,) int32 class ids.
+    w: (k (k − 1) / 2, d + 1) float64, a row for each pair i < j, i positive; the last column is the weight of
+    the constant feature ``bias``. out: (k − 1, n) float64; s is the other class, less one if that comes after y_i.
+    """
+    k = out.shape[0] + 1
+    last = w.shape[1] - 1
+    dense = X.shape[0] > 0
+    for i in range(out.shape[1]):
+        own = np.int64(y[i])
+        for s in range(k - 1):
+            other = s if s < own else s + 1
+            low, high = min(own, other), max(own, other)
+            row = w[low * (2 * k - low - 1) // 2 + high - low - 1]
+            dot = row[last] * bias
+            if dense:
+                for j in range(X.shape[1]):
+                    dot += row[j] * np.float64(X[i, j])
+            else:
+                for p in range(indptr[i], indptr[i + 1]):
+                    dot += row[indices[p]] * data[p]
+            out[s, i] = dot if own == low else -dot
