@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,23 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from llsvm.errors import UsageError
 from llsvm.model import Model
 from llsvm.report import Certificate
 from llsvm.settings import Settings
 from llsvm.train import train
+
+_READING = {
+    "format",
+    "zero_based",
+    "label",
+    "positive",
+    "features",
+    "exclude",
+    "weight",
+    "text",
+    "header",
+} | {*("missing", "hash_bits", "scale")}
 
 
 class LLSVMClassifier(ClassifierMixin, BaseEstimator):
@@ -89,9 +103,20 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         return self._keep(train(X, y, sample_weight=sample_weight, settings=self._settings()))
 
-    def fit_file(self, path: str | os.PathLike[str]) -> LLSVMClassifier:
-        """Train on a file, which may be larger than memory. Warns and raises as ``fit`` does."""
-        model = train(path, settings=self._settings())
+    def fit_file(
+        self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **reading: Any
+    ) -> LLSVMClassifier:
+        """Train on a file, or several, which may be larger than memory. Warns and raises as ``fit`` does.
+
+        reading: how the file is read, as fields of Settings: format, zero_based, label, positive, features,
+        exclude, weight, text, header, missing, hash_bits, scale. (``model_`` knows how to read files like it;
+        ``predict`` takes rows of numbers.)
+        """
+        if unknown := sorted(set(reading) - _READING):
+            raise UsageError(
+                f"fit_file: no such option: {unknown[0]}; there are {', '.join(sorted(_READING))}"
+            )
+        model = train(path, settings=replace(self._settings(), **reading))
         self.n_features_in_ = model.n_features_in_
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit

@@ -99,6 +99,13 @@ def test_a_file_without_its_end_says_where_it_ends(tmp_path, kind):
     assert f"ends at byte 12,345 without the footer that {NAMES[kind]} files end with" in refusal(path)
 
 
+def test_a_file_of_another_format(tmp_path):
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(gzip.compress(write(tmp_path, "vector.parquet", X, Y).read_bytes()))
+    assert "not a parquet file, by its first bytes b'\\x1f\\x8b" in refusal(path)
+    assert "unpack it" in refusal(path)
+
+
 def test_npy_says_after_which_row_it_ends(tmp_path):
     path = write(tmp_path, "npy", X, Y)
     path.write_bytes(path.read_bytes()[: 128 + 1234 * 32 + 5])

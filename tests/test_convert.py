@@ -32,6 +32,14 @@ def test_floats_come_back_bit_by_bit(tmp_path_factory, values, labels):
     np.testing.assert_array_equal(block.y, y)
 
 
+def test_means_are_refused(tmp_path):
+    from llsvm.cli.convert import convert
+    from llsvm.errors import UsageError
+
+    with pytest.raises(UsageError, match="means are learned in training"):
+        convert([str(tmp_path / "rows.csv"), str(tmp_path / "out.h5")], missing="mean")
+
+
 @pytest.mark.parametrize("dense", [True, False])
 def test_the_text_as_it_is(dense):
     X = np.array([[0, 0.1, 1], [0, 0, 0], [-2.5, 0, 1e-7]], np.float32)

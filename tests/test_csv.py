@@ -107,6 +107,22 @@ def test_lines_within_quotes_wherever_chunks_end(tmp_path):
     np.testing.assert_array_equal(found[:, 0], np.arange(n, dtype=np.float32))
 
 
+def test_several_files_may_differ_in_order_and_only_the_first_may_have_a_header(tmp_path):
+    texts = ["a,t,label\n1,x,0\n2,y,1\n", "label,a,t,more\n1,3,y,7\n", "4,x,0\n"]
+    paths = [tmp_path / f"{i}.csv" for i in range(3)]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    found, y = dense_of(open_source(paths))
+    np.testing.assert_array_equal(found, [[1, 1, 0], [2, 0, 1], [3, 0, 1], [4, 1, 0]])
+    np.testing.assert_array_equal(y, [0, 1, 1, 0])
+    paths[2].write_text("4,x,0,9\n")
+    with pytest.raises(DataError, match=r"2\.csv: 4 columns, where .*0\.csv has 3"):
+        dense_of(open_source(paths))
+    paths[2].write_text("a,label\n4,x\n")
+    with pytest.raises(DataError, match=r"2\.csv: without the column t"):
+        dense_of(open_source(paths))
+
+
 def test_thousands_of_columns(tmp_path):
     """Work and memory per column stay small; the ledger knows of the memory."""
     n, d = 40, 3000

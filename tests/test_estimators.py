@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import llsvm.memory
 from llsvm import LLSVMClassifier
+from llsvm.errors import UsageError
 
 
 @parametrize_with_checks([LLSVMClassifier()])
@@ -26,6 +27,16 @@ def test_fit_agrees_with_linear_svc(classes):
     assert ours.score(X, y) == pytest.approx(theirs.score(X, y), abs=0.01)
     assert ours.certificate_.relative_gap <= 1e-6
     assert ours.n_iter_ >= 1
+
+
+def test_fit_file_reads_tables(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,kind\n" + "".join(f"{i % 7},{1000 * i},{'uv'[i % 7 > 3]}\n" for i in range(99)))
+    model = LLSVMClassifier().fit_file(path, label="kind", exclude=("b",), scale="standard")
+    assert model.classes_.tolist() == ["u", "v"]
+    assert model.predict([[0.0], [6.0]]).tolist() == ["u", "v"]
+    with pytest.raises(UsageError, match="no such option: colour"):
+        model.fit_file(path, colour="red")
 
 
 def test_fit_file_is_fit(tmp_path):

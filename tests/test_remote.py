@@ -107,13 +107,13 @@ class TestRemoteCSV(SourceSuite):
 @pytest.mark.parametrize("kind", ["csv", "vector.parquet", "svm.gz", "h5"])
 def test_rereading_without_a_cache(s3, tmp_path, kind):
     """Every pass reads from the server again, and the optimum is that of local rows."""
-    big, y = rows(60_000)
+    big, y = rows(80_000)
     address = upload(s3, f"again/rows.{kind}", write(tmp_path, kind, big, y))
     settings = Settings(bias=1.0, cache="never", spill_dir=str(tmp_path))
     source = open_source(address)
     info = source.info
     source.info = lambda: replace(info(), reader_bytes=0)  # so that the limit is one on the rows
-    with Training(source, settings, budget=MemoryBudget(2_800_000, 0)) as training:
+    with Training(source, settings, budget=MemoryBudget(3_400_000, 0)) as training:
         places = {training.stream.place for report in training if report.kind == "pass"}
         assert places == {"source"}
         assert training.model.converged

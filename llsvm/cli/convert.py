@@ -54,6 +54,8 @@ def convert(
     from llsvm.errors import UsageError
     from llsvm.memory import default_threads
 
+    if missing == "mean":
+        raise UsageError("--missing mean: means are learned in training only; pass --missing zero")
     if len(data) < 2:
         raise UsageError("convert needs an input and an output: llsvm convert DATA OUTPUT")
     inputs, output = data[:-1], data[-1]

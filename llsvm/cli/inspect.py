@@ -64,7 +64,7 @@ def inspect(
             "exclude": names(exclude),
             "text": names(text),
             "header": header,
-            "missing": missing,
+            "missing": "zero" if missing == "mean" else missing,  # means are learned in training
             "weight": weight,
             "hash_bits": hash_bits,
         }

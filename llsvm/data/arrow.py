@@ -22,6 +22,7 @@ class ArrowSource(TableSource):
     """Files in Arrow's file format (Feather version 2) or streaming format."""
 
     format = "arrow"
+    magic = _FILE_MAGIC
     no_footer = ("Not an Arrow file", "File is too small", "File is smaller than")
 
     def _schema(self, number: int) -> pa.Schema:

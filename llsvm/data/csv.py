@@ -72,12 +72,20 @@ class CSVSource(TableSource):
                 stream.close()
             kinds = {} if self._model is None else {c.name: c.kind for c in self._model.columns}
             self._heads[number] = _Head(path, text, self._header, kinds)
-            if number > 0 and self._heads[number].schema.names != self._head(0).schema.names:
-                raise DataError(
-                    f"{path}: other columns than {self._paths[0]}: "
-                    f"{', '.join(self._heads[number].schema.names[:12])}"
-                )
+            if number > 0 and not self._heads[number].header:
+                self._name_as_first(self._heads[number], path)
         return self._heads[number]
+
+    def _name_as_first(self, head: _Head, path: str) -> None:
+        """Columns without names are those of the first file (of a file that was split, only that has a header)."""
+        names = self._head(0).schema.names
+        if len(head.schema) != len(names):
+            raise DataError(
+                f"{path}: {len(head.schema)} columns, where {self._paths[0]} has {len(names)}; give files with the "
+                "same columns"
+            )
+        fields = zip(names, head.schema, strict=True)
+        head.schema = pa.schema([field.with_name(name) for name, field in fields])
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int
@@ -145,7 +153,7 @@ class CSVSource(TableSource):
             ) from error
         if match := re.search(r"column #(\d+): Row #(\d+): CSV conversion error to (\w+).*?'(.*)'", text):
             place, line, _, value = match.groups()
-            name = self._name(int(place))
+            name = self._name(number, int(place))
             raise DataError(
                 f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
                 f"read the column as categories (--text {name})"
@@ -162,9 +170,9 @@ class CSVSource(TableSource):
             ) from error
         raise DataError(f"{path}: cannot be read as CSV: {text}") from error
 
-    def _name(self, place: int) -> str:
+    def _name(self, number: int, place: int) -> str:
         # pyarrow counts the columns of the file
-        names = self._head(0).schema.names
+        names = self._head(number).schema.names
         return names[place] if place < len(names) else str(place)
 
 

@@ -25,6 +25,7 @@ class ParquetSource(TableSource):
     """Files of Parquet."""
 
     format = "parquet"
+    magic = b"PAR1"
     no_footer = ("magic bytes not found", "file size is", "Parquet file size")
 
     def _schema(self, number: int) -> pa.Schema:

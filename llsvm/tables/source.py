@@ -17,7 +17,7 @@ import pyarrow as pa
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import STDIN, fingerprint
+from llsvm.inputs import STDIN, fingerprint, open_seekable
 from llsvm.remote import library_bytes
 from llsvm.tables.columns import kind_of, numbers
 from llsvm.tables.encoder import CATEGORY_BYTES, MissingValues, TableEncoder, check_columns, plan
@@ -47,6 +47,8 @@ class TableSource(ABC):
     format: str
     no_footer: tuple[str, ...] = ()
     """What the library says of a file that lacks its end."""
+    magic: bytes = b""
+    """What such files begin with."""
 
     def __init__(
         self,
@@ -101,6 +103,13 @@ class TableSource(ABC):
             raise error
         path, reason = self._paths[number], " ".join(str(error).split()).rstrip(".")
         if not place and any(sign in reason for sign in self.no_footer):
+            with open_seekable(path) as file:
+                begins = file.read(len(self.magic))
+            if begins != self.magic:
+                raise DataError(
+                    f"{path}: not a {self.format} file, by its first bytes {begins!r}; unpack it where it is "
+                    "compressed, or name its format with --format"
+                ) from error
             size = self._prints[number][0]
             raise DataError(
                 f"{path}: the file ends at byte {size:,} without the footer that {self.format} files end with: "
