@@ -126,6 +126,8 @@ class Descent:
         if best == 0:  # F_a is too bent for the model
             self.radius = length * float(STEPS[1])
             self.proximal *= PROXIMAL_RISE
+        elif STEPS[best] <= 0.25:
+            self.radius = 2 * length * float(STEPS[best])
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
