@@ -11,9 +11,11 @@ MOST_CG, CG_UNTIL = 30, 0.1  # products per Newton step; the residual's norm fal
 
 
 class ConjugateGradients:
-    """Solves H step = −gradient, preconditioned by H's diagonal, a product at a time."""
+    """Solves (H + ridge) step = −gradient, preconditioned by its diagonal, a product at a time."""
 
-    def __init__(self, gradient: Vector, diagonal: Vector) -> None:
+    def __init__(self, gradient: Vector, diagonal: Vector, ridge: float) -> None:
+        """diagonal: of H + ridge."""
+        self.ridge = ridge
         self.gradient, self.diagonal = gradient, diagonal
         self.step = np.zeros_like(gradient)
         self.residual = -gradient
@@ -26,6 +28,7 @@ class ConjugateGradients:
 
     def advance(self, product: Vector) -> None:
         """product: H times ``direction``."""
+        product = product + self.ridge * self.direction
         length = self.size / float(self.direction @ product)
         self.step += length * self.direction
         self.residual -= length * product

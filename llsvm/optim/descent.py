@@ -22,12 +22,13 @@ FIRST_SMOOTHING = 1.0
 WARM_SMOOTHING = 0.125  # with weights to begin with
 ENOUGH_FALL = 0.5  # a step is taken if F_a falls by this share of what the best step on the grid would give
 HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
-SMOOTHER = 4.0  # so many times a is next where no step was of use
+MORE_CAUTION = 4.0
 SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
 # Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian singular,
 # and steps may be of any length. So the model gets a least curvature, this share of its mean, and more of it while
-# steps would leave the region in which the last one has proved the model right. It moves no optimum.
-PROXIMAL, PROXIMAL_RISE, PROXIMAL_SINK = 1e-9, 10.0, 0.1
+# steps would leave the region in which the last one has proved the model right; with L2 only after a step has been
+# of no use. It moves no optimum.
+PROXIMAL, PROXIMAL_RISE, PROXIMAL_SINK, MOST_PROXIMAL = 1e-9, 10.0, 0.1, 1e3
 LONGER = 16.0  # the next step may be so many times as long as one that the model foresaw
 EXACT = 512  # up to so many active columns the model's minimiser is cheap enough to be found exactly
 TOO_LONG = 1 / 16  # of the step was best
@@ -55,7 +56,9 @@ class Descent:
         self.gradient = np.zeros(n)
         self.fall = np.inf
         self.proximal = PROXIMAL
-        self.radius = np.inf  # for the length of steps, without L2
+        self.radius = np.inf  # for the length of steps
+        self.before_near = 0.0  # what a was, if the last step was by the near rows
+        self.caution = 1.0  # so many times as far as usual must rows be not to be near
         self.point: Point
         self.sums: Sums
 
@@ -78,7 +81,14 @@ class Descent:
     def arrive(self, near: Descent) -> None:
         """Aim at the point to which the rows at hand have led."""
         self.step_to(near.target, self.primal - near.primal)
-        self.a, self.previous = near.a, 0.0
+        self.before_near, self.a, self.previous = self.a, near.a, 0.0
+
+    def _near_has_failed(self) -> None:
+        """Too many of the rows that were taken for far have crossed the margin: go back to where a was, and go near
+        only with more rows for it."""
+        if self.before_near:
+            self.a, self.before_near = self.before_near, 0.0
+            self.caution *= MORE_CAUTION
 
     @property
     def relative_gap(self) -> float:
@@ -102,14 +112,22 @@ class Descent:
         length = float(np.linalg.norm(self.change))
         if here <= values[best] + tolerated or length == 0:
             self.w = self.target
+            self.before_near = 0.0
             self.proximal = max(PROXIMAL, PROXIMAL_SINK * self.proximal)
             if length:
                 kept = values[0] - here > 0.5 * self.fall  # what the model promised
-                self.radius = length * (LONGER if kept else 2.0)
+                if penalty.l2 == 0 or np.isfinite(self.radius):
+                    self.radius = length * (LONGER if kept else 2.0)
+                if penalty.l2 > 0 and kept:
+                    self.radius = np.inf
             return True
-        if best == 0:  # F_a is too bent for a step of any length
-            self.radius = length * STEPS[1]
-            self.a, self.previous = min(SMOOTHER * self.a, FIRST_SMOOTHING), 0.0
+        if STEPS[best] < 0.5:
+            self._near_has_failed()
+        if best == 0:  # F_a is too bent for the model
+            self.radius = length * float(STEPS[1])
+            self.proximal *= PROXIMAL_RISE
+        elif STEPS[best] <= 0.25:
+            self.radius = 2 * length * float(STEPS[best])
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
@@ -133,7 +151,7 @@ class Descent:
             diagonal = model.diagonal
         mean = float(diagonal.sum()) / max(len(active), 1)
         while True:
-            ridge = max(penalty.l2, self.proximal * mean)
+            ridge = self.ridge(penalty, mean)
             if columns is None:
                 H.flat[:: len(H) + 1] = diagonal + ridge
                 new, fall = minimise(Dense(H), g, now, penalty.l1, len(active) > EXACT)
@@ -141,12 +159,16 @@ class Descent:
                 model.ridge = ridge
                 new, fall = minimise(model, g, now, penalty.l1, roughly=True)
             length = float(np.linalg.norm(new - now))
-            if penalty.l2 > 0 or length <= self.radius or self.proximal >= 1:
+            if length <= self.radius or self.proximal >= MOST_PROXIMAL:
                 break
             self.proximal *= PROXIMAL_RISE
         target = self.w.copy()
         target[active] = new
         self.step_to(target, fall if len(active) else np.inf)
+
+    def ridge(self, penalty: Penalty, mean: float) -> float:
+        """What is added to the Hessian's diagonal, whose mean is known."""
+        return max(penalty.l2, self.proximal * mean)
 
     def smooth_more(self, most: float) -> bool:
         """Let a grow to what goes with the gap, but not above ``most``: after the near rows have had another

@@ -168,10 +168,12 @@ class SmSVM:
             if not live or self._out_of_passes():
                 return
             ahead = [p for p in live if p.judge(self.penalty, settings.tol)]
-            if ahead and self.near.enough(max(p.a for p in ahead)):
-                yield from self._solve_near(ahead)
-            else:
-                yield from self._step(ahead, lambda points: self._sum(stream, points))
+            near = [p for p in ahead if self.near.enough(p.caution * p.a)]
+            if near:
+                yield from self._solve_near(near)
+            yield from self._step(
+                [p for p in ahead if p not in near], lambda points: self._sum(stream, points)
+            )
 
     def _step(
         self, problems: list[Descent], sum_up: Callable[[list[Point]], list[Sums]], near: bool = False
@@ -233,7 +235,7 @@ class SmSVM:
                 inner[i].measure(sums, self.penalty)
 
         going = ahead = list(range(len(inner)))
-        measure([i for i in going if inner[i].smooth_more(self.near.most_smoothing)])
+        measure([i for i in going if inner[i].smooth_more(self.near.most_smoothing / inner[i].caution)])
         for _ in range(MOST_NEAR):
             yield from self._step([inner[i] for i in ahead], self._sum_near, near=True)
             measure(going)
@@ -288,14 +290,18 @@ class SmSVM:
         self, problems: list[Descent], sum_up: Callable[[list[Point]], list[Sums]]
     ) -> Iterator[None]:
         """Newton steps by conjugate gradients, products of the Hessians one at a time."""
-        runs = [ConjugateGradients(p.gradient, p.sums.diagonal + self.penalty.l2) for p in problems]
+        ridges = [p.ridge(self.penalty, float(p.sums.diagonal.mean())) for p in problems]
+        runs = [
+            ConjugateGradients(p.gradient, p.sums.diagonal + ridge, ridge)
+            for p, ridge in zip(problems, ridges, strict=True)
+        ]
         for _ in range(MOST_CG):
             going = [(run, p.point) for run, p in zip(runs, problems, strict=True) if not run.done]
             if not going or self._out_of_passes():
                 break
             points = [replace(point, diagonal=False, direction=run.direction) for run, point in going]
             for (run, _), sums in zip(going, sum_up(points), strict=True):
-                run.advance(sums.product + self.penalty.l2 * run.direction)
+                run.advance(sums.product)
             yield
         for run, problem in zip(runs, problems, strict=True):
             problem.step_to(problem.w + run.step, run.fall)
