@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import numpy as np
+import oracle
 import pytest
 import slow_multiclass as slow
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize
 
+from llsvm import stream as stream_module
 from llsvm.data import open_source
 from llsvm.errors import UsageError
 from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, jump, sweep
@@ -325,6 +327,27 @@ def test_out_of_core_finds_the_same_optimum(tmp_path, multi_class, by_class):
     assert within.certificate.relative_gap <= 1e-3
     assert outside.certificate.total_dual <= within.certificate.total_primal
     assert within.certificate.total_dual <= outside.certificate.total_primal
+
+
+@pytest.mark.parametrize("multi_class", DIRECT)
+@pytest.mark.parametrize("share", [4, 10**9])
+def test_packed_shares_of_many_classes(tmp_path, monkeypatch, multi_class, share):
+    """Shares of 40 classes are packed, in memory or, where there is no room, on disk; survivors are spilled."""
+    X, y = blobs(n=4000, d=60, k=40, seed=8)
+    X *= np.random.default_rng(0).random(X.shape) < 0.3
+    within, _ = fit(X, y, multi_class=multi_class, tol=1e-2)
+    monkeypatch.setattr(stream_module, "_STATE_SHARE", share)
+    oracle.small_pages(monkeypatch, 20_000, 60_000)
+    path = oracle.write_svmlight(tmp_path / "a.svm", X, y)
+    training = oracle.run(
+        str(path), ledger=1_500_000, multi_class=multi_class, spill_dir=str(tmp_path), tol=1e-2
+    )
+    outside = training.model.certificate
+    assert not training.stream.in_one_block
+    assert training.stream.survivors._generation > 0
+    assert outside.relative_gap <= 1e-2
+    assert outside.total_dual <= within.certificate.total_primal
+    assert within.certificate.total_dual <= outside.total_primal
 
 
 @pytest.mark.parametrize("multi_class", DIRECT)

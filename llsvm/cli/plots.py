@@ -12,7 +12,9 @@ from llsvm.errors import UsageError
 from llsvm.files import replacing
 
 _FORMATS = ("png", "svg", "pdf")
-_NUMBERED = 25  # up to so many classes, cells show their counts and classes their labels
+_NUMBERED = 25  # up to so many classes, cells show their counts;
+_NAMED = 40  # at most so many classes are named
+_GAMMA = 0.4  # of the colours
 
 
 def require_matplotlib() -> None:
@@ -30,6 +32,7 @@ def draw_confusion(answer: dict[str, Any], path: str) -> None:
     kind = os.path.splitext(path)[1].lstrip(".").lower()
     if kind not in _FORMATS:
         raise UsageError(f"--plot {path}: the name must end in {', '.join('.' + f for f in _FORMATS)}")
+    from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
     labels, counts = answer["confusion"]["labels"], np.array(answer["confusion"]["counts"])
@@ -37,14 +40,16 @@ def draw_confusion(answer: dict[str, Any], path: str) -> None:
     side = min(max(4.0, 0.45 * len(labels) + 2), 14.0)
     figure = Figure(figsize=(side + 1, side), layout="constrained")
     axes = figure.subplots()
-    image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+    # errors are a few per cent of a class: on a linear scale they would be white
+    image = axes.imshow(share, cmap="Blues", norm=PowerNorm(_GAMMA, 0, 1))
     axes.set(xlabel="predicted", ylabel="true", title=f"accuracy {answer['accuracy']:.2%}")
     if len(labels) <= _NUMBERED:
-        axes.set_xticks(range(len(labels)), labels, rotation=90)
-        axes.set_yticks(range(len(labels)), labels)
         for i, j in np.argwhere(counts):
-            colour = "white" if share[i, j] > 0.5 else "black"
+            colour = "white" if share[i, j] ** _GAMMA > 0.6 else "black"
             axes.text(j, i, str(counts[i, j]), ha="center", va="center", color=colour, fontsize=7)
-    figure.colorbar(image, label="share of the true class")
+    named = range(0, len(labels), -(-len(labels) // _NAMED))
+    axes.set_xticks(named, [labels[i] for i in named], rotation=90)
+    axes.set_yticks(named, [labels[i] for i in named])
+    figure.colorbar(image, label="share of the true class", ticks=[0, 0.01, 0.05, 0.2, 0.5, 1])
     with replacing(path) as stream:
         figure.savefig(stream, format=kind)

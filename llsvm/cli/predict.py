@@ -149,6 +149,15 @@ def print_evaluation(answer: dict[str, Any]) -> None:
     if len(labels) <= 10:
         counts = zip(labels, answer["confusion"]["counts"], strict=True)
         print_table(("true \\ predicted", *labels), [[label, *row] for label, row in counts])
+    elif confusions := _largest_confusions(answer["confusion"]):
+        print_table(("most confused: true", "predicted as", "rows"), confusions)
     if answer["unknown_rows"]:
         seen = ", ".join(f"{label} ({count:,})" for label, count in answer["unknown_labels"].items())
         typer.echo(f"{answer['unknown_rows']:,} rows have labels that the model does not know: {seen}")
+
+
+def _largest_confusions(confusion: dict[str, Any]) -> list[list[Any]]:
+    """(true, predicted, rows) of the ten cells off the diagonal with most rows."""
+    labels, counts = confusion["labels"], confusion["counts"]
+    cells = ((n, i, j) for i, row in enumerate(counts) for j, n in enumerate(row) if n and i != j)
+    return [[labels[i], labels[j], n] for n, i, j in sorted(cells, key=lambda c: (-c[0], c[1], c[2]))[:10]]

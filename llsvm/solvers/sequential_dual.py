@@ -74,6 +74,7 @@ class SequentialDual:
         self.weston = settings.multi_class == "weston-watkins"
         self.shrinking = True  # without it, every loop is a full one
         self.cooling = True  # without it, shrunk loops go on to the accuracy that is asked for in the end
+        self.jumps = True  # without them, loops only
         self.rng = np.random.default_rng(settings.seed)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
@@ -96,7 +97,11 @@ class SequentialDual:
         """Sign the ledger: the weights, now and as a pass begins; for jumps two more copies; shares."""
         width, share_bytes = stream.facts.n_columns + 1, k * self.dtype.itemsize
         weights_bytes = 8 * k * width
-        climbs = k < CLIMB_BELOW and 2 * weights_bytes <= CLIMB_SHARE * stream.budget.available_bytes
+        climbs = (
+            self.jumps
+            and k < CLIMB_BELOW
+            and 2 * weights_bytes <= CLIMB_SHARE * stream.budget.available_bytes
+        )
         self.climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
         needs = {"weights": (4 if climbs else 2) * weights_bytes}
         sparse = k >= SPARSE_FROM
@@ -263,7 +268,7 @@ class SequentialDual:
 
     def _sweep(self, part: _Part, mode: int) -> float:
         """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
-        order = self.rng.permutation(part.active)
+        order = self.rng.permutation(part.active if self.shrinking else part.n_rows)
         totals = np.zeros(4)
         n = self._call(part, part.distance, order, self.w, mode, self.ignore, totals)
         part.active = order[:n]
