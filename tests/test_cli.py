@@ -261,7 +261,7 @@ def test_inspect_data(data):
 
 
 def test_a_reader_that_goes_away_is_no_error(model, tmp_path):
-    write_data(tmp_path / "big", 3_000_000, seed=0)
+    write_data(tmp_path / "big", 12_000_000, seed=0)  # its scores are far more than a pipe holds
     process = start("predict", model, tmp_path / "big", "--scores")
     assert process.stdout.readline()
     process.stdout.close()

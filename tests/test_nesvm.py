@@ -307,7 +307,7 @@ def test_blocks_from_disk_change_nothing(loss, tmp_path):
             file.write(f"{label} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(row)) + "\n")
     options = {"solver": "nesvm", "loss": loss, "C": 0.01, "threads": 2, "tol": 1e-4}
     primals = []
-    for limit in (None, 2_000_000):
+    for limit in (None, 2_400_000):
         budget = None if limit is None else MemoryBudget(limit, runtime_bytes=0)
         with Training(open_source(str(path)), Settings(**options, max_passes=500), budget=budget) as training:
             *_, last = training
