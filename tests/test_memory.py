@@ -120,7 +120,7 @@ def test_the_process_is_counted():
 @pytest.mark.parametrize(
     ("held", "available", "limit"),
     [
-        (60, 8000, 250 + (8000 - 60) // 2),
+        (60, 8000, RUNTIME_BYTES // 10**6 + (8000 - 60) // 2),
         (60, 300, 300),  # a small container: all of it
         (2000, 2001, None),  # nearly nothing is free: enough for small data
     ],
