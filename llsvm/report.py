@@ -76,8 +76,8 @@ class Report:
 class Start:
     """What a solver is told that takes over from another.
 
-    best (k, columns), primal (k,): the best weights measured so far, as in Report, and their objective. dual: (k,) of a
-    feasible dual point. passes: full passes made.
+    best (k, columns), primal (k,): the best weights measured so far, as in Report, and their objective.
+    dual: (k,) of a feasible dual point. passes: full passes made.
     """
 
     best: NDArray[np.float64]

@@ -1,12 +1,11 @@
 """``solver="auto"``: which method is likely to take the least processor time, and why. Every choice reaches the
 same certified optimum.
 
-What only one solver can do, it does. Else coordinate descent (llsvm) begins: on most data it is the fastest, and
-what it has done is never lost. Where the smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost
-is known beforehand, about NEWTON_PASSES passes of a known price whatever C is; coordinate descent's is not: it
-grows with C and with how many rows stay between the margins. So its updates are counted, and once they, or those
-to be expected, come to more than Newton would take, smsvm starts, which is told the dual bound
-reached. No clock is looked at, so that runs repeat.
+What only one solver can do, it does. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where
+the smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, NEWTON_PASSES times
+that of a pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay
+between the margins. So its updates are counted, and once they, or those to be expected, come to more than Newton
+would take, smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
 
 The prices are processor time in ns on the machine that the README's benchmarks name; only their ratios matter.
 """
@@ -22,9 +21,11 @@ MOST_COLUMNS = 1024  # of a Hessian worth forming and solving with
 MOST_CLASSES = 10  # problems (one against the rest), each with its Hessian
 LEAST_ROWS = 5  # per column: with fewer the rows, not the weights, are what is short
 MEMORY_SHARE = 8  # Newton's matrices may take this part (1/8) of the memory that is left
-NEWTON_PASSES = 14  # with the work between them
+NEWTON_PASSES = 20  # what passes, and the work between them, come to
 NEWTON_START = 4e8  # ns: loading more code
-ROUND = 0.5  # of all updates are in the first round, measured: so much of Newton's price may a round take
+ROUND = (
+    0.4  # so much of all updates are in the first round, measured: of Newton's price a round may take as much
+)
 ROUNDS_TO_COME = 5  # each visits the rows that still move as often as those so far have
 PATIENCE = 4  # so many times Newton's price is enough, whatever is expected
 
