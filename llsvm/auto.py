@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.ingest import Facts
 from llsvm.report import Report, Start
-from llsvm.settings import Settings
+from llsvm.settings import SOLVERS, Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.choose import ROUND, Choice, choose, enough
 from llsvm.stream import Stream
@@ -37,7 +37,8 @@ class Auto:
     def solve(self, stream: Stream) -> Iterator[Report]:
         newton = self.choice.newton
         if newton is None:
-            chosen = replace(self.settings, solver=self.choice.solver)
+            name = self.choice.solver
+            chosen = replace(self.settings, solver=name) if name in SOLVERS else self.settings
             yield from make_solver(chosen, self.class_weight, self.threads).solve(stream)
         else:
             yield from self._try_llsvm(stream, newton)

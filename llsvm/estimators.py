@@ -46,7 +46,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     "crammer-singer" or "weston-watkins".
     solver: "auto" (the only one that does what is asked for, else by shape and a trial; ``model_.extra`` says which
     and why), "llsvm", "smsvm" or "nesvm"; all reach the same certified optimum.
-    penalty: "l2"; "l1", ‖w‖₁; "elasticnet", (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁, 0 < l1_ratio < 1: sparse weights.
+    penalty: "l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.
     lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.
     C: penalty, > 0. loss: "hinge", "squared_hinge" or "least-squares". tol: relative duality gap at which to stop.
     max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which

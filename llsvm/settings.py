@@ -143,6 +143,11 @@ class Settings:
         _positive("tol", self.tol)
         if self.multi_class in DIRECT and (self.loss != "hinge" or self.paper):
             raise UsageError(f"{self.multi_class} has one loss, the hinge, and no paper mode: leave them out")
+        if self.multi_class in DIRECT and self.solver != "auto":
+            raise UsageError(
+                f"{self.multi_class} has a solver of its own, the sequential dual method, not {self.solver}: "
+                "leave --solver out"
+            )
         if self.max_passes is not None:
             _positive("max_passes", self.max_passes)
         if self.max_seconds is not None:

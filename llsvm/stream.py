@@ -229,7 +229,6 @@ class Stream:
         self._share_out(row_work_bytes)
 
     def _take_back(self) -> None:
-        library = self.budget.lines.get(_LIBRARY, 0)
         if self._before is None:
             self._before = dict(self.budget.lines)
             return
@@ -238,7 +237,8 @@ class Stream:
             self._survivors.close()
         self._survivors, self._buffers, self._state_bytes = None, [], 0
         self._block_bytes = self._block_rows = 1 << 62
-        self.budget.lines = self._before | {_LIBRARY: library}
+        library = {what: nbytes for what, nbytes in self.budget.lines.items() if what == _LIBRARY}
+        self.budget.lines = {what: n for what, n in self._before.items() if what != _LIBRARY} | library
         trim_freed_memory()
 
     def _set_state_aside(self, nbytes: int, row_work_bytes: int, sparse: bool) -> None:
