@@ -25,7 +25,6 @@ from llsvm.cli.options import (
     names,
     open_data,
 )
-from llsvm.cli.plots import check_picture
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.settings import Settings
 
@@ -111,6 +110,8 @@ def path(
     for each in lambda1 or []:
         replace(settings, lambda1=each)  # refused before anything is read
     if plot is not None:
+        from llsvm.cli.plots import check_picture
+
         check_output(plot, [*data, *([validation] if validation else [])])
         check_picture(plot)
     found = []
