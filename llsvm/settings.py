@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from llsvm.errors import UsageError
@@ -196,6 +196,7 @@ class Settings:
         if self.intercept and self.bias:
             raise UsageError("intercept and bias are two ways to have a constant term; choose one")
         self._check_kernel()
+        self._check_unused()
         if self.solver == "nesvm":
             if self.loss == "squared_hinge":
                 raise UsageError("solver nesvm has loss hinge or least-squares, not squared_hinge")
@@ -232,6 +233,29 @@ class Settings:
                 )
             if self.penalty != "l2" or self.step != "auto" or self.stop != "gap":
                 raise UsageError("a kernel goes with penalty l2, step auto and stop gap")
+
+    def _check_unused(self) -> None:
+        """Refuse what the chosen method would silently leave aside."""
+        nesvm, kernel = self.solver == "nesvm", self.kernel or ("rbf" if self.feature_map else None)
+        where = {  # option -> whether something looks at it, and what to do
+            "step": (nesvm, "pass --solver nesvm"),
+            "stop": (nesvm, "pass --solver nesvm"),
+            "homotopy": (nesvm, "pass --solver nesvm"),
+            "mu": (nesvm, "pass --solver nesvm"),
+            "mu_end": (self.stop == "change", "pass --stop change"),
+            "components": (self.feature_map is not None, "pass --feature-map nystroem or rff"),
+            "gamma": (kernel in ("rbf", "poly"), "pass --kernel rbf or poly"),
+            "degree": (kernel == "poly", "pass --kernel poly"),
+            "coef0": (kernel == "poly", "pass --kernel poly"),
+        }
+        defaults = {field.name: field.default for field in fields(self)}
+        for name, (used, remedy) in where.items():
+            if not used and getattr(self, name) != defaults[name]:
+                raise UsageError(f"{name} has no meaning here: {remedy}, or leave it out")
+        if nesvm and self.multi_class in DIRECT:
+            raise UsageError(f"{self.multi_class} is not for solver nesvm: pass --multiclass ovr or ovo")
+        if nesvm and self.paper:
+            raise UsageError("paper is solver llsvm's: for Algorithm 1 with its own step pass --step paper")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""
