@@ -2,13 +2,15 @@
 
 The paper prints curves, no numbers, so what it claims of them stands beside what we see. Its subsets 5 and 6 of
 the adult data (a5a, a6a) were not to be had; a7a, a8a and a9a continue the series. Its image sets are not
-public any more: scikit-learn's digits and rows of MNIST follow the same protocol (RBF with γ = 1/p, one-vs-one, 70 %
-of the rows train). LIBLINEAR and LIBSVM are scikit-learn's LinearSVC and SVC; SVM-Perf, SVM-Light and Pegasos
+public any more: scikit-learn's digits and rows of MNIST follow the same protocol (RBF with γ = 1/p, one-vs-one,
+70 % of the rows train). LIBLINEAR and LIBSVM are scikit-learn's LinearSVC and SVC; SVM-Perf, SVM-Light and Pegasos
 are left out, SGD (hinge, scikit-learn) stands in for the last, with α = 1/(n C).
 
-All stop at their own tolerance 10⁻³, so the table says what each reached: "excess", how far its objective is above
-the best one known to us (dual bound of a run to 10⁻⁴ where that converges). Every method is run once before
-the clock starts. NESVM gives up after the passes named in the table's head.
+"NESVM" is ours, to a certified gap of 10⁻³. "NESVM as printed" is Algorithm 1 with the paper's step, its μ = 5, and
+its stopping rule |ΔF| < 10⁻³. The others stop at their own tolerance 10⁻³ too, so the table says what each reached:
+"excess", how far its objective is above the dual bound of a run to 10⁻⁴. Seconds are CPU seconds, as in the paper,
+of one thread, from arrays in memory, after one run that compiles. A method that took a minute is not asked again
+for a larger C. LIBSVM's bias is not penalised, the others have none.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ from tools.reproduce.smsvm import data_dir
 
 Array = NDArray[np.float64]
 
-FOLDER = Path("reproduce")
+FOLDER = Path("build/reproduce")
 SETS = ("a1a", "a2a", "a3a", "a4a", "a7a", "a8a", "a9a")
 COSTS = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
+PATIENCE = 60.0  # CPU seconds, see the file's head
 CLAIMS = {
     3: "NESVM slightly slower than the others for small C, faster for large C, and least sensitive to C",
     4: "NESVM fastest below 5000 rows, least sensitive to size (with Pegasos, which wins above 10000 rows)",
@@ -37,14 +40,19 @@ CLAIMS = {
 }
 
 
-def adult(name: str) -> tuple[Array, Array]:
+def adult(name: str) -> tuple[Any, Array]:
+    """Sparse rows and labels."""
     from io import BytesIO
 
     from sklearn.datasets import load_svmlight_file
 
     text = lzma.decompress((data_dir() / "adult" / f"{name}.xz").read_bytes())
     X, y = load_svmlight_file(BytesIO(text), n_features=123)
-    return X.toarray(), y
+    X.indices, X.indptr = (
+        X.indices.astype(np.int32),
+        X.indptr.astype(np.int32),
+    )  # scikit-learn's SVMs want these
+    return X, y
 
 
 def mnist(rows: int) -> tuple[Array, Array]:
@@ -65,14 +73,16 @@ def digits() -> tuple[Array, Array]:
     return X / 16.0, y.astype(float)
 
 
-# -- methods: fit(X, y, C) gives (weights of a linear model or None, predict, note) ----------------------------
+# -- methods: fit(X, y, C) gives the weights of a linear model or None, predict, and a note --------------------
+
+Fit = Callable[[Any, Array, float], tuple[Any, Any, str]]
 
 
-def nesvm(passes: int, **options: Any) -> Callable[[Array, Array, float], tuple[Any, Any, str]]:
-    def fit(X: Array, y: Array, C: float) -> tuple[Any, Any, str]:
+def nesvm(passes: int, **options: Any) -> Fit:
+    def fit(X: Any, y: Array, C: float) -> tuple[Any, Any, str]:
         from llsvm.train import train
 
-        model = train(X, y, solver="nesvm", C=C, max_passes=passes, **options)
+        model = train(X, y, solver="nesvm", C=C, max_passes=passes, threads=1, **options)
         certificate = model.certificate
         assert certificate is not None
         note = f"{certificate.passes} passes, gap {certificate.relative_gap:.0e}"
@@ -81,17 +91,19 @@ def nesvm(passes: int, **options: Any) -> Callable[[Array, Array, float], tuple[
     return fit
 
 
-def liblinear(X: Array, y: Array, C: float) -> tuple[Any, Any, str]:
+PRINTED: dict[str, Any] = {"step": "paper", "mu": 5.0, "homotopy": False, "stop": "change", "tol": 1e-3}
+
+
+def liblinear(X: Any, y: Array, C: float) -> tuple[Any, Any, str]:
     from sklearn.svm import LinearSVC
 
-    svm = LinearSVC(C=C, loss="hinge", tol=1e-3, fit_intercept=False, max_iter=20_000, random_state=0).fit(
-        X, y
-    )
+    svm = LinearSVC(C=C, loss="hinge", tol=1e-3, fit_intercept=False, max_iter=20_000, random_state=0)
+    svm.fit(X, y)
     return svm.coef_[0], svm.predict, f"{svm.n_iter_} sweeps"
 
 
-def libsvm(kernel: str) -> Callable[[Array, Array, float], tuple[Any, Any, str]]:
-    def fit(X: Array, y: Array, C: float) -> tuple[Any, Any, str]:
+def libsvm(kernel: str) -> Fit:
+    def fit(X: Any, y: Array, C: float) -> tuple[Any, Any, str]:
         from sklearn.svm import SVC
 
         svm = SVC(C=C, kernel=kernel, gamma=1.0 / X.shape[1], tol=1e-3).fit(X, y)
@@ -100,18 +112,18 @@ def libsvm(kernel: str) -> Callable[[Array, Array, float], tuple[Any, Any, str]]
     return fit
 
 
-def sgd(X: Array, y: Array, C: float) -> tuple[Any, Any, str]:
+def sgd(X: Any, y: Array, C: float) -> tuple[Any, Any, str]:
     from sklearn.linear_model import SGDClassifier
 
-    svm = SGDClassifier(alpha=1.0 / (len(X) * C), fit_intercept=False, tol=1e-3, random_state=0).fit(X, y)
+    svm = SGDClassifier(alpha=1.0 / (len(y) * C), fit_intercept=False, tol=1e-3, random_state=0).fit(X, y)
     return svm.coef_[0], svm.predict, f"{svm.n_iter_} epochs"
 
 
-def objective(w: Array, X: Array, y: Array, C: float) -> float:
+def objective(w: Array, X: Any, y: Array, C: float) -> float:
     return 0.5 * float(w @ w) + C * float(np.maximum(0.0, 1.0 - y * (X @ w)).sum())
 
 
-def optimum(X: Array, y: Array, C: float) -> float:
+def optimum(X: Any, y: Array, C: float) -> float:
     """A lower bound of the optimum, close to it: the dual objective of LLSVM at a gap of 10⁻⁴."""
     from llsvm.train import train
 
@@ -125,18 +137,15 @@ def optimum(X: Array, y: Array, C: float) -> float:
 Row = tuple[Any, str, float, str, str]  # place on the x-axis, method, seconds, what it reached, note
 
 
-def linear_rows(
-    cases: Sequence[tuple[Any, str, float]], passes: int, repetitions: int, paper_step: bool
-) -> list[Row]:
-    """cases: (place, data set, C)."""
-    methods: dict[str, Any] = {
+def linear_rows(cases: Sequence[tuple[Any, str, float]], passes: int, repetitions: int) -> list[Row]:
+    """cases: (place, data set, C), by growing C or size."""
+    methods: dict[str, Fit] = {
         "NESVM": nesvm(passes),
+        "NESVM as printed": nesvm(20_000, **PRINTED),
         "LIBLINEAR": liblinear,
         "LIBSVM": libsvm("linear"),
         "SGD": sgd,
     }
-    if paper_step:
-        methods["NESVM, paper's step"] = nesvm(passes, step="paper")
     X, y = adult("a1a")
     for fit in methods.values():
         fit(X[:200], y[:200], 1.0)
@@ -144,11 +153,11 @@ def linear_rows(
     for place, name, C in cases:
         X, y = adult(name)
         best = optimum(X, y, C)
-        for method, fit in methods.items():
-            if method == "LIBSVM" and len(y) * C > 200_000:
-                continue  # hours
+        for method, fit in list(methods.items()):
             w, _, note, seconds = clocked(fit, X, y, C, repetitions)
-            reached = "" if w is None else f"{objective(w, X, y, C) / best - 1:.1e}"
+            if seconds > PATIENCE:
+                del methods[method]
+            reached = "" if w is None else f"{100 * (objective(w, X, y, C) / best - 1):.3f} %"
             rows.append((place, method, seconds, reached, note))
             print(f"| {place} | {method} | {seconds:.3f} | {reached} | {note} |", flush=True)
     return rows
@@ -173,20 +182,21 @@ def scene_rows(
         for method, fit in methods.items():
             _, predict, note, seconds = clocked(fit, X[train], y[train], C, repetitions)
             said[method] = predict(X[test])
-            reached = f"{100 * np.mean(said[method] == y[test]):.2f}%"
+            reached = f"{100 * np.mean(said[method] == y[test]):.2f} %"
             if method != "NESVM":
-                reached += f", same as NESVM's on {100 * np.mean(said[method] == said['NESVM']):.2f}%"
+                reached += f", as NESVM on {100 * np.mean(said[method] == said['NESVM']):.2f} %"
             rows.append((C, method, seconds, reached, note))
             print(f"| {name}, C = {C:g} | {method} | {seconds:.3f} | {reached} | {note} |", flush=True)
     return rows
 
 
-def clocked(fit: Any, X: Array, y: Array, C: float, repetitions: int) -> tuple[Any, Any, str, float]:
-    times = []
-    for _ in range(repetitions):
-        began = time.perf_counter()
+def clocked(fit: Fit, X: Any, y: Array, C: float, repetitions: int) -> tuple[Any, Any, str, float]:
+    """What ``fit`` gives, and its mean CPU seconds; one run is enough where that is long."""
+    times: list[float] = []
+    while len(times) < repetitions and sum(times) < 5.0:
+        began = time.process_time()
         w, predict, note = fit(X, y, C)
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     return w, predict, note, float(np.mean(times))
 
 
@@ -200,9 +210,9 @@ def plot(file: str, title: str, axis: str, rows: list[Row], log: bool) -> None:
     for method in dict.fromkeys(row[1] for row in rows):
         points = [(row[0], row[2]) for row in rows if row[1] == method]
         axes.plot(*zip(*points, strict=True), marker="o", label=method)
-    axes.set(title=title, xlabel=axis, ylabel="seconds", yscale="log", xscale="log" if log else "linear")
+    axes.set(title=title, xlabel=axis, ylabel="CPU seconds", yscale="log", xscale="log" if log else "linear")
     axes.legend()
-    FOLDER.mkdir(exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     figure.savefig(FOLDER / file, dpi=120, bbox_inches="tight")
     plt.close(figure)
     print(f"\nplot: {FOLDER / file}")
@@ -221,30 +231,29 @@ def summary(rows: list[Row]) -> None:
 
 
 def heading(title: str, claim: str, place: str, reached: str) -> None:
-    print(
-        f"\n## {title}\n\nThe paper: {claim}.\n\n| {place} | method | seconds | {reached} | |\n|---|---|---|---|---|"
-    )
+    print(f"\n## {title}\n\nThe paper: {claim}.\n")
+    print(f"| {place} | method | CPU s | {reached} | |\n|---|---|---:|---:|---|")
 
 
 def main(quick: bool) -> None:
     warnings.filterwarnings("ignore")
-    passes, repetitions = (300, 1) if quick else (3000, 10)
+    passes, repetitions = (1000, 1) if quick else (5000, 5)
     one, costs = ("a1a", COSTS[1:6]) if quick else ("a4a", COSTS)
     heading(f"Figure 3: time against C ({one}, at most {passes} passes)", CLAIMS[3], "C", "excess")
-    rows = linear_rows([(C, one, C) for C in costs], passes, repetitions, True)
+    rows = linear_rows([(C, one, C) for C in costs], passes, repetitions)
     summary(rows)
-    plot("nesvm-figure3.png", f"{one}: time against C", "C", rows, True)
+    plot("nesvm-figure-3.png", f"{one}: time against C", "C", rows, True)
 
     sets = SETS[:4] if quick else SETS
     heading(f"Figure 4: time against the set (C = 1, at most {passes} passes)", CLAIMS[4], "set", "excess")
-    rows = linear_rows([(name, name, 1.0) for name in sets], passes, repetitions, False)
+    rows = linear_rows([(name, name, 1.0) for name in sets], passes, repetitions)
     summary(rows)
-    plot("nesvm-figure4.png", "adult, C = 1: time against the set", "set", rows, False)
+    plot("nesvm-figure-4.png", "adult, C = 1: time against the set", "set", rows, False)
 
     scenes = {"digits": digits(), "MNIST": mnist(1000 if quick else 5000)}
-    heading("Figures 6 to 11: the scene protocol", CLAIMS[6], "data", "accuracy")
+    heading("Figures 6 to 11: the scene protocol (at most 300 passes)", CLAIMS[6], "data", "accuracy")
     for name, (X, y) in scenes.items():
-        rows = scene_rows(name, X, y, (0.1, 1.0, 10.0) if quick else COSTS, passes, 1 if quick else 3)
+        rows = scene_rows(name, X, y, (0.1, 1.0, 10.0) if quick else COSTS, 300, 1 if quick else 3)
         summary(rows)
         plot(f"nesvm-{name.lower()}.png", f"{name}, RBF, one-vs-one: time against C", "C", rows, True)
 
