@@ -195,7 +195,7 @@ class _Problem:
 
     def take_pruned(self, beta: Vector, image: Vector) -> None:
         """Settle for ``pruned``, of which ``image`` is the product with K, if its gap is small enough."""
-        b = self._best_b(image, self.b)
+        b = self._middle_b(image)
         primal = self._primal(beta, image, b)
         if primal - self.bundle.best <= self.settings.tol * primal:
             self.primal, self.beta, self.b = primal, beta, b
@@ -262,6 +262,17 @@ class _Problem:
             if not low < b < high:
                 b = 0.5 * (low + high)
         return b
+
+    def _middle_b(self, f: Vector) -> float:
+        """The minimiser of the losses themselves over b, in the middle where there are many (as LIBSVM's)."""
+        if self.squares or not self.settings.intercept:
+            return self._best_b(f, self.b)
+        ends = self.sign - f  # a row's loss ends here (y = 1) or begins: the slope grows by its cost
+        order = np.argsort(ends)
+        slope = np.cumsum(self.cost[order]) - self.cost[self.sign > 0].sum()
+        first = min(int(np.searchsorted(slope, -1e-9 * self.cost.sum())), len(ends) - 1)
+        last = min(first + 1, len(ends) - 1) if slope[first] <= 1e-9 * self.cost.sum() else first
+        return 0.5 * float(ends[order[first]] + ends[order[last]])
 
     def _add_dual(self, v: Vector, image: Vector) -> None:
         """Offer α; what rounding left of Σ α y is scaled away by the side with the larger sum."""
