@@ -236,7 +236,7 @@ class Settings:
 
     def _check_unused(self) -> None:
         """Refuse what the chosen method would silently leave aside."""
-        nesvm, kernel = self.solver == "nesvm", self.kernel or ("rbf" if self.feature_map else None)
+        nesvm, kernel = self.solver == "nesvm", self.kernel is not None or self.feature_map is not None
         where = {  # option -> whether something looks at it, and what to do
             "step": (nesvm, "pass --solver nesvm"),
             "stop": (nesvm, "pass --solver nesvm"),
@@ -244,9 +244,9 @@ class Settings:
             "mu": (nesvm, "pass --solver nesvm"),
             "mu_end": (self.stop == "change", "pass --stop change"),
             "components": (self.feature_map is not None, "pass --feature-map nystroem or rff"),
-            "gamma": (kernel in ("rbf", "poly"), "pass --kernel rbf or poly"),
-            "degree": (kernel == "poly", "pass --kernel poly"),
-            "coef0": (kernel == "poly", "pass --kernel poly"),
+            "gamma": (kernel, "pass --kernel rbf or poly"),
+            "degree": (kernel, "pass --kernel poly"),
+            "coef0": (kernel, "pass --kernel poly"),
         }
         defaults = {field.name: field.default for field in fields(self)}
         for name, (used, remedy) in where.items():
