@@ -204,7 +204,7 @@ class Settings:
                 raise UsageError("loss least-squares goes with penalty l2 (LS-SVM), not with l1")
         elif self.loss == "least-squares" or self.intercept:
             what = "loss least-squares" if self.loss == "least-squares" else "intercept"
-            raise UsageError(f"{what} is for solver nesvm, not for {self.solver}")
+            raise UsageError(f"{what} is for solver nesvm, not for {self.solver}: pass --solver nesvm")
 
     def _check_kernel(self) -> None:
         mapped = self.feature_map is not None or self.kernel is not None
@@ -228,11 +228,11 @@ class Settings:
         elif self.kernel is not None:
             if self.solver != "nesvm":
                 raise UsageError(
-                    f"kernel {self.kernel} is for solver nesvm, not for {self.solver}; "
-                    "or pass --feature-map nystroem or rff, which works with every solver"
+                    f"kernel {self.kernel} is for solver nesvm, not for {self.solver}: pass --solver nesvm, "
+                    "or --feature-map nystroem or rff, which works with every solver"
                 )
             if self.penalty != "l2" or self.step != "auto" or self.stop != "gap":
-                raise UsageError("a kernel goes with penalty l2, step auto and stop gap")
+                raise UsageError("a kernel goes with penalty l2, step auto and stop gap: leave these out")
 
     def _check_unused(self) -> None:
         """Refuse what the chosen method would silently leave aside."""
