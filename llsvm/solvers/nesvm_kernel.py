@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix, concat
+from llsvm.errors import DataError
 from llsvm.feature_map import FeatureMap, KernelFunction
 from llsvm.kernel_matrix import KernelMatrix
 from llsvm.labels import class_signs
@@ -37,6 +38,7 @@ PRUNE_SHARE = 0.9  # of the gap allowed is for finding the solution, the rest fo
 PRUNE_BELOW = 0.01  # rows with α = 0 and |β| under this share of the largest
 SMALLEST_SHARE = 1e-9  # of the largest |β|: a row below is no support vector
 BIAS_STEPS = 100
+INDEFINITE = 1e-3  # of the objective: vᵀKv below minus this is more than rounding
 
 
 class KernelNESVM:
@@ -204,6 +206,11 @@ class _Problem:
         """A step from w with the smallest L that keeps its promise, then momentum, unless it points uphill."""
         beta, f = self._w
         square = float(slope @ slope_f)
+        if square < -INDEFINITE * abs(F):
+            raise DataError(
+                "the kernel matrix is not positive semi-definite (a vector v with vᵀKv < 0 was met), so there is "
+                "no optimum to certify; pass another --kernel, or a matrix that is"
+            )
         self.L = 1.0 + (self.L - 1.0) * EASE
         while True:
             y = (beta - slope / self.L, f - slope_f / self.L)
