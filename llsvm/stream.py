@@ -31,9 +31,11 @@ from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
 _PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
-# Pages that the first reading holds: five in the source, one in hand, one being joined, one on its way to disk
-# and its packed form.
-_READING_PAGES = 9
+# What the first reading holds: five blocks in the source and one in hand; a page being joined, one on its way to
+# disk and its packed form.
+_SOURCE_BLOCKS, _READING_PAGES = 6, 9
+# The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
+_READ_SHARE, _MOST_READ_BYTES = 50, 4_000_000
 _PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
 _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
@@ -147,13 +149,15 @@ class Stream:
         remove_abandoned(self._parent)
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         info = self.source.info()
-        self.budget.reserve("reading", _READING_PAGES * page_bytes)
+        read_bytes = max(page_bytes, min(_MOST_READ_BYTES, self.budget.available_bytes // _READ_SHARE))
+        pages = _READING_PAGES - _SOURCE_BLOCKS
+        self.budget.reserve("reading", _SOURCE_BLOCKS * read_bytes + pages * page_bytes)
         self._reserve_reader(info.reader_bytes)
         if self._views:
-            self._facts = self._ingest.run(page_bytes, 0, None, False)
+            self._facts = self._ingest.run(read_bytes, page_bytes, 0, None, False)
         else:
             self._facts = self._ingest.run(
-                page_bytes, self.budget.available_bytes, self._cache_maker(), self._must_store
+                read_bytes, page_bytes, self.budget.available_bytes, self._cache_maker(), self._must_store
             )
         self.budget.release("reading")
         trim_freed_memory()
@@ -420,8 +424,7 @@ class Stream:
             arena = self._buffers[number % 2]
             arena.clear()
             for page in groups[number]:
-                block = store.read(page, scratch)
-                arena.append(block)
+                store.read_into(arena, page, scratch)
                 self._store_bytes_read += store.pages[page].nbytes
                 self.progress.bytes_done += store.pages[page].nbytes
             if lut is not None:
