@@ -36,15 +36,19 @@ _READING = {
 class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     """Linear SVM, trained under a limit on the memory of this process, with a proof of how good it is.
 
-    Minimises ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight; one problem per
+    Minimises ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight (or another penalty in
+    the place of ½‖w‖², see below); one problem per
     class (one against the rest) where there are more than two. The intercept is the weight of a constant
     feature, penalised like the others (as in LIBLINEAR), or not (as in LIBSVM; solver "nesvm" only) where
     ``penalize_intercept`` is False. See ``llsvm.settings.Settings`` for what is not explained here.
 
     multi_class: "ovr", "ovo" (a problem for each pair of classes, which vote), or one joint problem:
     "crammer-singer" or "weston-watkins".
-    penalty, solver, kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as
-    in Settings; a kernel wants solver "nesvm", or a feature map, which goes with every solver.
+    solver: "auto" (the only one that does what is asked for, else by shape and a trial; ``model_.extra`` says which
+    and why), "llsvm", "smsvm" or "nesvm"; all reach the same certified optimum.
+    penalty: "l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.
+    lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.
+    kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as in Settings.
     C: penalty, > 0. loss: "hinge", "squared_hinge" or "least-squares". tol: relative duality gap at which to stop.
     max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
     this time runs out, None for no limit. class_weight: None, "balanced" or label -> factor.
@@ -65,8 +69,11 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         C: float = 1.0,
         *,
         loss: str = "hinge",
+        solver: str = "auto",
         penalty: str = "l2",
-        solver: str = "llsvm",
+        l1_ratio: float = 0.5,
+        lambda1: float | None = None,
+        lambda2: float | None = None,
         multi_class: str = "ovr",
         tol: float = 1e-3,
         max_iter: int | None = 200,
@@ -94,8 +101,11 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.C = C
         self.loss = loss
-        self.penalty = penalty
         self.solver = solver
+        self.penalty = penalty
+        self.l1_ratio = l1_ratio
+        self.lambda1 = lambda1
+        self.lambda2 = lambda2
         self.multi_class = multi_class
         self.tol = tol
         self.max_iter = max_iter
@@ -171,8 +181,11 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         return Settings(
             C=self.C,
             loss=self.loss,
-            penalty=self.penalty,
             solver=self.solver,
+            penalty=self.penalty,
+            l1_ratio=self.l1_ratio,
+            lambda1=self.lambda1,
+            lambda2=self.lambda2,
             multi_class=self.multi_class,
             tol=self.tol,
             max_passes=self.max_iter,

@@ -118,7 +118,7 @@ def test_precomputed_kernel_from_a_file(tmp_path):
         ("--gamma 1", "pass --kernel rbf or poly"),
         ("--degree 2", "pass --kernel poly"),
         ("--components 7", "pass --feature-map"),
-        ("--solver nesvm --multiclass crammer-singer", "pass --multiclass ovr or ovo"),
+        ("--solver nesvm --multiclass crammer-singer", "leave --solver out"),
         ("--solver nesvm --paper", "--step paper"),
         ("--solver nesvm --kernel rbf --penalty l1", "leave these out"),
         ("--solver nesvm --intercept --bias 1", "choose one"),

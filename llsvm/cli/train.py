@@ -71,7 +71,10 @@ def train(
     ] = _DEFAULT.multi_class,
     solver: Annotated[
         str,
-        typer.Option(metavar="auto|llsvm|smsvm|nesvm", help="Method; all reach the same certified optimum."),
+        typer.Option(
+            metavar="auto|llsvm|smsvm|nesvm",
+            help="Method; all reach the same certified optimum. auto: the cheaper one, by shape and a short trial.",
+        ),
     ] = _DEFAULT.solver,
     penalty: Annotated[
         str,
