@@ -17,6 +17,7 @@ from llsvm.memory import MemoryBudget
 from llsvm.model import Model
 from llsvm.predict import evaluate
 from llsvm.settings import Settings
+from llsvm.solvers.nesvm_kernel import _Problem
 from llsvm.train import Training
 
 KERNELS = {
@@ -264,3 +265,16 @@ def _csr(A):
 def test_refusals(options, words):
     with pytest.raises(UsageError, match=words):
         Settings(**({"solver": "nesvm", "kernel": "rbf", "intercept": True} | options))
+
+
+def test_intercept_is_the_middle_of_the_best_ones():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        signs = rng.permutation([1.0, -1.0, *rng.choice([-1.0, 1.0], 5)])
+        cost, f = rng.integers(1, 3, 7).astype(float), rng.normal(size=7).round(1)
+        problem = _Problem(Settings(solver="nesvm", kernel="rbf", intercept=True), signs, cost)
+        b = problem._middle_b(f)
+        grid = np.arange(-80, 81) / 20  # of half the distance between breakpoints
+        losses = [cost @ np.maximum(0, 1 - signs * (f + at)) for at in grid]
+        best = grid[np.isclose(losses, min(losses))]
+        assert b == pytest.approx((best[0] + best[-1]) / 2)
