@@ -213,7 +213,9 @@ def plot(file: str, title: str, axis: str, rows: list[Row], log: bool) -> None:
     for method in dict.fromkeys(row[1] for row in rows):
         points = [(row[0], row[2]) for row in rows if row[1] == method]
         axes.plot(*zip(*points, strict=True), marker="o", label=method)
-    axes.set(title=title, xlabel=axis, ylabel="CPU seconds", yscale="log", xscale="log" if log else "linear")
+    axes.set(title=title, xlabel=axis, ylabel="CPU seconds", yscale="log")
+    if log:
+        axes.set(xscale="log")
     axes.legend()
     FOLDER.mkdir(parents=True, exist_ok=True)
     figure.savefig(FOLDER / file, dpi=120, bbox_inches="tight")
