@@ -80,6 +80,10 @@ def path(
     from llsvm.path import plot as draw
     from llsvm.predict import evaluate as measure
 
+    if penalty == "l2":
+        raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
+    if penalty == "elasticnet" and lambda2 is None:
+        raise UsageError("a path with --penalty elasticnet needs --lambda2")
     settings = Settings(
         solver="smsvm",
         penalty=penalty,
