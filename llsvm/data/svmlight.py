@@ -285,7 +285,7 @@ def _count_lines(text: bytearray, start: int, stop: int) -> int:
     """As ``text.count(b"\\n", start, stop)``, but other threads go on meanwhile."""
     array = np.frombuffer(text, np.uint8)
     steps = range(start, stop, _COUNTED_BYTES)
-    return sum(np.count_nonzero(array[i : min(i + _COUNTED_BYTES, stop)] == NEWLINE) for i in steps)
+    return sum(int(np.count_nonzero(array[i : min(i + _COUNTED_BYTES, stop)] == NEWLINE)) for i in steps)
 
 
 def _most_values(nbytes: int) -> int:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.arena import Arena
 from llsvm.block import CSR, Block, Matrix
 
 Arrays = dict[str, NDArray[Any]]
@@ -113,19 +112,19 @@ def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
     return Block(X, arrays["y"], rows, arrays.get("weight"))
 
 
-def unpack_into(arena: Arena, shape: Shape, arrays: Arrays) -> None:
-    """Append the block's rows to an arena that has room for them and is of their kind: CSR, of their dtype."""
-    into = arena.extend(shape.n_rows, shape.nnz)
+def unpack_into(into: Block, shape: Shape, arrays: Arrays) -> None:
+    """Write the block's rows into an arena's room for them, see ``Arena.extend``; they are CSR of its dtype."""
     assert isinstance(into.X, CSR)
     _rows(shape, arrays, into.rows)
     into.y[:] = arrays["y"]
     if into.weight is not None:
         into.weight[:] = arrays.get("weight", 1.0)
     _values(arrays, into.X.data)
-    first = into.X.indptr[0]
-    _offsets(arrays, into.X.indptr)
-    _columns(arrays, into.X.indptr, into.X.indices)
-    into.X.indptr[:] += first
+    indptr = np.empty(shape.n_rows + 1, np.int64)
+    _offsets(arrays, indptr)
+    _columns(arrays, indptr, into.X.indices)
+    indptr += into.X.indptr[0]
+    into.X.indptr[1:] = indptr[1:]
 
 
 # The page's checksum vouches for its numbers: no kernel looks whether they are in range.

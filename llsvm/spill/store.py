@@ -111,7 +111,7 @@ class PageStore(ABC):
         self.pages: list[PageInfo] = []
         self.n_rows = 0
         self.nbytes = 0  # on disk
-        self.scratch_bytes = 0  # of the page that needs most
+        self.scratch_bytes = self.buffer_bytes = 0  # of the page that needs most
         self.finished = False
         self._gone = False
         self._layouts: dict[Layout, Layout] = {}
@@ -140,6 +140,7 @@ class PageStore(ABC):
         self.pages.append(page)
         self.n_rows += page.n_rows
         self.scratch_bytes = max(self.scratch_bytes, page.scratch_bytes)
+        self.buffer_bytes = max(self.buffer_bytes, page.buffer_bytes)
 
     def finish(self) -> None:
         """Complete the file: no more pages are taken, and reading may begin. Raises DiskError."""
@@ -165,15 +166,19 @@ class PageStore(ABC):
             buffer = scratch.view(self.scratch_bytes)
         return unpack(page.shape, self._load(i, buffer), buffer[page.buffer_bytes : page.scratch_bytes])
 
-    def read_into(self, arena: Arena, i: int, scratch: Scratch) -> None:
-        """Append page ``i`` to an arena that has room for it. Errors and threads: as ``read``."""
+    def is_like(self, arena: Arena) -> bool:
+        """Whether ``fill`` may be used for this arena: its rows and those of all pages are CSR of one dtype."""
+        # codes of values stand for float32
+        kinds = {
+            dict(layout).get("value", "dense").replace("uint8", "float32").replace("uint16", "float32")
+            for layout in self._layouts
+        }
+        return arena.width is None and kinds == {arena.dtype.name}
+
+    def fill(self, i: int, into: Block, scratch: Scratch) -> None:
+        """Read page ``i`` into ``Arena.extend``'s rows. Errors and threads: as ``read``."""
         page = self.pages[i]
-        dtype = np.dtype(dict(page.layout).get("value", "float32"))  # codes stand for float32
-        alike = arena.width is None and page.width is None
-        if alike and (arena.dtype == dtype or (dtype.kind == "u" and arena.dtype == np.float32)):
-            unpack_into(arena, page.shape, self._load(i, scratch.view(self.scratch_bytes)))
-        else:
-            arena.append(self.read(i, scratch))
+        unpack_into(into, page.shape, self._load(i, scratch.view(self.buffer_bytes)))
 
     def _load(self, i: int, buffer: NDArray[np.uint8]) -> Arrays:
         """The packed arrays of page ``i``, as views of the buffer that its bytes are read to and checked in."""
