@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
+from llsvm.files import replacing
 from llsvm.memory import default_threads
 from llsvm.model import Model
 from llsvm.optim.penalty import Penalty
@@ -23,7 +24,7 @@ from llsvm.solvers.smsvm import SmSVM
 from llsvm.train import Training, class_weights
 
 LEAST_RATIO = 1e-3  # the smallest λ₁ of the path, as a share of the largest
-MOST_LINES = 50  # weights drawn
+MOST_LINES, NAMED = 50, 8  # weights drawn, and of these so many named
 
 
 @dataclass(slots=True)
@@ -92,20 +93,40 @@ def plot(points: Sequence[PathPoint], file: str) -> None:
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator, PercentFormatter
     except ImportError as error:
         raise UsageError("--plot needs matplotlib: pip install llsvm[plots]") from error
     lambdas = [point.lambda1 for point in points]
-    figure = Figure(figsize=(7, 7), layout="constrained")
+    figure = Figure(figsize=(8, 7), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     weights = np.array([point.model.coef_.ravel() for point in points])
     largest = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[:MOST_LINES]
-    above.plot(lambdas, weights[:, largest], linewidth=1)
-    above.set_ylabel(f"weights (the {len(largest)} largest)")
+    largest = largest[weights[:, largest].any(axis=0)]
+    above.axhline(0, color="0.8", linewidth=0.8)
+    for rank, j in enumerate(largest):
+        style = {"label": _name(points[0].model, j), "linewidth": 1.6, "zorder": 3}
+        above.plot(lambdas, weights[:, j], **(style if rank < NAMED else {"color": "0.6", "linewidth": 0.7}))
+    if len(largest):
+        above.legend(title="largest weights", fontsize="small", loc="upper left", ncols=2)
+    above.set_ylabel("weights" if weights.shape[1] <= MOST_LINES else f"the {len(largest)} largest weights")
     below.plot(lambdas, [point.nonzero_weights for point in points], "k.-")
-    below.set(xscale="log", xlabel="λ₁", ylabel="weights that are not zero")
+    below.set(xscale="log", xlabel="λ₁ (sparser to the left)", ylabel="weights that are not zero")
+    below.yaxis.set_major_locator(MaxNLocator(integer=True))
     below.invert_xaxis()
     if points[0].accuracy is not None:
         right = below.twinx()
         right.plot(lambdas, [point.accuracy or 0.0 for point in points], "C0.--")
         right.set_ylabel("validation accuracy", color="C0")
-    figure.savefig(file)
+        right.tick_params(axis="y", colors="C0")
+        right.yaxis.set_major_formatter(PercentFormatter(1.0))
+    kind = os.path.splitext(file)[1].lstrip(".").lower()
+    with replacing(file) as stream:
+        figure.savefig(stream, format=kind, dpi=150)
+
+
+def _name(model: Model, j: int) -> str:
+    """Of the weight at place j of all the problems' weights."""
+    problem, column = divmod(int(j), model.coef_.shape[1])
+    known = model.feature_names
+    name = str(known[column]) if known is not None else f"feature {column + model.index_base}"
+    return name if len(model.coef_) == 1 else f"{model.classes_[problem]}: {name}"

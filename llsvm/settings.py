@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from llsvm.errors import UsageError
@@ -47,7 +47,8 @@ class Settings:
     "ovo" one for each pair of classes (not with solver "smsvm"), which vote;
     "crammer-singer" or "weston-watkins" one joint problem, also of two classes, with the hinge loss (its objective:
     see kernels/multiclass.py).
-    solver: which method; "auto" chooses by shape, loss and penalty.
+    solver: which method; "auto" takes the only one that does what is asked for, else chooses by shape, and by how
+    a trial goes (see llsvm.solvers.choose).
     C: penalty, > 0. loss: "hinge" or "squared_hinge".
     penalty: "l2", "l1" or "elasticnet", with l1_ratio (0 < ratio < 1). lambda1, lambda2: instead of C, the
         factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2, "l1" lambda1, "elasticnet"
@@ -78,7 +79,7 @@ class Settings:
     components, approximated for every solver ("rbf" if it is None).
     """
 
-    solver: str = "llsvm"
+    solver: str = "auto"
     C: float = 1.0
     loss: str = "hinge"
     multi_class: str = "ovr"
@@ -142,6 +143,11 @@ class Settings:
         _positive("tol", self.tol)
         if self.multi_class in DIRECT and (self.loss != "hinge" or self.paper):
             raise UsageError(f"{self.multi_class} has one loss, the hinge, and no paper mode: leave them out")
+        if self.multi_class in DIRECT and self.solver != "auto":
+            raise UsageError(
+                f"{self.multi_class} has a solver of its own, the sequential dual method, not {self.solver}: "
+                "leave --solver out"
+            )
         if self.max_passes is not None:
             _positive("max_passes", self.max_passes)
         if self.max_seconds is not None:
@@ -160,15 +166,46 @@ class Settings:
                 if not (factor >= 0 and math.isfinite(factor)):
                     raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
 
+    @property
+    def only_solver(self) -> tuple[str, str] | None:
+        """The one solver (a key of SOLVERS) that does what is asked for, and why; None where several do."""
+        if self.paper:
+            return "llsvm", "the paper's algorithm is llsvm's"
+        if self.multi_class in DIRECT:
+            return "sequential-dual", f"{self.multi_class} is the sequential dual method's"
+        if self.kernel is not None and self.feature_map is None:
+            return "nesvm", f"the {self.kernel} kernel is nesvm's"
+        for name in ("loss", "intercept", "step", "stop", "mu", "homotopy"):
+            if name == "loss" and self.loss != "least-squares":
+                continue
+            if getattr(self, name) != _DEFAULTS[name]:
+                return "nesvm", f"{name} {getattr(self, name)} is nesvm's"
+        if self.loss != "hinge":
+            return "llsvm", f"the {self.loss} loss is llsvm's alone"
+        if self.penalty == "l1" and self.multi_class == "ovo":
+            return "nesvm", "one against one with the l1 penalty is nesvm's"
+        if self.penalty != "l2":
+            return "smsvm", f"the {self.penalty} penalty is smsvm's"
+        if self.multi_class == "ovo":
+            return "llsvm", "one against one is llsvm's"
+        return None
+
+    @property
+    def _method(self) -> str:
+        """The solver that checks are made for: with "auto" the only one, or one of those that do it."""
+        if self.solver != "auto":
+            return self.solver
+        return "llsvm" if self.only_solver is None else self.only_solver[0]
+
     def _check_penalty(self) -> None:
         _choice("penalty", self.penalty, PENALTIES)
-        takes = {"l1": ("smsvm", "nesvm", "auto"), "elasticnet": ("smsvm", "auto")}.get(self.penalty, SOLVERS)
-        if self.solver not in takes:
+        takes = {"l1": ("smsvm", "nesvm"), "elasticnet": ("smsvm",)}.get(self.penalty)
+        if takes is not None and self._method not in takes:
             raise UsageError(
-                f"penalty {self.penalty} goes with solver {' or '.join(takes)}, not {self.solver}"
+                f"penalty {self.penalty} goes with solver {' or '.join(takes)}, not {self._method}"
+                + (f" ({self.only_solver[1]})" if self.solver == "auto" and self.only_solver else "")
             )
-        newton = self.solver == "smsvm" or (self.solver == "auto" and self.penalty != "l2")
-        if self.multi_class == "ovo" and newton:
+        if self.multi_class == "ovo" and self._method == "smsvm":
             raise UsageError("multi_class ovo goes with solver llsvm (penalty l2) or nesvm, not with smsvm")
         if not 0 < self.l1_ratio < 1:
             raise UsageError(
@@ -196,14 +233,15 @@ class Settings:
         if self.intercept and self.bias:
             raise UsageError("intercept and bias are two ways to have a constant term; choose one")
         self._check_kernel()
-        if self.solver == "nesvm":
+        self._check_unused()
+        if self._method == "nesvm":
             if self.loss == "squared_hinge":
                 raise UsageError("solver nesvm has loss hinge or least-squares, not squared_hinge")
             if self.loss == "least-squares" and self.penalty == "l1":
                 raise UsageError("loss least-squares goes with penalty l2 (LS-SVM), not with l1")
         elif self.loss == "least-squares" or self.intercept:
             what = "loss least-squares" if self.loss == "least-squares" else "intercept"
-            raise UsageError(f"{what} is for solver nesvm, not for {self.solver}")
+            raise UsageError(f"{what} is for solver nesvm, not for {self._method}: pass --solver nesvm")
 
     def _check_kernel(self) -> None:
         mapped = self.feature_map is not None or self.kernel is not None
@@ -225,13 +263,34 @@ class Settings:
                     f"feature map {self.feature_map} is for kernel {' or '.join(allowed)}, not {self.kernel}"
                 )
         elif self.kernel is not None:
-            if self.solver != "nesvm":
+            if self._method != "nesvm":
                 raise UsageError(
-                    f"kernel {self.kernel} is for solver nesvm, not for {self.solver}; "
-                    "or pass --feature-map nystroem or rff, which works with every solver"
+                    f"kernel {self.kernel} is for solver nesvm, not for {self._method}: pass --solver nesvm, "
+                    "or --feature-map nystroem or rff, which works with every solver"
                 )
             if self.penalty != "l2" or self.step != "auto" or self.stop != "gap":
-                raise UsageError("a kernel goes with penalty l2, step auto and stop gap")
+                raise UsageError("a kernel goes with penalty l2, step auto and stop gap: leave these out")
+
+    def _check_unused(self) -> None:
+        """Refuse what the chosen method would silently leave aside."""
+        nesvm, kernel = self._method == "nesvm", self.kernel is not None or self.feature_map is not None
+        where = {  # option -> whether something looks at it, and what to do
+            "step": (nesvm, "pass --solver nesvm"),
+            "stop": (nesvm, "pass --solver nesvm"),
+            "homotopy": (nesvm, "pass --solver nesvm"),
+            "mu": (nesvm, "pass --solver nesvm"),
+            "mu_end": (self.stop == "change", "pass --stop change"),
+            "components": (self.feature_map is not None, "pass --feature-map nystroem or rff"),
+            "gamma": (kernel, "pass --kernel rbf or poly"),
+            "degree": (kernel, "pass --kernel poly"),
+            "coef0": (kernel, "pass --kernel poly"),
+        }
+        defaults = {field.name: field.default for field in fields(self)}
+        for name, (used, remedy) in where.items():
+            if not used and getattr(self, name) != defaults[name]:
+                raise UsageError(f"{name} has no meaning here: {remedy}, or leave it out")
+        if nesvm and self.paper:
+            raise UsageError("paper is solver llsvm's: for Algorithm 1 with its own step pass --step paper")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""
@@ -239,3 +298,6 @@ class Settings:
         if isinstance(self.class_weight, Mapping):
             values["class_weight"] = {str(label): float(f) for label, f in self.class_weight.items()}
         return values
+
+
+_DEFAULTS = {field.name: field.default for field in fields(Settings)}

@@ -93,6 +93,8 @@ class Stream:
         self._survivor_bytes = self._survivor_rows = 0
         self._survivors: Survivors | None = None
         self._buffers: list[Arena] = []
+        self._before: dict[str, int] | None = None  # the ledger as the first solver found it
+        self._scaled_in_place = False
         self.in_one_block = False
         """All rows are in memory and come as one block: survivors save nothing."""
 
@@ -205,8 +207,10 @@ class Stream:
         copy_survivors: survivors are wanted even where all rows are in memory. row_state_bytes: what
         ``row_state`` will be asked for, per row; set aside now while that takes no more than a quarter of what
         the smallest blocks leave, else it goes to disk. sparse_state: ``sparse_state`` will be asked for instead.
-        Raises BudgetError with the smallest limit that works.
+        Raises BudgetError with the smallest limit that works. Called again, for another solver, it first takes
+        back all that the first was given.
         """
+        self._take_back()
         self._held = self.facts.bytes_per_row + row_bytes(1, 0, 0, None, self.facts.weighted)
         self._require(needs, row_work_bytes, copy_survivors)
         for what, nbytes in needs.items():
@@ -217,8 +221,9 @@ class Stream:
         if self.in_one_block and whole is not None:
             for what, nbytes in whole.items():
                 self.budget.reserve(what, nbytes)
-            if self.scaling is not None and self._ingest.arena is not None:
+            if self.scaling is not None and self._ingest.arena is not None and not self._scaled_in_place:
                 self.scaling.apply(self._ingest.arena.block().X)
+                self._scaled_in_place = True
             if copy_survivors:
                 self._survivor_bytes, self._survivor_rows = whole["all rows"], self.facts.n_rows
             return
@@ -227,6 +232,19 @@ class Stream:
             if self.place == "source":  # the disk is full
                 self._reserve_reader(self.source.info().reader_bytes)
         self._share_out(row_work_bytes)
+
+    def _take_back(self) -> None:
+        if self._before is None:
+            self._before = dict(self.budget.lines)
+            return
+        if self._survivors is not None:
+            self._survivors.clear()
+            self._survivors.close()
+        self._survivors, self._buffers, self._state_bytes = None, [], 0
+        self._block_bytes = self._block_rows = 1 << 62
+        library = {what: nbytes for what, nbytes in self.budget.lines.items() if what == _LIBRARY}
+        self.budget.lines = {what: n for what, n in self._before.items() if what != _LIBRARY} | library
+        trim_freed_memory()
 
     def _set_state_aside(self, nbytes: int, row_work_bytes: int, sparse: bool) -> None:
         spare = self.budget.available_bytes - self._smallest_blocks(self._largest_page_bytes, row_work_bytes)
@@ -328,7 +346,9 @@ class Stream:
             blocks = iter([self._ingest.arena.block()])
         elif self._ingest.store is not None:
             lut = None if self._ingest.final_ids else self._rank()
-            blocks = self._from_store(self._ingest.store, lut, self.scaling)
+            blocks = self._from_store(
+                self._ingest.store, lut, None if self._scaled_in_place else self.scaling
+            )
         else:
             blocks = self._from_source()
         for block in blocks:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.auto import Auto
 from llsvm.data import open_with_settings
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
@@ -38,7 +39,7 @@ from llsvm.report import Report
 from llsvm.scaling import ROW_SCALE
 from llsvm.settings import Settings
 from llsvm.solvers import make_solver
-from llsvm.solvers.choose import choose
+from llsvm.solvers.base import Solver
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream import Stream
 
@@ -59,8 +60,7 @@ class Training:
         """output: where the model will be written, beside which to spill by default (nothing is written here).
         budget: instead of the settings' memory limit. Raises UsageError, DataError, BudgetError, DiskError."""
         self.settings = settings or Settings()
-        self.solver = self.settings.solver
-        self.why = ""  # the reason of the choice, where "auto" made it
+        self._auto: Auto | None = None
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
         return_freed_memory()
@@ -108,10 +108,9 @@ class Training:
     def __iter__(self) -> Iterator[Report]:
         """Run; a report after the first reading, after each full pass, after each run of epochs."""
         facts = self.stream.read()
-        yield Report("read", 0, note=self.stream.note)
-        weights = class_weights(self.settings.class_weight, facts)
-        chosen = self._choose_solver(facts)
-        solver = make_solver(chosen, weights, self.settings.threads or default_threads())
+        solver = self._make_solver(facts)
+        chosen = f"solver {self.solver}: {self.why}" if self.why else ""
+        yield Report("read", 0, note="; ".join(filter(None, (self.stream.note, chosen))))
         for report in solver.solve(self.stream):
             self.note(report)
             yield report
@@ -139,14 +138,28 @@ class Training:
         budget.reserve("feature map", 2 * mapped.map.nbytes)
         return mapped
 
-    def _choose_solver(self, facts: Facts) -> Settings:
-        """The settings with the solver that "auto" stands for, and with C instead of λ₁ and λ₂."""
-        settings = self.settings
-        if settings.solver == "auto":
-            self.solver, self.why = choose(settings, facts)
+    def _make_solver(self, facts: Facts) -> Solver:
+        """The solver asked for, with C instead of λ₁ and λ₂."""
+        settings, threads = self.settings, self.settings.threads or default_threads()
+        weights = class_weights(settings.class_weight, facts)
         penalty = Penalty.of(settings, facts.n_rows)
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
-        return replace(settings, solver=self.solver, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
+        settings = replace(settings, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
+        if settings.solver == "auto":
+            left = self.stream.budget.available_bytes
+            self._auto = Auto(settings, weights, threads, facts, left)
+            return self._auto
+        return make_solver(settings, weights, threads)
+
+    @property
+    def solver(self) -> str:
+        """Which solver is at work."""
+        return self.settings.solver if self._auto is None else self._auto.choice.solver
+
+    @property
+    def why(self) -> str:
+        """Why "auto" has chosen it, or ""."""
+        return "" if self._auto is None else self._auto.choice.why
 
     def _out_of_time(self) -> bool:
         limit = self.settings.max_seconds
@@ -180,13 +193,14 @@ class Training:
         report, facts = self._last, self.stream.facts
         if report is None or report.coef is None:
             raise UsageError("no pass has been completed yet, so there is no model")
-        coef = report.coef[:, : facts.n_columns]
-        intercept = report.coef[:, facts.n_columns] * self.settings.constant
-        if self.stream.scaling is not None:
-            coef, intercept = self.stream.scaling.raw_weights(coef, intercept)
-        coef = coef[:, facts.first_column :]
         if self._support is not None:
             coef, intercept = report.coef[:, :-1][:, self._support], report.coef[:, -1]
+        else:
+            coef = report.coef[:, : facts.n_columns]
+            intercept = report.coef[:, facts.n_columns] * self.settings.constant
+            if self.stream.scaling is not None:
+                coef, intercept = self.stream.scaling.raw_weights(coef, intercept)
+            coef = coef[:, facts.first_column :]
         extra = self._extra()
         names = self.stream.source.info().feature_names
         return Model(

@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle import dense, liblinear, objective, rows, run, small_pages, with_bias, write_svmlight
+from oracle import dense, liblinear, objective, rows, small_pages, with_bias, write_svmlight
+from oracle import run as run_any
 
 from llsvm.data import open_source
 from llsvm.errors import BudgetError
@@ -13,6 +14,11 @@ from llsvm.memory import MemoryBudget
 from llsvm.settings import Settings
 from llsvm.solvers.llsvm import LLSVM
 from llsvm.stream import Stream
+
+
+def run(*data, **options):
+    return run_any(*data, **{"solver": "llsvm", **options})
+
 
 TIGHT = 1e-6
 LEDGER = 30_000  # with small_pages: a few blocks, some survivors

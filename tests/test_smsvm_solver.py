@@ -15,7 +15,6 @@ from llsvm.errors import UsageError
 from llsvm.model import Model
 from llsvm.path import path
 from llsvm.settings import Settings
-from llsvm.solvers.choose import choose
 from llsvm.train import train
 
 MOST_PASSES = 25  # to a relative gap of 1e-3 on data with more rows than columns
@@ -220,24 +219,6 @@ def test_refusals():
     for options in ({"loss": "squared_hinge"}, {"paper": True}):
         with pytest.raises(UsageError, match="solver llsvm"):
             solve(X, y, **options)
-
-
-@pytest.mark.parametrize(
-    ("n", "d", "options", "solver", "reason"),
-    [
-        (400, 5, {}, "smsvm", "Newton"),
-        (400, 300, {}, "llsvm", "few"),
-        (60, 600, {}, "llsvm", "too many"),
-        (60, 600, {"penalty": "l1"}, "smsvm", "penalty"),
-        (400, 5, {"loss": "squared_hinge"}, "llsvm", "loss"),
-    ],
-)
-def test_auto_chooses_and_says_why(n, d, options, solver, reason):
-    X, y = rows(n=n, d=d)
-    training = run(X, y, solver="auto", tol=1e-3, **options)
-    assert (training.solver, reason in training.why) == (solver, True)
-    assert choose(Settings(solver="auto", **options), training.stream.facts) == (solver, training.why)
-    assert training.summary()["why"] == training.why
 
 
 def test_a_path_starts_at_zero_weights_and_reaches_what_single_runs_reach():

@@ -41,6 +41,7 @@ LAYERS = [
     ],
     ["stream", "kernel_matrix"],
     ["solvers"],
+    ["auto"],
     ["train", "predict", "survey", "convert", "path"],
     ["estimators", "cli", "__main__"],
 ]

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.options import Json, Memory, Quiet, ZeroBased, open_data
-from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
+from llsvm.cli.options import (
+    DataFormat,
+    Exclude,
+    Features,
+    Header,
+    Json,
+    Label,
+    Memory,
+    Missing,
+    Positive,
+    Quiet,
+    Text,
+    Weight,
+    ZeroBased,
+    check_output,
+    names,
+    open_data,
+)
+from llsvm.cli.plots import check_picture
+from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.settings import Settings
 
 _DEFAULT = Settings()
@@ -38,6 +57,19 @@ def path(
     threads: Annotated[int | None, typer.Option(metavar="INT", help="Processors to use.")] = None,
     spill_dir: Annotated[str | None, typer.Option(metavar="DIR", help="For temporary files.")] = None,
     zero_based: ZeroBased = "auto",
+    scale: Annotated[
+        str,
+        typer.Option(metavar="none|maxabs|minmax|standard|unit-row", help="Scaling of the columns."),
+    ] = _DEFAULT.scale,
+    format: DataFormat = None,
+    label: Label = None,
+    positive: Positive = None,
+    features: Features = None,
+    exclude: Exclude = None,
+    weight: Weight = None,
+    text: Text = None,
+    header: Header = _DEFAULT.header,
+    missing: Missing = _DEFAULT.missing,
     json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -48,6 +80,10 @@ def path(
     from llsvm.path import plot as draw
     from llsvm.predict import evaluate as measure
 
+    if penalty == "l2":
+        raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
+    if penalty == "elasticnet" and lambda2 is None:
+        raise UsageError("a path with --penalty elasticnet needs --lambda2")
     settings = Settings(
         solver="smsvm",
         penalty=penalty,
@@ -59,7 +95,24 @@ def path(
         memory_limit=memory,
         spill_dir=spill_dir,
         zero_based=zero_based,
+        scale=scale,
+        format=format,
+        label=label,
+        positive=positive,
+        features=names(features),
+        exclude=names(exclude),
+        weight=weight,
+        text=names(text),
+        header=header,
+        missing=missing,
     )
+    if points < 1:
+        raise UsageError(f"--points must be at least 1, not {points}")
+    for each in lambda1 or []:
+        replace(settings, lambda1=each)  # refused before anything is read
+    if plot is not None:
+        check_output(plot, [*data, *([validation] if validation else [])])
+        check_picture(plot)
     found = []
     for point in train_path(
         open_data(data, settings), settings, np.array(lambda1) if lambda1 else points, plot
@@ -69,7 +122,11 @@ def path(
             point.accuracy = float(measure(point.model, source, memory_limit=memory)["accuracy"])
         found.append(point)
         if not quiet:
-            typer.echo(f"λ₁ {point.lambda1:.4g}: {point.nonzero_weights} weights not zero", err=True)
+            words = [f"λ₁ {point.lambda1:.4g}", f"{point.nonzero_weights} weights not zero"]
+            words.append(f"{point.passes} passes" + ("" if point.model.converged else ", not converged"))
+            if point.accuracy is not None:
+                words.append(f"accuracy {point.accuracy:.2%}")
+            typer.echo(", ".join(words), err=True)
     _show([point.as_dict() for point in found], json)
     if plot is not None:
         draw(found, plot)

@@ -23,15 +23,24 @@ def require_matplotlib() -> None:
         raise UsageError("--plot needs matplotlib, which is not installed: pip install 'llsvm[plots]'")
 
 
+def check_picture(path: str) -> None:
+    """Raise UsageError unless a picture can be drawn and the name says of which kind."""
+    require_matplotlib()
+    if _kind(path) not in _FORMATS:
+        raise UsageError(f"--plot {path}: the name must end in {', '.join('.' + f for f in _FORMATS)}")
+
+
+def _kind(path: str) -> str:
+    return os.path.splitext(path)[1].lstrip(".").lower()
+
+
 def draw_confusion(answer: dict[str, Any], path: str) -> None:
     """Draw the confusion matrix of an evaluation (``llsvm.predict.evaluate``) to ``path``, atomically.
 
     A row per true class, a column per predicted one; the colour is the share of the true class.
     Raises UsageError where the ending is not .png, .svg or .pdf.
     """
-    kind = os.path.splitext(path)[1].lstrip(".").lower()
-    if kind not in _FORMATS:
-        raise UsageError(f"--plot {path}: the name must end in {', '.join('.' + f for f in _FORMATS)}")
+    check_picture(path)
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
@@ -52,4 +61,4 @@ def draw_confusion(answer: dict[str, Any], path: str) -> None:
     axes.set_yticks(named, [labels[i] for i in named])
     figure.colorbar(image, label="share of the true class", ticks=[0, 0.01, 0.05, 0.2, 0.5, 1])
     with replacing(path) as stream:
-        figure.savefig(stream, format=kind)
+        figure.savefig(stream, format=_kind(path))

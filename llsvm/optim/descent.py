@@ -70,6 +70,11 @@ class Descent:
             fresh.a = fresh.previous = WARM_SMOOTHING
         return fresh
 
+    def know(self, best: Vector, primal: float, dual: float) -> None:
+        """Take in what is known already: the primal at ``best`` (n,) and a dual bound. The first step is from zero
+        all the same: Newton's is on its way sooner from there than from weights that are half right."""
+        self.best, self.primal, self.dual = best, primal, dual
+
     def among_near_rows(self, penalty: Penalty) -> Descent:
         """The same problem at the weights of the last step, to go on with sums over some of the rows."""
         near = copy(self)

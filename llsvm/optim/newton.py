@@ -22,7 +22,10 @@ Index = NDArray[np.int64]
 MOST_ROUNDS = 50
 ENOUGH = 1e-8  # of the largest first violation of the optimality conditions
 STALLED = 1e-12  # of the whole fall so far: rounding
-ROUGHLY = 1e6  # both are so many times as much where the model's minimiser is dear and only a step
+ROUGHLY, STALLED_ROUGHLY = (
+    1e6,
+    1e-3,
+)  # where the minimiser is dear and only a step: a factor of ENOUGH, and STALLED
 RIDGE = 1e-12  # added to H, as a share of its mean diagonal, where it is singular
 
 
@@ -117,7 +120,7 @@ def minimise(
 
     g, w: (n,). roughly: the minimiser may be missed by a little.
     """
-    slack = ROUGHLY if roughly else 1.0
+    slack, stalled = (ROUGHLY, STALLED_ROUGHLY) if roughly else (1.0, STALLED)
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v
     model.begin(g, w)
     first, total = 0.0, 0.0
@@ -131,10 +134,10 @@ def minimise(
             before = np.count_nonzero(v)
             more = _newton_step(model, v, slope, l1)
             fall += more
-            if np.count_nonzero(v) == before or more <= slack * STALLED * (total + fall):
+            if np.count_nonzero(v) == before or more <= stalled * (total + fall):
                 break  # each further step has a weight less, so this ends
         total += fall
-        if fall <= slack * STALLED * total:
+        if fall <= stalled * total:
             break
     p = v - w
     return v, float(-0.5 * (p @ (g + slope)) + l1 * (np.abs(w).sum() - np.abs(v).sum()))

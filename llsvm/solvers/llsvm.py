@@ -18,6 +18,7 @@ update these until α settles; nothing that was dropped is seen again. One more 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -70,6 +71,7 @@ class LLSVM:
         self.class_weight = class_weight
         self.threads = threads
         self.rng = np.random.default_rng(settings.seed)
+        self.allowance = math.inf  # epochs end early once ``updates`` has come to this
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         facts, settings = stream.facts, self.settings
@@ -299,7 +301,7 @@ class LLSVM:
             met, reach, within = self._spilled_epoch(stream, start, reach, rewrite)
             if epoch == 0:
                 first = met
-            if np.all(met <= self._enough(first)):
+            if np.all(met <= self._enough(first)) or self.updates >= self.allowance:
                 break
             rewrite = within < REWRITE_BELOW * n_spilled
         return len(survivors)
@@ -341,6 +343,8 @@ class LLSVM:
             gap = self._sweep(part, c)
             first = gap if epoch == 0 else first
             if gap <= max(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual[c]):
+                return
+            if self.updates >= self.allowance:
                 return
             if epoch == 0:
                 # the others survived on account of other problems

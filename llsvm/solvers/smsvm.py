@@ -19,7 +19,8 @@ passes over all rows again, which certifies the result or, with the same line se
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
 |∂f/∂w_j| > ½ l1, the largest first. No Hessian is formed on wide data (more columns than rows, or than memory
 has room for): where the rows are in memory all of them are "near", and Newton's steps are found by conjugate
-gradients (L2) or by  gradients take a pass for each product (L2), or the active set is limited (L1).
+gradients (L2), or by coordinate descent and conjugate gradients on the active columns (L1); where they are not,
+conjugate gradients take a pass for each product (L2), or the active set is limited (L1).
 Stop when P − D ≤ tol · P.
 """
 
@@ -40,7 +41,7 @@ from llsvm.optim.conjugate import MOST_CG, ConjugateGradients
 from llsvm.optim.descent import LEAST_SMOOTHING, Descent
 from llsvm.optim.penalty import Penalty
 from llsvm.optim.smoothed import Far, Point, Summing, Sums, work_bytes
-from llsvm.report import Certificate, Report
+from llsvm.report import Certificate, Report, Start
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
@@ -72,9 +73,14 @@ class SmSVM:
         self.class_weight = class_weight
         self.threads = threads
 
-    def solve(self, stream: Stream) -> Iterator[Report]:
+    def solve(self, stream: Stream, start: Start | None = None) -> Iterator[Report]:
+        """start: what another solver has found for the same objective."""
         self.prepare(stream)
-        yield from self.optimise(stream, self.penalty)
+        if start is not None:
+            for i, problem in enumerate(self.problems):
+                problem.know(start.best[i], start.primal[i], start.dual[i])
+            self.passes = start.passes
+        yield from self._run(stream)
 
     def prepare(self, stream: Stream) -> None:
         """Spend the memory limit, and begin at w = 0."""
@@ -87,10 +93,13 @@ class SmSVM:
 
     def optimise(self, stream: Stream, penalty: Penalty) -> Iterator[Report]:
         """Passes until the problem with this penalty is solved; begins where the last one ended."""
-        from threadpoolctl import ThreadpoolController
-
         self.penalty = penalty
         self.problems = [problem.again() for problem in self.problems]
+        yield from self._run(stream)
+
+    def _run(self, stream: Stream) -> Iterator[Report]:
+        from threadpoolctl import ThreadpoolController
+
         # BLAS threads and ours would fight for the processors
         limited = ThreadpoolController().limit(limits=1, user_api="blas")
         with ThreadPoolExecutor(self.threads) as self.pool, limited:

@@ -1,0 +1,256 @@
+"""solver="auto": what only one solver does, the trial of coordinate descent, and the change to Newton's method."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from oracle import liblinear, rows, run, small_pages, write_svmlight
+from sklearn.base import clone
+from typer.testing import CliRunner
+
+import llsvm.solvers.choose as choose_module
+from llsvm.cli import app
+from llsvm.errors import UsageError
+from llsvm.estimators import LLSVMClassifier
+from llsvm.ingest import Facts
+from llsvm.settings import Settings
+from llsvm.solvers.choose import PATIENCE, ROUND, choose, enough, newton_updates
+
+PLENTY = 10**9
+
+
+@pytest.fixture
+def no_start(monkeypatch):
+    """Loading code costs nothing: else no trial on a few thousand rows would ever end."""
+    monkeypatch.setattr(choose_module, "NEWTON_START", 0.0)
+
+
+def hard(n=4000, d=10, **options):
+    """Rows that coordinate descent needs hundreds of updates for, with C = 10."""
+    return rows(n=n, d=d, seed=3, noise=0.8, **options)
+
+
+def facts(n_rows=100_000, columns=50, per_row=12.0, classes=2, dense=False):
+    return Facts(
+        name="rows",
+        n_rows=n_rows,
+        n_columns=columns,
+        first_column=0,
+        nnz=int(n_rows * per_row),
+        classes=np.arange(classes),
+        counts=np.full(classes, n_rows // classes),
+        is_dense=dense,
+        dtype=np.dtype(np.float32),
+        weighted=False,
+    )
+
+
+def test_auto_is_what_everything_begins_with():
+    assert Settings().solver == "auto"
+    assert LLSVMClassifier().solver == "auto"
+
+
+@pytest.mark.parametrize(
+    ("options", "solver"),
+    [
+        ({"paper": True}, "llsvm"),
+        ({"loss": "squared_hinge"}, "llsvm"),
+        ({"multi_class": "ovo"}, "llsvm"),
+        ({"multi_class": "crammer-singer"}, "sequential-dual"),
+        ({"multi_class": "weston-watkins"}, "sequential-dual"),
+        ({"penalty": "l1"}, "smsvm"),
+        ({"penalty": "elasticnet"}, "smsvm"),
+        ({"penalty": "elasticnet", "lambda1": 0.01, "lambda2": 0.01}, "smsvm"),
+        ({"penalty": "l1", "multi_class": "ovo"}, "nesvm"),
+        ({"loss": "least-squares"}, "nesvm"),
+        ({"intercept": True}, "nesvm"),
+        ({"step": "paper"}, "nesvm"),
+        ({"kernel": "rbf"}, "nesvm"),
+    ],
+)
+def test_what_one_solver_alone_does_it_does(options, solver):
+    settings = Settings(**options)
+    assert settings.only_solver[0] == solver
+    choice = choose(settings, facts(classes=3), PLENTY, 2)
+    assert (choice.solver, choice.why, choice.newton) == (*settings.only_solver, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "solver"),
+    [
+        ({"loss": "squared_hinge"}, "llsvm"),
+        ({"multi_class": "crammer-singer"}, "sequential-dual"),
+        ({"penalty": "elasticnet"}, "smsvm"),
+        ({"loss": "least-squares", "max_passes": 3000}, "nesvm"),
+        ({"kernel": "rbf", "max_passes": 3000}, "nesvm"),
+    ],
+)
+def test_it_runs_and_says_why(options, solver):
+    X, y = rows(n=60, d=4, classes=3, seed=1)
+    training = run(X, y, tol=0.05, **options)
+    assert (training.solver, training.summary()["solver"]) == (solver, solver)
+    assert training.why == training.summary()["why"] != ""
+    assert training.why in training.reports[0].note
+    assert training.model.extra["solver"] == solver
+    assert training.reports[-1].converged
+
+
+@pytest.mark.parametrize("solver", ["llsvm", "smsvm", "nesvm"])
+def test_a_solver_asked_for_is_obeyed(solver):
+    X, y = rows(n=100, d=3)
+    training = run(X, y, solver=solver, tol=0.05, max_passes=3000)
+    assert (training.solver, training.why) == (solver, "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "smsvm", "multi_class": "crammer-singer"},
+        {"paper": True, "penalty": "l1"},
+        {"loss": "squared_hinge", "penalty": "elasticnet"},
+        {"loss": "least-squares", "penalty": "elasticnet"},
+        {"multi_class": "ovo", "penalty": "elasticnet"},
+        {"intercept": True, "loss": "squared_hinge"},
+        {"kernel": "rbf", "paper": True},
+    ],
+)
+def test_what_no_solver_does_is_refused(options):
+    with pytest.raises(UsageError):
+        Settings(**options)
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ({"columns": 50_000}, "too many"),
+        ({"n_rows": 200, "columns": 50}, "few"),
+        ({"classes": 30}, "30 classes"),
+    ],
+)
+def test_shapes_that_are_no_good_for_newton_are_not_tried(shape, reason):
+    choice = choose(Settings(), facts(**shape), PLENTY, 2)
+    assert (choice.solver, choice.newton, reason in choice.why) == ("llsvm", None, True)
+
+
+def test_without_memory_for_hessians_there_is_no_trial():
+    assert choose(Settings(), facts(columns=1000, per_row=12), PLENTY, 2).newton is not None
+    choice = choose(Settings(), facts(columns=1000, per_row=12), 50_000_000, 2)
+    assert (choice.newton, "memory limit" in choice.why) == (None, True)
+
+
+def test_newtons_price_rises_with_the_length_of_rows_and_falls_with_their_number():
+    prices = [newton_updates(facts(per_row=r, columns=200)) for r in (5, 20, 80, 160)]
+    assert prices == sorted(prices)
+    prices = [newton_updates(facts(n_rows=n)) for n in (10_000, 100_000, 10_000_000)]
+    assert prices == sorted(prices, reverse=True)
+    assert newton_updates(facts(columns=1000, dense=True)) > newton_updates(facts(columns=20, dense=True))
+    three = choose(Settings(), facts(classes=3), PLENTY, 2).newton
+    assert three == pytest.approx(3 * choose(Settings(), facts(), PLENTY, 2).newton)
+
+
+def test_when_a_trial_ends():
+    newton, n = 30.0, 1000
+    assert not enough(newton, n, 5_000, 5_000, 1, None)
+    assert "a round" in enough(newton, n, 20_000, int(ROUND * newton * n), 1, None)
+    assert not enough(newton, n, 9_000, 4_000, 2, 20)  # few rows move
+    assert "to come" in enough(newton, n, 9_000, 4_000, 2, 800)
+    assert "not converged" in enough(newton, n, int(PATIENCE * newton * n), 100, 9, 1)
+
+
+@pytest.mark.usefixtures("no_start")
+@pytest.mark.parametrize("where", ["dense", "sparse", "disk"])
+def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, monkeypatch):
+    X, y = hard()
+    data, ledger = {"dense": X, "sparse": sp.csr_matrix(X)}.get(where), None
+    if where == "disk":
+        X *= np.random.default_rng(0).random(X.shape) < 0.4
+        data, ledger = str(write_svmlight(tmp_path / "rows.svm", X, y)), 700_000
+        monkeypatch.setattr(choose_module, "newton_bytes", lambda *_: 0)
+        small_pages(monkeypatch, 4000, 20_000)
+    labels = None if where == "disk" else y
+    training = run(data, labels, ledger=ledger, C=10.0, tol=1e-4)
+    assert training.stream.place == ("cache" if where == "disk" else "memory")
+    assert training.solver == "smsvm"
+    assert "updates a row" in training.why
+    assert sum("going on with smsvm" in r.note for r in training.reports) == 1
+    optimum, _ = liblinear(X, y, C=10.0)
+    certificate = training.reports[-1].certificate
+    assert training.reports[-1].converged
+    assert optimum * (1 - 1e-9) <= certificate.total_primal <= optimum * (1 + 1e-4)
+    passes = [r.passes for r in training.reports if r.kind == "pass"]
+    assert passes == list(range(1, len(passes) + 1))  # counted on
+    assert not training.stream.budget.lines.get("dual variables")  # what the first was given is taken back
+    assert training.stream.budget.available_bytes >= 0
+    again = run(data, labels, ledger=ledger, C=10.0, tol=1e-4)
+    assert np.array_equal(again.coef, training.coef)
+    assert again.why == training.why
+
+
+@pytest.mark.usefixtures("no_start")
+def test_columns_are_scaled_once(tmp_path):
+    X, y = hard()
+    X = X * 10.0 ** np.arange(-2, 8, dtype=float)
+    path = str(write_svmlight(tmp_path / "rows.svm", X, y))
+    options = {"scale": "standard", "C": 10.0, "tol": 1e-4, "bias": 1.0}
+    training, alone = run(path, **options), run(path, solver="llsvm", max_passes=5000, **options)
+    assert (training.solver, alone.solver) == ("smsvm", "llsvm")
+    ours, theirs = training.reports[-1].certificate, alone.reports[-1].certificate
+    assert ours.total_dual <= theirs.total_primal * (1 + 1e-9)
+    assert theirs.total_dual <= ours.total_primal * (1 + 1e-9)
+    assert np.mean(training.model.predict(X) == alone.model.predict(X)) > 0.99
+
+
+@pytest.mark.usefixtures("no_start")
+def test_problems_that_have_converged_keep_their_weights():
+    """One class against the rest is easy, two are hard: Newton takes over for what is left."""
+    X, y = hard(classes=3)
+    training = run(X, y, C=10.0, tol=1e-3)
+    assert training.solver == "smsvm"
+    for c in range(3):
+        optimum, _ = liblinear(X, np.where(y == c, 1, 0), C=10.0)
+        primal = training.reports[-1].certificate.primal[c]
+        assert optimum * (1 - 1e-9) <= primal <= optimum * (1 + 1e-3)
+
+
+@pytest.mark.usefixtures("no_start")
+def test_no_change_on_the_last_pass_allowed():
+    X, y = hard()
+    training = run(X, y, C=10.0, tol=1e-9, max_passes=2)
+    assert training.reports[-1].passes == 2
+    assert not training.reports[-1].converged
+
+
+def test_where_coordinate_descent_is_fast_it_is_all_there_is():
+    X, y = rows(n=4000, d=10)
+    auto, alone = run(X, y, C=0.01), run(X, y, C=0.01, solver="llsvm")
+    assert auto.solver == "llsvm"
+    assert "were enough" in auto.why
+    assert np.array_equal(auto.coef, alone.coef)
+    assert [r.passes for r in auto.reports] == [r.passes for r in alone.reports]
+
+
+def test_the_choice_is_in_the_log_the_answer_and_json(tmp_path):
+    X, y = rows(n=300, d=4)
+    data, model = str(write_svmlight(tmp_path / "data.svm", X, y)), str(tmp_path / "m")
+    answer = CliRunner().invoke(app, ["train", data, "--model", model])
+    assert answer.exit_code == 0, answer.output
+    assert "(solver llsvm: " in answer.stdout
+    assert "solver llsvm: " in answer.stderr.splitlines()[0]
+    answer = CliRunner().invoke(app, ["train", data, "--model", model, "--penalty", "l1", "--json", "-q"])
+    shown = json.loads(answer.stdout)
+    assert shown["solver"] == "smsvm"
+    assert "l1 penalty" in shown["why"]
+
+
+def test_the_estimator_takes_solver_and_penalty():
+    X, y = rows(n=300, d=30, seed=2)
+    sparse = LLSVMClassifier(C=0.02, penalty="l1").fit(X, y)
+    assert 0 < np.count_nonzero(sparse.coef_) < 30
+    assert sparse.model_.extra["solver"] == "smsvm"
+    both = clone(LLSVMClassifier(C=0.05, penalty="elasticnet", l1_ratio=0.3)).fit(X, y)
+    assert both.certificate_.relative_gap <= 1e-3
+    by_lambda = LLSVMClassifier(penalty="l2", lambda2=1 / (300 * 0.5)).fit(X, y)
+    np.testing.assert_allclose(by_lambda.coef_, LLSVMClassifier(C=0.5).fit(X, y).coef_, rtol=1e-6)
+    with pytest.raises(UsageError, match="l1_ratio"):
+        LLSVMClassifier(penalty="elasticnet", l1_ratio=2.0).fit(X, y)

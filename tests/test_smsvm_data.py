@@ -1,0 +1,96 @@
+"""SmSVM on the real data that its promises are about: optima from LIBLINEAR solved tightly, passes counted."""
+
+import lzma
+
+import numpy as np
+import pytest
+from oracle import run
+from sklearn.datasets import load_svmlight_file
+from typer.testing import CliRunner
+
+from llsvm.cli import app
+from tools.bench.replicate import replicate
+
+MOST_PASSES = 25
+NEAR = 1.0005  # the primal's share of the optimum's
+
+
+def assert_kept(training, optimum):
+    """The optimum (of LIBLINEAR with tolerance 1e-9) is known to seven digits."""
+    report = training.reports[-1]
+    assert report.converged
+    assert report.certificate.relative_gap <= 1e-3
+    assert optimum * (1 - 1e-6) <= report.certificate.total_primal <= optimum * NEAR
+    assert report.certificate.total_dual <= optimum * (1 + 1e-6)
+    assert report.passes <= MOST_PASSES
+
+
+def test_a9a(data_dir):
+    file = str(data_dir / "adult" / "a9a.xz")
+    assert_kept(run(file, solver="smsvm", tol=1e-3), 11433.81)
+
+
+@pytest.mark.slow
+def test_covertype(data_dir):
+    with lzma.open(data_dir / "covtype" / "covtype.data.xz", "rt") as file:
+        table = np.loadtxt(file, delimiter=",", dtype=np.float32)
+    X, y = table[:, :-1], np.where(table[:, -1] == 2, 1, -1)
+    low, high = X.min(axis=0), X.max(axis=0)
+    X = (X - low) / np.where(high > low, high - low, 1)
+    for threads in (1, 2):
+        assert_kept(run(X, y, solver="smsvm", tol=1e-3, threads=threads), 337953.0)
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+def test_colon_is_wide_and_needs_no_hessian(data_dir, penalty):
+    from scipy.io import loadmat
+
+    data = loadmat(data_dir / "colon" / "colon.mat")
+    X, y = data["X"].astype(float), data["Y"].ravel()
+    training = run(X, y, solver="smsvm", penalty=penalty, C=0.1, tol=1e-3)
+    assert training.reports[-1].converged
+    assert "no Hessian over all 2,000 features" in training.summary()["note"]
+    assert "Hessian" not in training.stream.budget.lines
+
+
+def test_replicated_rows_are_the_rows_with_a_little_noise(tmp_path):
+    source, target = tmp_path / "few.svm", tmp_path / "many.svm"
+    source.write_text("+1 1:0.5 2:1\n-1 1:0.25 3:0.75\n-1 2:1 3:0.125\n")
+    written = replicate(source, target, 100_000, noise=0.01)
+    assert written == target.stat().st_size
+    X, y = load_svmlight_file(str(target))
+    assert X.shape == (100_000, 3)
+    assert np.array_equal(y, np.tile([1, -1, -1], 33_334)[:100_000])
+    some = X[::3].toarray()
+    assert np.array_equal(some[:, 1], np.ones(len(some)))  # indicators stay
+    assert some[:, 0].mean() == pytest.approx(0.5, abs=0.001)
+    assert some[:, 0].std() == pytest.approx(0.01, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("--penalty l2", "needs --penalty"),
+        ("--penalty elasticnet", "needs --lambda2"),
+        ("--points 0", "at least 1"),
+        ("--lambda1 -1", "positive"),
+        ("--plot path.gif", ".png"),
+        ("--plot nowhere/path.png", "nowhere"),
+    ],
+)
+def test_path_refuses_before_it_reads(tmp_path, monkeypatch, words, reason):
+    monkeypatch.chdir(tmp_path)
+    answer = CliRunner().invoke(app, ["path", "no-such-file.svm", *words.split()])
+    assert answer.exit_code == 2
+    assert reason in str(answer.exception) + answer.output
+
+
+def test_path_reads_tables(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"{a:.4f},{1000 * b:.1f},{'uv'[int(a + 0.2 * b > 0)]}" for a, b in rng.normal(size=(200, 2))]
+    data, picture = tmp_path / "rows.csv", tmp_path / "path.svg"
+    data.write_text("a,b,kind\n" + "\n".join(lines) + "\n")
+    options = ["--label", "kind", "--scale", "standard", "--points", "4", "--plot", str(picture), "-q"]
+    answer = CliRunner().invoke(app, ["path", str(data), *options])
+    assert answer.exit_code == 0, answer.output
+    assert "<!-- a -->" in picture.read_text()  # named by its column
