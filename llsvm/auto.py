@@ -74,6 +74,7 @@ class Auto:
         assert report.coef is not None
         start = Start(report.coef, report.certificate.primal, tuple(first.dual), report.passes)
         del first, reports  # and all they hold
+        stream.take_back()
         yield from self._newton(stream, start)
 
     def _newton(self, stream: Stream, start: Start) -> Iterator[Report]:

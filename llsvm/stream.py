@@ -93,7 +93,7 @@ class Stream:
         self._survivor_bytes = self._survivor_rows = 0
         self._survivors: Survivors | None = None
         self._buffers: list[Arena] = []
-        self._before: dict[str, int] | None = None  # the ledger as the first solver found it
+        self._before: dict[str, int] = {}  # the ledger as ``prepare`` found it
         self._scaled_in_place = False
         self.in_one_block = False
         """All rows are in memory and come as one block: survivors save nothing."""
@@ -207,10 +207,9 @@ class Stream:
         copy_survivors: survivors are wanted even where all rows are in memory. row_state_bytes: what
         ``row_state`` will be asked for, per row; set aside now while that takes no more than a quarter of what
         the smallest blocks leave, else it goes to disk. sparse_state: ``sparse_state`` will be asked for instead.
-        Raises BudgetError with the smallest limit that works. Called again, for another solver, it first takes
-        back all that the first was given.
+        Raises BudgetError with the smallest limit that works.
         """
-        self._take_back()
+        self._before = dict(self.budget.lines)
         self._held = self.facts.bytes_per_row + row_bytes(1, 0, 0, None, self.facts.weighted)
         self._require(needs, row_work_bytes, copy_survivors)
         for what, nbytes in needs.items():
@@ -233,10 +232,8 @@ class Stream:
                 self._reserve_reader(self.source.info().reader_bytes)
         self._share_out(row_work_bytes)
 
-    def _take_back(self) -> None:
-        if self._before is None:
-            self._before = dict(self.budget.lines)
-            return
+    def take_back(self) -> None:
+        """Take back all that ``prepare`` has given to a solver that is at its end, so that another may begin."""
         if self._survivors is not None:
             self._survivors.clear()
             self._survivors.close()

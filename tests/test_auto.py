@@ -180,6 +180,8 @@ def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, 
     assert optimum * (1 - 1e-9) <= certificate.total_primal <= optimum * (1 + 1e-4)
     passes = [r.passes for r in training.reports if r.kind == "pass"]
     assert passes == list(range(1, len(passes) + 1))  # counted on
+    assert len(passes) <= 26
+    assert training.reports[-1].note == ""  # a Hessian has room, as it would have had at the start
     assert not training.stream.budget.lines.get("dual variables")  # what the first was given is taken back
     assert training.stream.budget.available_bytes >= 0
     again = run(data, labels, ledger=ledger, C=10.0, tol=1e-4)
