@@ -39,8 +39,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     Minimises ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight (or another penalty in
     the place of ½‖w‖², see below); one problem per
     class (one against the rest) where there are more than two. The intercept is the weight of a constant
-    feature, penalised like the others (as in LIBLINEAR). See ``llsvm.settings.Settings`` for what is not
-    explained here.
+    feature, penalised like the others (as in LIBLINEAR), or not (as in LIBSVM; solver "nesvm" only) where
+    ``penalize_intercept`` is False. See ``llsvm.settings.Settings`` for what is not explained here.
 
     multi_class: "ovr", "ovo" (a problem for each pair of classes, which vote), or one joint problem:
     "crammer-singer" or "weston-watkins".
@@ -48,6 +48,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     and why), "llsvm", "smsvm" or "nesvm"; all reach the same certified optimum.
     penalty: "l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.
     lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.
+    kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as in Settings.
     C: penalty, > 0. loss: "hinge", "squared_hinge" or "least-squares". tol: relative duality gap at which to stop.
     max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
     this time runs out, None for no limit. class_weight: None, "balanced" or label -> factor.
@@ -57,7 +58,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     process holds already. disk_limit, spill_dir: for what does not fit into memory.
 
     Attributes after ``fit``: coef_ (k, n_features) float64 and intercept_ (k,), k = 1 for two classes, else
-    one row per class ("ovo": per pair of classes i < j, positive for i); classes_ (n_classes,);
+    one row per class ("ovo": per pair of classes i < j, positive for i), one column per support vector or mapped
+    feature where there is a kernel or a map; classes_ (n_classes,);
     n_iter_ (full passes); certificate_ (``Certificate``);
     model_ (``Model``); n_features_in_ and, from data frames, feature_names_in_.
     """
@@ -79,6 +81,18 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         class_weight: str | Mapping[Any, float] | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
+        penalize_intercept: bool = True,
+        kernel: str | None = None,
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 0.0,
+        feature_map: str | None = None,
+        components: int = 500,
+        step: str = "auto",
+        mu: float | None = None,
+        mu_end: float = 0.01,
+        homotopy: bool = True,
+        stop: str = "gap",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
@@ -99,6 +113,18 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.penalize_intercept = penalize_intercept
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.feature_map = feature_map
+        self.components = components
+        self.step = step
+        self.mu = mu
+        self.mu_end = mu_end
+        self.homotopy = homotopy
+        self.stop = stop
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
@@ -165,7 +191,19 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             max_passes=self.max_iter,
             max_seconds=self.max_seconds,
             class_weight=self.class_weight,
-            bias=self.intercept_scaling if self.fit_intercept else 0.0,
+            bias=self.intercept_scaling if self.fit_intercept and self.penalize_intercept else 0.0,
+            intercept=self.fit_intercept and not self.penalize_intercept,
+            kernel=self.kernel,
+            gamma=self.gamma,
+            degree=self.degree,
+            coef0=self.coef0,
+            feature_map=self.feature_map,
+            components=self.components,
+            step=self.step,
+            mu=self.mu,
+            mu_end=self.mu_end,
+            homotopy=self.homotopy,
+            stop=self.stop,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             threads=self.n_jobs,
             memory_limit=self.memory_limit,
@@ -185,4 +223,5 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags

@@ -172,11 +172,17 @@ class KernelMatrix:
             rows = block.slice(start, min(start + step, block.n_rows))
             values = self.function.between(rows.X, Z, facts.n_features, facts.first_column)
             values += self._constant
-            tile[:, rows.rows] = values.T
+            with np.errstate(over="ignore"):  # refused below
+                tile[:, rows.rows] = values.T
 
         for block in self._stream.all():
             for job in [pool.submit(work, block, at) for at in range(0, block.n_rows, step)]:
                 job.result()
+        if not np.isfinite([tile.min(), tile.max()]).all():
+            raise DataError(
+                f"{facts.name}: values of the {self.function.name} kernel are beyond 32-bit floats; pass a smaller "
+                "--gamma or --degree, or --scale unit-row"
+            )
 
     def _spill(self, tile: NDArray[np.float32], first: int) -> None:
         assert self._store is not None

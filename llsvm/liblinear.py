@@ -48,12 +48,16 @@ def write_liblinear(model: Model, path: str | os.PathLike[str]) -> None:
 
     Column 0 of the model becomes LIBLINEAR's feature 1. The intercept becomes the weight of a constant
     feature with the value that the model was trained with (1 if that is not known).
-    Raises ModelError where a label is not an integer, or pairs of classes vote, DiskError and UsageError as
-    ``llsvm.files.replacing``.
+    Raises ModelError where a label is not an integer, pairs of classes vote, or there is a kernel; DiskError and
+    UsageError as ``llsvm.files.replacing``.
     """
     if model.one_vs_one:
         raise ModelError(
             "LIBLINEAR's models have no votes of pairs (one-vs-one); train with --multiclass ovr or crammer-singer"
+        )
+    if model.feature_map is not None:
+        raise ModelError(
+            "LIBLINEAR's models are linear, this one has a kernel or a feature map; train without it"
         )
     labels = _integer_labels(model)
     solver = _SOLVERS.get(model.settings.get("loss", ""), _SOLVERS["hinge"])

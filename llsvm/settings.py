@@ -233,6 +233,7 @@ class Settings:
         if self.intercept and self.bias:
             raise UsageError("intercept and bias are two ways to have a constant term; choose one")
         self._check_kernel()
+        self._check_unused()
         if self._method == "nesvm":
             if self.loss == "squared_hinge":
                 raise UsageError("solver nesvm has loss hinge or least-squares, not squared_hinge")
@@ -240,7 +241,7 @@ class Settings:
                 raise UsageError("loss least-squares goes with penalty l2 (LS-SVM), not with l1")
         elif self.loss == "least-squares" or self.intercept:
             what = "loss least-squares" if self.loss == "least-squares" else "intercept"
-            raise UsageError(f"{what} is for solver nesvm, not for {self._method}")
+            raise UsageError(f"{what} is for solver nesvm, not for {self._method}: pass --solver nesvm")
 
     def _check_kernel(self) -> None:
         mapped = self.feature_map is not None or self.kernel is not None
@@ -264,11 +265,32 @@ class Settings:
         elif self.kernel is not None:
             if self._method != "nesvm":
                 raise UsageError(
-                    f"kernel {self.kernel} is for solver nesvm, not for {self._method}; "
-                    "or pass --feature-map nystroem or rff, which works with every solver"
+                    f"kernel {self.kernel} is for solver nesvm, not for {self._method}: pass --solver nesvm, "
+                    "or --feature-map nystroem or rff, which works with every solver"
                 )
             if self.penalty != "l2" or self.step != "auto" or self.stop != "gap":
-                raise UsageError("a kernel goes with penalty l2, step auto and stop gap")
+                raise UsageError("a kernel goes with penalty l2, step auto and stop gap: leave these out")
+
+    def _check_unused(self) -> None:
+        """Refuse what the chosen method would silently leave aside."""
+        nesvm, kernel = self._method == "nesvm", self.kernel is not None or self.feature_map is not None
+        where = {  # option -> whether something looks at it, and what to do
+            "step": (nesvm, "pass --solver nesvm"),
+            "stop": (nesvm, "pass --solver nesvm"),
+            "homotopy": (nesvm, "pass --solver nesvm"),
+            "mu": (nesvm, "pass --solver nesvm"),
+            "mu_end": (self.stop == "change", "pass --stop change"),
+            "components": (self.feature_map is not None, "pass --feature-map nystroem or rff"),
+            "gamma": (kernel, "pass --kernel rbf or poly"),
+            "degree": (kernel, "pass --kernel poly"),
+            "coef0": (kernel, "pass --kernel poly"),
+        }
+        defaults = {field.name: field.default for field in fields(self)}
+        for name, (used, remedy) in where.items():
+            if not used and getattr(self, name) != defaults[name]:
+                raise UsageError(f"{name} has no meaning here: {remedy}, or leave it out")
+        if nesvm and self.paper:
+            raise UsageError("paper is solver llsvm's: for Algorithm 1 with its own step pass --step paper")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""

@@ -399,6 +399,7 @@ class Stream:
             whole = Block(block.X, labels.position(block.y), block.rows, block.weight)
             for start in range(0, block.n_rows, self._block_rows):
                 yield whole.slice(start, min(start + self._block_rows, block.n_rows))
+            self._settle_survivors()
 
     def _from_source(self) -> Iterator[Block]:
         """Blocks made of pages, in the source's order.
@@ -415,10 +416,16 @@ class Stream:
             n_rows, nnz = arena.n_rows + page.n_rows, arena.nnz + page.nnz
             if arena.n_rows and not (n_rows <= most_rows and self._is_room(arena, n_rows, nnz)):
                 yield self._scaled(arena)
+                self._settle_survivors()
                 arena.clear()
                 most_rows = self._block_rows
             arena.append(Block(page.X, labels.position(page.y), page.rows, page.weight))
         yield self._scaled(arena)
+
+    def _settle_survivors(self) -> None:
+        """Wait while they still look at a block whose place is wanted."""
+        if self._survivors is not None:
+            self._survivors.settle()
 
     def _scaled(self, arena: Arena) -> Block:
         block = arena.block()
@@ -444,6 +451,7 @@ class Stream:
 
         def assemble(number: int) -> Block:
             arena, pages = self._buffers[number % 2], groups[number]
+            self._settle_survivors()
             arena.clear()
             if store.is_like(arena):
                 rooms = [

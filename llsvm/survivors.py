@@ -2,11 +2,14 @@
 
 Those nearest to moving stay in memory, as many as fit; rows that are still moving and do not fit go to a spill
 file, if there is one. The spill is read as generation g while generation g + 1 is written.
+
+Rows are sifted by a thread while their solver goes on with the next block; whatever asks for the outcome waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +38,7 @@ class Survivors:
         self._max_rows = max_rows
         self._max_resident = min(max_rows, max_resident)
         self._make_store = make_store
-        self.distance: NDArray[np.float32] = np.zeros(
-            0, np.float32
-        )  # of the resident rows, 0 where they move
+        self._distance: NDArray[np.float32] = np.zeros(0, np.float32)
         self.all_or_nothing = False
         """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
         that it refuses wait for the next full pass, and ``note`` says so."""
@@ -45,51 +46,86 @@ class Survivors:
         self._generation = 0
         self._writer = PageWriter(page_bytes, self._next_store)
         self.spilled: PageStore | None = None  # the generation that may be read now
+        self._thread = ThreadPoolExecutor(1, "llsvm-sift")
+        self._sifting: Future[None] | None = None
 
     def __len__(self) -> int:
         """Rows in memory and in the generation that may be read."""
+        self._wait()
         return self._arena.n_rows + (0 if self.spilled is None else self.spilled.n_rows)
 
     @property
     def resident(self) -> Block:
         """The rows in memory, a view that is valid until rows are added or dropped."""
+        self._wait()
         return self._arena.block()
+
+    @property
+    def distance(self) -> NDArray[np.float32]:
+        """Of the resident rows from moving, (n,): 0 where they move."""
+        self._wait()
+        return self._distance
 
     def retain(self, mask: NDArray[np.bool_]) -> None:
         """Keep only the resident rows in ``mask``."""
+        self._wait()
+        self._retain(mask)
+
+    def _retain(self, mask: NDArray[np.bool_]) -> None:
         self._arena.keep(mask)
-        self.distance = self.distance[mask]
+        self._distance = self._distance[mask]
 
     def clear(self) -> None:
         """Forget all rows, in memory and on disk."""
+        self._wait()
         self._arena.clear()
-        self.distance = np.zeros(0, np.float32)
+        self._distance = np.zeros(0, np.float32)
         if self.spilled is not None:
             self.spilled.retire()
             self.spilled = None
 
     def renew(self, distance: NDArray[np.float32]) -> None:
         """Set how far from moving the resident rows are, (n,): 0 for moving ones."""
-        self.distance = distance
+        self._wait()
+        self._distance = distance
 
     def add(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
         """Offer rows; the nearest of them and of the resident ones stay in memory.
 
         distance: (n,) float32, 0 for rows that are moving, ∞ for those never to keep. reach: rows up to this
         distance that must leave memory go to disk; None leaves them to the next full pass.
+        The block is not to change before ``settle`` returns. A DiskError may come with any later call.
         """
+        self._wait()
+        self._sifting = self._thread.submit(self._sift, block, distance, reach)
+
+    def settle(self) -> None:
+        """Return when all blocks that were given may change."""
+        sifting = self._sifting
+        if sifting is not None:
+            sifting.exception()
+
+    def _wait(self) -> None:
+        if self._sifting is not None:
+            try:
+                self._sifting.result()
+            finally:  # and no earlier: the thread in ``settle`` must not take it for done
+                self._sifting = None
+
+    def _sift(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
         wanted = np.flatnonzero(distance < np.inf)
         keep_old, keep_new = self._choose(block, wanted, distance[wanted])
         if reach is not None:
-            self._spill(self.resident, np.flatnonzero(~keep_old & (self.distance <= reach)))
+            self._spill(self._arena.block(), np.flatnonzero(~keep_old & (self._distance <= reach)))
             self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
-        self.retain(keep_old)
+        self._retain(keep_old)
         chosen = wanted[keep_new]
         self._arena.append_rows(block, chosen)
-        self.distance = np.concatenate([self.distance, distance[chosen]])
+        self._distance = np.concatenate([self._distance, distance[chosen]])
 
     def turn(self) -> None:
         """The generation written so far may now be read; the one before is gone."""
+        self._wait()
         old, self.spilled = self.spilled, None
         try:
             self.spilled = self._writer.finish()
@@ -101,15 +137,18 @@ class Survivors:
 
     def close(self) -> None:
         """Return when nothing is being written any more."""
+        self.settle()
+        self._thread.shutdown()
         self._writer.wait()
 
     def _choose(
         self, block: Block, wanted: NDArray[np.intp], distance: NDArray[np.float32]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which resident and which of the ``wanted`` rows stay in memory."""
-        both = np.concatenate([self.distance, distance])
-        old = len(self.distance)
-        sizes = np.concatenate([row_sizes(self.resident, self._arena), row_sizes(block, self._arena)[wanted]])
+        both = np.concatenate([self._distance, distance])
+        old = len(self._distance)
+        resident = row_sizes(self._arena.block(), self._arena)
+        sizes = np.concatenate([resident, row_sizes(block, self._arena)[wanted]])
         keep = np.ones(len(both), bool)
         if sizes.sum() > self._arena.capacity_bytes or len(both) > self._max_resident:
             nearest = np.flatnonzero(both <= 0)  # often there are more moving rows than fit: nothing to sort

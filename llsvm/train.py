@@ -193,13 +193,14 @@ class Training:
         report, facts = self._last, self.stream.facts
         if report is None or report.coef is None:
             raise UsageError("no pass has been completed yet, so there is no model")
-        coef = report.coef[:, : facts.n_columns]
-        intercept = report.coef[:, facts.n_columns] * self.settings.constant
-        if self.stream.scaling is not None:
-            coef, intercept = self.stream.scaling.raw_weights(coef, intercept)
-        coef = coef[:, facts.first_column :]
         if self._support is not None:
             coef, intercept = report.coef[:, :-1][:, self._support], report.coef[:, -1]
+        else:
+            coef = report.coef[:, : facts.n_columns]
+            intercept = report.coef[:, facts.n_columns] * self.settings.constant
+            if self.stream.scaling is not None:
+                coef, intercept = self.stream.scaling.raw_weights(coef, intercept)
+            coef = coef[:, facts.first_column :]
         extra = self._extra()
         names = self.stream.source.info().feature_names
         return Model(

@@ -120,6 +120,7 @@ def describe_model(model: Model) -> dict[str, Any]:
         "version": model.version,
         "classes": model.labels,
         "features": model.n_features_in_,
+        "machine": _machine(model),
         "nonzero_weights": int(np.count_nonzero(model.coef_)),
         "intercept": model.intercept_.tolist(),
         "index_base": model.index_base,
@@ -134,10 +135,26 @@ def describe_model(model: Model) -> dict[str, Any]:
     }
 
 
+def _machine(model: Model) -> str:
+    """Linear, or with which kernel or feature map."""
+    mapping = model.feature_map
+    if mapping is None:
+        return "linear model"
+    f = mapping.function
+    kernel = f"{f.name} kernel" + (f", gamma {f.gamma:.6g}" if f.name in ("rbf", "poly") else "")
+    if f.name == "poly":
+        kernel += f", degree {f.degree}, coef0 {f.coef0:g}"
+    if mapping.kind == "kernel":
+        return f"kernel machine ({kernel}, {mapping.width:,} support vectors)"
+    return f"linear model on {mapping.width:,} {mapping.kind} features ({kernel})"
+
+
 def _largest_weights(model: Model) -> list[dict[str, Any]]:
     """The largest in absolute value; features are numbered as in the svmlight file, or named."""
     import numpy as np
 
+    if model.feature_map is not None:
+        return []  # they are not weights of columns
     weights = model.coef_.ravel()
     count = min(_LARGEST_WEIGHTS, len(weights))
     if count == 0:
@@ -162,7 +179,7 @@ def _print_model(answer: dict[str, Any]) -> None:
 
     certificate = answer["certificate"]
     typer.echo(
-        f"A linear model of {len(answer['classes'])} classes ({_listed(answer['classes'])}) and "
+        f"A {answer['machine']} of {len(answer['classes'])} classes ({_listed(answer['classes'])}) and "
         f"{answer['features']:,} features, {answer['nonzero_weights']:,} weights not 0, "
         f"made by llsvm {answer['version']}."
     )

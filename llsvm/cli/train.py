@@ -6,6 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llsvm.cli.nesvm import (
+    Coef0,
+    Components,
+    Degree,
+    FeatureMap,
+    Gamma,
+    Homotopy,
+    Intercept,
+    Kernel,
+    Mu,
+    MuEnd,
+    Step,
+    Stop,
+)
 from llsvm.cli.options import (
     DataFormat,
     Exclude,
@@ -42,7 +56,12 @@ def train(
     C: Annotated[
         float, typer.Option("-C", metavar="FLOAT", help="Penalty on the loss; larger fits closer.")
     ] = _DEFAULT.C,
-    loss: Annotated[str, typer.Option(metavar="hinge|squared_hinge", help="Loss function.")] = _DEFAULT.loss,
+    loss: Annotated[
+        str,
+        typer.Option(
+            metavar="hinge|squared_hinge|least-squares", help="Loss; least-squares is nesvm's alone."
+        ),
+    ] = _DEFAULT.loss,
     multiclass: Annotated[
         str,
         typer.Option(
@@ -132,6 +151,18 @@ def train(
             metavar="none|maxabs|minmax|standard|unit-row", help="Scaling, learned and kept in the model."
         ),
     ] = _DEFAULT.scale,
+    intercept: Intercept = False,
+    step: Step = _DEFAULT.step,
+    mu: Mu = None,
+    mu_end: MuEnd = _DEFAULT.mu_end,
+    homotopy: Homotopy = _DEFAULT.homotopy,
+    stop: Stop = _DEFAULT.stop,
+    kernel: Kernel = None,
+    gamma: Gamma = None,
+    degree: Degree = _DEFAULT.degree,
+    coef0: Coef0 = _DEFAULT.coef0,
+    feature_map: FeatureMap = None,
+    components: Components = _DEFAULT.components,
     format: DataFormat = None,
     label: Label = None,
     positive: Positive = None,
@@ -171,6 +202,18 @@ def train(
         zero_based=zero_based,
         survivors=survivors,
         scale=scale,
+        intercept=intercept,
+        step=step,
+        mu=mu,
+        mu_end=mu_end,
+        homotopy=homotopy,
+        stop=stop,
+        kernel=kernel,
+        gamma=gamma,
+        degree=degree,
+        coef0=coef0,
+        feature_map=feature_map,
+        components=components,
         format=format,
         label=label,
         positive=positive,
@@ -220,13 +263,16 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
     """A summary in plain words."""
     from llsvm.memory import format_size
 
-    state = "converged" if summary["converged"] else "not converged"
+    state = "converged" if settings.stop == "gap" else "its objective has settled"
+    if not summary["converged"]:
+        state = "not converged"
     passes = f"{summary['passes']} pass" + ("" if summary["passes"] == 1 else "es")
     proof = "how far from the optimum was not measured"
     if summary["relative_gap"] is not None:
+        asked = f"asked for {settings.tol:.3%}" if settings.stop == "gap" else "not what it stopped by"
         proof = (
             f"objective {summary['primal']:.8g}; no weights whatever reach less than {summary['dual']:.8g}: "
-            f"within {max(summary['relative_gap'], 0.0):.3%} of the optimum (asked for {settings.tol:.3%})"
+            f"within {max(summary['relative_gap'], 0.0):.3%} of the optimum ({asked})"
         )
     why = f" (solver {summary['solver']}: {summary['why']})" if summary.get("why") else ""
     sparse = "" if settings.penalty == "l2" else f"{summary['nonzero_weights']:,} weights are not zero\n"

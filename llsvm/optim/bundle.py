@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_STEPS = 300
+_STEPS = 100
+_PRECISION = 1e-6  # of the mixture, relative
 
 
 class DualBundle:
@@ -47,6 +48,7 @@ class DualBundle:
         row = self._V[: self._n] @ image
         self._products[at, : self._n] = row
         self._products[: self._n, at] = row
+        self._share[at] = 0.0
         self.best = max(self.best, s - 0.5 * float(v @ image), self._mix())
         return self.best
 
@@ -58,23 +60,24 @@ class DualBundle:
         return 1 + int(np.argmin(self._share[1:]))
 
     def _mix(self) -> float:
-        """Maximise over the simplex by steps between two points; returns the best value."""
+        """Maximise over the simplex by steps between two points, from the last mixture; returns the best value."""
         n = self._n
-        s, products = self._s[:n], self._products[:n, :n]
-        share = np.full(n, 1.0 / n)
+        s, products, share = self._s[:n], self._products[:n, :n], self._share[:n]
+        total = share.sum()
+        share[:] = share / total if total > 0 else 1.0 / n
         slope = s - products @ share
+        enough = _PRECISION * (1e-300 + abs(self.best))
         for _ in range(_STEPS):
-            up = int(np.argmax(slope))
-            down = int(np.argmin(np.where(share > 0, slope, np.inf)))
-            gain = slope[up] - slope[down]
-            bend = products[up, up] + products[down, down] - 2 * products[up, down]
-            if gain <= 1e-10 * (1.0 + abs(s).max()):
+            up = int(slope.argmax())
+            down = int(np.where(share > 0, slope, np.inf).argmin())
+            gain = slope[up] - slope[down]  # at least what any mixture is better than this one
+            if gain <= enough:
                 break
+            bend = products[up, up] + products[down, down] - 2 * products[up, down]
             step = min(share[down], gain / bend) if bend > 0 else share[down]
             share[up] += step
             share[down] -= step
             slope -= step * (products[:, up] - products[:, down])
-        self._share[:n] = share
         return float(share @ s - 0.5 * share @ products @ share)
 
     def _add_l1(self, s: float, v: NDArray[np.float64]) -> float:

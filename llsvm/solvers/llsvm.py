@@ -34,7 +34,7 @@ from llsvm.stream import Stream
 
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
 # computed from them; per problem: α, margin, position in the active set.
-ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
+ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 96, 32
 PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
 MOST_SWEEPS = 3  # of a block at hand,
 SWEEPS_ALONE = 30  # or this many where fewer than this share of the moving rows may be kept for epochs

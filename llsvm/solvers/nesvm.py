@@ -17,7 +17,7 @@ Certificate: α_i = c_i u_i (2 c_i (1 − m_i) for squares) is feasible. An unpe
 the α of the side with the larger sum are scaled down to the other's (hinge), or α_i y_i is shifted by a
 multiple of c_i (squares). l1 asks for ‖Σ α y x‖∞ ≤ 1: α is scaled. The best mixture of the passes'
 points counts (llsvm/optim/bundle.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
-|ΔF_μ| < tol.
+|ΔF_μ| < tol, which also ends each stage of the homotopy until μ ≤ mu_end.
 """
 
 from __future__ import annotations
@@ -347,13 +347,11 @@ class _Problem:
         """Make μ smaller if it is time to. smoothing: its part of the gap at w, as far as w is a solution."""
         if self.squares or not self.settings.homotopy:
             return False
-        if isinstance(self.steps, PaperSteps):
-            if not (self._same and abs(F - self._F) < self.settings.tol * self.primal):
+        change = self.settings.stop == "change"
+        if isinstance(self.steps, PaperSteps) or change:
+            if not (self._same and abs(F - self._F) < self.settings.tol * (1.0 if change else self.primal)):
                 return False
-            self.stage += 1
-            self._set_mu(self.first_mu / (self.stage + 1))  # eq. 44
-            self.steps.L = self._constant()
-            self.steps.warm_start()
+            self._next_stage()
             return True
         allowed = self.settings.tol * self.primal
         if smoothing <= (MU_TARGET + 0.1) * allowed:
@@ -367,6 +365,16 @@ class _Problem:
             aim = float(np.sqrt(MU_TARGET * allowed / smoothing))
             self._set_mu(self.mu * max(MU_FACTOR, min(MU_FACTOR**0.2, aim)))
         return ready
+
+    def _next_stage(self) -> None:
+        """Algorithm 2: F_μ has settled, on to the next μ; eq. 44 with the paper's step, else by halves."""
+        self.stage += 1
+        if isinstance(self.steps, PaperSteps):
+            self._set_mu(self.first_mu / (self.stage + 1))
+            self.steps.L = self._constant()
+            self.steps.warm_start()
+        else:
+            self._set_mu(max(MU_FACTOR * self.mu, self.settings.mu_end))
 
     def _set_mu(self, mu: float) -> None:
         self.mu_w *= mu / self.mu

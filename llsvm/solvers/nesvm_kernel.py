@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix, concat
+from llsvm.errors import DataError
 from llsvm.feature_map import FeatureMap, KernelFunction
 from llsvm.kernel_matrix import KernelMatrix
 from llsvm.labels import class_signs
@@ -37,6 +38,7 @@ PRUNE_SHARE = 0.9  # of the gap allowed is for finding the solution, the rest fo
 PRUNE_BELOW = 0.01  # rows with α = 0 and |β| under this share of the largest
 SMALLEST_SHARE = 1e-9  # of the largest |β|: a row below is no support vector
 BIAS_STEPS = 100
+INDEFINITE = 1e-3  # of the objective: vᵀKv below minus this is more than rounding
 
 
 class KernelNESVM:
@@ -195,7 +197,7 @@ class _Problem:
 
     def take_pruned(self, beta: Vector, image: Vector) -> None:
         """Settle for ``pruned``, of which ``image`` is the product with K, if its gap is small enough."""
-        b = self._best_b(image, self.b)
+        b = self._middle_b(image)
         primal = self._primal(beta, image, b)
         if primal - self.bundle.best <= self.settings.tol * primal:
             self.primal, self.beta, self.b = primal, beta, b
@@ -204,6 +206,11 @@ class _Problem:
         """A step from w with the smallest L that keeps its promise, then momentum, unless it points uphill."""
         beta, f = self._w
         square = float(slope @ slope_f)
+        if square < -INDEFINITE * abs(F):
+            raise DataError(
+                "the kernel matrix is not positive semi-definite (a vector v with vᵀKv < 0 was met), so there is "
+                "no optimum to certify; pass another --kernel, or a matrix that is"
+            )
         self.L = 1.0 + (self.L - 1.0) * EASE
         while True:
             y = (beta - slope / self.L, f - slope_f / self.L)
@@ -262,6 +269,17 @@ class _Problem:
             if not low < b < high:
                 b = 0.5 * (low + high)
         return b
+
+    def _middle_b(self, f: Vector) -> float:
+        """The minimiser of the losses themselves over b, in the middle where there are many (as LIBSVM's)."""
+        if self.squares or not self.settings.intercept:
+            return self._best_b(f, self.b)
+        ends = self.sign - f  # a row's loss ends here (y = 1) or begins: the slope grows by its cost
+        order = np.argsort(ends)
+        slope = np.cumsum(self.cost[order]) - self.cost[self.sign > 0].sum()
+        first = min(int(np.searchsorted(slope, -1e-9 * self.cost.sum())), len(ends) - 1)
+        last = min(first + 1, len(ends) - 1) if slope[first] <= 1e-9 * self.cost.sum() else first
+        return 0.5 * float(ends[order[first]] + ends[order[last]])
 
     def _add_dual(self, v: Vector, image: Vector) -> None:
         """Offer α; what rounding left of Σ α y is scaled away by the side with the larger sum."""

@@ -9,6 +9,7 @@ from importlib import import_module
 
 # name -> (module with ``main(quick)``, what it reproduces)
 TABLES = {
+    "nesvm": ("tools.reproduce.nesvm", "NESVM, Figures 3, 4 and 6 to 11: training time"),
     "sequential-dual": ("tools.reproduce.sequential_dual", "sequential dual, Table 4.2 and Figure 1"),
     "smsvm": ("tools.reproduce.smsvm", "SmSVM, Table 3: accuracy and training time"),
 }
