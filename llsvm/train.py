@@ -190,7 +190,7 @@ class Training:
         extra = self._extra()
         names = self.stream.source.info().feature_names
         return Model(
-            coef_=coef.copy(),
+            coef_=coef.copy(order="K"),  # transposing many classes' weights takes long
             intercept_=intercept,
             classes_=facts.classes,
             certificate=report.certificate,
