@@ -249,6 +249,7 @@ class Training:
             "features": facts.n_features,
             "classes": [label_key(label) for label in facts.classes],
             "bytes_read": self.stream.bytes_read,
+            "bytes_spilled": self.stream.bytes_spilled,
             "peak_rss_bytes": peak_resident_bytes(),
             "seconds": round(self.seconds, 3),
             "memory_limit_bytes": self.stream.budget.limit_bytes,
