@@ -140,8 +140,7 @@ class Settings:
             raise UsageError(f"hash_bits must be from 1 to 30, not {self.hash_bits!r}")
         _positive("C", self.C)
         _positive("tol", self.tol)
-        if self.multi_class in DIRECT and (self.loss != "hinge" or self.paper):
-            raise UsageError(f"{self.multi_class} has one loss, the hinge, and no paper mode: leave them out")
+        self._check_direct()
         if self.max_passes is not None:
             _positive("max_passes", self.max_passes)
         if self.max_seconds is not None:
@@ -159,6 +158,19 @@ class Settings:
             for label, factor in self.class_weight.items():
                 if not (factor >= 0 and math.isfinite(factor)):
                     raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
+
+    def _check_direct(self) -> None:
+        """The direct multi-class problems have one form, and one method."""
+        if self.multi_class not in DIRECT:
+            return
+        if self.loss != "hinge" or self.penalty != "l2" or self.paper:
+            raise UsageError(
+                f"{self.multi_class} has one loss, the hinge, one penalty, l2, and no paper mode: leave them out"
+            )
+        if self.solver not in ("llsvm", "auto"):
+            raise UsageError(
+                f"{self.multi_class} has a method of its own, the sequential dual method: leave out solver {self.solver}"
+            )
 
     def _check_penalty(self) -> None:
         _choice("penalty", self.penalty, PENALTIES)

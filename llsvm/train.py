@@ -36,7 +36,7 @@ from llsvm.progress import Progress
 from llsvm.remote import is_remote
 from llsvm.report import Report
 from llsvm.scaling import ROW_SCALE
-from llsvm.settings import Settings
+from llsvm.settings import DIRECT, Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.choose import choose
 from llsvm.spill.workspace import choose_parent
@@ -146,7 +146,10 @@ class Training:
             self.solver, self.why = choose(settings, facts)
         penalty = Penalty.of(settings, facts.n_rows)
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
-        return replace(settings, solver=self.solver, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
+        chosen = replace(settings, solver=self.solver, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
+        if settings.multi_class in DIRECT:
+            self.solver = "sequential-dual"
+        return chosen
 
     def _out_of_time(self) -> bool:
         limit = self.settings.max_seconds

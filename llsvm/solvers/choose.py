@@ -10,7 +10,7 @@ about 2 r each. So Newton wins where rows are many, columns few and rows short, 
 from __future__ import annotations
 
 from llsvm.ingest import Facts
-from llsvm.settings import Settings
+from llsvm.settings import DIRECT, Settings
 
 NEWTON_COLUMNS = 512  # so many at most: its Hessian is small, and cheap to solve with
 NEWTON_ROWS_PER_COLUMN = (
@@ -24,6 +24,8 @@ def choose(settings: Settings, facts: Facts) -> tuple[str, str]:
     """The name of the solver (a key of SOLVERS), and a sentence that says why."""
     if settings.penalty != "l2":
         return "smsvm", f"the {settings.penalty} penalty is smsvm's alone"
+    if settings.multi_class in DIRECT:
+        return "llsvm", f"{settings.multi_class} has one method"
     if settings.multi_class == "ovo":
         return "llsvm", "one against one is llsvm's"
     if settings.paper:
