@@ -146,7 +146,9 @@ class Training:
             self.solver, self.why = choose(settings, facts)
         penalty = Penalty.of(settings, facts.n_rows)
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
-        chosen = replace(settings, solver=self.solver, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
+        chosen = replace(
+            settings, solver=self.solver, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None
+        )
         if settings.multi_class in DIRECT:
             self.solver = "sequential-dual"
         return chosen

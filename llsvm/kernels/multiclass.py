@@ -192,7 +192,12 @@ def _some_scores(index, value, w, bias, seen, m, g):  # type: ignore[no-untyped-
     while q < m:  # four classes at a time, the last of them over again, their sums in registers
         at_b, at_c, at_d = min(q + 1, m - 1), min(q + 2, m - 1), min(q + 3, m - 1)
         a, b, c, d = np.uint32(seen[q]), np.uint32(seen[at_b]), np.uint32(seen[at_c]), np.uint32(seen[at_d])
-        sum_a, sum_b, sum_c, sum_d = w[last, a] * bias, w[last, b] * bias, w[last, c] * bias, w[last, d] * bias
+        sum_a, sum_b, sum_c, sum_d = (
+            w[last, a] * bias,
+            w[last, b] * bias,
+            w[last, c] * bias,
+            w[last, d] * bias,
+        )
         if q + 2 < m:
             for p in range(n):
                 v = np.float64(value[p])
@@ -386,7 +391,12 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
         t = 0
         while t + 2 < n:  # up to four classes at a time, their steps in registers
             at_d = min(t + 3, n - 1)
-            a, b, c_, d = np.uint32(live[t]), np.uint32(live[t + 1]), np.uint32(live[t + 2]), np.uint32(live[at_d])
+            a, b, c_, d = (
+                np.uint32(live[t]),
+                np.uint32(live[t + 1]),
+                np.uint32(live[t + 2]),
+                np.uint32(live[at_d]),
+            )
             step_a, step_b, step_c = work[t], work[t + 1], work[t + 2]
             step_d = work[at_d] if t + 3 < n else 0.0
             for p in range(index.shape[0]):

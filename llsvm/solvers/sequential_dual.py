@@ -58,7 +58,9 @@ BLOCK_UNTIL_IN_MEMORY = 0.3  # or this one, where measuring all rows anew costs 
 SURVIVORS_UNTIL = 0.05  # epochs over survivors end when their gap fell to this share of the whole gap,
 TOL_SHARE = 0.3  # or to this share of the gap that is asked for,
 TOL_SHARE_FALLS = 0.5  # times this after each pass that did not do
-TOL_SHARE_IN_MEMORY = 2.4  # where it costs little to measure what loops left, which is less than what they met
+TOL_SHARE_IN_MEMORY = (
+    2.4  # where it costs little to measure what loops left, which is less than what they met
+)
 SPARSE_FROM = 32  # classes: their shares are packed
 IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are left alone
 SPILL_SHARE = (
