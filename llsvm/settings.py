@@ -169,7 +169,7 @@ class Settings:
             )
         if self.solver not in ("llsvm", "auto"):
             raise UsageError(
-                f"{self.multi_class} has a method of its own, the sequential dual method: leave out solver {self.solver}"
+                f"{self.multi_class} has a method of its own, sequential dual: leave out solver {self.solver}"
             )
 
     def _check_penalty(self) -> None:

@@ -38,7 +38,7 @@ def test_C_is_chosen_on_validation_rows_and_accuracy_is_that_of_test_rows(monkey
     assert [run[2] for run in tried] == list(sequential_dual.COSTS)
     assert all(run[:2] == (120, 40) for run in tried)
     assert last == (160, 40, C, got)
-    assert max(run[3] for run in tried) == dict((run[2], run[3]) for run in tried)[C]
+    assert max(run[3] for run in tried) == {run[2]: run[3] for run in tried}[C]
     assert got > 60
 
 
