@@ -46,7 +46,7 @@ def start_without_extras() -> None:
     functions inside kernels): a tenth of a second and 13 MB. For programs of our own, before the first kernel; in
     somebody else's process Numba must find all it can.
     """
-    extras = [name for name in ("scipy", "cffi") if name not in sys.modules]
+    extras = [name for name in ("scipy.linalg", "cffi") if name not in sys.modules]
     sys.modules.update(dict.fromkeys(extras))  # None: importing it fails
     try:
         from numba.core.registry import cpu_target
