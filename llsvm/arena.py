@@ -77,6 +77,15 @@ class Arena:
             self.nnz += block.n_rows * self.width
         self.n_rows = end
 
+    def extend(self, n_rows: int, nnz: int) -> Block:
+        """Make room for rows of CSR and return it, to be filled: indptr (n_rows + 1,) begins with where their
+        values begin in the arena. The caller has asked ``fits``."""
+        at, end, first, last = self.n_rows, self.n_rows + n_rows, self.nnz, self.nnz + nnz
+        self.n_rows, self.nnz = end, last
+        self._indptr[at] = first
+        X = CSR(self._indptr[at : end + 1], self._indices[first:last], self._data[first:last])
+        return Block(X, self._y[at:end], self._rows[at:end], self._weight[at:end] if self.weighted else None)
+
     def _append_csr(self, block: Block, at: int) -> int:
         if isinstance(block.X, CSR):
             return self._copy_csr(block.X, at, self.nnz)

@@ -88,11 +88,17 @@ class Ingest:
         self._raw_dense = False  # as the source handed the rows out
 
     def run(
-        self, page_bytes: int, arena_bytes: int, make_store: Callable[[], PageStore] | None, must_store: bool
+        self,
+        read_bytes: int,
+        page_bytes: int,
+        arena_bytes: int,
+        make_store: Callable[[], PageStore] | None,
+        must_store: bool,
     ) -> Facts:
         """Read everything, in pages of ``page_bytes``.
 
-        arena_bytes: how much may be held in memory, 0 for nothing. make_store: makes the store for what does
+        read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer blocks take it less
+        time. arena_bytes: how much may be held in memory, 0 for nothing. make_store: makes the store for what does
         not fit in memory, or None for none. must_store: a full disk is an error, not a reason to go without.
         """
         info = self._source.info()
@@ -101,7 +107,8 @@ class Ingest:
         holding = arena_bytes > 0
         if not holding and make_store is not None:
             self._spill_arena(page_bytes, make_store, must_store)
-        for raw in self._source.blocks(page_bytes):
+        blocks = self._source.blocks(read_bytes)
+        for raw in (page for block in blocks for page in _pages(block, page_bytes)):
             page = self._learn(raw)
             held = 0 if self.statistics is None else self.statistics.nbytes
             if holding and not self._hold(page, arena_bytes - held):

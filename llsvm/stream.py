@@ -31,13 +31,16 @@ from llsvm.survivors import Survivors
 
 _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, checksums and shuffling
 _PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
-# Pages that the first reading holds: five in the source, one in hand, one being joined, one on its way to disk
-# and its packed form.
-_READING_PAGES = 9
+# What the first reading holds: five blocks in the source and one in hand; a page being joined, one on its way to
+# disk and its packed form.
+_SOURCE_BLOCKS, _READING_PAGES = 6, 9
+# The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
+_READ_SHARE, _MOST_READ_BYTES = 50, 4_000_000
 _PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
 _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 _SMALLEST_BLOCK_BYTES = 256_000
+_READERS = 2  # threads that read and unpack a block's pages
 _LIBRARY = "the file format's library"
 
 
@@ -152,13 +155,15 @@ class Stream:
         remove_abandoned(self._parent)
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         info = self.source.info()
-        self.budget.reserve("reading", _READING_PAGES * page_bytes)
+        read_bytes = max(page_bytes, min(_MOST_READ_BYTES, self.budget.available_bytes // _READ_SHARE))
+        pages = _READING_PAGES - _SOURCE_BLOCKS
+        self.budget.reserve("reading", _SOURCE_BLOCKS * read_bytes + pages * page_bytes)
         self._reserve_reader(info.reader_bytes)
         if self._views:
-            self._facts = self._ingest.run(page_bytes, 0, None, False)
+            self._facts = self._ingest.run(read_bytes, page_bytes, 0, None, False)
         else:
             self._facts = self._ingest.run(
-                page_bytes, self.budget.available_bytes, self._cache_maker(), self._must_store
+                read_bytes, page_bytes, self.budget.available_bytes, self._cache_maker(), self._must_store
             )
         self.budget.release("reading")
         trim_freed_memory()
@@ -259,7 +264,7 @@ class Stream:
         reading = _READING_PAGES * page_bytes
         if store is not None:
             page_rows = max(page.n_rows for page in store.pages)
-            reading = max(store.scratch_bytes, 2 * page_bytes)
+            reading = max(store.scratch_bytes, _READERS * store.buffer_bytes, 2 * page_bytes)
             self.budget.reserve("list of pages", _PAGE_INFO_BYTES * len(store.pages))
         self.budget.reserve("reading and spilling", reading + _SPILL_PAGES * page_bytes)
         left, work = self.budget.available_bytes, row_work_bytes / self._held
@@ -419,16 +424,26 @@ class Stream:
         if not self._buffers:
             self._buffers = [self._arena(self._block_bytes) for _ in range(2)]
         groups = self._groups(store)
-        scratch = Scratch(store.scratch_bytes)
+        scratch = [Scratch() for _ in range(_READERS)]
+
+        def fill(rooms: list[tuple[int, Block]], scratch: Scratch) -> None:
+            for page, room in rooms:
+                store.fill(page, room, scratch)
 
         def assemble(number: int) -> Block:
-            arena = self._buffers[number % 2]
+            arena, pages = self._buffers[number % 2], groups[number]
             arena.clear()
-            for page in groups[number]:
-                block = store.read(page, scratch)
-                arena.append(block)
-                self._store_bytes_read += store.pages[page].nbytes
-                self.progress.bytes_done += store.pages[page].nbytes
+            if store.is_like(arena):
+                rooms = [
+                    (page, arena.extend(store.pages[page].n_rows, store.pages[page].nnz)) for page in pages
+                ]
+                list(readers.map(fill, [rooms[t::_READERS] for t in range(_READERS)], scratch))
+            else:
+                for page in pages:
+                    arena.append(store.read(page, scratch[0]))
+            nbytes = sum(store.pages[page].nbytes for page in pages)
+            self._store_bytes_read += nbytes
+            self.progress.bytes_done += nbytes
             if lut is not None:
                 arena.relabel(lut)
             if scaling is not None:
@@ -436,7 +451,7 @@ class Stream:
             return arena.block()
 
         self.progress.bytes_total += store.nbytes
-        with ThreadPoolExecutor(1) as reader:
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(_READERS) as readers:
             ahead = reader.submit(assemble, 0) if groups else None
             for number in range(len(groups)):
                 assert ahead is not None

@@ -66,7 +66,7 @@ class Survivors:
         self._arena.clear()
         self.distance = np.zeros(0, np.float32)
         if self.spilled is not None:
-            self.spilled.delete()
+            self.spilled.retire()
             self.spilled = None
 
     def renew(self, distance: NDArray[np.float32]) -> None:
@@ -100,7 +100,7 @@ class Survivors:
             self._go_without(error)
         finally:
             if old is not None:
-                old.delete()
+                old.retire()
 
     def close(self) -> None:
         """Return when nothing is being written any more."""

@@ -29,6 +29,7 @@ BYTE = np.uint64(0xFF)
 
 ZEROS = np.uint64(0x3030303030303030)
 ABOVE_NINE = np.uint64(0x7676767676767676)  # added to a byte, sets its highest bit if it was above 9
+ABOVE_SPACE = np.uint64(0x2121212121212121)
 HIGH_BITS = np.uint64(0x8080808080808080)
 PAIRS, QUADS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 TEN, HUNDRED, TEN_THOUSAND = np.uint64(10), np.uint64(100), np.uint64(10_000)
@@ -70,6 +71,12 @@ def _trailing_zeros(typing, word):
 def _digit_run(digits):
     """How many leading bytes of ``digits`` (text with "0" taken off each byte) are digits: 0 to 8."""
     return _trailing_zeros(((digits + ABOVE_NINE) | digits) & HIGH_BITS) >> 3
+
+
+@njit(**JIT)
+def _token_length(word):
+    """How many leading bytes of ``word`` are neither blanks nor other control characters: 0 to 8."""
+    return _trailing_zeros((word - ABOVE_SPACE) & ~word & HIGH_BITS) >> 3
 
 
 @njit(**JIT)
@@ -228,7 +235,32 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                 last = index
                 p += n + 1
 
-                # the value: [-]digits[.digits] of at most 7 + 16 digits, or else anything
+                # the value, most often [-]digits or [-]digit.digits within one word, its end included
+                word = _word(text, p)
+                n = _token_length(word)
+                if n < 8 and _byte(word, n) in (SPACE, NEWLINE):
+                    after = p + n
+                    negative = np.uint8(word & BYTE) == MINUS
+                    if negative:
+                        word >>= BITS8
+                        n -= 1
+                    decimals = 0
+                    if _byte(word, 1) == DOT:
+                        word = (word & BYTE) | (word >> BITS16) << BITS8
+                        n -= 1
+                        decimals = n - 1
+                    digits = word ^ ZEROS
+                    if 0 < n <= _digit_run(digits):
+                        value = np.float64(_whole(digits, n)) / POWERS[decimals]
+                        if negative:
+                            value = -value
+                        data[k] = value
+                        indices[k] = index
+                        k += 1
+                        p = after
+                        continue
+
+                # or [-]digits[.digits] of at most 7 + 16 digits, or else anything
                 value_start = p
                 negative = _at(text, p) == MINUS
                 if negative:

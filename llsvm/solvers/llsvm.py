@@ -36,7 +36,8 @@ from llsvm.stream import Stream
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 72, 32
 PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
 MOST_SWEEPS = 3  # of a block at hand,
-SWEEPS_ALONE = 30  # or this many where fewer than half of the moving rows may be kept for epochs
+SWEEPS_ALONE = 30  # or this many where fewer than this share of the moving rows may be kept for epochs
+LIMITED_BELOW = 0.5
 SWEEP_UNTIL = 0.2  # sweeps of a block end when its part of the gap fell to this share
 PROBE_ROWS = 2000  # rows that are looked at to find how far margins have drifted
 PROBE_BYTES = 200_000  # ... and copied, at most
@@ -92,6 +93,7 @@ class LLSVM:
         self.open = list(range(k))  # problems that have not converged
         self.whole: Part | None = None  # all rows, where they are one block
         self.sweeps = MOST_SWEEPS
+        self.limited = settings.survivors < LIMITED_BELOW  # few rows may be kept for epochs
         self.reach = 0.0  # rows this near to moving are spilled too
         self.updates = 0  # rows visited by sweeps, all problems together
         with ThreadPoolExecutor(self.threads) as self.pool:
@@ -138,6 +140,8 @@ class LLSVM:
                 primal[c] += self._loss(part, c)
                 part.active[c] = part.near(c, self.squared) if measure else part.members(c)
                 self._train(part, c)
+            if self.limited and not stream.in_one_block:
+                self._train_together(part, stream)
             self.state.set(part.rows, part.stored())
             distance = part.distance(self.squared)
             moving += int(np.count_nonzero(distance <= 0))
@@ -149,7 +153,9 @@ class LLSVM:
                 stream.survivors.add(block, distance, self._reach(distance))
         if not stream.in_one_block:
             stream.survivors.turn()
-            self.sweeps = SWEEPS_ALONE if len(stream.survivors) < moving / 2 else MOST_SWEEPS
+            alone = len(stream.survivors) < LIMITED_BELOW * moving
+            self.sweeps = SWEEPS_ALONE if alone else MOST_SWEEPS
+            self.limited |= alone
         self.reach = REACH * drift
         return primal, moving
 
@@ -168,6 +174,19 @@ class LLSVM:
         for _ in range(most - 1):
             if self._sweep(part, c) <= SWEEP_UNTIL * first:
                 return
+
+    def _train_together(self, part: Part, stream: Stream) -> None:
+        """Sweep over a block and, in turn with it, the rows of the blocks before it that were kept in memory.
+
+        Most rows of this block are not seen again before the next pass, and neither are most of those before:
+        what it makes of the weights must suit them as well (Chang & Roth 2011, selective block minimisation)."""
+        resident = self._part(stream.survivors.resident)
+        for c in self.open:
+            part.active[c] = part.near(c, self.squared)
+            for _ in range(MOST_SWEEPS + 1):
+                self._sweep(resident, c)
+                self._sweep(part, c)
+        self._put_back(resident, stream)
 
     def _drift(self, block: Block, start: NDArray[np.float64]) -> float:
         """How far margins have moved since the pass began: root mean square over some rows, the largest of the
@@ -269,7 +288,7 @@ class LLSVM:
         start, reach, rewrite = self.w.copy(), self.reach, True
         for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
-            near = survivors.distance <= reach
+            near = (survivors.distance < np.inf) if self.limited else (survivors.distance <= reach)
             for c in self.open:
                 members = resident.members(c)
                 self._settle(resident, c, members[near[members]])

@@ -25,6 +25,8 @@ from llsvm.spill.workspace import Workspace
 class ArrowStore(PageStore):
     """A PageStore in Arrow's streaming format."""
 
+    OVERWRITES = True
+
     def __init__(self, workspace: Workspace, name: str) -> None:
         super().__init__(workspace, name)
         self._layout: Layout | None = None  # of the stream that is being written

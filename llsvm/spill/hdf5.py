@@ -57,8 +57,8 @@ class HDF5Store(PageStore):
         except (OSError, RuntimeError) as error:
             raise write_failed(self._file, OSError(str(error))) from error
         true_bytes = os.fstat(self._file.fileno()).st_size
-        self._workspace.release(self.nbytes)
-        self.nbytes = 0
+        self._workspace.release(self._claimed_bytes)
+        self.nbytes = self._claimed_bytes = 0
         self._claim(true_bytes)
 
     def delete(self) -> None:

@@ -94,29 +94,77 @@ def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
     """The block. What was packed is written into ``room``, see ``room_bytes``; the rest are views of arrays."""
     n, nnz = shape.n_rows, shape.nnz
     cuts = iter(np.split(room, np.cumsum(_rooms(shape, arrays))))
-    rows = arrays["rows"] if shape.first_row is None else _count_from(shape.first_row, next(cuts))
-    # The page's checksum vouches for the numbers: no kernel looks whether they are in range.
+    rows = _rows(shape, arrays, next(cuts).view(np.int64)) if shape.first_row is not None else arrays["rows"]
     value = arrays["value" if shape.width is None else "X"]
     if "table" in arrays:
-        from llsvm.kernels.pages import unpack_values
-
-        codes, value = value, next(cuts).view(np.float32)[:nnz]
-        unpack_values(codes, arrays["table"], value)
+        value = next(cuts).view(np.float32)[:nnz]
+        _values(arrays, value)
     X: Matrix
     if shape.width is not None:
         X = value.reshape(n, shape.width)
     else:
-        indptr = next(cuts).view(np.int64)
-        indptr[0] = 0
-        np.cumsum(arrays["lengths"], out=indptr[1:])
-        index = arrays["index"]
+        indptr, index = next(cuts).view(np.int64), arrays["index"]
+        _offsets(arrays, indptr)
         if index.dtype == np.uint16:
-            from llsvm.kernels.pages import unpack_indices
-
-            packed, index = index, next(cuts).view(np.int32)[:nnz]
-            unpack_indices(indptr, packed, index)
+            index = next(cuts).view(np.int32)[:nnz]
+            _columns(arrays, indptr, index)
         X = CSR(indptr, index, value)
     return Block(X, arrays["y"], rows, arrays.get("weight"))
+
+
+def unpack_into(into: Block, shape: Shape, arrays: Arrays) -> None:
+    """Write the block's rows into an arena's room for them, see ``Arena.extend``; they are CSR of its dtype."""
+    assert isinstance(into.X, CSR)
+    _rows(shape, arrays, into.rows)
+    into.y[:] = arrays["y"]
+    if into.weight is not None:
+        into.weight[:] = arrays.get("weight", 1.0)
+    _values(arrays, into.X.data)
+    indptr = np.empty(shape.n_rows + 1, np.int64)
+    _offsets(arrays, indptr)
+    _columns(arrays, indptr, into.X.indices)
+    indptr += into.X.indptr[0]
+    into.X.indptr[1:] = indptr[1:]
+
+
+# The page's checksum vouches for its numbers: no kernel looks whether they are in range.
+
+
+def _rows(shape: Shape, arrays: Arrays, out: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Row numbers, written to ``out`` without a temporary array."""
+    if shape.first_row is None:
+        out[:] = arrays["rows"]
+    else:
+        out[:] = 1
+        out[:1] = shape.first_row
+        np.cumsum(out, out=out)
+    return out
+
+
+def _values(arrays: Arrays, out: NDArray[np.floating]) -> None:
+    value = arrays["value"] if "value" in arrays else arrays["X"]
+    if "table" in arrays:
+        from llsvm.kernels.pages import unpack_values
+
+        unpack_values(value, arrays["table"], out)
+    else:
+        out[:] = value
+
+
+def _offsets(arrays: Arrays, out: NDArray[np.int64]) -> None:
+    """indptr, (n + 1,), from 0 on."""
+    out[0] = 0
+    np.cumsum(arrays["lengths"], out=out[1:])
+
+
+def _columns(arrays: Arrays, indptr: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    index = arrays["index"]
+    if index.dtype == np.uint16:
+        from llsvm.kernels.pages import unpack_indices
+
+        unpack_indices(indptr, index, out)
+    else:
+        out[:] = index
 
 
 def room_bytes(shape: Shape, arrays: Arrays) -> int:
@@ -159,11 +207,3 @@ def is_consecutive(rows: NDArray[np.int64]) -> bool:
     """Whether ``rows`` counts up by one."""
     n = len(rows)
     return n == 0 or (int(rows[-1]) - int(rows[0]) == n - 1 and bool(np.all(rows[1:] - rows[:-1] == 1)))
-
-
-def _count_from(first: int, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """first, first + 1, ... written over ``buffer``, without a temporary array."""
-    rows = buffer.view(np.int64)
-    rows[:] = 1
-    rows[:1] = first
-    return np.cumsum(rows, out=rows)

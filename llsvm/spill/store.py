@@ -16,9 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.arena import Arena
 from llsvm.block import Block
 from llsvm.errors import UsageError
-from llsvm.spill.packing import Arrays, Packer, Shape, room_bytes, unpack
+from llsvm.spill.packing import Arrays, Packer, Shape, room_bytes, unpack, unpack_into
 from llsvm.spill.rawfile import damaged, read_at
 from llsvm.spill.workspace import Workspace
 
@@ -102,17 +103,25 @@ class Scratch:
 class PageStore(ABC):
     """Pages in one file of a workspace. Written by one thread, then finished, then read by any number."""
 
+    OVERWRITES = (
+        False  # whether the file may be one with other content, as long as it gets its length in the end
+    )
+
     def __init__(self, workspace: Workspace, name: str) -> None:
         self.pages: list[PageInfo] = []
         self.n_rows = 0
-        self.nbytes = 0  # on disk, as claimed from the workspace
-        self.scratch_bytes = 0  # of the page that needs most
+        self.nbytes = 0  # on disk
+        self.scratch_bytes = self.buffer_bytes = 0  # of the page that needs most
         self.finished = False
+        self._gone = False
         self._layouts: dict[Layout, Layout] = {}
         self._packer = Packer()
         self._workspace = workspace
         self._path = workspace.path(name)
-        self._file = workspace.create(name)
+        # what is claimed from the workspace: more than nbytes while a retired file is written over
+        self._file, self._claimed_bytes = (
+            workspace.reuse(name) if self.OVERWRITES else (workspace.create(name), 0)
+        )
 
     def append(self, block: Block) -> None:
         """Write ``block`` as the next page; its arrays are free for other use afterwards.
@@ -131,11 +140,16 @@ class PageStore(ABC):
         self.pages.append(page)
         self.n_rows += page.n_rows
         self.scratch_bytes = max(self.scratch_bytes, page.scratch_bytes)
+        self.buffer_bytes = max(self.buffer_bytes, page.buffer_bytes)
 
     def finish(self) -> None:
         """Complete the file: no more pages are taken, and reading may begin. Raises DiskError."""
         self._check_open(finished=False)
         self._complete()
+        if self._claimed_bytes > self.nbytes:
+            self._file.truncate(self.nbytes)
+            self._workspace.release(self._claimed_bytes - self.nbytes)
+            self._claimed_bytes = self.nbytes
         self.finished = True
 
     def read(self, i: int, scratch: Scratch | None = None) -> Block:
@@ -145,12 +159,31 @@ class PageStore(ABC):
         caller's own. Threads may read at the same time, each with its own scratch.
         Raises SpillError if the file is truncated or its bytes have changed.
         """
-        self._check_open(finished=True)
         page = self.pages[i]
         if scratch is None:
             buffer = Scratch().view(page.scratch_bytes)
         else:
             buffer = scratch.view(self.scratch_bytes)
+        return unpack(page.shape, self._load(i, buffer), buffer[page.buffer_bytes : page.scratch_bytes])
+
+    def is_like(self, arena: Arena) -> bool:
+        """Whether ``fill`` may be used for this arena: its rows and those of all pages are CSR of one dtype."""
+        # codes of values stand for float32
+        kinds = {
+            dict(layout).get("value", "dense").replace("uint8", "float32").replace("uint16", "float32")
+            for layout in self._layouts
+        }
+        return arena.width is None and kinds == {arena.dtype.name}
+
+    def fill(self, i: int, into: Block, scratch: Scratch) -> None:
+        """Read page ``i`` into ``Arena.extend``'s rows. Errors and threads: as ``read``."""
+        page = self.pages[i]
+        unpack_into(into, page.shape, self._load(i, scratch.view(self.buffer_bytes)))
+
+    def _load(self, i: int, buffer: NDArray[np.uint8]) -> Arrays:
+        """The packed arrays of page ``i``, as views of the buffer that its bytes are read to and checked in."""
+        self._check_open(finished=True)
+        page = self.pages[i]
         checksum = 0
         for segment in page.segments:
             part = buffer[segment.position : segment.position + segment.nbytes]
@@ -162,23 +195,37 @@ class PageStore(ABC):
                 f"page {i} of {len(self.pages)}",
                 f"checksum {page.checksum:08x} expected, {checksum:08x} found",
             )
-        arrays = self._arrays(page, buffer)
-        return unpack(page.shape, arrays, buffer[page.buffer_bytes : page.scratch_bytes])
+        return self._arrays(page, buffer)
 
     def delete(self) -> None:
         """Remove the file and release its disk; again does nothing."""
-        if not self._file.closed:
+        if not self._gone:
             self._file.close()
             self._path.unlink(missing_ok=True)
-        self._workspace.release(self.nbytes)
-        self.nbytes = 0
+            self._workspace.release(self._claimed_bytes)
+        self._leave()
+
+    def retire(self) -> None:
+        """As ``delete``, but the next store of the workspace may write over the file."""
+        if self.OVERWRITES and not self._gone:
+            self._workspace.retire(self._file, self._claimed_bytes)
+            self._leave()
+        else:
+            self.delete()
+
+    def _leave(self) -> None:
+        self._gone = True
+        self.nbytes = self._claimed_bytes = 0
 
     def _claim(self, nbytes: int) -> None:
-        self._workspace.claim(nbytes)
+        more = self.nbytes + nbytes - self._claimed_bytes
+        if more > 0:
+            self._workspace.claim(more)
+            self._claimed_bytes += more
         self.nbytes += nbytes
 
     def _check_open(self, finished: bool) -> None:
-        if self._file.closed:
+        if self._gone:
             raise ValueError(f"{self._path}: this store is deleted")
         if self.finished != finished:
             state = "finished, it takes no more pages" if self.finished else "still written: finish() it"

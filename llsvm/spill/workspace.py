@@ -45,6 +45,7 @@ class Workspace:
         self.peak_bytes = 0
         self._mutex = threading.Lock()
         self._files: list[FileIO] = []
+        self._spare: list[tuple[FileIO, int]] = []  # files to write over, and the bytes claimed for each
         try:
             self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)).absolute()
             self._finalizer = weakref.finalize(self, _dispose, self.folder, self._files, os.getpid())
@@ -83,9 +84,38 @@ class Workspace:
             self._files[:] = [one for one in self._files if not one.closed] + [file]
         return file
 
+    def reuse(self, name: str) -> tuple[FileIO, int]:
+        """As ``create``, but the file may be a retired one, to be written over: that costs the system much less
+        than a new one's first pages. Returns it and the bytes that are claimed for it already."""
+        with self._mutex:
+            if not self._spare:
+                file, nbytes = None, 0
+            else:
+                file, nbytes = self._spare.pop()
+        if file is None:
+            return self.create(name), 0
+        os.rename(file.name, self.path(name))
+        file.name = self.path(name)
+        return file, nbytes
+
+    def retire(self, file: FileIO, nbytes: int) -> None:
+        """Nobody needs the file's content any more; it keeps the ``nbytes`` claimed for it until ``reuse`` takes
+        it or someone else needs the disk."""
+        with self._mutex:
+            self._spare.append((file, nbytes))
+
+    def _drop_spare(self) -> None:
+        for file, nbytes in self._spare:
+            file.close()
+            Path(file.name).unlink(missing_ok=True)
+            self.used_bytes -= nbytes
+        self._spare.clear()
+
     def claim(self, nbytes: int) -> None:
         """Account for ``nbytes`` about to be written. Raises DiskError if limit or free space forbid it."""
         with self._mutex:
+            if self._spare and not self._is_room(nbytes):
+                self._drop_spare()
             limit = self.disk_limit_bytes
             if limit is not None and self.used_bytes + nbytes > limit:
                 raise DiskError(
@@ -103,6 +133,11 @@ class Workspace:
                 )
             self.used_bytes += nbytes
             self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+
+    def _is_room(self, nbytes: int) -> bool:
+        limit = self.disk_limit_bytes
+        within = limit is None or self.used_bytes + nbytes <= limit
+        return within and nbytes + RESERVE_BYTES <= self.free_bytes()
 
     def release(self, nbytes: int) -> None:
         """Give back ``nbytes`` of what was claimed."""
