@@ -12,7 +12,8 @@ try:
 except SystemExit:
     pass
 import json
-print(json.dumps([name for name in ("scipy.linalg", "cffi", "sklearn", "pyarrow", "h5py") if sys.modules.get(name)]))
+names = ("scipy.linalg", "cffi", "sklearn", "pyarrow", "h5py")
+print(json.dumps([name for name in names if sys.modules.get(name)]))
 import scipy.linalg  # what was hidden is there again
 """
 
