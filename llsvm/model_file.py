@@ -106,7 +106,7 @@ def _write_member(archive: zipfile.ZipFile, name: str, pieces: Iterable[bytes], 
     # A ZipInfo of our own has a fixed date; the container would otherwise differ from one second to the next.
     info = zipfile.ZipInfo(name)
     info.compress_type = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
-    info._compresslevel = _DEFLATE_LEVEL  # no public name before Python 3.13
+    info._compresslevel = _DEFLATE_LEVEL  # type: ignore[attr-defined]  # public only from Python 3.13 on
     info.external_attr = 0o644 << 16
     with archive.open(info, "w", force_zip64=True) as member:
         for piece in pieces:

@@ -47,7 +47,8 @@ def start_without_extras() -> None:
     somebody else's process Numba must find all it can.
     """
     extras = [name for name in ("scipy.linalg", "cffi") if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(extras))  # None: importing it fails
+    for name in extras:
+        sys.modules[name] = None  # type: ignore[assignment]  # importing it fails
     try:
         from numba.core.registry import cpu_target
 
