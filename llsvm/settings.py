@@ -141,13 +141,7 @@ class Settings:
             raise UsageError(f"hash_bits must be from 1 to 30, not {self.hash_bits!r}")
         _positive("C", self.C)
         _positive("tol", self.tol)
-        if self.multi_class in DIRECT and (self.loss != "hinge" or self.paper):
-            raise UsageError(f"{self.multi_class} has one loss, the hinge, and no paper mode: leave them out")
-        if self.multi_class in DIRECT and self.solver != "auto":
-            raise UsageError(
-                f"{self.multi_class} has a solver of its own, the sequential dual method, not {self.solver}: "
-                "leave --solver out"
-            )
+        self._check_direct()
         if self.max_passes is not None:
             _positive("max_passes", self.max_passes)
         if self.max_seconds is not None:
@@ -196,6 +190,20 @@ class Settings:
         if self.solver != "auto":
             return self.solver
         return "llsvm" if self.only_solver is None else self.only_solver[0]
+
+    def _check_direct(self) -> None:
+        """The direct multi-class problems have one form, and one method."""
+        if self.multi_class not in DIRECT:
+            return
+        if self.loss != "hinge" or self.penalty != "l2" or self.paper:
+            raise UsageError(
+                f"{self.multi_class} has one loss, the hinge, one penalty, l2, and no paper mode: leave them out"
+            )
+        if self.solver != "auto":
+            raise UsageError(
+                f"{self.multi_class} has a solver of its own, the sequential dual method, not {self.solver}: "
+                "leave --solver out"
+            )
 
     def _check_penalty(self) -> None:
         _choice("penalty", self.penalty, PENALTIES)

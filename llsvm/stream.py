@@ -123,6 +123,11 @@ class Stream:
         return self.source.bytes_read + self._store_bytes_read
 
     @property
+    def bytes_spilled(self) -> int:
+        """Bytes of survivors written to disk so far."""
+        return 0 if self._survivors is None else self._survivors.spilled_bytes
+
+    @property
     def note(self) -> str:
         """What people should know of where the rows went and of their scale, or ""."""
         notes = [self._ingest.note, self._scaling_note, self._survivors.note if self._survivors else ""]

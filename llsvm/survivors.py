@@ -48,6 +48,7 @@ class Survivors:
         self.spilled: PageStore | None = None  # the generation that may be read now
         self._thread = ThreadPoolExecutor(1, "llsvm-sift")
         self._sifting: Future[None] | None = None
+        self.spilled_bytes = 0  # written so far, in all generations
 
     def __len__(self) -> int:
         """Rows in memory and in the generation that may be read."""
@@ -129,6 +130,8 @@ class Survivors:
         old, self.spilled = self.spilled, None
         try:
             self.spilled = self._writer.finish()
+            if self.spilled is not None:
+                self.spilled_bytes += sum(page.nbytes for page in self.spilled.pages)
         except DiskError as error:
             self._go_without(error)
         finally:

@@ -204,7 +204,7 @@ class Training:
         extra = self._extra()
         names = self.stream.source.info().feature_names
         return Model(
-            coef_=coef.copy(),
+            coef_=coef.copy(order="K"),  # transposing many classes' weights takes long
             intercept_=intercept,
             classes_=facts.classes,
             certificate=report.certificate,
@@ -263,6 +263,7 @@ class Training:
             "features": facts.n_features,
             "classes": [label_key(label) for label in facts.classes],
             "bytes_read": self.stream.bytes_read,
+            "bytes_spilled": self.stream.bytes_spilled,
             "peak_rss_bytes": peak_resident_bytes(),
             "seconds": round(self.seconds, 3),
             "memory_limit_bytes": self.stream.budget.limit_bytes,

@@ -39,6 +39,17 @@ def test_what_makes_no_sense_is_refused_by_name(name, value):
         Settings(**{name: value})
 
 
+@pytest.mark.parametrize("multi_class", ["crammer-singer", "weston-watkins"])
+@pytest.mark.parametrize(
+    "others",
+    [{"loss": "squared_hinge"}, {"paper": True}, {"penalty": "l1", "solver": "auto"}, {"solver": "smsvm"}],
+)
+def test_direct_multi_class_has_one_form_and_one_method(multi_class, others):
+    with pytest.raises(UsageError, match=f"{multi_class} has"):
+        Settings(multi_class=multi_class, **others)
+    assert Settings(multi_class=multi_class, solver="auto").multi_class == multi_class
+
+
 def test_plain_values():
     values = Settings(class_weight={1.0: 2, "b": 3}, C=2).as_dict()
     assert json.loads(json.dumps(values))["class_weight"] == {"1.0": 2.0, "b": 3.0}

@@ -249,8 +249,10 @@ _NOT_CONVERGED = (
 def run_training(source: BlockSource, settings: Settings, model_path: str, quiet: bool) -> dict[str, Any]:
     """Train, show progress, save the model, and return the summary (``Training.summary()``)."""
     from llsvm.cli.display import showing
+    from llsvm.kernels.options import start_without_extras
     from llsvm.train import Training
 
+    start_without_extras()
     with Training(source, settings, output=model_path) as training:
         with showing(training.progress, settings.tol, quiet) as show:
             for report in training:
@@ -275,12 +277,13 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
             f"within {max(summary['relative_gap'], 0.0):.3%} of the optimum ({asked})"
         )
     why = f" (solver {summary['solver']}: {summary['why']})" if summary.get("why") else ""
+    spilled = f", {format_size(summary['bytes_spilled'])} spilled" if summary.get("bytes_spilled") else ""
     sparse = "" if settings.penalty == "l2" else f"{summary['nonzero_weights']:,} weights are not zero\n"
     return (
         f"{state} after {passes} and {summary['seconds']:.1f} s{why}\n{sparse}"
         f"{proof}\n"
         f"{summary['rows']:,} rows, {summary['features']:,} features, {len(summary['classes'])} classes; "
-        f"{format_size(summary['bytes_read'])} read, peak memory {format_size(summary['peak_rss_bytes'])}"
+        f"{format_size(summary['bytes_read'])} read{spilled}, peak memory {format_size(summary['peak_rss_bytes'])}"
     )
 
 

@@ -189,27 +189,32 @@ def _some_scores(index, value, w, bias, seen, m, g):  # type: ignore[no-untyped-
         v = np.float64(value[p])
         norm += v * v
     q = 0
-    while q < m:  # three or fewer classes at a time, their sums in registers
-        a, b, c = seen[q], seen[min(q + 1, m - 1)], seen[min(q + 2, m - 1)]
-        sum_a, sum_b, sum_c = w[last, a] * bias, w[last, b] * bias, w[last, c] * bias
+    while q < m:  # four classes at a time, the last of them over again, their sums in registers
+        at_b, at_c, at_d = min(q + 1, m - 1), min(q + 2, m - 1), min(q + 3, m - 1)
+        a, b, c, d = np.uint32(seen[q]), np.uint32(seen[at_b]), np.uint32(seen[at_c]), np.uint32(seen[at_d])
+        sum_a, sum_b, sum_c, sum_d = (
+            w[last, a] * bias,
+            w[last, b] * bias,
+            w[last, c] * bias,
+            w[last, d] * bias,
+        )
         if q + 2 < m:
             for p in range(n):
                 v = np.float64(value[p])
-                row = w[index[p]]
+                row = w[np.uint32(index[p])]
                 sum_a += v * row[a]
                 sum_b += v * row[b]
                 sum_c += v * row[c]
-            g[q + 2] = sum_c
+                sum_d += v * row[d]
+            g[at_c], g[at_d] = sum_c, sum_d
         else:
             for p in range(n):
                 v = np.float64(value[p])
-                row = w[index[p]]
+                row = w[np.uint32(index[p])]
                 sum_a += v * row[a]
                 sum_b += v * row[b]
-        g[q] = sum_a
-        if q + 1 < m:
-            g[q + 1] = sum_b
-        q += 3
+        g[q], g[at_b] = sum_a, sum_b
+        q += 4
     return norm
 
 
@@ -223,7 +228,8 @@ def _all_scores(index, value, w, bias, g):  # type: ignore[no-untyped-def]
         g[q] = w0[q] * bias
     p = 0
     while p + 4 <= n:  # four values at a time, since the loop over the classes is short
-        w0, w1, w2, w3 = w[index[p]], w[index[p + 1]], w[index[p + 2]], w[index[p + 3]]
+        w0, w1 = w[np.uint32(index[p])], w[np.uint32(index[p + 1])]
+        w2, w3 = w[np.uint32(index[p + 2])], w[np.uint32(index[p + 3])]
         v0, v1 = np.float64(value[p]), np.float64(value[p + 1])
         v2, v3 = np.float64(value[p + 2]), np.float64(value[p + 3])
         norm += v0 * v0 + v1 * v1 + v2 * v2 + v3 * v3
@@ -231,7 +237,7 @@ def _all_scores(index, value, w, bias, g):  # type: ignore[no-untyped-def]
             g[q] += v0 * w0[q] + v1 * w1[q] + v2 * w2[q] + v3 * w3[q]
         p += 4
     while p < n:
-        w0 = w[index[p]]
+        w0 = w[np.uint32(index[p])]
         v0 = np.float64(value[p])
         norm += v0 * v0
         for q in range(k):
@@ -383,18 +389,36 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
         for t in range(n):
             w[last, live[t]] += work[t] * bias
         t = 0
-        while t + 1 < n:  # two classes at a time, their steps in registers
-            a, b, step_a, step_b = live[t], live[t + 1], work[t], work[t + 1]
+        while t + 2 < n:  # up to four classes at a time, their steps in registers
+            at_d = min(t + 3, n - 1)
+            a, b, c_, d = (
+                np.uint32(live[t]),
+                np.uint32(live[t + 1]),
+                np.uint32(live[t + 2]),
+                np.uint32(live[at_d]),
+            )
+            step_a, step_b, step_c = work[t], work[t + 1], work[t + 2]
+            step_d = work[at_d] if t + 3 < n else 0.0
             for p in range(index.shape[0]):
-                wj = w[index[p]]
+                row = w[np.uint32(index[p])]
                 v = np.float64(value[p])
-                wj[a] += v * step_a
-                wj[b] += v * step_b
+                row[a] += v * step_a
+                row[b] += v * step_b
+                row[c_] += v * step_c
+                row[d] += v * step_d
+            t += 4
+        if t + 1 < n:
+            a, b, step_a, step_b = np.uint32(live[t]), np.uint32(live[t + 1]), work[t], work[t + 1]
+            for p in range(index.shape[0]):
+                row = w[np.uint32(index[p])]
+                v = np.float64(value[p])
+                row[a] += v * step_a
+                row[b] += v * step_b
             t += 2
         if t < n:
-            a, step_a = live[t], work[t]
+            a, step_a = np.uint32(live[t]), work[t]
             for p in range(index.shape[0]):
-                w[index[p], a] += np.float64(value[p]) * step_a
+                w[np.uint32(index[p]), a] += np.float64(value[p]) * step_a
         return
     for q in range(k):  # many classes: all of them, side by side
         new[q] = 0.0
@@ -403,7 +427,7 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
     for q in range(k):
         w[last, q] += new[q] * bias
     for p in range(index.shape[0]):
-        wj = w[index[p]]
+        wj = w[np.uint32(index[p])]
         v = np.float64(value[p])
         for q in range(k):
             wj[q] += v * new[q]
