@@ -130,6 +130,7 @@ class Settings:
         _choice("solver", self.solver, SOLVERS)
         _choice("loss", self.loss, LOSSES)
         _choice("multi_class", self.multi_class, MULTI_CLASS)
+        self._check_direct()
         self._check_penalty()
         _choice("spill_format", self.spill_format, SPILL_FORMATS)
         _choice("cache", self.cache, CACHES)
@@ -141,7 +142,6 @@ class Settings:
             raise UsageError(f"hash_bits must be from 1 to 30, not {self.hash_bits!r}")
         _positive("C", self.C)
         _positive("tol", self.tol)
-        self._check_direct()
         if self.max_passes is not None:
             _positive("max_passes", self.max_passes)
         if self.max_seconds is not None:
