@@ -54,7 +54,8 @@ def _objective(axis: Any, result: dict[str, Any]) -> None:
     llsvm's points are from one run, at the moments when its weights were certified; what starting the process took
     is added to its own clock. Each of LIBLINEAR's is a run of its own that ended there.
     """
-    best = result["best_primal"]
+    curves = [point["primal"] for curve in result["curve"].values() for point in curve]
+    best = min([result["best_primal"], *curves])
     run = next(run for run in reversed(result["contestants"]["llsvm"]["runs"]) if not run["failure"])
     history = [row for row in _history(result) if row.get("primal") is not None and "seconds" in row]
     if history:
