@@ -5,7 +5,6 @@ Nothing slow (numba, pyarrow, rich) is imported before a command needs it, so th
 
 from __future__ import annotations
 
-import gc
 from typing import Annotated
 
 import typer
@@ -67,5 +66,4 @@ def _options(
 
 def main() -> None:
     """The ``llsvm`` program: runs a command and exits with its code."""
-    gc.set_threshold(100_000, 50, 100)  # loading modules makes many objects and no garbage
     app(prog_name="llsvm")
