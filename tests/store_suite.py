@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llsvm.block import CSR, Block
+from llsvm.arena import Arena
+from llsvm.block import CSR, Block, concat
 from llsvm.errors import DiskError, SpillError
 from llsvm.spill import PageStore, Scratch, Workspace, open_store
 
@@ -115,6 +116,43 @@ class StoreSuite:
         assert store.n_rows == sum(block.n_rows for block in pages)
         assert scratch.nbytes == (store.scratch_bytes if pages else 0)
         store.delete()
+        assert workspace.used_bytes == 0
+
+    @quickly
+    @given(data=st.data(), value=st.sampled_from(["float32", "float64"]), weighted=st.booleans())
+    def test_pages_are_filled_into_an_arena(self, workspace, data, value, weighted):
+        sizes, seed = (
+            data.draw(st.lists(st.integers(0, 40), min_size=1, max_size=5)),
+            data.draw(st.integers(0, 99)),
+        )
+        pages = [
+            make_block(n, value=value, weight=weighted, consecutive=i % 2 == 0, seed=seed + i)
+            for i, n in enumerate(sizes)
+        ]
+        store = self.store(workspace, *pages)
+        arena = Arena(1_000_000, np.dtype(value), None, weighted)
+        other = Arena(1_000_000, np.dtype("float32" if value == "float64" else "float64"))
+        assert store.is_like(arena)
+        assert not store.is_like(other)
+        assert not store.is_like(Arena(1_000_000, np.dtype(value), 5))
+        rooms = [arena.extend(block.n_rows, block.nnz) for block in pages]
+        for i in reversed(range(len(pages))):  # in any order
+            store.fill(i, rooms[i], Scratch())
+        assert same(arena.block(), concat(pages))
+        store.delete()
+
+    def test_a_store_may_be_written_over_one_that_is_retired(self, workspace):
+        store = self.store(workspace, *[make_block(50, seed=i) for i in range(20)], name="one")
+        claimed = workspace.used_bytes
+        store.retire()
+        with pytest.raises(ValueError, match="deleted"):
+            store.read(0)
+        page = make_block(9, seed=7)
+        shorter = self.store(workspace, page, name="two")
+        assert same(shorter.read(0), page)
+        assert os.listdir(workspace.folder).count("one") == 0
+        assert workspace.path("two").stat().st_size == shorter.nbytes == workspace.used_bytes < claimed
+        shorter.delete()
         assert workspace.used_bytes == 0
 
     @quickly

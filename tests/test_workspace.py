@@ -208,6 +208,33 @@ def test_disk_limit_is_refused_with_the_numbers_and_the_remedy(tmp_path):
         assert workspace.used_bytes == 4000
 
 
+def test_a_retired_file_is_written_over_and_goes_when_its_disk_is_needed(tmp_path):
+    with Workspace(tmp_path, disk_limit_bytes=1000) as workspace:
+        file, claimed = workspace.reuse("first")
+        assert claimed == 0
+        workspace.claim(600)
+        file.write(b"old")
+        workspace.retire(file, 600)
+        again, claimed = workspace.reuse("second")
+        assert (again, claimed, workspace.used_bytes) == (file, 600, 600)
+        assert workspace.path("second").read_bytes() == b"old"
+        assert not workspace.path("first").exists()
+        workspace.retire(again, 600)
+        workspace.claim(900)
+        assert again.closed
+        assert not workspace.path("second").exists()
+        assert workspace.used_bytes == 900
+        assert workspace.reuse("third")[1] == 0
+
+
+def test_a_retired_file_that_somebody_removed_is_an_error(tmp_path):
+    with Workspace(tmp_path) as workspace:
+        workspace.retire(workspace.create("first"), 0)
+        workspace.path("first").unlink()
+        with pytest.raises(DiskError, match="second: cannot make a spill file: No such file"):
+            workspace.reuse("second")
+
+
 def test_free_space_is_kept(tmp_path, monkeypatch):
     with Workspace(tmp_path) as workspace:
         monkeypatch.setattr(Workspace, "free_bytes", lambda self: RESERVE_BYTES + 500)

@@ -49,22 +49,12 @@ def add_columns(indptr, indices, data, columns, factor, out):  # type: ignore[no
 
 
 @njit(**JIT)
-def dot_columns(indptr, indices, data, columns, rows, out):  # type: ignore[no-untyped-def]
-    """out (A,) = x_·j · rows for each of the columns; rows: (n,) float64."""
+def dot_columns(indptr, indices, data, columns, rows, squared, out):  # type: ignore[no-untyped-def]
+    """out (A,) = Σ_i rows_i x_ij for each of the columns, or Σ_i rows_i x_ij² if squared; rows: (n,) float64."""
     for k in range(columns.shape[0]):
         j = columns[k]
         total = 0.0
         for p in range(indptr[j], indptr[j + 1]):
-            total += data[p] * rows[indices[p]]
-        out[k] = total
-
-
-@njit(**JIT)
-def dot_squared_columns(indptr, indices, data, columns, rows, out):  # type: ignore[no-untyped-def]
-    """out (A,) = Σ_i rows_i x_ij² for each of the columns."""
-    for k in range(columns.shape[0]):
-        j = columns[k]
-        total = 0.0
-        for p in range(indptr[j], indptr[j + 1]):
-            total += float(data[p]) * data[p] * rows[indices[p]]
+            x = float(data[p])
+            total += (x * x if squared else x) * rows[indices[p]]
         out[k] = total

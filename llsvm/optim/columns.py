@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
-from llsvm.kernels.smsvm_columns import add_columns, dot_columns, dot_squared_columns, sweep_columns
+from llsvm.kernels.smsvm_columns import add_columns, dot_columns, sweep_columns
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -56,7 +56,7 @@ class ColumnModel:
         """active: (A,) the columns that p has. h: (n,) curvatures of the rows, not negative."""
         self.columns, self.active, self.h, self.ridge = columns, active, h, ridge
         self.diagonal = np.empty(len(active))
-        dot_squared_columns(*columns.arrays, active, h, self.diagonal)
+        dot_columns(*columns.arrays, active, h, True, self.diagonal)
 
     def begin(self, g: Vector, w: Vector) -> None:
         self.g, self.w = g, w
@@ -103,7 +103,7 @@ class ColumnModel:
     def product(self, some: Index, d: Vector) -> Vector:
         columns, rows, out = self.active[some], np.zeros(self.columns.n_rows), np.empty(len(some))
         add_columns(*self.columns.arrays, columns, d, rows)
-        dot_columns(*self.columns.arrays, columns, self.h * rows, out)
+        dot_columns(*self.columns.arrays, columns, self.h * rows, False, out)
         return out + self.ridge * d
 
     def move(self, some: Index, p: Vector, v: Vector, slope: Vector) -> None:
@@ -111,5 +111,5 @@ class ColumnModel:
         self._refresh(v, slope)
 
     def _refresh(self, v: Vector, slope: Vector) -> None:
-        dot_columns(*self.columns.arrays, self.active, self.h * self.moved, slope)
+        dot_columns(*self.columns.arrays, self.active, self.h * self.moved, False, slope)
         slope += self.g + self.ridge * (v - self.w)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block, Matrix
 
 Arrays = dict[str, NDArray[Any]]
+Layout = tuple[tuple[str, str], ...]  # the names of a page's arrays, and their dtypes' names
 
 MOST_CODES = 1 << 16
 _VALUES_PER_CODE = 8  # a table pays where each value comes about so often
@@ -165,6 +166,14 @@ def _columns(arrays: Arrays, indptr: NDArray[np.int64], out: NDArray[np.int32]) 
         unpack_indices(indptr, index, out)
     else:
         out[:] = index
+
+
+def csr_dtype(layout: Layout) -> str | None:
+    """Of the values that ``unpack`` makes of arrays laid out so; None for dense rows."""
+    arrays = dict(layout)
+    if "value" not in arrays:
+        return None
+    return "float32" if "table" in arrays else arrays["value"]
 
 
 def room_bytes(shape: Shape, arrays: Arrays) -> int:

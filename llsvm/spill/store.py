@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 from llsvm.arena import Arena
 from llsvm.block import Block
 from llsvm.errors import UsageError
-from llsvm.spill.packing import Arrays, Packer, Shape, room_bytes, unpack, unpack_into
+from llsvm.spill.packing import Arrays, Layout, Packer, Shape, csr_dtype, room_bytes, unpack, unpack_into
 from llsvm.spill.rawfile import damaged, read_at
 from llsvm.spill.workspace import Workspace
-
-Layout = tuple[tuple[str, str], ...]  # the names of a page's arrays, and their dtypes' names
 
 
 class Segment(NamedTuple):
@@ -103,9 +101,8 @@ class Scratch:
 class PageStore(ABC):
     """Pages in one file of a workspace. Written by one thread, then finished, then read by any number."""
 
-    OVERWRITES = (
-        False  # whether the file may be one with other content, as long as it gets its length in the end
-    )
+    OVERWRITES = False
+    """Whether the file may begin with other content, as long as it gets its true length in the end."""
 
     def __init__(self, workspace: Workspace, name: str) -> None:
         self.pages: list[PageInfo] = []
@@ -168,12 +165,7 @@ class PageStore(ABC):
 
     def is_like(self, arena: Arena) -> bool:
         """Whether ``fill`` may be used for this arena: its rows and those of all pages are CSR of one dtype."""
-        # codes of values stand for float32
-        kinds = {
-            dict(layout).get("value", "dense").replace("uint8", "float32").replace("uint16", "float32")
-            for layout in self._layouts
-        }
-        return arena.width is None and kinds == {arena.dtype.name}
+        return arena.width is None and all(csr_dtype(layout) == arena.dtype for layout in self._layouts)
 
     def fill(self, i: int, into: Block, scratch: Scratch) -> None:
         """Read page ``i`` into ``Arena.extend``'s rows. Errors and threads: as ``read``."""

@@ -77,9 +77,7 @@ class Workspace:
         try:
             file = FileIO(self.path(name), "x+")
         except OSError as error:
-            raise DiskError(
-                f"{self.path(name)}: cannot make a spill file: {error.strerror}; pass another --spill-dir"
-            ) from error
+            raise _cannot_make(self.path(name), error) from error
         with self._mutex:
             self._files[:] = [one for one in self._files if not one.closed] + [file]
         return file
@@ -88,13 +86,13 @@ class Workspace:
         """As ``create``, but the file may be a retired one, to be written over: that costs the system much less
         than a new one's first pages. Returns it and the bytes that are claimed for it already."""
         with self._mutex:
-            if not self._spare:
-                file, nbytes = None, 0
-            else:
-                file, nbytes = self._spare.pop()
+            file, nbytes = self._spare.pop() if self._spare else (None, 0)
         if file is None:
             return self.create(name), 0
-        os.rename(file.name, self.path(name))
+        try:
+            os.rename(file.name, self.path(name))
+        except OSError as error:
+            raise _cannot_make(self.path(name), error) from error
         file.name = self.path(name)
         return file, nbytes
 
@@ -114,30 +112,31 @@ class Workspace:
     def claim(self, nbytes: int) -> None:
         """Account for ``nbytes`` about to be written. Raises DiskError if limit or free space forbid it."""
         with self._mutex:
-            if self._spare and not self._is_room(nbytes):
+            if self._spare and self._refusal(nbytes):
                 self._drop_spare()
-            limit = self.disk_limit_bytes
-            if limit is not None and self.used_bytes + nbytes > limit:
-                raise DiskError(
-                    f"disk limit too small: {self.folder} holds {format_size(self.used_bytes)} and "
-                    f"{format_size(nbytes)} more are needed, but the limit is {format_size(limit)}; "
-                    "pass a larger --disk-limit"
-                )
-            free = self.free_bytes()
-            if nbytes + RESERVE_BYTES > free:
-                raise DiskError(
-                    f"disk full: {self.folder} holds {format_size(self.used_bytes)} and "
-                    f"{format_size(nbytes)} more are needed, but only {format_size(free)} are free there "
-                    f"({format_size(RESERVE_BYTES)} are left to others); "
-                    "pass --spill-dir with a folder on a larger disk"
-                )
+            if refusal := self._refusal(nbytes):
+                raise DiskError(refusal)
             self.used_bytes += nbytes
             self.peak_bytes = max(self.peak_bytes, self.used_bytes)
 
-    def _is_room(self, nbytes: int) -> bool:
-        limit = self.disk_limit_bytes
-        within = limit is None or self.used_bytes + nbytes <= limit
-        return within and nbytes + RESERVE_BYTES <= self.free_bytes()
+    def _refusal(self, nbytes: int) -> str:
+        """Why there is no room for ``nbytes`` more, or ""."""
+        limit, free = self.disk_limit_bytes, self.free_bytes()
+        needed = (
+            f"{self.folder} holds {format_size(self.used_bytes)} and {format_size(nbytes)} more are needed"
+        )
+        if limit is not None and self.used_bytes + nbytes > limit:
+            return (
+                f"disk limit too small: {needed}, but the limit is {format_size(limit)}; "
+                "pass a larger --disk-limit"
+            )
+        if nbytes + RESERVE_BYTES > free:
+            return (
+                f"disk full: {needed}, but only {format_size(free)} are free there "
+                f"({format_size(RESERVE_BYTES)} are left to others); "
+                "pass --spill-dir with a folder on a larger disk"
+            )
+        return ""
 
     def release(self, nbytes: int) -> None:
         """Give back ``nbytes`` of what was claimed."""
@@ -148,6 +147,10 @@ class Workspace:
         """Bytes that the file system still has for this user."""
         state = os.statvfs(self.folder)
         return state.f_bavail * state.f_frsize
+
+
+def _cannot_make(path: Path, error: OSError) -> DiskError:
+    return DiskError(f"{path}: cannot make a spill file: {error.strerror}; pass another --spill-dir")
 
 
 def _make_lock(folder: Path) -> FileIO:

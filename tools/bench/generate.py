@@ -4,12 +4,13 @@
 length. ``dense``: rows like image features: every column filled, correlated, rows
 of unit length too.
 
-    python -m tools.bench.generate text /tmp/text.svm --rows 1800000
+    python -m tools.bench.generate text text.svm --rows 1800000
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -118,12 +119,25 @@ def generate(kind: str, path: str | os.PathLike[str], rows: int, seed: int = 0, 
     def chunk(number: int) -> bytes:
         n = min(step, rows - number * step)
         indptr, indices, data, y = make(n, seed * 1_000_003 + number)
-        out = np.empty(17 * len(indices) + 8 * n, np.uint8)
-        return out[: _format(indptr, indices, data, y, out)].tobytes()
+        return as_text(indptr, indices, data, y)
 
+    return write_chunks(path, chunk, -(-rows // step), threads)
+
+
+def as_text(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[np.int32], y: NDArray[np.int64]
+) -> bytes:
+    """CSR rows as svmlight text; data: the values times 10,000, y: -1 or +1."""
+    out = np.empty(17 * len(indices) + 8 * len(y), np.uint8)
+    return out[: _format(indptr, indices, data, y, out)].tobytes()
+
+
+def write_chunks(
+    path: str | os.PathLike[str], chunk: Callable[[int], bytes], count: int, threads: int
+) -> int:
+    """Write ``chunk(0)`` to ``chunk(count - 1)``, made in threads, to ``path``; returns the bytes."""
     written = 0
     with open(path, "wb") as file, ThreadPoolExecutor(threads) as pool:
-        count = -(-rows // step)
         for first in range(0, count, 2 * threads):  # a few at a time: bounded memory
             for text in pool.map(chunk, range(first, min(first + 2 * threads, count))):
                 written += file.write(text)

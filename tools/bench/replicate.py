@@ -3,18 +3,17 @@
 Values other than 0 and 1 (indicators stay what they are) get normal noise of standard deviation ``--noise`` and are
 rounded to four decimals and cut off at ±1, so scale the file to [-1, 1] first.
 
-    python -m tools.bench.replicate covtype.svm /tmp/covtype10m.svm --rows 10000000
+    python -m tools.bench.replicate covtype.svm covtype10m.svm --rows 10000000
 """
 
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-from tools.bench.generate import _format
+from tools.bench.generate import as_text, write_chunks
 
 CHUNK_ROWS = 50_000
 
@@ -46,16 +45,9 @@ def replicate(
         moved = values + noise * rng.standard_normal(len(values), np.float32)
         values = np.where((values == 0) | (values == 1), values, np.clip(moved, -1, 1))
         data = np.rint(values * 10_000).astype(np.int32)
-        out = np.empty(17 * len(data) + 8 * len(take), np.uint8)
-        return out[: _format(starts, indices[at], data, sign[take], out)].tobytes()
+        return as_text(starts, indices[at], data, sign[take])
 
-    written = 0
-    with open(path, "wb") as file, ThreadPoolExecutor(threads) as pool:
-        count = -(-rows // CHUNK_ROWS)
-        for first in range(0, count, 2 * threads):  # a few at a time: bounded memory
-            for text in pool.map(chunk, range(first, min(first + 2 * threads, count))):
-                written += file.write(text)
-    return written
+    return write_chunks(path, chunk, -(-rows // CHUNK_ROWS), threads)
 
 
 def main() -> None:
