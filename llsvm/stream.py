@@ -9,7 +9,6 @@ shared between the block being worked on, the next one being read meanwhile, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.arena import Arena, row_bytes
+from llsvm.assembly import READERS, Assembler
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
 from llsvm.ingest import Facts, Ingest
@@ -25,7 +25,7 @@ from llsvm.progress import Progress
 from llsvm.scaling import UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.sparsestate import SparseState
 from llsvm.spill.rowstate import RowState
-from llsvm.spill.store import PageStore, Scratch, open_store
+from llsvm.spill.store import PageStore, open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.survivors import Survivors
 
@@ -40,7 +40,6 @@ _PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
 _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 _SMALLEST_BLOCK_BYTES = 256_000
-_READERS = 2  # threads that read and unpack a block's pages
 _LIBRARY = "the file format's library"
 
 
@@ -92,7 +91,7 @@ class Stream:
         self._page_bytes = 0
         self._survivor_bytes = self._survivor_rows = 0
         self._survivors: Survivors | None = None
-        self._buffers: list[Arena] = []
+        self._blocks: Assembler | None = None  # made when first needed
         self._before: dict[str, int] = {}  # the ledger as ``prepare`` found it
         self._scaled_in_place = False
         self.in_one_block = False
@@ -242,7 +241,7 @@ class Stream:
         if self._survivors is not None:
             self._survivors.clear()
             self._survivors.close()
-        self._survivors, self._buffers, self._state_bytes = None, [], 0
+        self._survivors, self._blocks, self._state_bytes = None, None, 0
         self._block_bytes = self._block_rows = 1 << 62
         library = {what: nbytes for what, nbytes in self.budget.lines.items() if what == _LIBRARY}
         self.budget.lines = {what: n for what, n in self._before.items() if what != _LIBRARY} | library
@@ -279,7 +278,7 @@ class Stream:
         reading = _READING_PAGES * page_bytes
         if store is not None:
             page_rows = max(page.n_rows for page in store.pages)
-            reading = max(store.scratch_bytes, _READERS * store.buffer_bytes, 2 * page_bytes)
+            reading = max(store.scratch_bytes, READERS * store.buffer_bytes, 2 * page_bytes)
             self.budget.reserve("list of pages", _PAGE_INFO_BYTES * len(store.pages))
         self.budget.reserve("reading and spilling", reading + _SPILL_PAGES * page_bytes)
         left, work = self.budget.available_bytes, row_work_bytes / self._held
@@ -407,97 +406,44 @@ class Stream:
             self._settle_survivors()
 
     def _from_source(self) -> Iterator[Block]:
-        """Blocks made of pages, in the source's order.
-
-        The first block of a pass is of random size, so that it is not always the same rows that are solved
-        together: rows that never meet keep pushing the weights to and fro.
-        """
-        if not self._buffers:
-            self._buffers = [self._arena(self._block_bytes) for _ in range(2)]
-        arena, labels = self._buffers[0], self._ingest.labels
-        arena.clear()
-        most_rows = self._block_rows * self._rng.random()
-        for page in self.source.blocks(self._page_bytes):
-            n_rows, nnz = arena.n_rows + page.n_rows, arena.nnz + page.nnz
-            if arena.n_rows and not (n_rows <= most_rows and self._is_room(arena, n_rows, nnz)):
-                yield self._scaled(arena)
-                self._settle_survivors()
-                arena.clear()
-                most_rows = self._block_rows
-            arena.append(Block(page.X, labels.position(page.y), page.rows, page.weight))
-        yield self._scaled(arena)
-
-    def _settle_survivors(self) -> None:
-        """Wait while they still look at a block whose place is wanted."""
-        if self._survivors is not None:
-            self._survivors.settle()
-
-    def _scaled(self, arena: Arena) -> Block:
-        block = arena.block()
-        if self.scaling is not None:
-            self.scaling.apply(block.X)
-        return block
-
-    def _is_room(self, arena: Arena, n_rows: int, nnz: int) -> bool:
-        return n_rows <= self._block_rows and arena.would_hold(n_rows, nnz)
+        """Blocks made of the source's pages, in its order."""
+        labels = self._ingest.labels
+        pages = (
+            Block(page.X, labels.position(page.y), page.rows, page.weight)
+            for page in self.source.blocks(self._page_bytes)
+        )
+        for arena in self._assembler().in_order(pages):
+            if self.scaling is not None:
+                self.scaling.apply(arena.block().X)
+            yield arena.block()
 
     def _from_store(
         self, store: PageStore, lut: NDArray[np.int32] | None = None, scaling: Scaling | None = None
     ) -> Iterator[Block]:
-        """Blocks made of pages from random places, the next one read by a thread while one is worked on."""
-        if not self._buffers:
-            self._buffers = [self._arena(self._block_bytes) for _ in range(2)]
-        groups = self._groups(store)
-        scratch = [Scratch() for _ in range(_READERS)]
+        """Blocks made of pages from random places."""
 
-        def fill(rooms: list[tuple[int, Block]], scratch: Scratch) -> None:
-            for page, room in rooms:
-                store.fill(page, room, scratch)
-
-        def assemble(number: int) -> Block:
-            arena, pages = self._buffers[number % 2], groups[number]
-            self._settle_survivors()
-            arena.clear()
-            if store.is_like(arena):
-                rooms = [
-                    (page, arena.extend(store.pages[page].n_rows, store.pages[page].nnz)) for page in pages
-                ]
-                list(readers.map(fill, [rooms[t::_READERS] for t in range(_READERS)], scratch))
-            else:
-                for page in pages:
-                    arena.append(store.read(page, scratch[0]))
-            nbytes = sum(store.pages[page].nbytes for page in pages)
+        def finish(arena: Arena, nbytes: int) -> None:
             self._store_bytes_read += nbytes
             self.progress.bytes_done += nbytes
             if lut is not None:
                 arena.relabel(lut)
             if scaling is not None:
                 scaling.apply(arena.block().X)
-            return arena.block()
 
         self.progress.bytes_total += store.nbytes
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(_READERS) as readers:
-            ahead = reader.submit(assemble, 0) if groups else None
-            for number in range(len(groups)):
-                assert ahead is not None
-                block = ahead.result()
-                ahead = reader.submit(assemble, number + 1) if number + 1 < len(groups) else None
-                yield block
+        return self._assembler().shuffled(store, finish)
 
-    def _groups(self, store: PageStore) -> list[list[int]]:
-        """The store's pages, shuffled and grouped into blocks that fit a buffer; ascending within each."""
-        groups: list[list[int]] = []
-        room = self._buffers[0]
-        rows = nnz = 0
-        for page in self._rng.permutation(len(store.pages)):
-            info = store.pages[page]
-            if groups and self._is_room(room, rows + info.n_rows, nnz + info.nnz):
-                groups[-1].append(int(page))
-            else:
-                groups.append([int(page)])
-                rows = nnz = 0
-            rows, nnz = rows + info.n_rows, nnz + info.nnz
-        return [sorted(group) for group in groups]
+    def _assembler(self) -> Assembler:
+        if self._blocks is None:
+            self._blocks = Assembler(
+                lambda: self._arena(self._block_bytes), self._block_rows, self._rng, self._settle_survivors
+            )
+        return self._blocks
+
+    def _settle_survivors(self) -> None:
+        """Wait while they still look at a block whose place is wanted."""
+        if self._survivors is not None:
+            self._survivors.settle()
 
     # -- files ------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ LAYERS = [
         "model_file",
         "liblinear",
         "ingest",
+        "assembly",
         "survivors",
         "sparsestate",
         "scaling",
