@@ -122,7 +122,7 @@ class LLSVM:
             yield report
             if converged or (most and passes >= max(most, 2)):
                 return
-            kept = self._epochs_in_block() if self.whole else self._survivor_epochs(stream)
+            kept = self._epochs_in_block() if self.whole else self._survivor_epochs(stream, moving)
             yield Report("epoch", passes, best.coef, certificate, float(self.dual.sum()), kept)
 
     def _full_pass(
@@ -281,13 +281,13 @@ class LLSVM:
         self.state.set(part.rows, part.stored())
         return kept
 
-    def _survivor_epochs(self, stream: Stream) -> int:
+    def _survivor_epochs(self, stream: Stream, moving: int) -> int:
         """Epochs over the survivors, in memory and spilled, until their part of the gap is small; returns how
-        many there are."""
+        many there are. moving: how many of them were moving when they were kept."""
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
         first = np.zeros(len(self.w))
-        start, reach, rewrite = self.w.copy(), self.reach, True
+        start, reach, rewrite = self.w.copy(), self.reach, moving < REWRITE_BELOW * len(survivors)
         for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
             near = (survivors.distance < np.inf) if self.limited else (survivors.distance <= reach)
