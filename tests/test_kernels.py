@@ -18,6 +18,7 @@ from llsvm.kernels.pages import (
     unpack_indices,
     unpack_values,
 )
+from llsvm.spill.checksum import Checksum
 
 
 def slow_sweep(X, sign, cost, alpha, margin, order, w, bias, squared, single):
@@ -209,6 +210,35 @@ def test_gather(dtype):
     assert np.array_equal(indptr[:26], expected.indptr)
     assert np.array_equal(indices[: indptr[25]], expected.indices)
     assert np.array_equal(X.data[: indptr[25]], expected.data)
+
+
+def slow_fletcher(data):
+    words = [int.from_bytes(data[k : k + 8], "little") for k in range(0, len(data), 8)]
+    total = sums = 0
+    for word in words:
+        total = (total + word) % 2**64
+        sums = (sums + total) % 2**64
+    return sums * 2**64 + total
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 64, 1003])
+def test_checksum(n):
+    """As the slow twin, however the bytes are cut; any byte changed, and any two words swapped, are seen."""
+    rng = np.random.default_rng(n)
+    data = rng.integers(0, 256, n, np.uint8)
+    for cuts in ([], [0, 0], [1, 2, 3], rng.integers(0, n + 1, 20)):
+        checksum = Checksum()
+        with np.errstate(over="ignore"):  # without the compiler
+            for piece in np.split(data, sorted(min(cut, n) for cut in cuts)):
+                checksum.add(piece)
+        assert checksum.value == slow_fletcher(data.tobytes())
+    for k in range(n):
+        changed = data.copy()
+        changed[k] ^= 1 << rng.integers(8)
+        assert slow_fletcher(changed.tobytes()) != checksum.value
+    for k in range(0, n - 16, 8):
+        swapped = np.r_[data[:k], data[k + 8 : k + 16], data[k : k + 8], data[k + 16 :]]
+        assert slow_fletcher(swapped.tobytes()) != checksum.value
 
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="this is that run")

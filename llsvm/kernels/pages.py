@@ -1,4 +1,4 @@
-"""Copying sparse rows, and packing them small: column numbers as 16-bit differences, values as codes.
+"""Copying sparse rows, packing them small (column numbers as 16-bit differences, values as codes), and a checksum.
 
 A twin of each, in plain Python, is in ``tests/test_kernels.py``.
 """
@@ -129,3 +129,36 @@ def unpack_values(codes, table, out):
     """out[k] = table[codes[k]]. codes: uint8 or uint16, all within the table; table, out: float32."""
     for k in range(codes.shape[0]):
         out[k] = table[codes[k]]
+
+
+@njit(**JIT)
+def fletcher(data, state):
+    """Go on with Fletcher's checksum of a stream of bytes, taken as little-endian words of 64 bits.
+
+    data: (n,) uint8. state: (4,) uint64, zeros in the beginning: the sum of the words, the sum of these sums, the
+    bytes of a word that is not complete yet, and how many these are.
+    """
+    total, sums, rest, n_rest = state[0], state[1], state[2], state[3]
+    n = data.shape[0]
+    k = 0
+    while k < n and n_rest > 0:
+        rest |= np.uint64(data[k]) << (np.uint64(8) * n_rest)
+        n_rest += np.uint64(1)
+        k += 1
+        if n_rest == 8:
+            total += rest
+            sums += total
+            rest = n_rest = np.uint64(0)
+    for _ in range((n - k) // 8):  # eight bytes side by side become one load
+        word = np.uint64(data[k]) | np.uint64(data[k + 1]) << np.uint64(8)
+        word |= np.uint64(data[k + 2]) << np.uint64(16) | np.uint64(data[k + 3]) << np.uint64(24)
+        word |= np.uint64(data[k + 4]) << np.uint64(32) | np.uint64(data[k + 5]) << np.uint64(40)
+        word |= np.uint64(data[k + 6]) << np.uint64(48) | np.uint64(data[k + 7]) << np.uint64(56)
+        total += word
+        sums += total
+        k += 8
+    while k < n:
+        rest |= np.uint64(data[k]) << (np.uint64(8) * n_rest)
+        n_rest += np.uint64(1)
+        k += 1
+    state[0], state[1], state[2], state[3] = total, sums, rest, n_rest

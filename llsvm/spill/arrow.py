@@ -9,7 +9,6 @@ follows; ``open_stream`` on the same open file, called again, reads on there.
 
 from __future__ import annotations
 
-import zlib
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from llsvm.spill.checksum import Checksum
 from llsvm.spill.rawfile import write_at
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment
 from llsvm.spill.workspace import Workspace
@@ -43,10 +43,10 @@ class ArrowStore(PageStore):
         nbytes = pa.ipc.get_record_batch_size(batch)
         pieces = self._put()
         offset = self.nbytes - nbytes  # before it lies the schema, if the stream begins here
-        checksum = 0
+        checksum = Checksum()
         for piece in _last(pieces, nbytes):
-            checksum = zlib.crc32(piece.data, checksum)
-        return (Segment(offset, nbytes, 0),), checksum
+            checksum.add(piece)
+        return (Segment(offset, nbytes, 0),), checksum.value
 
     def _complete(self) -> None:
         self._end_stream()

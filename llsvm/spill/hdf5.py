@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import zlib
 
 import h5py
 import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 from numpy.typing import NDArray
 
+from llsvm.spill.checksum import Checksum
 from llsvm.spill.rawfile import write_at, write_failed
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment, aligned
 from llsvm.spill.workspace import Workspace
@@ -35,15 +35,15 @@ class HDF5Store(PageStore):
     def _write(self, layout: Layout, arrays: Arrays) -> tuple[tuple[Segment, ...], int]:
         self._claim(sum(array.nbytes for array in arrays.values()) + _PAGE_OVERHEAD_BYTES)
         group = self._h5.create_group(f"page{len(self.pages)}")
-        segments, position, checksum = [], 0, 0
+        segments, position, checksum = [], 0, Checksum()
         for name, array in arrays.items():
             offset = _allocate(group, name, array)
             data = array.reshape(-1).view(np.uint8)
             write_at(self._file, data, offset)
-            checksum = zlib.crc32(data.data, checksum)
+            checksum.add(data)
             segments.append(Segment(offset, len(data), position))
             position += aligned(len(data))
-        return tuple(segments), checksum
+        return tuple(segments), checksum.value
 
     def _arrays(self, page: PageInfo, buffer: NDArray[np.uint8]) -> Arrays:
         return {

@@ -8,7 +8,6 @@ Pages are written from the packed arrays; the only one held in memory is that in
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from llsvm.arena import Arena
 from llsvm.block import Block
 from llsvm.errors import UsageError
+from llsvm.spill.checksum import Checksum
 from llsvm.spill.packing import Arrays, Layout, Packer, Shape, csr_dtype, room_bytes, unpack, unpack_into
 from llsvm.spill.rawfile import damaged, read_at
 from llsvm.spill.workspace import Workspace
@@ -36,7 +36,7 @@ class Segment(NamedTuple):
 class PageInfo:
     """One page, as the store remembers it.
 
-    layout: its arrays; lengths: of each. checksum: CRC-32 of its segments' bytes. room_bytes: for unpacking.
+    layout: its arrays; lengths: of each. checksum: of its segments' bytes. room_bytes: for unpacking.
     """
 
     shape: Shape
@@ -176,16 +176,16 @@ class PageStore(ABC):
         """The packed arrays of page ``i``, as views of the buffer that its bytes are read to and checked in."""
         self._check_open(finished=True)
         page = self.pages[i]
-        checksum = 0
+        found = Checksum()
         for segment in page.segments:
             part = buffer[segment.position : segment.position + segment.nbytes]
             read_at(self._file, part, segment.offset, f"page {i} of {len(self.pages)}")
-            checksum = zlib.crc32(part.data, checksum)
-        if checksum != page.checksum:
+            found.add(part)
+        if found.value != page.checksum:
             raise damaged(
                 self._file,
                 f"page {i} of {len(self.pages)}",
-                f"checksum {page.checksum:08x} expected, {checksum:08x} found",
+                f"checksum {page.checksum:032x} expected, {found.value:032x} found",
             )
         return self._arrays(page, buffer)
 
@@ -225,7 +225,7 @@ class PageStore(ABC):
 
     @abstractmethod
     def _write(self, layout: Layout, arrays: Arrays) -> tuple[tuple[Segment, ...], int]:
-        """Claim disk, write a page and return where its bytes lie, and their CRC-32 in that order."""
+        """Claim disk, write a page and return where its bytes lie, and their checksum in that order."""
 
     @abstractmethod
     def _arrays(self, page: PageInfo, buffer: NDArray[np.uint8]) -> Arrays:
