@@ -99,7 +99,7 @@ def _opened(
     need_label: bool,
 ) -> tuple[Model, BlockSource]:
     """Model and data; the model's size is held against the limit before it is loaded."""
-    from llsvm.kernels.options import start_without_extras
+    from llsvm.kernels.start import start_quickly
     from llsvm.memory import default_threads
     from llsvm.model import Model
     from llsvm.model_file import read_header
@@ -110,7 +110,7 @@ def _opened(
     header = read_header(model)
     block_bytes(header["n_weights"], 3 if header["n_weights"] > header["n_features"] else 2, memory)
     loaded = Model.load(model)
-    start_without_extras()
+    start_quickly()
     options = {"zero_based": zero_based} if zero_based != "auto" else {}
     source = open_for(
         loaded,

@@ -249,10 +249,10 @@ _NOT_CONVERGED = (
 def run_training(source: BlockSource, settings: Settings, model_path: str, quiet: bool) -> dict[str, Any]:
     """Train, show progress, save the model, and return the summary (``Training.summary()``)."""
     from llsvm.cli.display import showing
-    from llsvm.kernels.options import start_without_extras
+    from llsvm.kernels.start import start_quickly
     from llsvm.train import Training
 
-    start_without_extras()
+    start_quickly()
     with Training(source, settings, output=model_path) as training:
         with showing(training.progress, settings.tol, quiet) as show:
             for report in training:

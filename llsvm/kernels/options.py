@@ -41,26 +41,6 @@ def _writable(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-def start_without_extras() -> None:
-    """Start Numba without SciPy and cffi, which it otherwise loads for what no kernel here uses (``np.dot`` and C
-    functions inside kernels): a tenth of a second and 13 MB. For programs of our own, before the first kernel; in
-    somebody else's process Numba must find all it can.
-    """
-    extras = [name for name in ("scipy.linalg", "cffi") if name not in sys.modules]
-    for name in extras:
-        sys.modules[name] = None  # type: ignore[assignment]  # importing it fails
-    try:
-        from numba.core.registry import cpu_target
-
-        cpu_target.typing_context.refresh()
-        cpu_target.target_context.refresh()
-    except (ImportError, AttributeError):  # another Numba: it starts with its first kernel, extras and all
-        pass
-    finally:
-        for name in extras:
-            del sys.modules[name]
-
-
 ensure_cache_folder()  # on import: every kernel file imports JIT before it compiles anything
 
 # nogil: kernels run in plain Python threads. cache: the compilation is part of the user's time only once.

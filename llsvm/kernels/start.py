@@ -1,0 +1,53 @@
+"""A quick start of the compiler, for programs of our own.
+
+Numba makes itself ready to compile before it looks whether a kernel's compilation is in the cache: it loads all
+that it knows to compile, and SciPy and cffi for what no kernel here uses (``np.dot`` and C functions inside
+kernels). That is a quarter of a second, and memory, for compiled kernels that need none of it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any
+
+EXTRAS = ("scipy.linalg", "cffi")
+
+
+def start_quickly() -> None:
+    """Have Numba look into the cache first, and go without SciPy and cffi when it compiles.
+
+    Call it before the first kernel runs, and in a process of our own: in somebody else's Numba must find all it
+    can. It changes Numba's private parts; with a Numba that has others, everything stays as it is.
+    """
+    try:
+        from numba.core.caching import Cache
+        from numba.core.registry import cpu_target
+        from numba.core.runtime import rtsys
+
+        look, guard = Cache._load_overload, Cache._guard_against_spurious_io_errors
+        rtsys.initialize(cpu_target.target_context)  # compiled kernels call it
+    except (ImportError, AttributeError):
+        return
+
+    def load_overload(cache: Any, signature: Any, context: Any) -> Any:
+        """As Numba's own, which refreshes the context first; a compiler does that too, before it begins."""
+        with guard(cache):
+            found = look(cache, signature, context)
+        if found is None:
+            _refresh_without_extras(context)
+        return found
+
+    Cache.load_overload = load_overload  # type: ignore[method-assign]
+    gc.freeze()  # what is loaded by now stays: no collection need look at it again
+
+
+def _refresh_without_extras(context: Any) -> None:
+    extras = [name for name in EXTRAS if name not in sys.modules]
+    for name in extras:
+        sys.modules[name] = None  # type: ignore[assignment]  # importing it fails
+    try:
+        context.refresh()
+    finally:
+        for name in extras:
+            del sys.modules[name]
