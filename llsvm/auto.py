@@ -63,7 +63,6 @@ class Auto:
                 break
             if report.kind == "pass":
                 before = first.updates
-                first.allowance = before + ROUND * newton * n_rows
         else:
             spent = f"{first.updates / n_rows:.0f} updates a row were enough"
             self.choice = replace(self.choice, why=f"{spent}; {self.choice.why}")

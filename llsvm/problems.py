@@ -7,6 +7,8 @@ with class m is number m where m comes before its own class, else m − 1.
 
 from __future__ import annotations
 
+from threading import local
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,12 +47,10 @@ class Duals:
         self.alpha = alpha
         self.margin = np.full_like(alpha, np.nan)
         self._everyone = np.arange(len(y))
-        self._signs: tuple[int, NDArray[np.float64]] | None = None  # of the problem last asked for
+        self._at_hand = local()  # each thread's: the signs of the problem that it asked for last
         if problems.pairs:
             self._by_class = np.argsort(y, kind="stable")
             self._starts = np.searchsorted(y[self._by_class], np.arange(problems.signs.shape[1] + 1))
-            # the kernels take one array of α and one of margins: those of the pair at hand
-            self._now = np.empty(len(y)), np.empty(len(y))
 
     def members(self, c: int) -> Positions:
         """Positions of the rows that take part in problem ``c``."""
@@ -61,9 +61,10 @@ class Duals:
 
     def signs(self, c: int) -> NDArray[np.float64]:
         """(n,) ±1 for the rows of problem ``c``, 0 for others."""
-        if self._signs is None or self._signs[0] != c:
-            self._signs = c, self.problems.signs[c][self.y]
-        return self._signs[1]
+        known: tuple[int, NDArray[np.float64]] | None = getattr(self._at_hand, "signs", None)
+        if known is None or known[0] != c:
+            known = self._at_hand.signs = c, self.problems.signs[c][self.y]
+        return known[1]
 
     def of(
         self, c: int, rows: Positions | None = None
@@ -79,16 +80,15 @@ class Duals:
         """α and margins of problem ``c`` as the kernels take them, by position; valid at ``rows``."""
         if not self.problems.pairs:
             return self.alpha[c], self.margin[c]
+        alpha, margin = np.empty(len(self.y)), np.empty(len(self.y))
         at = self._at(c, rows)
-        alpha, margin = self._now
         alpha[rows], margin[rows] = self.alpha[at], self.margin[at]
         return alpha, margin
 
-    def store(self, c: int, rows: Positions) -> None:
+    def store(self, c: int, rows: Positions, alpha: NDArray[np.float64], margin: NDArray[np.float64]) -> None:
         """Take back what ``load`` gave out and a kernel has changed."""
         if self.problems.pairs:
             at = self._at(c, rows)
-            alpha, margin = self._now
             self.alpha[at], self.margin[at] = alpha[rows], margin[rows]
 
     def _at(self, c: int, rows: Positions) -> tuple[NDArray[np.intp] | int, Positions]:
@@ -163,9 +163,9 @@ class Best:
         """``w`` (k, d + 1) is copied where it is better."""
         if self.coef is None:
             self.coef = w.copy()
-        better = primal < self.primal
-        self.coef[better] = w[better]
-        self.primal[better] = primal[better]
+        for c in np.flatnonzero(primal < self.primal):  # one by one: no copy of them all
+            self.coef[c] = w[c]
+            self.primal[c] = primal[c]
 
     def certificate(self, dual: NDArray[np.float64], passes: int) -> Certificate:
         return Certificate(tuple(map(float, self.primal)), tuple(map(float, dual)), passes)

@@ -14,6 +14,7 @@ from llsvm.memory import MemoryBudget
 from llsvm.settings import Settings
 from llsvm.solvers.llsvm import LLSVM
 from llsvm.stream import Stream
+from llsvm.sweeps import Sweeps
 
 
 def run(*data, **options):
@@ -308,7 +309,7 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
                 alpha = share[:, c].astype(float) * cost
                 w = (alpha * sign) @ wide
                 weight_of_bias = np.append(w[:-1], w[-1])
-                np.testing.assert_allclose(solver.w[c], weight_of_bias, rtol=1e-9, atol=1e-9)
+                np.testing.assert_allclose(solver.sweeps.w[c], weight_of_bias, rtol=1e-9, atol=1e-9)
                 dual = alpha.sum() - 0.5 * w @ w
                 if loss == "squared_hinge":
                     used = cost > 0
@@ -351,24 +352,17 @@ def slow_paper(X, sign, C, order, tol):
     return alpha, w, survivors
 
 
-class InOrder:
-    """Instead of the random generator: rows are visited in the order in which they lie."""
-
-    def permutation(self, x):
-        return np.arange(x) if isinstance(x, int) else np.array(x, copy=True)
-
-
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
-def test_paper_mode_is_the_slides_algorithm(tmp_path, layout):
+def test_paper_mode_is_the_slides_algorithm(tmp_path, monkeypatch, layout):
+    monkeypatch.setattr(Sweeps, "shuffled", lambda self, c, rows: np.array(rows))  # as they lie
     X, y = rows(n=200)
     sign = np.where(y == 1, 1.0, -1.0)
     alpha, w, kept = slow_paper(X, sign, 0.5, range(len(y)), 1e-6)
     solver = LLSVM(Settings(C=0.5, paper=True, tol=1e-6), np.ones(2))
-    solver.rng = InOrder()
     with Stream(open_source(layout(X), y), MemoryBudget(100_000_000, 0), tmp_path) as stream:
         stream.read()
         reports = list(solver.solve(stream))
-        np.testing.assert_allclose(solver.w[0, :-1], w, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(solver.sweeps.w[0, :-1], w, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(solver.state.get(np.arange(len(y))) * 0.5, alpha, rtol=1e-6, atol=1e-9)
         assert sorted(stream.resident.rows) == sorted(kept)
     primal = objective(w, X, sign, np.full(len(y), 0.5))

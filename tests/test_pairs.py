@@ -63,7 +63,7 @@ def test_a_row_has_a_dual_for_each_pair_of_its_class(seed, k, n):
         alpha, margin = duals.load(c, members)
         assert not alpha[members].any()
         alpha[members], margin[members] = c + 1, -c
-        duals.store(c, members)
+        duals.store(c, members, alpha, margin)
     assert (duals.alpha > 0).all()
     for c in range(len(problems)):
         _, alpha, margin = duals.of(c)
@@ -133,6 +133,19 @@ def test_a_seed_repeats_exactly():
     X, y = rows(n=500, classes=3)
     a, b = (run(X, y, multi_class="ovo", threads=2).model.coef_ for _ in range(2))
     np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
+@pytest.mark.parametrize("ledger", [None, 5_000_000])
+def test_problems_do_not_depend_on_who_works_on_them(tmp_path, multi_class, ledger):
+    """Threads that take whole problems find, to the last bit, what one thread finds that takes them in turn; out of
+    core, where blocks are smaller with more threads, they find it again."""
+    X, y = rows(n=30_000, d=12, classes=5, seed=3)
+    path = write_svmlight(tmp_path / "a.svm", X, y)
+    options = {"multi_class": multi_class, "solver": "llsvm", "ledger": ledger, "spill_dir": str(tmp_path)}
+    one, three = (run(str(path), threads=threads, **options) for threads in (3 if ledger else 1, 3))
+    assert three.stream.in_one_block == (ledger is None)
+    np.testing.assert_array_equal(one.model.coef_, three.model.coef_)
 
 
 def test_predictions_are_votes_and_ties_go_to_the_larger_sum():

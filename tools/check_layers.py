@@ -24,6 +24,7 @@ LAYERS = [
         "labels",
         "optim",
         "problems",
+        "sweeps",
     ],
     [
         "data",

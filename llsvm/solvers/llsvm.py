@@ -20,22 +20,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
-from llsvm.kernels.dcd import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
+from llsvm.block import Block
 from llsvm.problems import Best, Part, Problems
 from llsvm.report import Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
+from llsvm.sweeps import Sweeps, copies_of_weights
 
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 96, 32
 PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
+THREAD_BYTES = (
+    64  # each thread beyond the first, at a problem of its own: sign, order, what is computed from them
+)
 MOST_SWEEPS = 3  # of a block at hand,
 SWEEPS_ALONE = 30  # or this many where fewer than this share of the moving rows may be kept for epochs
 LIMITED_BELOW = 0.5
@@ -51,14 +54,9 @@ REACH = 1.0  # rows that this much of the last pass's drift would set moving are
 SPILL_MOST = 4.0  # but of each block at most so many times as many as move
 EPOCH_REACH = 2.0  # the same of the drift of the epochs so far, once their rows are spilled anew
 MOST_PAPER_EPOCHS = 1000
-PARALLEL_ABOVE = 500  # columns: below, rows share so many of them that threads undo each other's steps
-PARALLEL_ROWS = 1024  # each thread's rows between two sums of the threads' weights, at least,
-PARALLEL_WORK = 3  # and as many as have so many values for each weight
-CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
 DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
 SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
 SMALL_SWEEPS, SMALL_VISITS = 20, 50_000_000  # in runs of so many sweeps, of so many visits to values in all
-_NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))  # where rows are dense
 STILL = 1e-13  # nothing moves: no weight changed by more than this share of the largest
 
 
@@ -70,85 +68,102 @@ class LLSVM:
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
-        self.rng = np.random.default_rng(settings.seed)
-        self.allowance = math.inf  # epochs end early once ``updates`` has come to this
+        self.allowance = math.inf  # epochs end early once a round has taken so many updates
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         facts, settings = stream.facts, self.settings
         self.problems = Problems(len(facts.classes), settings.multi_class == "ovo")
         k, width = len(self.problems), self.problems.width
         weights_bytes = 8 * k * (facts.n_columns + 1)
-        # w, w as a pass begins (once more while it is copied) and the best so far; each thread's own of a problem
-        copies = self.threads if self.threads > 1 and facts.n_columns > PARALLEL_ABOVE else 0
-        needs = {"weights": 4 * weights_bytes + copies * weights_bytes // k}
+        # w, w as a pass or its epochs begin, and the best so far; each thread's own of one problem
+        needs = {
+            "weights": 3 * weights_bytes
+            + copies_of_weights(facts.n_columns, self.threads) * weights_bytes // k
+        }
         small = facts.n_rows + facts.nnz <= SMALL_VALUES
-        self.single = settings.tol >= DOUBLE_BELOW_TOL and not small
-        state_dtype = np.dtype(np.float32 if self.single else np.float64)
+        single = settings.tol >= DOUBLE_BELOW_TOL and not small
+        state_dtype = np.dtype(np.float32 if single else np.float64)
         row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * self.problems.pairs + ROW_PROBLEM_BYTES * width
+        row_work_bytes += THREAD_BYTES * (min(self.threads, k) - 1)
         stream.prepare(needs, row_work_bytes, settings.paper, width * state_dtype.itemsize)
         self.small = small and stream.in_one_block
         self.state = stream.row_state(width, state_dtype)
-        self.w = np.zeros((k, facts.n_columns + 1))
-        self.dual = np.zeros(k)
-        self.copies = np.zeros((copies, facts.n_columns + 1))
-        self.parallel = np.zeros(k, bool)
-        self.open = list(range(k))  # problems that have not converged
         self.whole: Part | None = None  # all rows, where they are one block
-        self.sweeps = MOST_SWEEPS
+        self.most_sweeps = MOST_SWEEPS
         self.limited = settings.survivors < LIMITED_BELOW  # few rows may be kept for epochs
         self.reach = 0.0  # rows this near to moving are spilled too
-        self.updates = 0  # rows visited by sweeps, all problems together
-        with ThreadPoolExecutor(self.threads) as self.pool:
+        self.visits_before = np.zeros(k, np.int64)  # to rows, when the round began
+        with closing(Sweeps(self.problems, facts.n_columns, settings, self.threads, single)) as self.sweeps:
+            self.start = np.zeros_like(self.sweeps.w)
             yield from self._paper(stream) if settings.paper else self._exact(stream)
+
+    @property
+    def dual(self) -> NDArray[np.float64]:
+        """(k,) D(α) of each problem."""
+        return self.sweeps.dual
+
+    @property
+    def updates(self) -> int:
+        """Rows visited by sweeps so far, all problems together."""
+        return int(self.sweeps.visits.sum())
+
+    def _is_spent(self, c: int) -> bool:
+        """Has the problem had its share of what a round may take?"""
+        visits = self.sweeps.visits[c] - self.visits_before[c]
+        return bool(visits * len(self.sweeps.open) >= self.allowance)
 
     # -- exact: rounds ----------------------------------------------------------------------------------
 
     def _exact(self, stream: Stream) -> Iterator[Report]:
         settings, passes = self.settings, 0
         most = settings.max_passes or 0
-        best = Best(len(self.w))
+        best = Best(len(self.sweeps.w))
         while True:
-            start = self.w.copy()
-            self.parallel[:] = len(self.copies) > 0
-            primal, moving = self._full_pass(stream, start, measure=passes > 0)
+            self.start[...] = self.sweeps.w
+            self.sweeps.begin()
+            primal, moving = self._full_pass(stream, measure=passes > 0)
             passes += 1
-            best.offer(primal, start)
+            best.offer(primal, self.start)
             certificate = best.certificate(self.dual, passes)
             converged = certificate.relative_gap <= settings.tol
             if not self.small:
-                self.open = best.open(self.dual, settings.tol)
+                self.sweeps.open = best.open(self.dual, settings.tol)
             report = Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
             report.extra["updates_per_row"] = self.updates / stream.facts.n_rows
+            self.visits_before = self.sweeps.visits.copy()
             yield report
             if converged or (most and passes >= max(most, 2)):
                 return
             kept = self._epochs_in_block() if self.whole else self._survivor_epochs(stream, moving)
             yield Report("epoch", passes, best.coef, certificate, float(self.dual.sum()), kept)
 
-    def _full_pass(
-        self, stream: Stream, start: NDArray[np.float64], measure: bool
-    ) -> tuple[NDArray[np.float64], int]:
-        """Measure the primal at ``start`` and update; returns it, (k,), and how many rows are moving."""
+    def _full_pass(self, stream: Stream, measure: bool) -> tuple[NDArray[np.float64], int]:
+        """Measure the primal at the weights it begins with, and update; returns it, (k,), and how many rows are
+        moving."""
+        start = self.start
         primal = np.full(len(start), np.inf)
-        for c in self.open:
+        for c in self.sweeps.open:
             primal[c] = 0.5 * float(np.einsum("i,i", start[c], start[c]))
         moving, drift = 0, 0.0
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
             part = self.whole or self._part(block)
-            self._measure_part(part, start if measure else None)
-            for c in self.open:
-                primal[c] += self._loss(part, c)
-                part.active[c] = part.near(c, self.squared) if measure else part.members(c)
+            self.sweeps.measure(part, start if measure else None)
+
+            def train(c: int, part: Part = part) -> None:
+                primal[c] += self.sweeps.loss(part, c)
+                part.active[c] = part.near(c, self.sweeps.squared) if measure else part.members(c)
                 self._train(part, c)
+
+            self.sweeps.each(train)
             if self.limited and not stream.in_one_block:
                 self._train_together(part, stream)
             self.state.set(part.rows, part.stored())
-            distance = part.distance(self.squared)
+            distance = part.distance(self.sweeps.squared)
             moving += int(np.count_nonzero(distance <= 0))
             stream.progress.survivors = moving
-            drift = self._drift(block, start)
+            drift = self._drift(block)
             if stream.in_one_block:
                 self.whole = part
             else:
@@ -156,7 +171,7 @@ class LLSVM:
         if not stream.in_one_block:
             stream.survivors.turn()
             alone = len(stream.survivors) < LIMITED_BELOW * moving
-            self.sweeps = SWEEPS_ALONE if alone else MOST_SWEEPS
+            self.most_sweeps = SWEEPS_ALONE if alone else MOST_SWEEPS
             self.limited |= alone
         self.reach = REACH * drift
         return primal, moving
@@ -170,11 +185,11 @@ class LLSVM:
 
     def _train(self, part: Part, c: int) -> None:
         """Sweep over a block until its part of the gap has fallen enough."""
-        first = self._sweep(part, c)
+        first = self.sweeps.sweep(part, c)
         # Fewer rows than weights do not tell what the weights should be: more sweeps would only fit them.
-        most = self.sweeps if part.n_rows > self.w.shape[1] else 1
+        most = self.most_sweeps if part.n_rows > self.sweeps.w.shape[1] else 1
         for _ in range(most - 1):
-            if self._sweep(part, c) <= SWEEP_UNTIL * first:
+            if self.sweeps.sweep(part, c) <= SWEEP_UNTIL * first:
                 return
 
     def _train_together(self, part: Part, stream: Stream) -> None:
@@ -183,125 +198,72 @@ class LLSVM:
         Most rows of this block are not seen again before the next pass, and neither are most of those before:
         what it makes of the weights must suit them as well (Chang & Roth 2011, selective block minimisation)."""
         resident = self._part(stream.survivors.resident)
-        for c in self.open:
-            part.active[c] = part.near(c, self.squared)
+
+        def train(c: int) -> None:
+            part.active[c] = part.near(c, self.sweeps.squared)
             for _ in range(MOST_SWEEPS + 1):
-                self._sweep(resident, c)
-                self._sweep(part, c)
+                self.sweeps.sweep(resident, c)
+                self.sweeps.sweep(part, c)
+
+        self.sweeps.each(train)
         self._put_back(resident, stream)
 
-    def _drift(self, block: Block, start: NDArray[np.float64]) -> float:
-        """How far margins have moved since the pass began: root mean square over some rows, the largest of the
-        problems."""
+    def _drift(self, block: Block) -> float:
+        """How far margins have moved since the pass, or its epochs, began: root mean square over some rows, the
+        largest of the problems."""
         share = min(1.0, PROBE_BYTES / max(block.nbytes, 1))
         n_rows = min(block.n_rows, PROBE_ROWS, max(1, int(share * block.n_rows)))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         parts = [
             Part(self.problems, some, np.ones(n_rows), np.zeros((self.problems.width, n_rows))) for _ in "12"
         ]
-        for part, w in zip(parts, (self.w, start), strict=True):
-            self._measure_part(part, w)
+        for part, w in zip(parts, (self.sweeps.w, self.start), strict=True):
+            self.sweeps.measure(part, w)
         moved = parts[0].margin - parts[1].margin
         return float(np.sqrt(np.nanmax(np.mean(moved * moved, axis=1))))
-
-    def _sweep(self, part: Part, c: int) -> float:
-        """One sweep over the rows of problem ``c`` that are active, in random order; those still moving stay
-        active. Returns their duality gap as met."""
-        order = self.rng.permutation(part.active[c])
-        self.updates += len(order)
-        step = self.threads * self._rows_per_thread(part)
-        if not self.parallel[c] or len(order) < step:
-            moving, gain, gap = self._visit(part, c, order, self.w[c])
-            part.active[c] = order[:moving]
-            self.dual[c] += gain
-            return gap
-        self.copies[:] = self.w[c]
-        total, kept = 0.0, []
-        for piece in np.array_split(order, len(order) // step):
-            gap, active = self._visit_in_threads(part, c, piece)
-            total += gap
-            kept += active
-        part.active[c] = np.concatenate(kept)
-        return total
-
-    def _rows_per_thread(self, part: Part) -> int:
-        """Rows that a thread visits between two sums of the threads' steps: work that is worth a sum."""
-        values_per_row = max(part.block.nnz / max(part.n_rows, 1), 1.0)
-        return int(max(PARALLEL_ROWS, PARALLEL_WORK * self.w.shape[1] / values_per_row))
-
-    def _visit_in_threads(
-        self, part: Part, c: int, order: NDArray[np.int64]
-    ) -> tuple[float, list[NDArray[np.int64]]]:
-        """Each thread visits its share of the rows with its own copy of w; then w takes the sum of the steps.
-
-        D after the sum is known exactly: the threads' gains less the products of their steps. The order and
-        the shares do not depend on timing, so the same threads give the same result.
-        """
-        pieces = np.array_split(order, self.threads)
-        visits = list(
-            self.pool.map(lambda t: self._visit(part, c, pieces[t], self.copies[t]), range(len(pieces)))
-        )
-        lost = merge(self.w[c], self.copies)
-        gain = sum(visit[1] for visit in visits)
-        self.dual[c] += gain - lost
-        if lost > CONFLICT * gain:
-            self.parallel[c] = (
-                False  # these rows share too many columns: one thread for the rest of the round
-            )
-        return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
-
-    def _visit(
-        self, part: Part, c: int, order: NDArray[np.int64], w: NDArray[np.float64]
-    ) -> tuple[int, float, float]:
-        """Update the rows ``order`` and w; returns how many are still moving (now in front), the gain in the
-        dual, and the rows' gap as met."""
-        totals = np.zeros(2)
-        bias = self.settings.bias
-        tail = (part.signs(c), part.cost, *part.load(c, order), order, w, bias)
-        end = (self.squared, self.single, totals)
-        X = part.block.X
-        if isinstance(X, CSR):
-            moving = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)
-        else:
-            moving = sweep_dense(X, *tail, *end)
-        part.store(c, order)
-        return moving, float(totals[0]), float(totals[1])
 
     def _epochs_in_block(self) -> int:
         """Epochs over the survivors where all rows are one block; returns how many there are."""
         part = self.whole
         assert part is not None
-        kept = 0
-        for c in self.open:
-            near = part.near(c, self.squared, self.reach)
-            kept += len(near)
+        kept = np.zeros(len(self.sweeps.w), np.int64)
+
+        def settle(c: int) -> None:
+            near = part.near(c, self.sweeps.squared, self.reach)
+            kept[c] = len(near)
             self._settle(part, c, near)
+
+        self.sweeps.each(settle)
         if self.small:
             self._stand_still(part)
         self.state.set(part.rows, part.stored())
-        return kept
+        return int(kept.sum())
 
     def _survivor_epochs(self, stream: Stream, moving: int) -> int:
         """Epochs over the survivors, in memory and spilled, until their part of the gap is small; returns how
         many there are. moving: how many of them were moving when they were kept."""
         survivors = stream.survivors
         stream.progress.begin("survivors", len(survivors))
-        first = np.zeros(len(self.w))
-        start, reach, rewrite = self.w.copy(), self.reach, moving < REWRITE_BELOW * len(survivors)
+        first = np.zeros(len(self.sweeps.w))
+        self.start[...] = self.sweeps.w
+        reach, rewrite = self.reach, moving < REWRITE_BELOW * len(survivors)
         for epoch in range(MOST_SPILL_EPOCHS):
             resident = self._part(survivors.resident)
             near = (survivors.distance < np.inf) if self.limited else (survivors.distance <= reach)
-            for c in self.open:
+
+            def settle(c: int, resident: Part = resident, near: NDArray[np.bool_] = near) -> None:
                 members = resident.members(c)
                 self._settle(resident, c, members[near[members]])
+
+            self.sweeps.each(settle)
             self._put_back(resident, stream)
             if survivors.spilled is None:
                 break
             n_spilled = survivors.spilled.n_rows
-            met, reach, within = self._spilled_epoch(stream, start, reach, rewrite)
+            met, reach, within = self._spilled_epoch(stream, reach, rewrite)
             if epoch == 0:
                 first = met
-            if np.all(met <= self._enough(first)) or self.updates >= self.allowance:
+            if np.all(met <= self._enough(first)) or all(map(self._is_spent, self.sweeps.open)):
                 break
             rewrite = within < REWRITE_BELOW * n_spilled
         return len(survivors)
@@ -311,23 +273,26 @@ class LLSVM:
         return np.maximum(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual)
 
     def _spilled_epoch(
-        self, stream: Stream, start: NDArray[np.float64], reach: float, rewrite: bool
+        self, stream: Stream, reach: float, rewrite: bool
     ) -> tuple[NDArray[np.float64], float, int]:
         """Sweep over each spilled block; returns the gap as met, (k,), the reach, and how many rows are within it.
 
         rewrite: these become the next generation, and the nearest of all move to memory. The reach is then no
-        more than margins have drifted since the epochs began, with the weights ``start``."""
+        more than margins have drifted since the epochs began."""
         survivors = stream.survivors
-        met, within, drift = np.zeros(len(self.w)), 0, 0.0
+        met, within, drift = np.zeros(len(self.sweeps.w)), 0, 0.0
         for block in stream.active():
             part = self._part(block)
-            for c in self.open:
-                met[c] += self._sweep(part, c)
-                self._sweep(part, c)
+
+            def sweep(c: int, part: Part = part) -> None:
+                met[c] += self.sweeps.sweep(part, c)
+                self.sweeps.sweep(part, c)
+
+            self.sweeps.each(sweep)
             self.state.set(part.rows, part.stored())
-            distance = part.distance(self.squared)
+            distance = part.distance(self.sweeps.squared)
             if rewrite:
-                drift = max(drift, EPOCH_REACH * self._drift(block, start))
+                drift = max(drift, EPOCH_REACH * self._drift(block))
                 survivors.add(block, distance, min(reach, drift))
             within += int(np.count_nonzero(distance <= reach))
         if rewrite:
@@ -340,34 +305,33 @@ class LLSVM:
         first = 0.0
         for epoch in range(MOST_EPOCHS):
             part.active[c] = positions
-            gap = self._sweep(part, c)
+            gap = self.sweeps.sweep(part, c)
             first = gap if epoch == 0 else first
             if gap <= max(SURVIVORS_UNTIL * first, TOL_SHARE * self.settings.tol * self.dual[c]):
                 return
-            if self.updates >= self.allowance:
+            if self._is_spent(c):
                 return
             if epoch == 0:
                 # the others survived on account of other problems
-                positions = part.near(c, self.squared, self.reach, positions)
+                positions = part.near(c, self.sweeps.squared, self.reach, positions)
             for _ in range(MOST_SWEEPS):
-                if self._sweep(part, c) <= SWEEP_UNTIL * gap:
+                if self.sweeps.sweep(part, c) <= SWEEP_UNTIL * gap:
                     break
 
     def _stand_still(self, part: Part) -> None:
         """Sweep over small data until w stands still. It costs next to nothing, and makes the answer the same
         to the last digits, whatever the order of the rows, and whether a row is written twice or weighs 2."""
-        for c in range(len(self.w)):
+        for c, w in enumerate(self.sweeps.w):
             rows = np.tile(part.members(c), SMALL_SWEEPS)
             for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
-                before = self.w[c].copy()
-                _, gain, _ = self._visit(part, c, self.rng.permutation(rows), self.w[c])
-                self.dual[c] += gain
-                if np.max(np.abs(self.w[c] - before)) <= STILL * np.max(np.abs(before)):
+                before = w.copy()
+                self.sweeps.visit(part, c, self.sweeps.shuffled(c, rows))
+                if np.max(np.abs(w - before)) <= STILL * np.max(np.abs(before)):
                     break
 
     def _put_back(self, resident: Part, stream: Stream) -> None:
         self.state.set(resident.rows, resident.stored())
-        distance = resident.distance(self.squared)
+        distance = resident.distance(self.sweeps.squared)
         seen = ~np.isnan(resident.margin).all(axis=0)
         stream.survivors.renew(np.where(seen, distance, stream.survivors.distance))
 
@@ -379,7 +343,7 @@ class LLSVM:
         for block in stream.all():
             part = self._part(block)
             self._update_once(part)
-            survivors.add(block, part.outside(self.squared), 0.0)
+            survivors.add(block, part.outside(self.sweeps.squared), 0.0)
         survivors.turn()
         yield Report("pass", 1, dual=float(self.dual.sum()), survivors=len(survivors))
         settled, epochs = False, 0
@@ -387,8 +351,8 @@ class LLSVM:
             settled = self._paper_epoch(stream)
             epochs += 1
             yield Report("epoch", 1, dual=float(self.dual.sum()), survivors=len(survivors))
-        best = Best(len(self.w))
-        best.offer(self._measure(stream), self.w)
+        best = Best(len(self.sweeps.w))
+        best.offer(self._measure(stream), self.sweeps.w)
         note = "" if settled or not len(survivors) else f"α had not settled after {epochs} epochs"
         yield Report(
             "pass",
@@ -407,11 +371,11 @@ class LLSVM:
         stream.progress.begin("survivors", len(survivors))
         resident = self._part(survivors.resident)
         changes = [self._update_once(resident)]
-        survivors.retain(np.isfinite(resident.outside(self.squared)))
+        survivors.retain(np.isfinite(resident.outside(self.sweeps.squared)))
         for block in stream.active():
             part = self._part(block)
             changes.append(self._update_once(part))
-            survivors.add(block, part.outside(self.squared), 0.0)
+            survivors.add(block, part.outside(self.sweeps.squared), 0.0)
         survivors.turn()
         changed, total = np.sum(changes, axis=0)
         return bool(changed <= self.settings.tol * total)
@@ -419,27 +383,22 @@ class LLSVM:
     def _update_once(self, part: Part) -> tuple[float, float]:
         """Update every row of the part once; returns Σ|Δα| and Σα over it."""
         before = part.alpha.copy()
-        for c in range(len(self.w)):
-            _, gain, _ = self._visit(part, c, self.rng.permutation(part.members(c)), self.w[c])
-            self.dual[c] += gain
+        for c in range(len(self.sweeps.w)):
+            self.sweeps.visit(part, c, self.sweeps.shuffled(c, part.members(c)))
         self.state.set(part.rows, part.stored())
         return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
 
     def _measure(self, stream: Stream) -> NDArray[np.float64]:
         """The primal at ``w``, (k,), in a full pass."""
-        primal = 0.5 * np.einsum("ij,ij->i", self.w, self.w)
+        primal = 0.5 * np.einsum("ij,ij->i", self.sweeps.w, self.sweeps.w)
         for block in stream.all():
             part = self._part(block)
-            self._measure_part(part, self.w)
-            for c in range(len(self.w)):
-                primal[c] += self._loss(part, c)
+            self.sweeps.measure(part, self.sweeps.w)
+            for c in range(len(self.sweeps.w)):
+                primal[c] += self.sweeps.loss(part, c)
         return primal
 
     # -- parts ------------------------------------------------------------------------------------------
-
-    @property
-    def squared(self) -> bool:
-        return self.settings.loss == "squared_hinge"
 
     def _part(self, block: Block) -> Part:
         cost = self.settings.C * self.class_weight[block.y]
@@ -447,50 +406,3 @@ class LLSVM:
             cost = cost * block.weight
         alpha = self.state.get(block.rows).reshape(block.n_rows, self.problems.width).T * cost
         return Part(self.problems, block, cost, np.ascontiguousarray(alpha))
-
-    def _loss(self, part: Part, c: int) -> float:
-        rows, _, margin = part.of(c)
-        loss = np.maximum(0.0, 1.0 - margin)
-        return float(np.einsum("i,i", part.cost[rows], loss * loss if self.squared else loss))
-
-    def _measure_part(self, part: Part, w: NDArray[np.float64] | None) -> None:
-        """Set the part's margins of the open problems to those at ``w`` (problems, d + 1); None is zero."""
-        if w is None:
-            part.margin[...] = 0.0
-        elif self.problems.pairs:
-            self._pair_margins(part.block, w, part.margin)
-        else:
-            for c in self.open:
-                part.margin[c] = self._margins(part.block, w[c], part.signs(c))
-
-    def _pair_margins(self, block: Block, w: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """Margins of the rows in the pairs of their classes, out (k − 1, n), each thread a range of rows."""
-        from llsvm.kernels.pairs import pair_margins
-
-        bounds = np.linspace(0, block.n_rows, self.threads + 1).astype(int)
-
-        def measure(start: int, stop: int) -> None:
-            some = block.slice(start, stop)
-            X = some.X
-            rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*_NO_ROWS, X)
-            pair_margins(*rows, some.y, w, self.settings.bias, out[:, start:stop])
-
-        list(self.pool.map(measure, bounds[:-1], bounds[1:]))
-
-    def _margins(
-        self, block: Block, w: NDArray[np.float64], signs: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """y_i w·x_i, (n,), each thread a range of rows."""
-        out = np.empty(block.n_rows)
-        bounds = np.linspace(0, block.n_rows, self.threads + 1).astype(int)
-
-        def dots(start: int, stop: int) -> None:
-            X = block.slice(start, stop).X
-            if isinstance(X, CSR):
-                dots_csr(X.indptr, X.indices, X.data, w, self.settings.bias, out[start:stop])
-            else:
-                dots_dense(X, w, self.settings.bias, out[start:stop])
-
-        list(self.pool.map(dots, bounds[:-1], bounds[1:]))
-        out *= signs
-        return out
