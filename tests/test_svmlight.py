@@ -176,6 +176,21 @@ def test_numbers_that_are_short_are_exact(tmp_path):
     assert [values[0] for _, _, values in rows] == [np.float32(float(t)) for t in tokens]
 
 
+def test_pairs_of_every_length(tmp_path):
+    """The parser looks for a pair's end in its first 16 bytes, and has ways of its own for short numbers."""
+    wholes, decimals = ("0", "7", "30", ""), [".", *(f".{'123456789012'[:n]}" for n in range(1, 13)), ""]
+    numbers = [
+        f"{sign}{w}{d}" for sign in ("", "-") for w in wholes for d in decimals if w + d not in ("", ".")
+    ]
+    indices = [int("1234567890"[:n]) for n in range(1, 11)]
+    pairs = [f"{i}:{v}" for i in indices for v in numbers]
+    assert {len(pair) for pair in pairs} > set(range(3, 21))
+    text = "".join(
+        f"1 {pair}{end}" for pair in pairs for end in ("\n", " \n", "\t\n", "#c\n", " 2147483647:1\n")
+    )
+    assert_rows_equal(read(tmp_path, text.encode()), slow_parse(text.encode()))
+
+
 def test_a_line_longer_than_any_block(tmp_path):
     line = b"1 " + b" ".join(b"%d:1" % j for j in range(1, 5000)) + b"\n"
     source = SvmlightSource(write(tmp_path, line * 3))
@@ -258,6 +273,8 @@ def test_holds_at_most_five_blocks(tmp_path, row, threads):
         (b"1 1 2:1", r"'1' has no colon"),
         (b"1 1 : 2", r"'1' has no colon"),
         (b"1 1: 2", r"'1:' has no value"),
+        (b"1 1: .5", r"'1:' has no value"),
+        (b"1 1:- .5", r"'1:-': the value is not a number"),
         (b"1 1:x", r"'1:x': the value is not a number"),
         (b"1 1:1_0", r"not a number"),
         (b"1 1:1x", r"not a number"),

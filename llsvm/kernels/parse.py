@@ -204,7 +204,11 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                     c = _at(text, p)
                 if c in (NEWLINE, HASH):
                     break
+                # Where the pair ends is known from its first 16 bytes: the next one need not wait for its numbers.
                 word = _word(text, p)
+                end = _token_length(word)
+                more = _token_length(_word(text, p + 8))
+                after = p + end + (more & -(end >> 3))
 
                 # the index and its colon
                 digits = word ^ ZEROS
@@ -235,27 +239,29 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                 last = index
                 p += n + 1
 
-                # the value, most often [-]digits or [-]digit.digits within one word, its end included
-                word = _word(text, p)
-                n = _token_length(word)
-                if n < 8 and _byte(word, n) in (SPACE, NEWLINE):
-                    after = p + n
-                    negative = np.uint8(word & BYTE) == MINUS
-                    if negative:
-                        word >>= BITS8
-                        n -= 1
+                # the value, most often [-]digit[.digits] of at most 8 digits behind the point, or [-]digits
+                if _at(text, after) in (SPACE, NEWLINE):
+                    negative = _at(text, p) == MINUS
+                    first = p + negative
+                    n = after - first
+                    word = _word(text, first)
                     decimals = 0
-                    if _byte(word, 1) == DOT:
-                        word = (word & BYTE) | (word >> BITS16) << BITS8
-                        n -= 1
-                        decimals = n - 1
-                    digits = word ^ ZEROS
-                    if 0 < n <= _digit_run(digits):
-                        value = np.float64(_whole(digits, n)) / POWERS[decimals]
+                    if 2 <= n <= 10 and _byte(word, 1) == DOT:
+                        decimals = n - 2
+                        lead = (word & BYTE) ^ ZERO
+                        digits = _word(text, first + 2) ^ ZEROS
+                        good = lead <= 9 and decimals <= _digit_run(digits)
+                        mantissa = lead * _at(WHOLE_POWERS, decimals) + _whole(digits, decimals)
+                    else:
+                        digits = word ^ ZEROS
+                        good = 0 < n < 8 and n <= _digit_run(digits)
+                        mantissa = _whole(digits, n)
+                    if good:
+                        value = np.float64(mantissa) / _at(POWERS, decimals)
                         if negative:
                             value = -value
-                        data[k] = value
-                        indices[k] = index
+                        data[np.uint64(k)] = value
+                        indices[np.uint64(k)] = index
                         k += 1
                         p = after
                         continue
