@@ -5,6 +5,7 @@ Nothing slow (numba, pyarrow, rich) is imported before a command needs it, so th
 
 from __future__ import annotations
 
+import gc
 from typing import Annotated
 
 import typer
@@ -66,4 +67,5 @@ def _options(
 
 def main() -> None:
     """The ``llsvm`` program: runs a command and exits with its code."""
+    gc.disable()  # until a command runs: what is loaded before stays, and looking for garbage in it takes time
     app(prog_name="llsvm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
 import sys
@@ -34,6 +35,7 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
+        gc.enable()  # see ``main``
         try:
             with _signals_raise():
                 code = command(*args, **kwargs) or 0
