@@ -230,5 +230,5 @@ def test_models_from_blocks_on_disk_stay_under_the_limit(words, tmp_path):
     options = ("--solver", "nesvm", "--label", "last", "--memory", "292MB", "--cache", "always")
     summary = summary_of(tmp_path / "rows.npy", tmp_path, *options, *words.split())
     assert summary["converged"]
-    assert summary["peak_rss_bytes"] <= 280_000_000
+    assert summary["peak_rss_bytes"] <= 292_000_000
     assert summary["read_from"] == "cache"

@@ -21,7 +21,7 @@ from llsvm.spill.store import PageStore
 from llsvm.stream import Stream
 
 MB = 1_000_000
-LIMIT = 280 * MB
+LIMIT = 292 * MB
 CLI = [sys.executable, "-c", "from llsvm.cli import main; main()"]
 CGROUP = Path("/sys/fs/cgroup/memory")
 
