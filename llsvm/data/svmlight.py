@@ -155,6 +155,7 @@ class SvmlightSource:
                 rows = np.arange(n_rows, n_rows + n, dtype=np.int64)
                 n_rows += n
                 yield Block(CSR(parsed.indptr, parsed.indices, parsed.data), parsed.y, rows)
+            del piece, parsed  # else they would be held while the next are waited for
         self._check_unchanged(file)
         if n_rows == 0:
             what = "the file is empty" if counted == 0 else "no rows, only blank lines and comments"
@@ -348,6 +349,7 @@ def _parse_in_threads(
                 done, parsed = waiting.popleft()
                 yield done, parsed.result()
                 held_bytes -= done.nbytes
+                del done, parsed
             if piece is None:
                 break
             held_bytes += piece.nbytes
