@@ -205,7 +205,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                 if c in (NEWLINE, HASH):
                     break
                 # Where the pair ends is known from its first 16 bytes: the next one need not wait for its numbers.
-                # Where the first eight bytes have no end, ``end`` is 8: only then ``more`` counts, without a branch.
+                # Where the first eight bytes have no end, ``end`` is 8: only then does ``more`` count.
                 word = _word(text, p)
                 end = _token_length(word)
                 more = _token_length(_word(text, p + 8))
