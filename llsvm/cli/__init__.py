@@ -67,5 +67,5 @@ def _options(
 
 def main() -> None:
     """The ``llsvm`` program: runs a command and exits with its code."""
-    gc.disable()  # until a command runs: what is loaded before stays, and looking for garbage in it takes time
+    gc.disable()  # until a command runs: looking for garbage in modules as they load takes time
     app(prog_name="llsvm")

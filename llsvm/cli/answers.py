@@ -35,6 +35,7 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
+        gc.freeze()  # what the command line is made of stays: no collection need look at it again
         gc.enable()  # see ``main``
         try:
             with _signals_raise():
