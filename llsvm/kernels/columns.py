@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from numba import njit
 
 from llsvm.kernels.options import JIT
@@ -16,8 +17,8 @@ COUNT, MISSING, MEAN, SQUARES, SMALLEST, LARGEST = range(6)
 @njit(**JIT)
 def add_csr(begin, end, indices, data, table):  # type: ignore[no-untyped-def]
     """Take the values ``begin:end`` into the table (Welford's update)."""
-    for p in range(begin, end):
-        j, x = indices[p], float(data[p])
+    for p in range(np.uint64(begin), np.uint64(end)):
+        j, x = np.uint32(indices[p]), float(data[p])
         if math.isnan(x):
             table[j, MISSING] += 1.0
         elif x != 0.0:
@@ -50,8 +51,8 @@ def add_dense(X, table):  # type: ignore[no-untyped-def]
 @njit(**JIT)
 def scale_csr(begin, end, indices, data, shift, scale, fill):  # type: ignore[no-untyped-def]
     """x ← (x − shift) · scale for the values ``begin:end``, missing ones replaced by ``fill`` first."""
-    for p in range(begin, end):
-        j, x = indices[p], float(data[p])
+    for p in range(np.uint64(begin), np.uint64(end)):
+        j, x = np.uint32(indices[p]), float(data[p])
         if math.isnan(x):
             x = fill[j]
         data[p] = (x - shift[j]) * scale[j]
@@ -62,9 +63,9 @@ def unit_csr(indptr, data):  # type: ignore[no-untyped-def]
     """Divide every row by its Euclidean norm; a row of zeros stays."""
     for i in range(len(indptr) - 1):
         squares = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             squares += float(data[p]) * float(data[p])
         if squares > 0.0:
             factor = 1.0 / math.sqrt(squares)
-            for p in range(indptr[i], indptr[i + 1]):
+            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 data[p] *= factor

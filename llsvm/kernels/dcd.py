@@ -59,9 +59,9 @@ def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, 
             continue
         dot = w[last] * bias
         norm = bias * bias
-        for k in range(indptr[i], indptr[i + 1]):
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             v = np.float64(data[k])
-            dot += w[indices[k]] * v
+            dot += w[np.uint32(indices[k])] * v
             norm += v * v
         old = alpha[i]
         m = sign[i] * dot
@@ -87,8 +87,8 @@ def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, 
             alpha[i] = new
             step = delta * sign[i]
             w[last] += step * bias
-            for k in range(indptr[i], indptr[i + 1]):
-                w[indices[k]] += step * data[k]
+            for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                w[np.uint32(indices[k])] += step * data[k]
             order[t] = order[moving]
             order[moving] = i
             moving += 1
@@ -167,8 +167,8 @@ def dots_csr(indptr, indices, data, w, bias, out):
     constant = w[w.shape[0] - 1] * bias
     for i in range(out.shape[0]):
         dot = constant
-        for k in range(indptr[i], indptr[i + 1]):
-            dot += w[indices[k]] * data[k]
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            dot += w[np.uint32(indices[k])] * data[k]
         out[i] = dot
 
 

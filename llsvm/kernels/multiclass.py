@@ -88,7 +88,8 @@ def sweep(  # type: ignore[no-untyped-def]
             index, value = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
         if mode == SHRUNK:
             m, own = _shrink(share[i], yi, weston, seen, old)
-            norm = _some_scores(index, value, w, bias, seen, m, g)
+            norm = _square(value, bias)
+            _some_scores(index, value, w, bias, seen, m, g)
         else:
             m, own = k, yi
             for q in range(k):
@@ -181,13 +182,20 @@ def _shrink(row, yi, weston, seen, old):  # type: ignore[no-untyped-def]
 
 
 @njit(**JIT, fastmath=_FAST)
-def _some_scores(index, value, w, bias, seen, m, g):  # type: ignore[no-untyped-def]
-    """g[q] = w·x for the class seen[q]; returns ‖x‖²."""
-    last, n = w.shape[0] - 1, index.shape[0]
+def _square(value, bias):  # type: ignore[no-untyped-def]
+    """‖x‖², the constant feature included."""
     norm = bias * bias
-    for p in range(n):
+    for p in range(value.shape[0]):
         v = np.float64(value[p])
         norm += v * v
+    return norm
+
+
+# Sums stay in order here, lest the loops over values become vector instructions that gather: those are slow.
+@njit(**JIT, fastmath={"contract"})
+def _some_scores(index, value, w, bias, seen, m, g):  # type: ignore[no-untyped-def]
+    """g[q] = w·x for the class seen[q]."""
+    last, n = w.shape[0] - 1, index.shape[0]
     q = 0
     while q < m:  # four classes at a time, the last of them over again, their sums in registers
         at_b, at_c, at_d = min(q + 1, m - 1), min(q + 2, m - 1), min(q + 3, m - 1)
@@ -215,7 +223,6 @@ def _some_scores(index, value, w, bias, seen, m, g):  # type: ignore[no-untyped-
                 sum_b += v * row[b]
         g[q], g[at_b] = sum_a, sum_b
         q += 4
-    return norm
 
 
 @njit(**JIT, fastmath=_FAST)

@@ -35,7 +35,7 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
         c = cost[i]
         if c <= 0.0:
             continue
-        first, end = indptr[i], indptr[i + 1]
+        first, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
         size = bias
         for p in range(first, end):
             size = max(size, abs(np.float64(data[p])))
@@ -52,8 +52,8 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
             dot_v = v[last] * bias
             for p in range(first, end):
                 x = np.float64(data[p])
-                dot_w += w[indices[p]] * x
-                dot_v += v[indices[p]] * x
+                dot_w += w[np.uint32(indices[p])] * x
+                dot_v += v[np.uint32(indices[p])] * x
             z = 1.0 - s * dot_w
             zv = 1.0 - s * dot_v
             if squares:
@@ -79,7 +79,7 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
                 step = alpha * s
                 g[last] += step * bias
                 for p in range(first, end):
-                    g[indices[p]] += step * data[p]
+                    g[np.uint32(indices[p])] += step * data[p]
 
 
 # Dense rows are summed in any order, so that the loops become vector instructions.
@@ -143,7 +143,7 @@ def norms_csr(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
     """out (n, 2) float64: ‖x_i‖² and ‖x_i‖∞ of CSR rows with the constant feature; 1 for ‖x_i‖∞ of an empty row."""
     for i in range(out.shape[0]):
         total, size = bias * bias, bias
-        for p in range(indptr[i], indptr[i + 1]):
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             x = np.float64(data[p])
             total += x * x
             size = max(size, abs(x))
@@ -157,10 +157,12 @@ def gram_csr(indptr, indices, data, weight, bias, G):  # type: ignore[no-untyped
     last = G.shape[0] - 1
     for i in range(weight.shape[0]):
         h = weight[i]
-        for p in range(indptr[i], indptr[i + 1]):
+        first = np.uint64(indptr[i])
+        for p in range(first, np.uint64(indptr[i + 1])):
+            j = np.uint32(indices[p])
             x = h * data[p]
-            row = G[indices[p]]
-            for q in range(indptr[i], p + 1):
-                row[indices[q]] += x * data[q]
-            G[last, indices[p]] += x * bias
+            row = G[j]
+            for q in range(first, p + np.uint64(1)):
+                row[np.uint32(indices[q])] += x * data[q]
+            G[last, j] += x * bias
         G[last, last] += h * bias * bias

@@ -14,6 +14,7 @@ from numba import njit
 from llsvm.kernels.options import JIT
 
 ESCAPE = 0xFFFF  # the next two numbers are the column number itself, low half first
+ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: Knuth's multiplicative hashing
 
 
@@ -25,13 +26,14 @@ def gather(indptr, indices, data, chosen, out_indptr, out_indices, out_data):
     out_indptr: (len(chosen) + 1,) int64, filled from its second entry on. out_indices, out_data: written from
     ``out_indptr[0]`` on.
     """
-    at = out_indptr[0]
+    at = np.uint64(out_indptr[0])
     for t in range(chosen.shape[0]):
         i = chosen[t]
-        for k in range(indptr[i], indptr[i + 1]):
-            out_indices[at] = indices[k]
-            out_data[at] = data[k]
-            at += 1
+        first, n = np.uint64(indptr[i]), np.uint64(indptr[i + 1] - indptr[i])
+        for k in range(n):
+            out_indices[at + k] = indices[first + k]
+            out_data[at + k] = data[first + k]
+        at += n
         out_indptr[t + 1] = at
 
 
@@ -41,8 +43,8 @@ def scatter(indptr, indices, data, out):
     for i in range(indptr.shape[0] - 1):
         row = out[i]
         row[:] = 0
-        for k in range(indptr[i], indptr[i + 1]):
-            row[indices[k]] = data[k]
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            row[np.uint32(indices[k])] = data[k]
 
 
 @njit(**JIT)
@@ -53,41 +55,41 @@ def pack_indices(indptr, indices, out):
     indptr: offsets into indices, int64; indices: int32. Returns how many numbers were written, or -1 if there
     is no room for all.
     """
-    n = 0
+    n = np.uint64(0)
     room = out.shape[0] - 3
     for i in range(indptr.shape[0] - 1):
         before = np.int64(0)
-        for k in range(indptr[i], indptr[i + 1]):
-            if n > room:
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            if np.int64(n) > room:
                 return -1
             column = np.int64(indices[k])
             step = column - before
             if 0 <= step < ESCAPE:
                 out[n] = step
-                n += 1
+                n += ONE
             else:
                 out[n] = ESCAPE
-                out[n + 1] = column & 0xFFFF
-                out[n + 2] = column >> 16
-                n += 3
+                out[n + ONE] = column & 0xFFFF
+                out[n + TWO] = column >> 16
+                n += THREE
             before = column
-    return n
+    return np.int64(n)
 
 
 @njit(**JIT)
 def unpack_indices(indptr, packed, out):
     """The inverse of ``pack_indices``. indptr: offsets into out, from 0; out: int32, filled."""
-    n = 0
+    n = np.uint64(0)
     for i in range(indptr.shape[0] - 1):
         column = np.int64(0)
-        for k in range(indptr[i], indptr[i + 1]):
+        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             step = np.int64(packed[n])
             if step != ESCAPE:
                 column += step
-                n += 1
+                n += ONE
             else:
-                column = np.int64(packed[n + 1]) | np.int64(packed[n + 2]) << 16
-                n += 3
+                column = np.int64(packed[n + ONE]) | np.int64(packed[n + TWO]) << 16
+                n += THREE
             out[k] = column
 
 
@@ -100,13 +102,13 @@ def pack_values(bits, codes, table, slots):
     Returns how many different values there are, or -1 if the table is too small.
     """
     n = 0
-    mask = slots.shape[0] - 1
+    mask = np.uint64(slots.shape[0] - 1)
     shift = np.uint64(64)
     while mask >> (np.uint64(64) - shift):
-        shift -= np.uint64(1)
+        shift -= ONE
     for k in range(bits.shape[0]):
         b = bits[k]
-        at = np.int64(np.uint64(b) * GOLDEN >> shift)  # the product's highest bits depend on all of b's
+        at = np.uint64(b) * GOLDEN >> shift  # the product's highest bits depend on all of b's
         while True:
             code = slots[at]
             if code == 0:
@@ -117,10 +119,10 @@ def pack_values(bits, codes, table, slots):
                 slots[at] = n
                 codes[k] = n - 1
                 break
-            if table[code - 1] == b:
+            if table[np.uint32(code - 1)] == b:
                 codes[k] = code - 1
                 break
-            at = (at + 1) & mask
+            at = (at + ONE) & mask
     return n
 
 

@@ -30,6 +30,6 @@ def pair_margins(indptr, indices, data, X, y, w, bias, out):  # type: ignore[no-
                 for j in range(X.shape[1]):
                     dot += row[j] * np.float64(X[i, j])
             else:
-                for p in range(indptr[i], indptr[i + 1]):
-                    dot += row[indices[p]] * data[p]
+                for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                    dot += row[np.uint32(indices[p])] * data[p]
             out[s, i] = dot if own == low else -dot

@@ -17,17 +17,17 @@ def csr_dots(indptr, indices, data, base, other_indptr, other_indices, other_dat
     """
     d = scratch.shape[0]
     for j in range(first, end):
-        for p in range(other_indptr[j], other_indptr[j + 1]):
-            scratch[other_indices[p]] = other_data[p]
+        for p in range(np.uint64(other_indptr[j]), np.uint64(other_indptr[j + 1])):
+            scratch[np.uint32(other_indices[p])] = other_data[p]
         for i in range(out.shape[0]):
             total = 0.0
-            for p in range(indptr[i], indptr[i + 1]):
+            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 column = np.int64(indices[p]) - base
                 if 0 <= column < d:
-                    total += data[p] * scratch[column]
+                    total += data[p] * scratch[np.uint64(column)]
             out[i, j] = total
-        for p in range(other_indptr[j], other_indptr[j + 1]):
-            scratch[other_indices[p]] = 0.0
+        for p in range(np.uint64(other_indptr[j]), np.uint64(other_indptr[j + 1])):
+            scratch[np.uint32(other_indices[p])] = 0.0
 
 
 @njit(**JIT)
@@ -36,10 +36,10 @@ def dense_dots(indptr, indices, data, base, other, out):  # type: ignore[no-unty
     d, m = other.shape
     for i in range(out.shape[0]):
         row = out[i]
-        for p in range(indptr[i], indptr[i + 1]):
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             column = np.int64(indices[p]) - base
             if 0 <= column < d:
                 value = np.float64(data[p])
-                z = other[column]
+                z = other[np.uint64(column)]
                 for j in range(m):
                     row[j] += value * z[j]

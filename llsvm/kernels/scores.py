@@ -17,18 +17,18 @@ def _csr_scores(indptr, indices, data, base, weights, scores):  # type: ignore[n
     for i in range(len(indptr) - 1):
         if k == 1:
             total = 0.0
-            for p in range(indptr[i], indptr[i + 1]):
+            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 j = np.int64(indices[p]) - base
                 if 0 <= j < d:
-                    total += data[p] * weights[j, 0]
+                    total += data[p] * weights[np.uint64(j), 0]
             scores[i, 0] += total
         else:
-            for p in range(indptr[i], indptr[i + 1]):
+            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 j = np.int64(indices[p]) - base
                 if 0 <= j < d:
                     value = data[p]
                     for c in range(k):
-                        scores[i, c] += value * weights[j, c]
+                        scores[i, c] += value * weights[np.uint64(j), c]
 
 
 def matrix_scores(

@@ -21,8 +21,8 @@ def margins_csr(indptr, indices, data, weights, bias, out):  # type: ignore[no-u
         w = weights[j]
         for i in range(out.shape[1]):
             dot = w[last] * bias
-            for p in range(indptr[i], indptr[i + 1]):
-                dot += w[indices[p]] * data[p]
+            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                dot += w[np.uint32(indices[p])] * data[p]
             out[j, i] = dot
 
 
@@ -81,8 +81,8 @@ def add_rows_csr(indptr, indices, data, factor, bias, out):  # type: ignore[no-u
     for i in range(factor.shape[0]):
         f = factor[i]
         constant += f
-        for p in range(indptr[i], indptr[i + 1]):
-            out[indices[p]] += f * data[p]
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            out[np.uint32(indices[p])] += f * data[p]
     out[last] += constant * bias
 
 
@@ -94,8 +94,8 @@ def add_squares_csr(indptr, indices, data, factor, bias, out):  # type: ignore[n
     for i in range(factor.shape[0]):
         f = factor[i]
         constant += f
-        for p in range(indptr[i], indptr[i + 1]):
-            out[indices[p]] += f * np.float64(data[p]) * data[p]
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            out[np.uint32(indices[p])] += f * np.float64(data[p]) * data[p]
     out[last] += constant * bias * bias
 
 
@@ -112,8 +112,8 @@ def add_products_csr(indptr, indices, data, factor, bias, place, columns, values
         if f == 0.0:
             continue
         n = 0
-        for p in range(indptr[i], indptr[i + 1]):
-            at = place[indices[p]]
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            at = place[np.uint32(indices[p])]
             if at >= 0:
                 columns[n] = at
                 values[n] = data[p]
@@ -123,7 +123,7 @@ def add_products_csr(indptr, indices, data, factor, bias, place, columns, values
             values[n] = bias
             n += 1
         for j in range(n):
-            row = out[columns[j]]
+            row = out[np.uint64(columns[j])]
             v = f * values[j]
             for l in range(j + 1):
-                row[columns[l]] += v * values[l]
+                row[np.uint64(columns[l])] += v * values[l]

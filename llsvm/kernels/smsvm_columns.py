@@ -6,6 +6,7 @@ curvatures of the rows. columns: (A,) int64 those to work on.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from llsvm.kernels.options import JIT
@@ -24,8 +25,8 @@ def sweep_columns(indptr, indices, data, columns, some, h, diagonal, ridge, l1, 
         if bend <= 0.0:
             continue
         slope = g[k] + ridge * (v[k] - w[k])
-        for p in range(indptr[j], indptr[j + 1]):
-            i = indices[p]
+        for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
+            i = np.uint32(indices[p])
             slope += data[p] * h[i] * moved[i]
         to = v[k] - slope / bend
         to = max(to - l1 / bend, 0.0) + min(to + l1 / bend, 0.0)
@@ -33,8 +34,8 @@ def sweep_columns(indptr, indices, data, columns, some, h, diagonal, ridge, l1, 
         if change != 0.0:
             fall -= slope * change + 0.5 * bend * change * change + l1 * (abs(to) - abs(v[k]))
             v[k] = to
-            for p in range(indptr[j], indptr[j + 1]):
-                moved[indices[p]] += change * data[p]
+            for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
+                moved[np.uint32(indices[p])] += change * data[p]
     return fall
 
 
@@ -44,8 +45,8 @@ def add_columns(indptr, indices, data, columns, factor, out):  # type: ignore[no
     for k in range(columns.shape[0]):
         f, j = factor[k], columns[k]
         if f != 0.0:
-            for p in range(indptr[j], indptr[j + 1]):
-                out[indices[p]] += f * data[p]
+            for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
+                out[np.uint32(indices[p])] += f * data[p]
 
 
 @njit(**JIT)
@@ -54,7 +55,7 @@ def dot_columns(indptr, indices, data, columns, rows, squared, out):  # type: ig
     for k in range(columns.shape[0]):
         j = columns[k]
         total = 0.0
-        for p in range(indptr[j], indptr[j + 1]):
+        for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
             x = float(data[p])
-            total += (x * x if squared else x) * rows[indices[p]]
+            total += (x * x if squared else x) * rows[np.uint32(indices[p])]
         out[k] = total
