@@ -7,6 +7,7 @@ Reading less is faster than reading more, even from memory: see ``python -m tool
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ class Packer:
         if block.weight is not None:
             arrays["weight"] = block.weight
         for name, array in arrays.items():
-            if array.dtype.name not in _DTYPES[name]:
+            if _name(array.dtype) not in _DTYPES[name]:
                 known = " or ".join(_DTYPES[name])
                 raise TypeError(f"cannot spill {name} of type {array.dtype}: must be {known}")
         shape = Shape(block.n_rows, block.nnz, width, first_row)
@@ -89,6 +90,15 @@ class Packer:
         if self._codes_pay:
             arrays[name] = codes.astype(np.uint8) if n <= 256 else codes
             arrays["table"] = table[:n].view(np.float32)
+
+
+def layout_of(arrays: Arrays) -> Layout:
+    return tuple((name, _name(array.dtype)) for name, array in arrays.items())
+
+
+@cache
+def _name(dtype: np.dtype) -> str:
+    return dtype.name  # numpy works it out anew each time
 
 
 def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:

@@ -19,7 +19,17 @@ from llsvm.arena import Arena
 from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.spill.checksum import Checksum
-from llsvm.spill.packing import Arrays, Layout, Packer, Shape, csr_dtype, room_bytes, unpack, unpack_into
+from llsvm.spill.packing import (
+    Arrays,
+    Layout,
+    Packer,
+    Shape,
+    csr_dtype,
+    layout_of,
+    room_bytes,
+    unpack,
+    unpack_into,
+)
 from llsvm.spill.rawfile import damaged, read_at
 from llsvm.spill.workspace import Workspace
 
@@ -129,7 +139,7 @@ class PageStore(ABC):
         """
         self._check_open(finished=False)
         shape, arrays = self._packer.pack(block)
-        layout = tuple((name, array.dtype.name) for name, array in arrays.items())
+        layout = layout_of(arrays)
         layout = self._layouts.setdefault(layout, layout)  # one object for all pages alike
         segments, checksum = self._write(layout, arrays)
         lengths = tuple(array.size for array in arrays.values())
