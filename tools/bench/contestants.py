@@ -74,7 +74,9 @@ class Contestant:
 
 def environment(*paths: Path, **variables: str) -> dict[str, str]:
     path = os.pathsep.join([*map(str, paths), str(_ROOT)])
-    return {**os.environ, "PYTHONPATH": path, **variables}
+    variables = {**os.environ, "PYTHONPATH": path, **variables}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # installed programs have their byte code
+    return variables
 
 
 # -- llsvm -------------------------------------------------------------------------------------------------------
