@@ -227,8 +227,8 @@ def test_models_from_blocks_on_disk_stay_under_the_limit(words, tmp_path):
     X = rng.normal(size=(700_000, 20)).astype(np.float32)
     y = (X @ rng.normal(size=20) + 3 * rng.normal(size=len(X)) > 0).astype(np.float32)
     np.save(tmp_path / "rows.npy", np.c_[X, y])
-    options = ("--solver", "nesvm", "--label", "last", "--memory", "292MB", "--cache", "always")
+    options = ("--solver", "nesvm", "--label", "last", "--memory", "280MB", "--cache", "always")
     summary = summary_of(tmp_path / "rows.npy", tmp_path, *options, *words.split())
     assert summary["converged"]
-    assert summary["peak_rss_bytes"] <= 292_000_000
+    assert summary["peak_rss_bytes"] <= 280_000_000
     assert summary["read_from"] == "cache"

@@ -21,7 +21,7 @@ from llsvm.spill.store import PageStore
 from llsvm.stream import Stream
 
 MB = 1_000_000
-LIMIT = 292 * MB
+LIMIT = 280 * MB
 CLI = [sys.executable, "-c", "from llsvm.cli import main; main()"]
 CGROUP = Path("/sys/fs/cgroup/memory")
 
@@ -144,7 +144,7 @@ def middling(tmp_path_factory):
 
 def started(data, folder, *options):
     """A training process that has begun to fill its spill folder."""
-    options = ("--memory", "291MB", "--tol", "1e-9", "--max-passes", "0", *options)
+    options = ("--memory", "279MB", "--tol", "1e-9", "--max-passes", "0", *options)
     process = subprocess.Popen(
         train_command(data, folder, *options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -170,7 +170,7 @@ def test_a_signal_ends_the_run_and_leaves_nothing(middling, tmp_path, number, st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [("--memory", "291MB"), ("--memory", "1GB")])
+@pytest.mark.parametrize("options", [("--memory", "279MB"), ("--memory", "1GB")])
 def test_the_next_run_clears_what_a_killed_one_left(middling, tmp_path, options):
     process = started(middling, tmp_path)
     process.kill()
@@ -331,7 +331,7 @@ def test_leaving_in_the_middle_of_a_pass_removes_the_files(sizable, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", ["291MB", "1GB"])
+@pytest.mark.parametrize("memory", ["279MB", "1GB"])
 def test_the_same_seed_limit_and_file_give_the_same_bytes(middling, tmp_path, memory):
     models = []
     for name in ("a", "b"):
