@@ -11,7 +11,7 @@ from pathlib import Path
 from llsvm.errors import BudgetError, UsageError
 
 # What the interpreter, NumPy, Numba, PyArrow and the compiled kernels occupy: measured 160 to 185 MB, and up to
-# 258 MB in the run that compiles the kernels. A constant, not a reading, so that the same limit gives the same
+# 252 MB in the run that compiles the kernels. A constant, not a reading, so that the same limit gives the same
 # blocks, and thus the same model, on every run.
 RUNTIME_BYTES = 264_000_000
 # The least that reading and working on rows takes, whatever the data; more is asked for once they are known.

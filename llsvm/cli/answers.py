@@ -35,8 +35,9 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        gc.freeze()  # what the command line is made of stays: no collection need look at it again
-        gc.enable()  # see ``main``
+        if not gc.isenabled():  # see ``main``
+            gc.freeze()  # what the command line is made of stays: no collection need look at it again
+            gc.enable()
         try:
             with _signals_raise():
                 code = command(*args, **kwargs) or 0

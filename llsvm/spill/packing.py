@@ -93,6 +93,7 @@ class Packer:
 
 
 def layout_of(arrays: Arrays) -> Layout:
+    """The names of a page's arrays and of their dtypes."""
     return tuple((name, _name(array.dtype)) for name, array in arrays.items())
 
 
