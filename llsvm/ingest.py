@@ -201,7 +201,7 @@ class Ingest:
     def _go_without(self, error: DiskError, must_store: bool) -> None:
         assert self._writer is not None
         self._writer.discard()
-        self._writer = None
+        self.close()
         if must_store:
             raise error
         self.note = f"no binary cache: {error}"
@@ -213,12 +213,13 @@ class Ingest:
             self.store = self._writer.finish()
         except DiskError as error:
             self._go_without(error, must_store)
-        self._writer = None
+        self.close()
 
     def close(self) -> None:
         """Return when nothing is being written any more."""
         if self._writer is not None:
-            self._writer.wait()
+            self._writer.close()
+            self._writer = None
 
     def _finish(self) -> Facts:
         info = self._source.info()

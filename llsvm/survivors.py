@@ -142,7 +142,7 @@ class Survivors:
         """Return when nothing is being written any more."""
         self.settle()
         self._thread.shutdown()
-        self._writer.wait()
+        self._writer.close()
 
     def _choose(
         self, block: Block, wanted: NDArray[np.intp], distance: NDArray[np.float32]

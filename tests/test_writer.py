@@ -1,6 +1,7 @@
 """The page writer: rows in, pages out, whatever their kind and size; errors of its thread surface."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -89,3 +90,21 @@ def test_a_full_disk_surfaces_and_leaves_nothing(tmp_path):
         assert workspace.used_bytes == 0
         pages.append(make_block(5))
         assert pages.finish().n_rows == 5
+
+
+def test_a_thread_interrupted_as_it_starts_ends(workspace, monkeypatch):
+    """Else the process would wait for it for ever."""
+    start, started = threading.Thread.start, []
+
+    def interrupted(thread):
+        start(thread)
+        started.append(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    pages = writer(workspace, 100)
+    with pytest.raises(KeyboardInterrupt):
+        pages.append(make_block(100))
+    pages.close()
+    started[0].join(10)
+    assert not started[0].is_alive()

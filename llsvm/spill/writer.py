@@ -82,6 +82,13 @@ class PageWriter:
             self._writing.exception()
             self._writing = None
 
+    def close(self) -> None:
+        """As ``wait``, and the thread ends, even one that a signal has interrupted us in starting."""
+        self.wait()
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
+
     def _be_of_kind(self, block: Block) -> None:
         """Have a page for rows like the block's."""
         X = block.X
