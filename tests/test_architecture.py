@@ -1,5 +1,6 @@
 """The rules of the package's layers, and what may be loaded when."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 import check_layers
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_every_module_imports_from_the_layers_below():
@@ -65,3 +68,11 @@ def test_importing_loads_nothing_heavy(module):
     code = f"import sys, {module}; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_the_pytest_program_finds_the_tools():
+    """``pytest`` as the README calls it does not put its folder on the path, as ``python -m pytest`` does."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "tests/test_reproduce.py"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 # Columns of a table of statistics, (d, 6) float64: values that are neither 0 nor missing, missing values (NaN),
 # and of the former the mean, the sum of squared distances from the mean, the smallest and the largest.

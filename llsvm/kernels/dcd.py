@@ -14,10 +14,9 @@ A step on row i is the exact maximiser of D in α_i (their Algorithm 1; the slid
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from llsvm.kernels.fetch import fetch
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 # Rows are visited in random order, so the processor cannot guess which are next: it is told this many visits
 # ahead to fetch where a row begins and its dual variable, and then the row itself.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 LONGEST_ROW_BYTES = 20_000  # a row has about 110 values of 13 bytes; the chance of so many is nil
 

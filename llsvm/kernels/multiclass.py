@@ -23,10 +23,9 @@ value of a row meets its k weights side by side. Their last row belongs to the c
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from llsvm.kernels.fetch import fetch
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 ALL, ECONOMICAL, SHRUNK = 0, 1, 2
 SOON, NEXT, LINE = (

@@ -11,9 +11,8 @@ The middle piece of eq. 10 reaches down to 1 − μ‖x_i‖∞, as eq. 6 has it
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 # Columns of ``sums``: at the points W the smoothed loss, the loss itself, Σ α over rows with y = +1 and y = −1,
 # and Σ α²/(4c) (squares only); at the points V the smoothed loss and the loss itself.

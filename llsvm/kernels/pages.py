@@ -9,9 +9,8 @@ A twin of each, in plain Python, is in ``tests/test_kernels.py``.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 ESCAPE = 0xFFFF  # the next two numbers are the column number itself, low half first
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 # The parser may look this many bytes beyond the text that it is given.
 PADDING_BYTES = 16

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 
 @njit(**JIT)

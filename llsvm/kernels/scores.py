@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 
 @njit(**JIT)

@@ -7,9 +7,8 @@ max(0, z) ≤ a/2, with ψ'_a(z) = ½ (1 + z/r), ψ''_a(z) = ½ a²/r³, r = √
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 
 @njit(**JIT)

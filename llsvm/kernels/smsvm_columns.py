@@ -7,9 +7,8 @@ curvatures of the rows. columns: (A,) int64 those to work on.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from llsvm.kernels.options import JIT
+from llsvm.kernels.options import JIT, njit
 
 
 @njit(**JIT)

@@ -1,0 +1,130 @@
+"""Compiled kernels are kept in a private folder of the user's, never in the package."""
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+import llsvm
+from llsvm.kernels import options
+
+PACKAGE = Path(llsvm.__file__).parent
+VERSION = f"{llsvm.__version__}-numba-{numba.__version__}"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty home, and no other word on where to keep things."""
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(options.tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def is_temporary(folder):
+    return folder.name.startswith("llsvm-kernels-") and folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_users_cache_folder_and_private(home):
+    folder = options.cache_folder()
+    assert folder == home / ".cache" / "llsvm" / VERSION
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    assert options.cache_folder() == folder  # again, now that it is there
+
+
+def test_other_places_that_the_user_names(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert options.cache_folder() == home / ".cache" / "llsvm" / VERSION
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert options.cache_folder() == tmp_path / "xdg" / "llsvm" / VERSION
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "deep" / "numba"))
+    assert options.cache_folder() == tmp_path / "deep" / "numba"
+
+
+def test_without_home_the_list_of_users_is_asked(home, monkeypatch):
+    user = pwd.struct_passwd(("u", "x", 1, 1, "", str(home / "listed"), ""))
+    monkeypatch.setattr(options.pwd, "getpwuid", lambda uid: user)
+    for unset in (lambda: monkeypatch.setenv("HOME", ""), lambda: monkeypatch.delenv("HOME")):
+        unset()
+        assert options.cache_folder() == home / "listed" / ".cache" / "llsvm" / VERSION
+
+
+def test_a_link_in_its_place_is_not_followed(home, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (home / ".cache").mkdir()
+    (home / ".cache" / "llsvm").symlink_to(tmp_path / "theirs")
+    assert is_temporary(options.cache_folder())
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [".cache/llsvm", ".cache", "."])
+def test_a_folder_that_others_can_write_is_not_used(home, place):
+    (home / ".cache" / "llsvm").mkdir(parents=True, mode=0o700)
+    (home / place).chmod(0o777)
+    assert is_temporary(options.cache_folder())
+
+
+@pytest.mark.parametrize("uid", [0, 4321])
+def test_somebody_elses_folder_is_not_used(home, monkeypatch, uid):
+    assert options.cache_folder().parent == home / ".cache" / "llsvm"
+    other = uid if uid != os.geteuid() else 4321
+    monkeypatch.setattr(options.os, "geteuid", lambda: other)
+    assert is_temporary(options.cache_folder())
+
+
+def test_nowhere_to_write_is_no_error(home, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    assert is_temporary(options.cache_folder())
+    monkeypatch.setattr(options.tempfile, "tempdir", str(tmp_path / "missing"))
+    assert options.cache_folder() is None
+    monkeypatch.setattr(options, "_FOLDER", None)
+    assert options.njit(**options.JIT)(lambda x: x + 1)(1) == 2
+
+
+def test_a_folder_that_cannot_be_made_gives_way_to_the_next(home, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "numba"))
+    assert options.cache_folder() == home / ".cache" / "llsvm" / VERSION
+
+
+def test_other_code_keeps_its_own_place(monkeypatch, tmp_path):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    options.njit(**options.JIT)(test_other_code_keeps_its_own_place)
+    assert str(tmp_path) == numba.config.CACHE_DIR
+
+
+def test_every_kernel_is_compiled_by_our_own_njit():
+    """Numba's would write into the package."""
+    for path in (PACKAGE / "kernels").glob("*.py"):
+        if path.name != "options.py":
+            assert not re.search(r"from numba.*\b(njit|jit|vectorize)\b|numba\.n?jit", path.read_text()), path
+
+
+@pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")
+def test_an_installed_package_gets_no_file_and_the_next_process_finds_the_kernels(home, tmp_path):
+    installed = tmp_path / "site" / "llsvm"
+    shutil.copytree(PACKAGE, installed, ignore=shutil.ignore_patterns("__pycache__"))
+    before = sorted(installed.rglob("*"))
+    code = (
+        "import numpy as np; from llsvm.kernels import demo_rows as d;"
+        "d.write_rows(0, 9, np.empty(99_999, np.uint8));"
+        "print(d.__file__, sum(d.write_rows.stats.cache_hits.values()))"
+    )
+    env = {**os.environ, "PYTHONPATH": str(installed.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    for hits in (0, 1):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == [str(installed / "kernels" / "demo_rows.py"), str(hits)]
+    assert sorted(installed.rglob("*")) == before
+    assert list((home / ".cache" / "llsvm" / VERSION).rglob("demo_rows.*.nbi"))
