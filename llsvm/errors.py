@@ -40,6 +40,10 @@ class ModelError(DataError):
     """A model file cannot be read, or does not fit what is asked of it."""
 
 
+class CertificateError(LLSVMError, ArithmeticError):
+    """What was measured is no proof: an objective that is not finite, or a dual above the primal."""
+
+
 class BudgetError(LLSVMError, MemoryError):
     """The memory limit is too small.
 

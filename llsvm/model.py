@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 import llsvm
 from llsvm import model_file
 from llsvm.block import CSR, Block, Matrix
-from llsvm.errors import DataError, ModelError
+from llsvm.errors import CertificateError, DataError, ModelError
 from llsvm.feature_map import FeatureMap
 from llsvm.report import Certificate
 from llsvm.scaling import unit_rows
@@ -275,8 +275,12 @@ def _matrices(X: Any) -> Iterator[Matrix]:
         yield X[start : start + step]
 
 
-def _certificate(values: Mapping[str, Any]) -> Certificate:
-    return Certificate(tuple(values["primal"]), tuple(values["dual"]), values["passes"])
+def _certificate(values: Mapping[str, Any]) -> Certificate | None:
+    """As saved; None where that is no proof (models of kernels have been saved with duals above their primals)."""
+    try:
+        return Certificate(tuple(values["primal"]), tuple(values["dual"]), values["passes"])
+    except CertificateError:
+        return None
 
 
 def _certificate_values(certificate: Certificate) -> dict[str, Any]:

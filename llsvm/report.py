@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from llsvm.errors import CertificateError
+
+ROUNDING = 1e-7  # of the primal: sums over all rows do not put the dual farther above it than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +22,30 @@ class Certificate:
     primal: (p,) objective of the returned weights for each of the p problems (one for binary and direct
     multi-class, one per class for one-vs-rest). dual: (p,) objective of a feasible dual point, so the optimum
     of each problem lies in [dual, primal]. passes: full passes over the data made when it was measured.
+
+    Every certificate passes through here: CertificateError where a number is not finite, or where a dual is above
+    its primal by more than rounding, which no feasible point and no weights can bring about.
     """
 
     primal: tuple[float, ...]
     dual: tuple[float, ...]
     passes: int
+
+    def __post_init__(self) -> None:
+        for number, (primal, dual) in enumerate(zip(self.primal, self.dual, strict=True)):
+            which = f" of problem {number + 1} of {len(self.primal)}" if len(self.primal) > 1 else ""
+            if not (math.isfinite(primal) and math.isfinite(dual)):
+                raise CertificateError(
+                    f"the objective{which} is not finite (primal {primal:g}, dual {dual:g}), so nothing can be "
+                    "certified: values, C, or class and sample weights are too large for 64-bit floats; scale the "
+                    "values (--scale) or pass smaller ones"
+                )
+            if dual - primal > ROUNDING * max(abs(primal), abs(dual)):
+                raise CertificateError(
+                    f"the dual objective{which} is above the primal ({dual:.9g} > {primal:.9g}), which cannot be: "
+                    "something that was kept in memory or on disk has changed, or this is a bug in llsvm; the "
+                    "result is not to be trusted and nothing is written"
+                )
 
     @property
     def total_primal(self) -> float:
@@ -33,10 +57,10 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        """The largest (primal - dual) / primal over the problems; 0 where the primal is 0."""
-        return max(
-            ((p - d) / p if p > 0 else 0.0 for p, d in zip(self.primal, self.dual, strict=True)), default=0.0
-        )
+        """The largest (primal - dual) / primal over the problems; 0 where the primal is 0.
+
+        Where rounding has put the dual above, the size of the difference: so much rounding amounts to."""
+        return max(map(relative_gap, self.primal, self.dual), default=0.0)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -46,6 +70,11 @@ class Certificate:
             "passes": self.passes,
             "problems": [{"primal": p, "dual": d} for p, d in zip(self.primal, self.dual, strict=True)],
         }
+
+
+def relative_gap(primal: float, dual: float) -> float:
+    """|primal - dual| / primal; 0 where the primal is 0."""
+    return abs(primal - dual) / primal if primal > 0 else 0.0
 
 
 @dataclass(slots=True)

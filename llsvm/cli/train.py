@@ -236,13 +236,17 @@ def train(
         typer.echo(f"model written to {model}")
     if summary["converged"]:
         return EXIT_CONVERGED
-    typer.echo(_NOT_CONVERGED, err=True)
+    typer.echo(_PAPER_NOT_CONVERGED if settings.paper else _NOT_CONVERGED, err=True)
     return EXIT_NOT_CONVERGED
 
 
 _NOT_CONVERGED = (
     "llsvm: not converged to the tolerance; the model is written, and its gap says how far it may be off "
     "(allow more with --max-passes or --max-seconds, or ask less with --tol)"
+)
+_PAPER_NOT_CONVERGED = (
+    "llsvm: not converged to the tolerance: the slides' algorithm ends where its dual variables have settled, "
+    "wherever that is; the model is written, and its gap says how far it may be off (--exact goes on)"
 )
 
 
@@ -274,7 +278,7 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
         asked = f"asked for {settings.tol:.3%}" if settings.stop == "gap" else "not what it stopped by"
         proof = (
             f"objective {summary['primal']:.8g}; no weights whatever reach less than {summary['dual']:.8g}: "
-            f"within {max(summary['relative_gap'], 0.0):.3%} of the optimum ({asked})"
+            f"within {summary['relative_gap']:.3%} of the optimum ({asked})"
         )
     why = f" (solver {summary['solver']}: {summary['why']})" if summary.get("why") else ""
     spilled = f", {format_size(summary['bytes_spilled'])} spilled" if summary.get("bytes_spilled") else ""

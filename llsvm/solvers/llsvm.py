@@ -354,15 +354,16 @@ class LLSVM:
         best = Best(len(self.sweeps.w))
         best.offer(self._measure(stream), self.sweeps.w)
         note = "" if settled or not len(survivors) else f"α had not settled after {epochs} epochs"
+        certificate = best.certificate(self.dual, 2)
         yield Report(
             "pass",
             2,
             best.coef,
-            best.certificate(self.dual, 2),
+            certificate,
             float(self.dual.sum()),
             len(survivors),
-            converged=not note,
-            note=note,
+            converged=certificate.relative_gap <= self.settings.tol,
+            note=note or "α has settled",
         )
 
     def _paper_epoch(self, stream: Stream) -> bool:
