@@ -15,6 +15,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from llsvm.errors import UsageError
+from llsvm.kinds import require_kind
+from llsvm.memory import default_threads
 from llsvm.model import Model
 from llsvm.report import Certificate
 from llsvm.settings import Settings
@@ -31,6 +33,15 @@ _READING = {
     "text",
     "header",
 } | {*("missing", "hash_bits", "scale")}
+
+
+_KINDS: dict[str, tuple[type, ...]] = {  # of what Settings knows by another name, or not at all
+    "max_iter": (int, type(None)),
+    "fit_intercept": (bool,),
+    "intercept_scaling": (float,),
+    "penalize_intercept": (bool,),
+    "n_jobs": (int, type(None)),
+}
 
 
 class LLSVMClassifier(ClassifierMixin, BaseEstimator):
@@ -53,7 +64,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
     this time runs out, None for no limit. class_weight: None, "balanced" or label -> factor.
     fit_intercept: append the constant feature ``intercept_scaling``. random_state: of every random choice.
-    n_jobs: threads, None for all processors that the process may use.
+    n_jobs: threads; None or -1 for all processors that the process may use, -2 for all but one, and so on.
     memory_limit: of the whole process, such as "2GB" or "25%"; None for half of what is free beyond what the
     process holds already. disk_limit, spill_dir: for what does not fit into memory.
 
@@ -178,6 +189,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
 
     def _settings(self) -> Settings:
+        for name, kinds in _KINDS.items():
+            require_kind(name, getattr(self, name), kinds)
         return Settings(
             C=self.C,
             loss=self.loss,
@@ -205,7 +218,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             homotopy=self.homotopy,
             stop=self.stop,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-            threads=self.n_jobs,
+            threads=_threads(self.n_jobs),
             memory_limit=self.memory_limit,
             disk_limit=self.disk_limit,
             spill_dir=self.spill_dir,
@@ -225,3 +238,10 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
+
+
+def _threads(n_jobs: int | None) -> int | None:
+    """Threads that scikit-learn's ``n_jobs`` means; negative numbers count down from all + 1."""
+    if n_jobs == 0:
+        raise UsageError("n_jobs must not be 0: pass 1 or more, or -1 or None for all processors")
+    return n_jobs if n_jobs is None or n_jobs > 0 else max(1, default_threads() + 1 + n_jobs)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from llsvm.errors import UsageError
+from llsvm.kinds import is_kind, require_kind
 
 LOSSES = ("hinge", "squared_hinge", "least-squares")
 CACHES = ("auto", "always", "never")
 SPILL_FORMATS = ("arrow", "hdf5")
 ZERO_BASED = ("auto", "yes", "no")
-SCALES = ("none", "maxabs", "minmax", "standard", "unit-row")
+AUTO = "auto"
+SCALES = (AUTO, "none", "maxabs", "minmax", "standard", "unit-row")
 MISSING = ("refuse", "zero", "mean")
 HEADERS = ("auto", "yes", "no")
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
@@ -34,6 +39,19 @@ def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 def _positive(name: str, value: float | None) -> None:
     if value is None or not (value > 0 and math.isfinite(value)):
         raise UsageError(f"{name} must be a positive number, not {value!r}")
+
+
+# Fields of text that need not be given so: names of columns, labels and folders; and of bytes.
+_NAMES = ("label", "weight", "positive", "spill_dir")
+_SIZES = ("memory_limit", "disk_limit")
+
+
+@cache
+def _kinds() -> dict[str, tuple[Any, ...]]:
+    """The kinds that each field of Settings is declared with, keys of ``llsvm.kinds.WORDS``."""
+    hints = get_type_hints(Settings)
+    kinds = {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
+    return {name: tuple(get_origin(kind) or kind for kind in each) for name, each in kinds.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +76,8 @@ class Settings:
         least 2 are made: one trains, one measures.
     max_seconds: stop after the pass in which this time runs out.
     class_weight: None, "balanced" (n / (k * count), as scikit-learn has it) or label -> factor.
-    bias: value of the constant feature appended to every row, penalised like the others; 0 for none.
+    bias: value of the constant feature appended to every row, penalised like the others; 0 for none; "auto": see
+        scale.
     seed: of every random choice. threads: None for all processors that the process may use.
     memory_limit: "2GB", "512MiB", "25%" of what is available, or bytes; None for half of what is free
         (beyond what the process holds already).
@@ -68,6 +87,8 @@ class Settings:
     zero_based: "auto", "yes" or "no", of svmlight's column indices.
     survivors: at most this share of the rows is kept between full passes (0 < share <= 1).
     scale: "none", "maxabs", "minmax", "standard" or "unit-row", see llsvm.scaling; the model takes raw data.
+        "auto", of scale and bias: "standard" and 1 for a table of named columns (CSV, Parquet, Arrow), "none" and 0
+        for svmlight and arrays, and where there is a kernel or a feature map (see ``resolved``).
     missing: "refuse", "zero" or "mean" for missing values. positive: this label against all others.
     The rest says how tables and HDF5 files are read, see llsvm.tables.options: format, label, features,
     exclude, weight, text, header, hash_bits.
@@ -92,7 +113,7 @@ class Settings:
     max_passes: int | None = 200
     max_seconds: float | None = None
     class_weight: str | Mapping[Any, float] | None = None
-    bias: float = 0.0
+    bias: float | str = AUTO
     seed: int = 0
     threads: int | None = None
     memory_limit: str | int | None = None
@@ -102,7 +123,7 @@ class Settings:
     cache: str = "auto"
     zero_based: str = "auto"
     survivors: float = 1.0
-    scale: str = "none"
+    scale: str = AUTO
     missing: str = "refuse"
     positive: str | None = None
     format: str | None = None
@@ -127,6 +148,7 @@ class Settings:
     components: int = 500
 
     def __post_init__(self) -> None:
+        self._check_types()
         _choice("solver", self.solver, SOLVERS)
         _choice("loss", self.loss, LOSSES)
         _choice("multi_class", self.multi_class, MULTI_CLASS)
@@ -148,8 +170,11 @@ class Settings:
             _positive("max_seconds", self.max_seconds)
         if self.threads is not None:
             _positive("threads", self.threads)
-        if not (self.bias >= 0 and math.isfinite(self.bias)):
-            raise UsageError(f"bias must be 0 (none) or a positive number, not {self.bias!r}")
+        good = (
+            self.bias == AUTO if isinstance(self.bias, str) else self.bias >= 0 and math.isfinite(self.bias)
+        )
+        if not good:
+            raise UsageError(f"bias must be auto, 0 (none) or a positive number, not {self.bias!r}")
         if not 0 < self.survivors <= 1:
             raise UsageError(f"survivors must be a share of the rows, 0 < share <= 1, not {self.survivors!r}")
         self._check_nesvm()
@@ -157,8 +182,23 @@ class Settings:
             _choice("class_weight", self.class_weight, ("balanced",))
         elif self.class_weight is not None:
             for label, factor in self.class_weight.items():
-                if not (factor >= 0 and math.isfinite(factor)):
+                if not (is_kind(factor, float) and factor >= 0 and math.isfinite(factor)):
                     raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
+
+    def _check_types(self) -> None:
+        """Values of the declared types; a list of names is as good as a tuple, a path or a number as its text, and
+        2e9 bytes as a whole number."""
+        for name, kinds in _kinds().items():
+            value = getattr(self, name)
+            if tuple in kinds and isinstance(value, list):
+                object.__setattr__(self, name, value := tuple(value))
+            elif name in _NAMES and isinstance(value, os.PathLike):
+                object.__setattr__(self, name, value := os.fspath(value))
+            elif name in _NAMES and is_kind(value, float):
+                object.__setattr__(self, name, value := str(value))
+            elif name in _SIZES and isinstance(value, float) and value.is_integer():
+                object.__setattr__(self, name, value := int(value))
+            require_kind(name, value, kinds)
 
     @property
     def only_solver(self) -> tuple[str, str] | None:
@@ -229,8 +269,25 @@ class Settings:
 
     @property
     def constant(self) -> float:
-        """The value of the constant feature: 1 for an unpenalised intercept, else ``bias``."""
-        return 1.0 if self.intercept else self.bias
+        """The value of the constant feature: 1 for an unpenalised intercept, else ``bias`` ("auto" is 0 here)."""
+        if self.intercept:
+            return 1.0
+        return 0.0 if isinstance(self.bias, str) else float(self.bias)
+
+    @property
+    def takes_rows_as_they_are(self) -> bool:
+        """A kernel or a feature map looks at the rows themselves: their columns are not scaled."""
+        return self.kernel is not None or self.feature_map is not None
+
+    def resolved(self, is_table: bool) -> Settings:
+        """With what "auto" of ``scale`` and ``bias`` means for such data, see SourceInfo.is_table."""
+        usual = is_table and not self.takes_rows_as_they_are
+        scale, bias = self.scale, self.bias
+        if scale == AUTO:
+            scale = "standard" if usual else "none"
+        if bias == AUTO:
+            bias = 1.0 if usual and not self.intercept else 0.0
+        return replace(self, scale=scale, bias=bias)
 
     def _check_nesvm(self) -> None:
         _choice("step", self.step, STEPS)
@@ -238,7 +295,7 @@ class Settings:
         _positive("mu_end", self.mu_end)
         if self.mu is not None:
             _positive("mu", self.mu)
-        if self.intercept and self.bias:
+        if self.intercept and self.bias not in (AUTO, 0):
             raise UsageError("intercept and bias are two ways to have a constant term; choose one")
         self._check_kernel()
         self._check_unused()
@@ -252,8 +309,8 @@ class Settings:
             raise UsageError(f"{what} is for solver nesvm, not for {self._method}: pass --solver nesvm")
 
     def _check_kernel(self) -> None:
-        mapped = self.feature_map is not None or self.kernel is not None
-        if mapped and self.scale not in (("none",) if self.feature_map else ("none", "unit-row")):
+        allowed_scales = (AUTO, "none") if self.feature_map else (AUTO, "none", "unit-row")
+        if self.takes_rows_as_they_are and self.scale not in allowed_scales:
             raise UsageError(
                 f"scale {self.scale} is for linear models: a kernel or a feature map takes rows as they are"
             )
@@ -281,7 +338,7 @@ class Settings:
 
     def _check_unused(self) -> None:
         """Refuse what the chosen method would silently leave aside."""
-        nesvm, kernel = self._method == "nesvm", self.kernel is not None or self.feature_map is not None
+        nesvm, kernel = self._method == "nesvm", self.takes_rows_as_they_are
         where = {  # option -> whether something looks at it, and what to do
             "step": (nesvm, "pass --solver nesvm"),
             "stop": (nesvm, "pass --solver nesvm"),

@@ -61,11 +61,13 @@ class Stream:
         seed: int = 0,
         survivors: float = 1.0,
         scale: str = "none",
+        has_bias: bool = False,
         fill_missing: bool = False,
     ) -> None:
         """cache: "always", "never" or "auto" keep a binary copy of what does not fit in memory.
         survivors: at most this share of all rows is kept between passes.
-        scale: one of ``llsvm.settings.SCALES``; blocks come scaled. fill_missing: NaN becomes the column's mean."""
+        scale: one of ``llsvm.settings.SCALES``; blocks come scaled. has_bias: there is a constant feature,
+        which can take a shift. fill_missing: NaN becomes the column's mean."""
         self.source = source
         self.budget = budget
         self.progress = Progress(limit_bytes=budget.limit_bytes)
@@ -80,6 +82,7 @@ class Stream:
         self.scaling: Scaling | None = None
         """What was done to the columns; known after ``read``."""
         self._scale = scale
+        self._has_bias = has_bias
         self._scaling_note = ""
         self._transforms = scale != "none" or fill_missing
         self._ingest = Ingest(source, self.progress, ColumnStatistics() if self._transforms else None)
@@ -191,7 +194,7 @@ class Stream:
         first = self.source.info().first_indicator
         self.scaling = statistics.scaling(self._scale, facts.n_rows, facts.n_columns, facts.is_dense, first)
         self.budget.reserve("scaling of columns", self.scaling.nbytes)
-        if self.scaling.left_out:
+        if self.scaling.left_out and not self._has_bias:
             self._scaling_note = (
                 f"{self.scaling.left_out} columns with zeros are scaled but not shifted, as the rows are sparse: "
                 "the bias takes the shift (--bias 1 gives it one)"

@@ -43,7 +43,7 @@ class Sweeps:
         self.visits = np.zeros(k, np.int64)
         self.squared = settings.loss == "squared_hinge"
         self._problems = problems
-        self._bias = settings.bias
+        self._bias = settings.constant
         self._single = single
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads)

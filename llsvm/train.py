@@ -37,7 +37,7 @@ from llsvm.progress import Progress
 from llsvm.remote import is_remote
 from llsvm.report import Report
 from llsvm.scaling import ROW_SCALE
-from llsvm.settings import Settings
+from llsvm.settings import AUTO, Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.spill.workspace import choose_parent
@@ -59,7 +59,9 @@ class Training:
     ) -> None:
         """output: where the model will be written, beside which to spill by default (nothing is written here).
         budget: instead of the settings' memory limit. Raises UsageError, DataError, BudgetError, DiskError."""
-        self.settings = settings or Settings()
+        chosen, info = settings or Settings(), source.info()
+        self.settings = chosen.resolved(info.is_table)
+        self.defaults = said_of_defaults(chosen, info.is_table)
         self._auto: Auto | None = None
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
@@ -67,7 +69,7 @@ class Training:
         if budget is None:
             limit = self.settings.memory_limit
             budget = MemoryBudget(default_limit_bytes() if limit is None else parse_size(limit))
-        self._in_memory = source.info().in_memory
+        self._in_memory = info.in_memory
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None
         if self.settings.feature_map is not None:
@@ -84,6 +86,7 @@ class Training:
             seed=self.settings.seed,
             survivors=self.settings.survivors,
             scale=self.settings.scale,
+            has_bias=self.settings.constant != 0,
             fill_missing=self.settings.missing == "mean",
         )
         self._last: Report | None = None
@@ -256,6 +259,8 @@ class Training:
             "passes": 0 if report is None else report.passes,
             "solver": self.solver,
             "why": self.why,
+            "scale": self.settings.scale,
+            "bias": self.settings.bias,
             "nonzero_weights": None
             if report is None or report.coef is None
             else int(np.count_nonzero(report.coef)),
@@ -271,6 +276,24 @@ class Training:
             "read_from": self.stream.place,
             "note": self.stream.note if report is None else report.note or self.stream.note,
         }
+
+
+def said_of_defaults(chosen: Settings, is_table: bool) -> str:
+    """What "auto" of scale and bias has made of a table, in a sentence; "" where they change nothing."""
+    if not is_table:
+        return ""
+    settings, words, undo = chosen.resolved(is_table), [], []
+    if chosen.scale == AUTO and settings.scale == "standard":
+        words.append("columns scaled to mean 0 and variance 1")
+        undo.append("--scale none")
+    if chosen.bias == AUTO and settings.bias:
+        words.append(f"bias {settings.bias:g}")
+        undo.append("--bias 0")
+    if not words:
+        taken_raw = chosen.takes_rows_as_they_are and chosen.scale == AUTO
+        return "table: a kernel or a feature map takes the columns as they are" if taken_raw else ""
+    as_they_are = "the columns as they are" if len(undo) == 2 else "none"
+    return f"table: {', '.join(words)} ({' '.join(undo)} for {as_they_are})"
 
 
 def class_weights(class_weight: str | Mapping[Any, float] | None, facts: Facts) -> NDArray[np.float64]:

@@ -74,6 +74,7 @@ class FakeTraining:
     """Stands in for ``llsvm.train.Training``: what the command line does must not depend on a solver."""
 
     converged = True
+    defaults = ""
     error: BaseException | None = None
 
     def __init__(self, source, settings, output=None) -> None:
@@ -134,7 +135,11 @@ def test_train_answers_with_json(fake, data, tmp_path):
     assert json.loads(result.stdout)["relative_gap"] == 0.25
     assert "pass 1: within 25.000% of the optimum, objective 2, 3 survivors" in result.stderr
     assert Model.load(tmp_path / "new").n_features_in_ == 3
-    assert run("train", data, "--model", tmp_path / "new", "--quiet").stderr == ""
+    quiet = run("train", data, "--model", tmp_path / "new", "--quiet")
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+    assert json.loads(run("train", data, "--model", tmp_path / "new", "--quiet", "--json").stdout)[
+        "converged"
+    ]
 
 
 def test_not_converged_is_said_and_the_model_written(fake, data, tmp_path):
@@ -248,6 +253,19 @@ def test_inspect_a_model(model, tmp_path):
     assert "imported" in run("inspect", tmp_path / "text").stdout
     assert run("import", tmp_path / "text", "--model", tmp_path / "back").exit_code == 0
     assert Model.load(tmp_path / "back").coef_.tolist() == [[1.0, -1.0, 0.0]]
+
+
+def test_inspect_a_model_whose_columns_were_chosen(tmp_path):
+    table, model = tmp_path / "t.csv", tmp_path / "m"
+    table.write_text("a,id,town,y\n1,1,3,0\n2,2,4,1\n0,3,3,0\n3,4,4,1\n")
+    chosen = ["--features", "a,id,town", "--exclude", "id", "--text", "town"]
+    assert run("train", table, "--model", model, *chosen, "--class-weight", "1=2").exit_code == 0
+    shown = run("inspect", model)
+    assert shown.exit_code == 0, shown.stderr
+    assert re.search(r"exclude +id *\n", shown.stdout)
+    assert re.search(r"features +a, id, town *\n", shown.stdout)
+    assert re.search(r"class_weight +1=2 *\n", shown.stdout)
+    assert re.search(r"lambda1 +- *\n", shown.stdout)
 
 
 def test_inspect_data(data):

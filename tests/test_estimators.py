@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import llsvm.estimators
 import llsvm.memory
 from llsvm import LLSVMClassifier
 from llsvm.errors import UsageError
@@ -27,6 +28,27 @@ def test_fit_agrees_with_linear_svc(classes):
     assert ours.score(X, y) == pytest.approx(theirs.score(X, y), abs=0.01)
     assert ours.certificate_.relative_gap <= 1e-6
     assert ours.n_iter_ >= 1
+
+
+@pytest.mark.parametrize(("n_jobs", "threads"), [(None, None), (2, 2), (-1, 8), (-2, 7), (-99, 1)])
+def test_n_jobs_counts_down_from_all_processors(monkeypatch, n_jobs, threads):
+    monkeypatch.setattr(llsvm.estimators, "default_threads", lambda: 8)
+    assert LLSVMClassifier(n_jobs=n_jobs)._settings().threads == threads
+
+
+def test_n_jobs_is_obeyed():
+    X, y = rows()
+    assert LLSVMClassifier(n_jobs=-1).fit(X, y).certificate_.relative_gap <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("C", "1"), ("n_jobs", 0), ("n_jobs", "all"), ("max_iter", 2.5), ("fit_intercept", "no"), ("tol", None)],
+)
+def test_values_of_the_wrong_type_are_refused_by_their_name(name, value):
+    X, y = rows()
+    with pytest.raises(UsageError, match=f"^{name} must"):
+        LLSVMClassifier(**{name: value}).fit(X, y)
 
 
 def test_fit_file_reads_tables(tmp_path):

@@ -58,7 +58,7 @@ def reference():
 @pytest.mark.parametrize("kind", WRITERS)
 def test_same_optimum(tmp_path, kind, reference):
     path = write(tmp_path, kind, X, Y)
-    model = train(path, tol=1e-8, bias=1.0, max_passes=5000, **OPTIONS.get(kind, {}))
+    model = train(path, tol=1e-8, scale="none", bias=1.0, max_passes=5000, **OPTIONS.get(kind, {}))
     ours, theirs = model.certificate.total_primal, reference.certificate.total_primal
     assert abs(ours - theirs) <= 1e-6 * theirs
     np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-3)
@@ -205,7 +205,7 @@ def test_standard_input(tmp_path, kind):
     path = write(tmp_path, kind, X, Y)
     code = (
         "import sys; from llsvm.train import train\n"
-        "m = train('-', format=sys.argv[1], tol=1e-6, cache='auto', bias=1.0, max_passes=2000)\n"
+        "m = train('-', format=sys.argv[1], tol=1e-6, cache='auto', scale='none', bias=1.0, max_passes=2000)\n"
         "print(repr(m.certificate.total_primal))"
     )
     for text in (path.read_bytes(),):

@@ -1,6 +1,10 @@
 """Scaling: against scikit-learn's scalers, and undone in the model."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
 from format_files import rows, write
@@ -11,6 +15,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, no
 
 from llsvm.block import CSR
 from llsvm.data import open_source
+from llsvm.estimators import LLSVMClassifier
+from llsvm.liblinear import read_liblinear, write_liblinear
 from llsvm.memory import MemoryBudget
 from llsvm.predict import evaluate, open_for
 from llsvm.scaling import ColumnStatistics
@@ -138,10 +144,102 @@ def test_unit_rows_are_made_at_prediction_too(tmp_path):
 
 def test_unscaled_columns_are_noticed(tmp_path):
     path = write(tmp_path, "csv", RAW, Y)
-    for scale, noticed in (("none", True), ("minmax", False)):
+    for scale, noticed in (("none", True), ("minmax", False), ("auto", False)):
         with Training(open_source(path), Settings(scale=scale)) as training:
             report = next(iter(training))
         assert ("--scale" in report.note) == noticed
+
+
+def table_with_labels(tmp_path, kind="csv", text=False):
+    table = {f"c{j}": RAW[:, j] for j in range(RAW.shape[1])} | {"label": Y}
+    if text:
+        table["town"] = np.where(np.arange(len(Y)) % 3 == 0, "Rome", "Oslo")
+    path = tmp_path / f"t.{kind}"
+    columns = pa.table(table)
+    {"csv": pa.csv.write_csv, "parquet": pa.parquet.write_table, "arrow": pa.feather.write_feather}[kind](
+        columns, path
+    )
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow"])
+def test_tables_are_scaled_and_have_a_bias_unless_asked_otherwise(tmp_path, kind):
+    path = table_with_labels(tmp_path, kind)
+    model = train(path)
+    assert (model.settings["scale"], model.settings["bias"]) == ("standard", 1.0)
+    assert model.converged
+    assert model.intercept_[0] != 0
+    asked = train(path, scale="standard", bias=1.0)
+    np.testing.assert_array_equal(model.coef_, asked.coef_)
+    one = Settings(scale="maxabs", max_passes=2)
+    with Training(open_source(path), one) as training:
+        assert (training.settings.scale, training.settings.bias) == ("maxabs", 1.0)
+        assert training.defaults == "table: bias 1 (--bias 0 for none)"
+
+
+def test_text_columns_beside_scaled_ones_have_their_bias_too(tmp_path):
+    path = table_with_labels(tmp_path, text=True)
+    with Training(open_source(path), Settings()) as training:
+        first = next(iter(training))
+    assert training.defaults == (
+        "table: columns scaled to mean 0 and variance 1, bias 1 (--scale none --bias 0 for the columns as they are)"
+    )
+    assert "--scale" not in first.note
+    assert "--bias" not in first.note
+
+
+@pytest.mark.parametrize("kind", ["svm", "npz", "h5"])
+def test_svmlight_and_arrays_stay_as_they_are(tmp_path, kind):
+    model = train(write(tmp_path, kind, X, Y), max_passes=2)
+    assert (model.settings["scale"], model.settings["bias"]) == ("none", 0.0)
+    arrays_ = train(X, Y, max_passes=2)
+    assert (arrays_.settings["scale"], arrays_.settings["bias"]) == ("none", 0.0)
+
+
+def test_lists_in_a_table_are_arrays(tmp_path):
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(X.reshape(-1)), X.shape[1])
+    pa.parquet.write_table(pa.table({"v": lists, "y": Y}), tmp_path / "v.parquet")
+    with Training(open_source(tmp_path / "v.parquet"), Settings()) as training:
+        assert (training.settings.scale, training.settings.bias, training.defaults) == ("none", 0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "resolved"),
+    [
+        ({"solver": "nesvm", "intercept": True}, ("standard", 0.0)),
+        ({"solver": "nesvm", "kernel": "rbf"}, ("none", 0.0)),
+        ({"feature_map": "rff"}, ("none", 0.0)),
+        ({"scale": "none"}, ("none", 1.0)),
+        ({"bias": 0.0}, ("standard", 0.0)),
+        ({"bias": 2.5, "scale": "unit-row"}, ("unit-row", 2.5)),
+    ],
+)
+def test_what_auto_means_for_a_table(options, resolved):
+    chosen = Settings(**options).resolved(is_table=True)
+    assert (chosen.scale, chosen.bias) == resolved
+    assert chosen.resolved(is_table=False) == chosen
+
+
+def test_a_scaled_table_is_evaluated_predicted_and_exported_as_it_is(tmp_path):
+    path = table_with_labels(tmp_path)
+    model = train(path, output=tmp_path / "m")
+    loaded = load(tmp_path / "m")
+    answer = evaluate(loaded, open_for(loaded, path))
+    assert answer["correct"] == np.sum(loaded.predict(RAW.astype(float)) == Y)
+    write_liblinear(loaded, tmp_path / "text")
+    again = read_liblinear(tmp_path / "text")
+    np.testing.assert_allclose(
+        again.decision_function(RAW.astype(float)), model.decision_function(RAW.astype(float)), rtol=1e-12
+    )
+
+
+def test_the_estimator_scales_files_of_tables_and_not_arrays(tmp_path):
+    path = table_with_labels(tmp_path)
+    ours = LLSVMClassifier().fit_file(path)
+    assert ours.model_.settings["scale"] == "standard"
+    assert ours.certificate_.total_primal == pytest.approx(train(path).certificate.total_primal, rel=2e-3)
+    assert LLSVMClassifier().fit_file(path, scale="none").model_.settings["scale"] == "none"
+    assert LLSVMClassifier(max_iter=2, tol=1.0).fit(RAW, Y).model_.settings["scale"] == "none"
 
 
 def test_statistics_grow_with_the_columns():

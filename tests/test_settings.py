@@ -1,7 +1,9 @@
 """Every option is checked where it is set."""
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from llsvm.errors import UsageError
@@ -32,11 +34,34 @@ from llsvm.train import make_settings
         ("class_weight", "even"),
         ("class_weight", {1: -1.0}),
         ("class_weight", {1: float("nan")}),
+        ("class_weight", {1: "2"}),
+        ("class_weight", 3),
+        ("C", "1"),
+        ("tol", None),
+        ("max_passes", 2.5),
+        ("threads", True),
+        ("paper", "no"),
+        ("features", "age"),
+        ("features", [1]),
+        ("label", ["a"]),
+        ("bias", "much"),
+        ("bias", None),
+        ("memory_limit", 2.5),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(name, value):
     with pytest.raises(UsageError, match=name.replace("_", ".")):
         Settings(**{name: value})
+
+
+def test_values_are_taken_in_every_form_that_means_them():
+    chosen = Settings(
+        C=np.float32(2), max_passes=np.int64(3), paper=np.bool_(False), features=["a"], label=3, positive=1,
+        spill_dir=Path("/tmp"), memory_limit=2e9,
+    )  # fmt: skip
+    assert (chosen.features, chosen.label, chosen.positive) == (("a",), "3", "1")
+    assert (chosen.spill_dir, chosen.memory_limit) == ("/tmp", 2_000_000_000)
+    assert Settings(bias="auto", class_weight={"a": np.float64(2)}).bias == "auto"
 
 
 @pytest.mark.parametrize("multi_class", ["crammer-singer", "weston-watkins"])

@@ -36,6 +36,12 @@ def showing(progress: Progress, tol: float, quiet: bool = False) -> Iterator[Sho
         yield lambda report: typer.echo(f"{_now()} {report_line(report)}", err=True)
 
 
+def say(sentence: str, quiet: bool = False) -> None:
+    """A line of its own among the reports, if there is anything to say."""
+    if sentence and not quiet:
+        typer.echo(f"{_now()} {sentence}", err=True)
+
+
 def report_line(report: Report) -> str:
     """A report in one line: ``pass 3: within 0.120% of the optimum, objective 1234.5, ...``."""
     words = []

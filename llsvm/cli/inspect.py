@@ -206,13 +206,13 @@ def _print_model(answer: dict[str, Any]) -> None:
 
 
 def _setting_text(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, list):
-        return _listed([f"{item:.6g}" for item in value])
+    from llsvm.cli.tables import cell_text
+
+    if isinstance(value, list | tuple):  # of columns' names, or of numbers
+        return _listed([cell_text(item) for item in value]) if value else "-"
     if isinstance(value, dict):
         return _listed([f"{name}={item:g}" for name, item in value.items()])
-    return str(value)
+    return "-" if value is None else str(value)
 
 
 def _listed(words: list[str]) -> str:
@@ -240,6 +240,11 @@ def _print_data(answer: dict[str, Any]) -> None:
         typer.echo(
             f"Values reach {answer['largest_value']:.6g}: training on unscaled columns is slow, and may not "
             "converge; pass --scale minmax, maxabs or standard."
+        )
+    if answer["is_table"]:
+        typer.echo(
+            "Training scales these columns to mean 0 and variance 1 and adds a bias of 1 "
+            "(--scale none --bias 0 for the columns as they are)."
         )
     plan = answer["plan"]
     place = (

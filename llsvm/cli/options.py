@@ -11,6 +11,7 @@ import typer
 from llsvm.errors import UsageError
 from llsvm.files import require_writable
 from llsvm.remote import is_remote
+from llsvm.settings import AUTO
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
@@ -25,7 +26,12 @@ Memory = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer with a JSON object.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Print nothing but errors, and what was asked for (--json, a table of results)."
+    ),
+]
 ZeroBased = Annotated[
     str,
     typer.Option(
@@ -89,10 +95,36 @@ HashBits = Annotated[
         metavar="INT", help="Hash categories into 2^INT columns.", show_default="a column for each category"
     ),
 ]
+Scale = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|none|maxabs|minmax|standard|unit-row",
+        help="Scaling of the columns, learned and kept in the model. auto: standard for tables (CSV, Parquet, "
+        "Arrow), none for svmlight, arrays and kernels.",
+    ),
+]
+Bias = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|FLOAT",
+        help="Value of a constant feature, penalised too; 0 for none. auto: 1 for tables, 0 for svmlight, arrays "
+        "and kernels.",
+    ),
+]
 Positive = Annotated[
     str | None,
     typer.Option(metavar="LABEL", help="This label (as 1) against all others (as -1).", show_default="none"),
 ]
+
+
+def bias_value(text: str) -> float | str:
+    """What ``--bias`` says, as Settings has it. Raises UsageError."""
+    if text == AUTO:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--bias must be auto or a number, not {text!r}") from None
 
 
 def names(text: str | None) -> tuple[str, ...]:

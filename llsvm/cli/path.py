@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from llsvm.cli.options import (
+    Bias,
     DataFormat,
     Exclude,
     Features,
@@ -18,15 +19,17 @@ from llsvm.cli.options import (
     Missing,
     Positive,
     Quiet,
+    Scale,
     Text,
     Weight,
     ZeroBased,
+    bias_value,
     check_output,
     names,
     open_data,
 )
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
-from llsvm.settings import Settings
+from llsvm.settings import AUTO, Settings
 
 _DEFAULT = Settings()
 
@@ -50,16 +53,11 @@ def path(
     ] = None,
     memory: Memory = None,
     tol: Annotated[float, typer.Option(metavar="FLOAT", help="Relative gap of each model.")] = _DEFAULT.tol,
-    bias: Annotated[
-        float, typer.Option(metavar="FLOAT", help="Value of a constant feature.")
-    ] = _DEFAULT.bias,
+    bias: Bias = AUTO,
     threads: Annotated[int | None, typer.Option(metavar="INT", help="Processors to use.")] = None,
     spill_dir: Annotated[str | None, typer.Option(metavar="DIR", help="For temporary files.")] = None,
     zero_based: ZeroBased = "auto",
-    scale: Annotated[
-        str,
-        typer.Option(metavar="none|maxabs|minmax|standard|unit-row", help="Scaling of the columns."),
-    ] = _DEFAULT.scale,
+    scale: Scale = AUTO,
     format: DataFormat = None,
     label: Label = None,
     positive: Positive = None,
@@ -75,9 +73,11 @@ def path(
     """Train sparse models along a sequence of λ₁, each begun at the one before."""
     import numpy as np
 
+    from llsvm.cli.display import say
     from llsvm.path import path as train_path
     from llsvm.path import plot as draw
     from llsvm.predict import evaluate as measure
+    from llsvm.train import said_of_defaults
 
     if penalty == "l2":
         raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
@@ -89,7 +89,7 @@ def path(
         lambda1=1.0,
         lambda2=lambda2,
         tol=tol,
-        bias=bias,
+        bias=bias_value(bias),
         threads=threads,
         memory_limit=memory,
         spill_dir=spill_dir,
@@ -115,9 +115,9 @@ def path(
         check_output(plot, [*data, *([validation] if validation else [])])
         check_picture(plot)
     found = []
-    for point in train_path(
-        open_data(data, settings), settings, np.array(lambda1) if lambda1 else points, plot
-    ):
+    training_data = open_data(data, settings)
+    say(said_of_defaults(settings, training_data.info().is_table), quiet)
+    for point in train_path(training_data, settings, np.array(lambda1) if lambda1 else points, plot):
         if validation is not None:
             source = open_data([validation], settings)
             point.accuracy = float(measure(point.model, source, memory_limit=memory)["accuracy"])

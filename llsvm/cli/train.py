@@ -21,6 +21,7 @@ from llsvm.cli.nesvm import (
     Stop,
 )
 from llsvm.cli.options import (
+    Bias,
     DataFormat,
     Exclude,
     Features,
@@ -32,14 +33,16 @@ from llsvm.cli.options import (
     Missing,
     Positive,
     Quiet,
+    Scale,
     Text,
     Weight,
+    bias_value,
     check_output,
     names,
     open_data,
 )
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
-from llsvm.settings import Settings
+from llsvm.settings import AUTO, Settings
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
@@ -51,7 +54,14 @@ def train(
     data: Annotated[
         list[str], typer.Argument(metavar="DATA", help="Files, folders, patterns, addresses, or -.")
     ],
-    model: Annotated[str, typer.Option(metavar="PATH", help="Where to write the model.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="Where to write the model. PATH.log.json beside it has the run's times and memory, which differ "
+            "from run to run; predictions do not need it.",
+        ),
+    ],
     memory: Memory = None,
     C: Annotated[
         float, typer.Option("-C", metavar="FLOAT", help="Penalty on the loss; larger fits closer.")
@@ -119,10 +129,7 @@ def train(
             metavar="balanced|LABEL=FACTOR", help="Multiplies C for a class; repeatable.", show_default="none"
         ),
     ] = None,
-    bias: Annotated[
-        float,
-        typer.Option(metavar="FLOAT", help="Value of a constant feature, penalised too; 0 for none."),
-    ] = _DEFAULT.bias,
+    bias: Bias = AUTO,
     threads: Annotated[
         int | None, typer.Option(metavar="INT", help="Processors to use.", show_default="all")
     ] = None,
@@ -145,12 +152,7 @@ def train(
     survivors: Annotated[
         float, typer.Option(metavar="FLOAT", help="Share of the rows kept between full passes, at most.")
     ] = _DEFAULT.survivors,
-    scale: Annotated[
-        str,
-        typer.Option(
-            metavar="none|maxabs|minmax|standard|unit-row", help="Scaling, learned and kept in the model."
-        ),
-    ] = _DEFAULT.scale,
+    scale: Scale = AUTO,
     intercept: Intercept = False,
     step: Step = _DEFAULT.step,
     mu: Mu = None,
@@ -191,7 +193,7 @@ def train(
         max_passes=max_passes or None,
         max_seconds=max_seconds,
         class_weight=parse_class_weight(class_weight or []),
-        bias=bias,
+        bias=bias_value(bias),
         seed=seed,
         threads=threads,
         memory_limit=memory,
@@ -231,7 +233,7 @@ def train(
         from llsvm.model_file import json_bytes
 
         typer.echo(json_bytes(summary).decode(), nl=False)
-    else:
+    elif not (quiet and summary["converged"]):
         typer.echo(outcome(summary, settings))
         typer.echo(f"model written to {model}")
     if summary["converged"]:
@@ -252,12 +254,13 @@ _PAPER_NOT_CONVERGED = (
 
 def run_training(source: BlockSource, settings: Settings, model_path: str, quiet: bool) -> dict[str, Any]:
     """Train, show progress, save the model, and return the summary (``Training.summary()``)."""
-    from llsvm.cli.display import showing
+    from llsvm.cli.display import say, showing
     from llsvm.kernels.start import start_quickly
     from llsvm.train import Training
 
     start_quickly()
     with Training(source, settings, output=model_path) as training:
+        say(training.defaults, quiet)
         with showing(training.progress, settings.tol, quiet) as show:
             for report in training:
                 show(report)

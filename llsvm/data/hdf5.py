@@ -62,6 +62,7 @@ class HDF5Source:
             self._n_rows = reader.n_rows
             self._n_features = reader.X.shape[1]
             self._is_dense = isinstance(reader.X, DenseRows)
+            self._labelled = reader.y is not None
             self._names = _feature_names(file, self._n_features)
             self._cache_bytes, self._held_bytes = _chunk_bytes(reader)
 
@@ -78,6 +79,7 @@ class HDF5Source:
             reader_bytes=library + self._held_bytes,
             library_bytes=library,
             is_dense=self._is_dense,
+            labelled=self._labelled,
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

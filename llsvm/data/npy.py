@@ -68,6 +68,7 @@ class NumpySource:
             self._n_rows = reader.n_rows
             self._n_features = reader.X.shape[1]
             self._is_dense = isinstance(reader.X, DenseRows)
+            self._labelled = reader.y is not None
 
     def info(self) -> SourceInfo:
         """Rows and columns are known from the start."""
@@ -81,6 +82,7 @@ class NumpySource:
             reader_bytes=library + (2 << 20),
             library_bytes=library,
             is_dense=self._is_dense,
+            labelled=self._labelled,
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

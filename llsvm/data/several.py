@@ -43,6 +43,8 @@ class SeveralSources:
             feature_names=infos[0].feature_names,
             reader_bytes=max(info.reader_bytes for info in infos),
             is_dense=all(info.is_dense for info in infos),
+            is_table=all(info.is_table for info in infos),
+            labelled=all(info.labelled for info in infos),
             library_bytes=max(info.library_bytes for info in infos),
         )
 

@@ -23,6 +23,8 @@ class SourceInfo:
     reader_bytes: what the format's library holds while it reads, beside the blocks.
     library_bytes: of that, what stays when nothing is being read.
     is_dense: blocks are dense arrays of ``n_features`` columns, and this is known from the start.
+    is_table: columns with names, each a quantity of its own, in units of its own; known from the start.
+    labelled: rows have labels; where they have none, ``y`` means nothing.
     """
 
     name: str
@@ -38,6 +40,8 @@ class SourceInfo:
     reader_bytes: int = 0
     library_bytes: int = 0
     is_dense: bool = False
+    is_table: bool = False
+    labelled: bool = True
 
 
 class BlockSource(Protocol):

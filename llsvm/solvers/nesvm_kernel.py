@@ -55,7 +55,7 @@ class KernelNESVM:
         signs = class_signs(len(facts.classes), settings.multi_class == "ovo")
         gamma = 1.0 / facts.n_features if settings.gamma is None else settings.gamma
         self.function = KernelFunction(settings.kernel or "rbf", gamma, settings.degree, settings.coef0)
-        self.bias = 0.0 if settings.intercept else settings.bias
+        self.bias = 0.0 if settings.intercept else settings.constant
         matrix = KernelMatrix(stream, self.function, self.bias**2)
         used = sum(int(facts.counts[row != 0].sum()) for row in signs)
         state_bytes = 8 * used * (VECTORS + 2 * (BUNDLE + 1)) + 8 * facts.n_rows * (3 * len(signs) + 3)

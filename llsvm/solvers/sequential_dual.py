@@ -273,7 +273,7 @@ class SequentialDual:
             for part, each in zip(parts, lists, strict=True)
         ]
         start, way = self.climb_room
-        return Conjugate(rows, self.w, start, way, self.settings.bias, self.weston, self.grid)
+        return Conjugate(rows, self.w, start, way, self.settings.constant, self.weston, self.grid)
 
     def _sweep(self, part: _Part, mode: int) -> float:
         """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
@@ -310,7 +310,7 @@ class SequentialDual:
         ignore: float,
         totals: NDArray[np.float64],
     ) -> int:
-        tail = (w, self.settings.bias, self.weston, mode, self.grid, ignore, totals)
+        tail = (w, self.settings.constant, self.weston, mode, self.grid, ignore, totals)
         return int(sweep(*_matrix(part), part.block.y, part.cost, part.share, distance, order, *tail))
 
     # -- survivors --------------------------------------------------------------------------------------

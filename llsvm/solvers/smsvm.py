@@ -224,14 +224,14 @@ class SmSVM:
 
     def _summing(self, points: list[Point]) -> Summing:
         cost = self.penalty.C * self.class_weight
-        return Summing(points, cost, self.settings.bias, self.pool, self.threads, self.near.one_sided)
+        return Summing(points, cost, self.settings.constant, self.pool, self.threads, self.near.one_sided)
 
     def _solve_near(self, problems: list[Descent]) -> Iterator[Report]:
         """Go on with the rows near the margin alone, as if the others stayed on their side of it."""
         tol, n_near = self.settings.tol, self.near.rows.n_rows
         if self.by_columns and self.columns is None:
             rows = self.near.rows
-            self.columns = Columns(rows.X, len(problems[0].w) - 1, self.settings.bias)
+            self.columns = Columns(rows.X, len(problems[0].w) - 1, self.settings.constant)
         inner = [p.among_near_rows(self.penalty) for p in problems]
         points = [self._point(p) for p in inner]
         at_hand = self._sum_near(points)

@@ -26,6 +26,7 @@ from llsvm.tables.rows import beside, from_cells
 
 MAX_CATEGORIES = 100_000
 MAX_NAMES = 1_000_000
+LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
 CATEGORY_BYTES = 250  # what a category holds: its text and its place in the dictionary
 
 

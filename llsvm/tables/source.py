@@ -20,7 +20,7 @@ from llsvm.errors import DataError
 from llsvm.inputs import STDIN, fingerprint, open_seekable
 from llsvm.remote import library_bytes
 from llsvm.tables.columns import kind_of, numbers
-from llsvm.tables.encoder import CATEGORY_BYTES, MissingValues, TableEncoder, check_columns, plan
+from llsvm.tables.encoder import CATEGORY_BYTES, LISTS, MissingValues, TableEncoder, check_columns, plan
 from llsvm.tables.options import TableOptions, assign_roles, find_column, matching
 
 # pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
@@ -140,6 +140,8 @@ class TableSource(ABC):
             reader_bytes=library + self._reader_bytes(),
             library_bytes=library,
             is_dense=self.encoder.is_dense,
+            is_table=not any(c.kind in LISTS for c in self.encoder.columns),
+            labelled=self.encoder.label is not None,
         )
 
     def schema(self) -> pa.Schema:

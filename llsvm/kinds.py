@@ -1,0 +1,38 @@
+"""Kinds of values: what an option may be, and the sentence for what it may not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from llsvm.errors import UsageError
+
+WORDS: dict[Any, str] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    tuple: "a list of text",
+    Mapping: "a mapping of labels to numbers",
+    type(None): "None",
+}
+
+
+def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:
+    """Raise UsageError unless ``value`` is of one of the kinds, keys of ``WORDS``."""
+    kinds = tuple(kinds)
+    if not any(is_kind(value, kind) for kind in kinds):
+        words = " or ".join(dict.fromkeys(WORDS[kind] for kind in kinds))
+        raise UsageError(f"{name} must be {words}, not {value!r}")
+
+
+def is_kind(value: object, kind: Any) -> bool:
+    """Is the value of one of the kinds? NumPy's numbers are numbers, a truth value is none."""
+    if kind in (int, float):
+        return isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+    if kind is bool:
+        return type(value).__name__ in ("bool", "bool_")  # Python's and NumPy's
+    if kind is tuple:
+        return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+    return isinstance(value, kind)
