@@ -47,6 +47,13 @@ class KernelFunction:
             np.exp(dots, out=dots)
         return dots
 
+    def diagonal(self, X: Matrix) -> NDArray[np.float64]:
+        """(n,) k(x_i, x_i)."""
+        norms = _squares(X)
+        if self.name == "rbf":
+            return np.ones_like(norms)
+        return self.apply(norms.copy(), norms, norms)
+
     def between(self, X: Matrix, Z: Matrix, n_features: int, base: int = 0) -> NDArray[np.float64]:
         """(n, m) float64: k(x_i, z_j). base: subtracted from the columns of X; those of Z start at 0.
 

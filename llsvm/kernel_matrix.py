@@ -1,7 +1,8 @@
 """KernelMatrix: K(x_i, x_j) of all rows, computed in tiles from the stream, in memory or spilled and streamed.
 
-A product K A is one reading of it. Values are float32, as in all blocks; sums are float64. A precomputed kernel is
-the data itself, read through the stream like any other.
+A product K A is one reading of it. Values are float64, computed as predictions compute them: rounded to float32
+they are another kernel, with another optimum where C times their error is not small. A precomputed kernel is the
+data itself, read through the stream like any other.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class KernelMatrix:
         self.function = function
         self._stream = stream
         self._constant = constant
-        self._memory: NDArray[np.float32] | None = None
+        self._memory: NDArray[np.float64] | None = None
         self._store: PageStore | None = None
         if self.precomputed and facts.n_features != self.n:
             raise DataError(
@@ -51,7 +52,7 @@ class KernelMatrix:
 
     @property
     def nbytes(self) -> int:
-        return 4 * self.n * self.n
+        return 8 * self.n * self.n
 
     @property
     def place(self) -> str:
@@ -72,9 +73,9 @@ class KernelMatrix:
         if self.in_memory:
             self._tile_rows = min(_TILE_ROWS, self.n)
             return {"kernel matrix": self.nbytes, "kernel tile": tile}
-        per_row = 4 * self.n + 2 * row_bytes
+        per_row = 8 * self.n + 2 * row_bytes
         self._tile_rows = int(np.clip(free_bytes / _TILE_SHARE / per_row, 1, _TILE_ROWS))
-        pages = 2 * (max(self._piece_bytes, 4 * self.n) + (1 << 12))
+        pages = 2 * (max(self._piece_bytes, 8 * self.n) + (1 << 12))
         return {
             "kernel tile": int(self._tile_rows * per_row) + 4 * max(self._piece_bytes, 8 * self.n),
             "kernel pages": pages,
@@ -85,7 +86,7 @@ class KernelMatrix:
         if self.precomputed:
             return
         if self.in_memory:
-            self._memory = np.empty((self.n, self.n), np.float32)
+            self._memory = np.empty((self.n, self.n))
         else:
             self._check_disk()
             self._store = self._stream.make_store("kernel")
@@ -93,7 +94,7 @@ class KernelMatrix:
             for first in range(0, self.n, self._tile_rows):
                 last = min(first + self._tile_rows, self.n)
                 if self._memory is None:
-                    tile = np.empty((last - first, self.n), np.float32)
+                    tile = np.empty((last - first, self.n))
                 else:
                     tile = self._memory[first:last]
                 self._fill(tile, first, last, pool, threads)
@@ -108,10 +109,7 @@ class KernelMatrix:
         if self.precomputed:
             return self._times_data(A, out)
         for rows, values in self._pages():
-            step = max(1, self._piece_bytes // (8 * self.n))
-            for start in range(0, len(rows), step):
-                piece = values[start : start + step].astype(np.float64)
-                out[rows[start : start + len(piece)]] = piece @ A
+            out[rows] = values @ A
         return out
 
     def _times_data(self, A: NDArray[np.float64], out: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -128,12 +126,26 @@ class KernelMatrix:
                 continue
             step = max(1, self._piece_bytes // (8 * self.n))
             for start in range(0, block.n_rows, step):
-                piece = X[start : start + step, first:].astype(np.float64)
+                piece = X[start : start + step, first:].astype(np.float64, copy=False)
                 out[block.rows[start : start + len(piece)]] = piece @ A
         out += self._constant * A.sum(axis=0)
         return out
 
-    def _pages(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    def diagonal(self, block: Block) -> NDArray[np.float64]:
+        """k(x_i, x_i) of the rows of a block, (n,)."""
+        X, first = block.X, self._stream.facts.first_column
+        if not self.precomputed:
+            return self.function.diagonal(X) + self._constant
+        if not isinstance(X, CSR):
+            return X[np.arange(block.n_rows), first + block.rows].astype(np.float64) + self._constant
+        out = np.full(block.n_rows, self._constant)
+        row = np.repeat(np.arange(block.n_rows), np.diff(X.indptr))
+        begin, end = int(X.indptr[0]), int(X.indptr[-1])
+        own = X.indices[begin:end] == first + block.rows[row]
+        out[row[own]] += X.data[begin:end][own]
+        return out
+
+    def _pages(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Rows' numbers and values, the next page read while one is worked on."""
         if self._memory is not None:
             yield np.arange(self.n), self._memory
@@ -150,7 +162,7 @@ class KernelMatrix:
                 yield block.rows, np.asarray(block.X)
 
     def _fill(
-        self, tile: NDArray[np.float32], first: int, last: int, pool: ThreadPoolExecutor, threads: int
+        self, tile: NDArray[np.float64], first: int, last: int, pool: ThreadPoolExecutor, threads: int
     ) -> None:
         """tile[i, j] = k(x_{first + i}, x_j) for all j: one pass for the tile's rows, one for the others."""
         facts = self._stream.facts
@@ -172,21 +184,20 @@ class KernelMatrix:
             rows = block.slice(start, min(start + step, block.n_rows))
             values = self.function.between(rows.X, Z, facts.n_features, facts.first_column)
             values += self._constant
-            with np.errstate(over="ignore"):  # refused below
-                tile[:, rows.rows] = values.T
+            tile[:, rows.rows] = values.T
 
         for block in self._stream.all():
             for job in [pool.submit(work, block, at) for at in range(0, block.n_rows, step)]:
                 job.result()
         if not np.isfinite([tile.min(), tile.max()]).all():
             raise DataError(
-                f"{facts.name}: values of the {self.function.name} kernel are beyond 32-bit floats; pass a smaller "
+                f"{facts.name}: values of the {self.function.name} kernel are beyond 64-bit floats; pass a smaller "
                 "--gamma or --degree, or --scale unit-row"
             )
 
-    def _spill(self, tile: NDArray[np.float32], first: int) -> None:
+    def _spill(self, tile: NDArray[np.float64], first: int) -> None:
         assert self._store is not None
-        step = max(1, self._piece_bytes // (4 * self.n))
+        step = max(1, self._piece_bytes // (8 * self.n))
         for start in range(0, len(tile), step):
             rows = np.arange(first + start, first + min(start + step, len(tile)), dtype=np.int64)
             values = tile[start : start + step]

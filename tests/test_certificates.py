@@ -13,7 +13,7 @@ import llsvm.sweeps
 from llsvm import LLSVMClassifier
 from llsvm.cli import app
 from llsvm.cli.train import outcome
-from llsvm.errors import EXIT_INTERNAL, EXIT_NOT_CONVERGED, CertificateError
+from llsvm.errors import EXIT_INTERNAL, EXIT_NOT_CONVERGED, CertificateError, DataError
 from llsvm.model import Model
 from llsvm.report import Certificate
 from llsvm.settings import Settings
@@ -116,3 +116,78 @@ def test_paper_mode_does_not_call_settled_converged(tmp_path):
     loaded = Model.load(model)
     assert loaded.certificate.relative_gap > 1e-3
     assert not loaded.converged
+
+
+# -- kernel machines: measured on what is saved -------------------------------------------------------------
+
+
+def kernel_problem(n, offset, noise, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    y = (X[:, 0] + 0.3 * X[:, 1] + noise * rng.standard_normal(n) > 0.1).astype(int)
+    return X + offset, y
+
+
+def least_squares_optimum(K, s, C):
+    n = len(s)
+    A = np.block([[K + np.eye(n) / (2 * C), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    solution = np.linalg.solve(A, np.append(s, 0.0))
+    beta, b = solution[:-1], solution[-1]
+    return 0.5 * beta @ K @ beta + C * ((1 - s * (K @ beta + b)) ** 2).sum()
+
+
+def saved_objective(model, X, s, loss):
+    """Of a kernel machine, from its support vectors and weights alone."""
+    machine, beta = model.feature_map, model.coef_[0]
+    Z = np.asarray(machine.landmarks, float)
+    C, f = model.settings["C"], machine.function.between(X, Z, X.shape[1]) @ beta + model.intercept_[0]
+    z = 1 - s * f
+    losses = (z**2).sum() if loss == "least-squares" else np.maximum(0, z).sum()
+    return 0.5 * beta @ machine.function.between(Z, Z, X.shape[1]) @ beta + C * losses
+
+
+@pytest.mark.parametrize(
+    ("n", "offset", "C", "kernel"),
+    [(60, 30, 1e2, "linear"), (300, 5, 1e2, "poly"), (200, 3, 1e1, "poly"), (150, 0, 1e3, "rbf")],
+)
+def test_kernel_least_squares_certify_the_model_that_is_saved(tmp_path, n, offset, C, kernel):
+    X, y = kernel_problem(n, offset, 0.5)
+    options = {"loss": "least-squares", "kernel": kernel, "penalize_intercept": False, "max_iter": 1000}
+    LLSVMClassifier(C=C, memory_limit="1GB", n_jobs=1, **options).fit(X, y).model_.save(tmp_path / "m")
+    model, s = Model.load(tmp_path / "m"), 2.0 * y - 1
+    function = model.feature_map.function
+    optimum = least_squares_optimum(function.between(X, X, 2), s, C)
+    objective, certificate = saved_objective(model, X, s, "least-squares"), model.certificate
+    assert model.converged
+    assert certificate.total_primal == pytest.approx(objective, rel=1e-6)
+    assert certificate.total_dual <= optimum * (1 + 1e-9)
+    assert optimum <= objective * (1 + 1e-9)
+    assert objective - optimum <= certificate.relative_gap * objective
+
+
+@pytest.mark.filterwarnings("ignore:not converged")
+@pytest.mark.parametrize("C", [1.0, 1e4, 1e12])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_kernel_hinge_certifies_at_any_C(C, seed):
+    from sklearn.svm import SVC
+
+    X, y = kernel_problem(40, 0.0, 0.0, seed)
+    X[y == 1] += 0.3
+    options = {"kernel": "linear", "penalize_intercept": False, "max_iter": 500}
+    model = LLSVMClassifier(C=C, memory_limit="1GB", n_jobs=1, **options).fit(X, y).model_
+    s, certificate = 2.0 * y - 1, model.certificate
+    oracle = SVC(C=min(C, 1e6), kernel="linear", tol=1e-10).fit(X, y)  # separable: the same from 1e6 on
+    w, b = oracle.coef_[0], oracle.intercept_[0]
+    optimum = 0.5 * w @ w + min(C, 1e6) * np.maximum(0, 1 - s * (X @ w + b)).sum()
+    objective = saved_objective(model, X, s, "hinge")
+    assert certificate.total_dual <= optimum * (1 + 1e-6)
+    assert objective <= certificate.total_primal * (1 + 1e-9)
+    assert model.converged == (certificate.relative_gap <= 1e-3)
+
+
+def test_an_asymmetric_kernel_matrix_is_refused():
+    X, y = kernel_problem(60, 0.0, 0.5)
+    K = np.exp(-((X[:, None] - X) ** 2).sum(-1))
+    K[:30] *= 0.5
+    with pytest.raises(DataError, match=r"symmetric|semi-definite"):
+        LLSVMClassifier(kernel="precomputed", memory_limit="1GB", n_jobs=1, max_iter=50).fit(K, y)

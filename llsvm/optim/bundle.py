@@ -52,6 +52,10 @@ class DualBundle:
         self.best = max(self.best, s - 0.5 * float(v @ image), self._mix())
         return self.best
 
+    def mixture(self) -> NDArray[np.float64]:
+        """v (width,) of the mixture that was found last (not with l1)."""
+        return np.asarray(self._share[: self._n] @ self._V[: self._n])
+
     def _room(self) -> int:
         """Where the next point goes: a free place, or that of the point which the best mixture needs least."""
         if self._n < len(self._s):

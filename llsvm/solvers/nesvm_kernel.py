@@ -3,17 +3,22 @@
 Zhou, Tao, Wu 2010, end of section II-C. Loss: hinge, smoothed with u_i = median((1 − m_i)/μ, 0, 1), or squares
 (1 − m)². In the norm of the kernel's own space the gradient is β − α y: a pass over K makes one product, K (α y),
 with which every point in sight (w^k, y^k, z^k are combinations) knows its Kβ: backtracking costs no pass. b, if
-there is one, is not penalised and minimised over exactly for every f = Kβ, so that Σ α y = 0 and α is feasible.
+there is one, is not penalised and minimised over exactly for every f = Kβ, so that Σ α y is nearly 0.
 One problem per class or pair, in the same passes.
 
-Certificate: D(α) = Σ α − ½ (α y)ᵀK(α y) (squares: − Σ α²/(4c)), of the best mixture of recent α. The matrix is the
-float32 one that is stored. Stop when gap ≤ tol · primal.
+What steers the steps is not proof: f of the points in sight is carried from pass to pass, with its rounding. The
+certificate is measured afresh, with products of its own in a pass that is made anyway: of the β that is handed
+back, as it is saved, and of a feasible α, the best mixture of recent ones, clipped to its bounds, with Σ α y = 0 by
+scaling down the side with the larger sum (squares: by a shift of α y along c). D(α) = Σ α − ½ (α y)ᵀK(α y)
+(squares: − Σ α²/(4c)). What 64-bit sums may have lost of both, given the sizes of K, α and β, counts as gap: with a
+large C that is what bounds it. Stop when gap ≤ tol · primal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +36,18 @@ from llsvm.stream import Stream
 Vector = NDArray[np.float64]
 
 BUNDLE = 8
-VECTORS = 16  # of a row, per problem, temporary ones counted
+VECTORS = 24  # of a row, per problem, temporary ones counted
 MU, MU_FACTOR, MU_TARGET = 1.0, 0.5, 0.6
 EASE, TIGHTEN = 0.95, 2.0
 PRUNE_SHARE = 0.9  # of the gap allowed is for finding the solution, the rest for leaving out
 PRUNE_BELOW = 0.01  # rows with α = 0 and |β| under this share of the largest
 SMALLEST_SHARE = 1e-9  # of the largest |β|: a row below is no support vector
+LESS = 0.5  # the certificate is measured when the gap seems to have fallen to this share of the last one,
+MOST_PASSES_BETWEEN = 10  # or after so many passes
 BIAS_STEPS = 100
 INDEFINITE = 1e-3  # of the objective: vᵀKv below minus this is more than rounding
+ASYMMETRIC = 1e-6  # of what it could be: βᵀKv and vᵀKβ differ by more than rounding
+ROUNDING = 4.0 * np.finfo(np.float64).eps  # of what the terms of a sum come to, that summing them may lose
 
 
 class KernelNESVM:
@@ -58,41 +67,33 @@ class KernelNESVM:
         self.bias = 0.0 if settings.intercept else settings.constant
         matrix = KernelMatrix(stream, self.function, self.bias**2)
         used = sum(int(facts.counts[row != 0].sum()) for row in signs)
-        state_bytes = 8 * used * (VECTORS + 2 * (BUNDLE + 1)) + 8 * facts.n_rows * (3 * len(signs) + 3)
+        # a product takes three columns and gives three: a direction, and what is to be certified
+        state_bytes = 8 * used * (VECTORS + 2 * (BUNDLE + 1)) + 8 * facts.n_rows * (7 * len(signs) + 4)
         needs = {"dual variables": state_bytes}
         needs |= matrix.needs(stream.budget.available_bytes - state_bytes)
         stream.prepare(needs, 16)
         matrix.build(self.threads)
-        ids, cost = self._labels(stream)
-        problems = [_Problem(settings, row[ids], cost) for row in signs]
-        passes = 0
+        ids, cost, norms = self._labels(stream, matrix)
+        problems = [_Problem(settings, row[ids], cost, norms) for row in signs]
+        passes, most = 0, settings.max_passes
         while True:
-            A = np.zeros((facts.n_rows, len(problems)))
-            todo = [j for j, problem in enumerate(problems) if not problem.converged]
-            for j in todo:
-                A[problems[j].rows, j] = problems[j].direction()
-            KA = matrix.times(np.ascontiguousarray(A[:, todo]))
-            for column, j in enumerate(todo):
-                problems[j].measure(KA[problems[j].rows, column])
+            ended = bool(most and passes + 1 >= most)
+            self._pass(matrix, problems, ended)
             passes += 1
             converged = all(p.converged for p in problems)
-            if converged:
-                self._prune(matrix, problems)
-                passes += 1
-            most = settings.max_passes
-            ended = converged or bool(most and passes >= most)
             beta = np.zeros((len(problems), facts.n_rows))
             for row, problem in zip(beta, problems, strict=True):
-                row[problem.rows] = problem.beta
-            intercept = np.array([p.b for p in problems]) + self.bias**2 * beta.sum(axis=1)
+                row[problem.rows] = problem.best.beta
+            intercept = np.array([p.best.b for p in problems]) + self.bias**2 * beta.sum(axis=1)
+            certificate = Certificate(
+                tuple(p.best.primal for p in problems), tuple(p.dual for p in problems), passes
+            )
             yield Report(
                 "pass",
                 passes,
                 np.c_[beta, intercept],
-                Certificate(
-                    tuple(p.primal for p in problems), tuple(p.bundle.best for p in problems), passes
-                ),
-                sum(p.bundle.best for p in problems),
+                certificate,
+                certificate.total_dual,
                 int(np.count_nonzero(beta.any(axis=0))),
                 converged,
                 note=f"kernel matrix in {matrix.place}; step searched: L = {max(p.L for p in problems):.4g}, "
@@ -100,32 +101,39 @@ class KernelNESVM:
                 extra={"L": max(p.L for p in problems), "mu": max(p.mu for p in problems)},
                 expand=partial(self._expand, stream, beta),
             )
-            if ended:
+            if converged or ended:
                 return
 
-    def _prune(self, matrix: KernelMatrix, problems: list[_Problem]) -> None:
-        """Leave out rows that are no support vectors any more, where the gap allows it; a pass."""
-        A = np.zeros((matrix.n, len(problems)))
-        for column, problem in zip(A.T, problems, strict=True):
-            column[problem.rows] = problem.pruned()
-        KA = matrix.times(A)
-        for column, image, problem in zip(A.T, KA.T, problems, strict=True):
-            problem.take_pruned(column[problem.rows], image[problem.rows])
+    def _pass(self, matrix: KernelMatrix, problems: list[_Problem], last: bool) -> None:
+        """One product with K for all that the problems want to know; last: of the run."""
+        todo = [p for p in problems if not p.converged]
+        wanted = [p.wanted(last) for p in todo]
+        A = np.zeros((matrix.n, sum(map(len, wanted))))
+        at = 0
+        for problem, vectors in zip(todo, wanted, strict=True):
+            for vector in vectors:
+                A[problem.rows, at] = vector
+                at += 1
+        KA, at = matrix.times(A), 0
+        for problem, vectors in zip(todo, wanted, strict=True):
+            problem.take([KA[problem.rows, at + i] for i in range(len(vectors))])
+            at += len(vectors)
 
-    def _labels(self, stream: Stream) -> tuple[NDArray[np.int32], Vector]:
-        """Class ids and c_i of all rows, in a pass."""
+    def _labels(self, stream: Stream, matrix: KernelMatrix) -> tuple[NDArray[np.int32], Vector, Vector]:
+        """Class ids, c_i and √k(x_i, x_i) of all rows, in a pass."""
         ids = np.empty(stream.facts.n_rows, np.int32)
-        cost = np.empty(stream.facts.n_rows)
+        cost, norms = np.empty(stream.facts.n_rows), np.empty(stream.facts.n_rows)
         for block in stream.all():
             ids[block.rows] = block.y
             weight = 1.0 if block.weight is None else block.weight
             cost[block.rows] = self.settings.C * self.class_weight[block.y] * weight
-        return ids, cost
+            norms[block.rows] = np.sqrt(np.abs(matrix.diagonal(block)))
+        return ids, cost, norms
 
     def _expand(self, stream: Stream, beta: Vector) -> tuple[NDArray[np.bool_], FeatureMap]:
         """Which rows are support vectors, and the map that holds them; in a pass."""
         facts = stream.facts
-        support = (np.abs(beta) > SMALLEST_SHARE * np.abs(beta).max(initial=0.0)).any(axis=0)
+        support = (beta != 0).any(axis=0)
         base = facts.first_column
         if self.function.name == "precomputed":
             columns = np.flatnonzero(support)
@@ -141,33 +149,139 @@ class KernelNESVM:
         return support, FeatureMap("kernel", self.function, facts.n_features, X, None, base)
 
 
-class _Problem:
-    """One binary problem on the rows ``rows``. Points come in pairs: β and f = Kβ, both (n,)."""
+class _Solution(NamedTuple):
+    """β (n,) as it is saved, the intercept, and its objective, measured, with what rounding may have lost of it."""
 
-    def __init__(self, settings: Settings, signs: Vector, cost: Vector) -> None:
+    beta: Vector
+    b: float
+    primal: float
+
+
+class _Problem:
+    """One binary problem on the rows ``rows``. Points come in pairs: β and f = Kβ, both (n,).
+
+    best, dual: certified, of the solution and of a feasible α. converged: their gap is within the tolerance.
+    """
+
+    def __init__(self, settings: Settings, signs: Vector, cost: Vector, norms: Vector) -> None:
+        """signs, cost, norms: of all rows: y of the problem (0: takes no part), c_i, √k(x_i, x_i)."""
         self.settings = settings
         self.squares = settings.loss == "least-squares"
         self.rows = np.flatnonzero((signs != 0) & (cost > 0))
-        self.sign, self.cost = signs[self.rows], cost[self.rows]
+        self.sign, self.cost, self.norms = signs[self.rows], cost[self.rows], norms[self.rows]
         n = len(self.rows)
         self.mu = settings.mu or MU
         self.L = 1.0 + (2.0 if self.squares else 0.1 / self.mu)
         self.bundle = DualBundle(n, BUNDLE)
-        self.beta, self.b, self.primal = np.zeros(n), 0.0, np.inf  # the best so far
+        nothing = np.zeros(n)
+        self.best = self._measured(nothing, nothing)
+        self.dual = 0.0  # of α = 0
         self.converged = False
-        self._w = (np.zeros(n), np.zeros(n))
-        self._y = (np.zeros(n), np.zeros(n))
+        self.beta, self.primal = nothing, np.inf  # the best so far, as far as is known without measuring
+        self._share = PRUNE_SHARE
+        self._gap, self._since = np.inf, 0  # as last measured, and how many passes ago
+        self._settled = False  # solved, as far as is known without measuring
+        self._alpha = nothing
+        self._offered: list[Vector] = []  # β to be measured, then α y
+        self._w = self._y = (nothing, nothing)
         self._b_w = 0.0
         self._before: tuple[Vector, Vector] | None = None
         self._t = 1.0
 
-    def direction(self) -> Vector:
-        """α y at w, (n,): what K must be multiplied with."""
+    def wanted(self, last: bool) -> list[Vector]:
+        """What K must be multiplied with, each (n,): α y at w; or, where that does not matter any more, and now and
+        then, what is to be measured. last: there is no other pass."""
+        gap = self.primal - self.bundle.best
+        due = self._settled or last or gap <= LESS * self._gap or self._since >= MOST_PASSES_BETWEEN
+        self._offered = []
+        if due and np.isfinite(self.primal):
+            self._offered.append(_without_traces(self.beta))
+            if self._settled or last:
+                self._offered.append(_without_traces(self._pruned()))
+            self._offered.append(self._feasible(self.bundle.mixture() * self.sign) * self.sign)
+        return self._offered if self._settled else [self._direction(), *self._offered]
+
+    def take(self, images: list[Vector]) -> None:
+        """Take in the products with K, each (n,), of what was wanted."""
+        self._since += 1
+        if self._offered:
+            self._certify(images[-len(self._offered) :])
+        if len(images) > len(self._offered) and not self.converged:
+            self._measure(images[0])
+
+    def _certify(self, images: list[Vector]) -> None:
+        """Measure what was offered; of solutions that are good enough, the last has the fewest support vectors."""
+        v, image = self._offered[-1], images[-1]
+        allowed = self.settings.tol
+        self.dual = max(self.dual, self._dual_objective(v, image))
+        solutions = list(map(self._measured, self._offered[:-1], images))
+        for solution, f in zip(solutions, images, strict=False):
+            self._check_symmetry(solution.beta, f, v, image)
+            enough = solution.primal - self.dual <= allowed * solution.primal
+            if solution.primal < self.best.primal or enough:
+                self.best = solution
+        self._gap, self._since = self.best.primal - self.dual, 0
+        self.converged = bool(self._gap <= allowed * self.best.primal)
+        if self._settled and not self.converged:
+            # what the steps went by was not so: they go on from what has been measured, to a smaller gap
+            self._settled = False
+            self._share *= LESS
+            self.primal, self.bundle.best = solutions[0].primal, self.dual
+            self._w = self._y = (self._offered[0], images[0])
+            self._before, self._t = None, 1.0
+
+    def _measured(self, beta: Vector, f: Vector) -> _Solution:
+        """β with the best intercept, and at most so large an objective."""
+        b = self._middle_b(f)
+        error = ROUNDING * (1.0 + abs(b) + self.norms * float(self.norms @ np.abs(beta)))
+        z = 1.0 - self.sign * (f + b)
+        z = np.abs(z) + error if self.squares else np.maximum(z + error, 0.0)
+        losses = float(self.cost @ (z * z if self.squares else z))
+        norm = 0.5 * float(beta @ f) + ROUNDING * float(self.norms @ np.abs(beta)) ** 2
+        return _Solution(beta, b, norm + losses)
+
+    def _feasible(self, alpha: Vector) -> Vector:
+        """A feasible α near by."""
+        if not self.squares:
+            alpha = np.clip(alpha, 0.0, self.cost)
+        if not self.settings.intercept:
+            return alpha
+        if self.squares:
+            return alpha - self.sign * self.cost * (float(alpha @ self.sign) / float(self.cost.sum()))
+        positive = self.sign > 0
+        plus, minus = float(alpha[positive].sum()), float(alpha[~positive].sum())
+        smaller = min(plus, minus)
+        if smaller <= 0:
+            return np.zeros_like(alpha)
+        return alpha * np.where(positive, smaller / plus, smaller / minus)
+
+    def _dual_objective(self, v: Vector, image: Vector) -> float:
+        """At least so much is D at α y = v."""
+        alpha = v * self.sign
+        total, sizes = float(alpha.sum()), float(np.abs(alpha).sum())
+        if self.squares:
+            squares = float((alpha * alpha / (4.0 * self.cost)).sum())
+            total, sizes = total - squares, sizes + squares
+        if self.settings.intercept:  # Σ α y is not 0 to the last bit
+            sizes *= 1.0 + abs(self.best.b)
+        rounding = ROUNDING * (sizes + float(self.norms @ np.abs(v)) ** 2)
+        return total - 0.5 * float(v @ image) - rounding
+
+    def _check_symmetry(self, beta: Vector, f: Vector, v: Vector, image: Vector) -> None:
+        size = float(self.norms @ np.abs(beta)) * float(self.norms @ np.abs(v))
+        if abs(float(beta @ image) - float(v @ f)) > ASYMMETRIC * size:
+            raise DataError(
+                "the kernel matrix is not symmetric (vectors u and v with uᵀKv ≠ vᵀKu were met), so there is no "
+                "optimum to certify; pass a matrix that is"
+            )
+
+    def _direction(self) -> Vector:
+        """α y at w, (n,)."""
         self._b_w = self._best_b(self._w[1], self._b_w)
         self._alpha = self._dual(1.0 - self.sign * (self._w[1] + self._b_w))
         return self._alpha * self.sign
 
-    def measure(self, image: Vector) -> None:
+    def _measure(self, image: Vector) -> None:
         """Take in K α y, (n,), and move on."""
         beta, f = self._w
         v = self._alpha * self.sign
@@ -183,24 +297,17 @@ class _Problem:
         self._advance(0.5 * norm + losses, slope, slope_f)
         self._offer(*self._y, self._best_b(self._y[1], self._b_w))
         allowed = self.settings.tol * self.primal
-        self.converged = bool(self.primal - self.bundle.best <= PRUNE_SHARE * allowed)
+        self._settled = bool(self.primal - self.bundle.best <= self._share * allowed)
         hinge = not self.squares and self.settings.homotopy
         # ½‖∇‖² bounds F_μ(w) − F_μ(w*), as the regulariser is strongly convex with constant 1 in this norm
         if hinge and smoothing > (MU_TARGET + 0.1) * allowed and stationarity < smoothing:
             aim = float(np.sqrt(MU_TARGET * allowed / smoothing))
             self.mu *= max(MU_FACTOR, min(0.9, aim))
 
-    def pruned(self) -> Vector:
+    def _pruned(self) -> Vector:
         """The best β on the rows that have α ≠ 0 now, and on those where it is large nevertheless."""
         large = np.abs(self.beta) > PRUNE_BELOW * np.abs(self.beta).max(initial=0.0)
         return np.where((self._alpha != 0) | large, self.beta, 0.0)
-
-    def take_pruned(self, beta: Vector, image: Vector) -> None:
-        """Settle for ``pruned``, of which ``image`` is the product with K, if its gap is small enough."""
-        b = self._middle_b(image)
-        primal = self._primal(beta, image, b)
-        if primal - self.bundle.best <= self.settings.tol * primal:
-            self.primal, self.beta, self.b = primal, beta, b
 
     def _advance(self, F: float, slope: Vector, slope_f: Vector) -> None:
         """A step from w with the smallest L that keeps its promise, then momentum, unless it points uphill."""
@@ -241,7 +348,7 @@ class _Problem:
     def _offer(self, beta: Vector, f: Vector, b: float) -> None:
         primal = self._primal(beta, f, b)
         if primal < self.primal:
-            self.primal, self.beta, self.b = primal, beta.copy(), b
+            self.primal, self.beta = primal, beta.copy()
 
     def _primal(self, beta: Vector, f: Vector, b: float) -> float:
         z = 1.0 - self.sign * (f + b)
@@ -273,7 +380,7 @@ class _Problem:
     def _middle_b(self, f: Vector) -> float:
         """The minimiser of the losses themselves over b, in the middle where there are many (as LIBSVM's)."""
         if self.squares or not self.settings.intercept:
-            return self._best_b(f, self.b)
+            return self._best_b(f, 0.0)
         ends = self.sign - f  # a row's loss ends here (y = 1) or begins: the slope grows by its cost
         order = np.argsort(ends)
         slope = np.cumsum(self.cost[order]) - self.cost[self.sign > 0].sum()
@@ -282,8 +389,13 @@ class _Problem:
         return 0.5 * float(ends[order[first]] + ends[order[last]])
 
     def _add_dual(self, v: Vector, image: Vector) -> None:
-        """Offer α; what rounding left of Σ α y is scaled away by the side with the larger sum."""
+        """Offer α to the mixtures."""
         total = float(self._alpha.sum())
         if self.squares:
             total -= float((self._alpha**2 / (4.0 * self.cost)).sum())
         self.bundle.add(total, v, image)
+
+
+def _without_traces(beta: Vector) -> Vector:
+    """β without what is next to nothing: rows of it need not be saved."""
+    return np.where(np.abs(beta) > SMALLEST_SHARE * np.abs(beta).max(initial=0.0), beta, 0.0)
