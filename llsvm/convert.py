@@ -59,8 +59,8 @@ def convert(
     name = format_for(path, to)
     info = source.info()
     max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes)
-    if name in ("parquet", "arrow") and hasattr(source, "record_batches"):
-        return _copy_table(source, path, name, max_bytes)
+    if name in ("parquet", "arrow") and info.record_batches is not None:
+        return _copy_table(info.record_batches(max_bytes), info.name, path, name)
     n_rows = 0
     with _WRITERS[name](path, source) as put:
         for block in source.blocks(max_bytes):
@@ -69,17 +69,17 @@ def convert(
     return n_rows
 
 
-def _copy_table(source: Any, path: str, name: str, max_bytes: int) -> int:
+def _copy_table(batches: Iterator[pa.RecordBatch], source: str, path: str, name: str) -> int:
     n_rows = 0
     with replacing(path) as stream:
         writer = None
-        for batch in source.record_batches(max_bytes):
+        for batch in batches:
             if writer is None:
                 writer = _table_writer(stream, batch.schema, name)
             writer.write_batch(batch)
             n_rows += batch.num_rows
         if writer is None:
-            raise DataError(f"{source.info().name}: there is no row in it")
+            raise DataError(f"{source}: there is no row in it")
         writer.close()
     return n_rows
 

@@ -14,12 +14,14 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from llsvm.errors import UsageError
+from llsvm.errors import DataError, UsageError
+from llsvm.frames import column_names
 from llsvm.kinds import require_kind
 from llsvm.memory import default_threads
 from llsvm.model import Model
 from llsvm.report import Certificate
 from llsvm.settings import Settings
+from llsvm.tables.options import listed
 from llsvm.train import train
 
 _READING = {
@@ -74,6 +76,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     n_iter_ (full passes); certificate_ (``Certificate``);
     model_ (``Model``); n_features_in_ and, from data frames, feature_names_in_.
     """
+
+    feature_names_in_: NDArray[Any]
 
     def __init__(
         self,
@@ -149,11 +153,13 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         C-ordered or CSR. Warns (ConvergenceWarning) if passes or time ran out. Raises LLSVMError's subclasses
         (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
         """
+        names = column_names(X)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype="numeric")
         check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        return self._keep(train(X, y, sample_weight=sample_weight, settings=self._settings()))
+        model = train(X, y, sample_weight=sample_weight, settings=self._settings())
+        return self._keep(replace(model, feature_names=names))
 
     def fit_file(
         self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **reading: Any
@@ -161,8 +167,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         """Train on a file, or several, which may be larger than memory. Warns and raises as ``fit`` does.
 
         reading: how the file is read, as fields of Settings: format, zero_based, label, positive, features,
-        exclude, weight, text, header, missing, hash_bits, scale. (``model_`` knows how to read files like it;
-        ``predict`` takes rows of numbers.)
+        exclude, weight, text, header, missing, hash_bits, scale. Afterwards ``predict`` takes rows of numbers, or
+        data frames whose columns have the names that the file's have, in any order, those of text too.
         """
         if unknown := sorted(set(reading) - _READING):
             raise UsageError(
@@ -172,7 +178,9 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         self.n_features_in_ = model.n_features_in_
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
-        return self._keep(model)
+        if model.named_columns and model.feature_names is not None:
+            self.feature_names_in_ = np.array(model.feature_names, object)
+        return self._keep(model, from_file=True)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of X: (n,) for two classes (positive: ``classes_[1]``), else (n, n_classes)."""
@@ -186,6 +194,14 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
+        names = column_names(X) if self.model_.named_columns else None
+        if self._from_file and names is not None:
+            return X  # the model finds them by name, and refuses what it lacks
+        if "feature_names_in_" not in vars(self) and names not in (None, self.model_.feature_names):
+            raise DataError(  # of frames that scikit-learn does not know; it refuses those that it does
+                f"X has the columns {listed(names or ())}, but was fitted on "
+                f"{listed(self.model_.feature_names or ())}; give it these, in this order"
+            )
         return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
 
     def _settings(self) -> Settings:
@@ -224,8 +240,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             spill_dir=self.spill_dir,
         )
 
-    def _keep(self, model: Model) -> LLSVMClassifier:
-        self.model_ = model
+    def _keep(self, model: Model, from_file: bool = False) -> LLSVMClassifier:
+        self.model_, self._from_file = model, from_file
         self.coef_: NDArray[np.float64] = model.coef_
         self.intercept_: NDArray[np.float64] = model.intercept_
         self.classes_: NDArray[Any] = model.classes_

@@ -48,17 +48,10 @@ def write_liblinear(model: Model, path: str | os.PathLike[str]) -> None:
 
     Column 0 of the model becomes LIBLINEAR's feature 1. The intercept becomes the weight of a constant
     feature with the value that the model was trained with (1 if that is not known).
-    Raises ModelError where a label is not an integer, pairs of classes vote, or there is a kernel; DiskError and
-    UsageError as ``llsvm.files.replacing``.
+    Raises ModelError for what the format cannot say (see ``_refuse_unsayable``) and labels that are no integers;
+    DiskError and UsageError as ``llsvm.files.replacing``.
     """
-    if model.one_vs_one:
-        raise ModelError(
-            "LIBLINEAR's models have no votes of pairs (one-vs-one); train with --multiclass ovr or crammer-singer"
-        )
-    if model.feature_map is not None:
-        raise ModelError(
-            "LIBLINEAR's models are linear, this one has a kernel or a feature map; train without it"
-        )
+    _refuse_unsayable(model)
     labels = _integer_labels(model)
     solver = _SOLVERS.get(model.settings.get("loss", ""), _SOLVERS["hinge"])
     if model.settings.get("multi_class") == "crammer-singer" and len(labels) > 2:
@@ -98,6 +91,33 @@ def read_liblinear(path: str | os.PathLike[str]) -> Model:
     except (ValueError, KeyError) as error:  # a ModelError is a ValueError too
         what = f"it has no line {error}" if isinstance(error, KeyError) else str(error)
         raise ModelError(f"{path}: not a LIBLINEAR model that llsvm can read: {what}") from error
+
+
+def _refuse_unsayable(model: Model) -> None:
+    """Raise ModelError where LIBLINEAR would predict something else with the same weights."""
+    table = model.extra.get("table", {"columns": [], "fill": {}})
+    texts = [column["name"] for column in table["columns"] if column["kind"] == "text"]
+    because = ""
+    if model.one_vs_one:
+        because = "have no votes of pairs (one-vs-one); train with --multiclass ovr or crammer-singer"
+    elif model.feature_map is not None:
+        because = "are linear, this one has a kernel or a feature map; train without it"
+    elif model.extra.get("unit_row"):
+        because = (
+            "do not scale rows, this one was trained with --scale unit-row; write the rows with unit length "
+            "and train on them, or train with another scale, which becomes part of the weights"
+        )
+    elif table["fill"] or "fill" in model.extra:
+        because = (
+            "take a missing value for 0, this one was trained with --missing mean; train with --missing zero"
+        )
+    elif texts:
+        because = (
+            f"number their columns, this one has categories of text (column {texts[0]}); turn the table into "
+            "numbers first (llsvm convert TABLE NEW.svm) and train on these, or leave such columns out (--exclude)"
+        )
+    if because:
+        raise ModelError(f"LIBLINEAR's models {because}")
 
 
 def _integer_labels(model: Model) -> list[int]:

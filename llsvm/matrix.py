@@ -219,7 +219,9 @@ class MatrixReader:
     def _bad_value(self, row: int, column: int, value: float) -> NoReturn:
         if np.isnan(value):
             self._bad(
-                row, f"the value in column {column} is missing (NaN); pass --missing zero or --missing mean"
+                row,
+                f"the value in column {column} is missing (NaN); train with --missing zero or --missing mean, "
+                "or fill it in",
             )
         self._bad(row, f"the value in column {column} is infinite, or too large for a 32-bit float")
 

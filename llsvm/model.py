@@ -29,8 +29,9 @@ from llsvm import model_file
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import CertificateError, DataError, ModelError
 from llsvm.feature_map import FeatureMap
+from llsvm.frames import column_names, columns, encoded
 from llsvm.report import Certificate
-from llsvm.scaling import unit_rows
+from llsvm.scaling import filled, unit_rows
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
 _CLOCK_COLUMNS = ("seconds", "used_bytes", "peak_rss_bytes")  # of the history: differ from run to run
@@ -116,6 +117,12 @@ class Model:
         return int(self.coef_.shape[1]) if self.feature_map is None else self.feature_map.n_features
 
     @property
+    def named_columns(self) -> bool:
+        """Whether it was trained on columns with names (those of a CSV file without a header have none)."""
+        table = self.extra.get("table")
+        return self.feature_names is not None if table is None else bool(table["header"])
+
+    @property
     def labels(self) -> list[str]:
         """The classes as they are written in files and tables."""
         return [label_text(label) for label in self.classes_]
@@ -123,9 +130,14 @@ class Model:
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of X, an (n, d) array or SciPy sparse matrix: (n,) for two classes, else (n, k).
 
+        X may be a data frame (pandas, Polars, a table of pyarrow): where the model was trained on columns with
+        names, they are found by name, those of text too, and others are left aside. Columns of arrays are found by
+        position.
+
         Two classes: positive means ``classes_[1]``. More: the largest is the predicted class; one-vs-one models
         score a class by its votes plus less than ½ for the sum of its pairs' scores, which decides between equals.
-        Raises ModelError where X has another width, DataError where a score is not a finite number.
+        Raises ModelError where X has another width, DataError where a column is missing, cannot be what the model
+        was trained on, or a score is not a finite number.
         """
         scores = self.class_scores(self._scores(X))
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -145,13 +157,16 @@ class Model:
         return _votes(scores, len(self.classes_)) if self.one_vs_one else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
-        rows = X if hasattr(X, "tocsr") else np.asarray(X)
-        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
-            raise ModelError(f"X has shape {rows.shape}, the model {self.n_features_in_} features")
-        scores = np.empty((rows.shape[0], len(self.coef_)))
+        matrices = self._by_name(X)
+        if matrices is None:
+            X = X if hasattr(X, "tocsr") else np.asarray(X)
+            if X.ndim != 2 or X.shape[1] != self.n_features_in_:
+                raise ModelError(f"X has shape {X.shape}, the model {self.n_features_in_} features")
+            matrices = _matrices(X)
+        scores = np.empty((X.shape[0], len(self.coef_)))
         score = self.scorer()
         start = 0
-        for matrix in _matrices(rows):
+        for matrix in matrices:
             part = score(matrix, 0)
             scores[start : start + len(part)] = part
             start += len(part)
@@ -160,21 +175,33 @@ class Model:
             raise DataError(f"row {row} of X has no finite score: it holds a NaN or an infinite value")
         return scores
 
+    def _by_name(self, X: Any) -> Iterator[Matrix] | None:
+        """The rows of a data frame, its columns found by name; None where X or the model has no names."""
+        if not self.named_columns or column_names(X) is None:
+            return None
+        if "table" in self.extra:
+            return encoded(X, self.extra["table"])
+        return _matrices(np.asarray(columns(X, self.feature_names or ())))
+
     def scorer(self) -> Callable[[Matrix, int], NDArray[np.float64]]:
         """A function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
         from llsvm.kernels.scores import matrix_scores
 
         weights = np.ascontiguousarray(self.coef_.T)
-        mapping, unit = self.feature_map, bool(self.extra.get("unit_row"))
+        mapping, unit, fill = self.feature_map, bool(self.extra.get("unit_row")), self.extra.get("fill")
+
+        def prepared(X: Matrix, base: int) -> Matrix:
+            X = X if fill is None else filled(X, fill, base)
+            return unit_rows(X) if unit else X
 
         def linear(X: Matrix, base: int) -> NDArray[np.float64]:
-            return matrix_scores(unit_rows(X) if unit else X, weights, self.intercept_, base)
+            return matrix_scores(prepared(X, base), weights, self.intercept_, base)
 
         if mapping is None:
             return linear
 
         def mapped(X: Matrix, base: int) -> NDArray[np.float64]:
-            X = unit_rows(X) if unit else X
+            X = prepared(X, base)
             rows = Block(X, np.empty(n_rows_of(X)), np.empty(0, np.int64))
             scores = np.empty((rows.n_rows, weights.shape[1]))
             step = mapping.rows_at_once()

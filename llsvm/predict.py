@@ -61,37 +61,60 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     """
     options.setdefault("zero_based", zero_based(model))
     read = options.setdefault("options", {})
-    names = ("label", "features", "weight") if "table" not in model.extra else ()
-    for name in names:
-        if model.settings.get(name) and not read.get(name):
-            read[name] = model.settings[name]
+    table = model.extra.get("table")
+    if table is None:
+        for name in ("label", "features", "missing"):
+            if model.settings.get(name) and not read.get(name):
+                read[name] = model.settings[name]
+        if model.feature_names is not None:
+            table = _numbers_table(model)
     source = open_source(
         data,
         positive=model.extra.get("positive"),
-        table=model.extra.get("table"),
+        table=table,
         need_label=need_label,
         **options,
     )
     _require_same_kind(model, source)
+    names = source.info().feature_names
+    if (
+        source.info().encoder is None
+        and None not in (names, model.feature_names)
+        and names != model.feature_names
+    ):
+        from llsvm.data.by_name import ColumnsByName
+
+        return ColumnsByName(source, model.feature_names or ())
     return source
+
+
+def _numbers_table(model: Model) -> dict[str, Any]:
+    """What a model whose columns have names, though it was not trained on a table, asks of one."""
+    from llsvm.tables.encoder import TableEncoder
+
+    encoder = TableEncoder.of_numbers(model.feature_names or ())
+    encoder.missing = model.settings.get("missing", "refuse")
+    if "fill" in model.extra:
+        encoder.set_fill(model.extra["fill"])
+    return encoder.as_dict()
 
 
 def _require_same_kind(model: Model, source: BlockSource) -> None:
     """Raise ModelError where columns would be taken for other columns: they are found by name or by number."""
     info, table = source.info(), model.extra.get("table")
-    encoder = getattr(source, "encoder", None)
-    if table is not None and encoder is None:
+    by_name = model.feature_names is not None and info.feature_names is not None
+    if table is not None and info.encoder is None and not by_name:
         names = ", ".join(column["name"] for column in table["columns"][:6])
         raise ModelError(
             f"{info.name}: the columns of {info.format} have no names, but the model was trained on a table with "
             f"columns {names}{', ...' if len(table['columns']) > 6 else ''}; give it CSV, Parquet or Arrow"
         )
-    if table is None and encoder is not None and encoder.first_indicator is not None:
+    if model.feature_names is None and table is None and info.first_indicator is not None:
         raise ModelError(
             f"{info.name}: has text columns, but the model was not trained on a table; give it numbers only"
         )
     width, known = info.n_features, model.n_features_in_
-    if info.is_dense and table is None and width is not None and width != known:
+    if info.is_dense and table is None and not by_name and width is not None and width != known:
         raise ModelError(f"{info.name}: {width} columns of features, but the model was trained on {known}")
 
 
@@ -168,7 +191,8 @@ def evaluate(model: Model, source: BlockSource, *, memory_limit: str | int | Non
 
 
 def _max_bytes(model: Model, source: BlockSource, memory_limit: str | int | None) -> int:
-    return block_bytes(model.coef_.size, len(model.classes_), memory_limit, source.info().reader_bytes)
+    n_values = model.coef_.size + len(model.extra.get("fill", ()))
+    return block_bytes(n_values, len(model.classes_), memory_limit, source.info().reader_bytes)
 
 
 def _at_least_one(n_rows: int, source: BlockSource) -> int:

@@ -320,6 +320,11 @@ class Settings:
             _positive("gamma", self.gamma)
         _positive("degree", self.degree)
         _positive("components", self.components)
+        if self.feature_map is not None and self.missing == "mean":
+            raise UsageError(
+                "missing mean is for linear models and kernels: a feature map is learnt from the rows as they are; "
+                "pass --missing zero"
+            )
         if self.feature_map is not None:
             _choice("feature_map", self.feature_map, FEATURE_MAPS)
             allowed = ("rbf",) if self.feature_map == "rff" else ("rbf", "poly", "linear")

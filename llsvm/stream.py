@@ -132,7 +132,8 @@ class Stream:
     @property
     def note(self) -> str:
         """What people should know of where the rows went and of their scale, or ""."""
-        notes = [self._ingest.note, self._scaling_note, self._survivors.note if self._survivors else ""]
+        notes = [*self.source.info().notes, self._ingest.note, self._scaling_note]
+        notes.append(self._survivors.note if self._survivors else "")
         if self._spills_into_memory:
             notes.append(
                 f"spilling into memory: {self._parent} is a tmpfs; pass --spill-dir with a folder on disk"

@@ -78,7 +78,8 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
     columns: of a table, see TableSource.describe, else None. plan: see _plan. Raises BudgetError, DataError.
     """
     counts = Survey()
-    columns = source.describe() if hasattr(source, "describe") else None
+    describe = source.info().describe
+    columns = None if describe is None else describe()
     began = time.monotonic()
     for block in source.blocks(block_bytes(0, 2, memory_limit, source.info().reader_bytes)):
         counts.add(block)

@@ -206,6 +206,7 @@ class Training:
             coef = coef[:, facts.first_column :]
         extra = self._extra()
         names = self.stream.source.info().feature_names
+        n_features = coef.shape[1] if self._map is None else self._map.n_features
         return Model(
             coef_=coef.copy(order="K"),  # transposing many classes' weights takes long
             intercept_=intercept,
@@ -216,7 +217,7 @@ class Training:
             index_base=self._index_base(),
             converged=report.converged,
             n_rows=facts.n_rows,
-            feature_names=names if names is not None and len(names) == coef.shape[1] else None,
+            feature_names=names if names is not None and len(names) == n_features else None,
             extra=extra,
             requires=tuple(name for name in extra if name in KNOWN_REQUIREMENTS),
             log={"seconds": self.seconds, "peak_rss_bytes": peak_resident_bytes()},
@@ -225,11 +226,16 @@ class Training:
     def _extra(self) -> dict[str, Any]:
         """What predictions need beside weights: the table's columns, the positive label, unit rows."""
         extra: dict[str, Any] = {"solver": self.solver, "why": self.why}
-        encoder = getattr(self.stream.source, "encoder", None)
+        encoder, scaling = self.stream.source.info().encoder, self.stream.scaling
+        fill = None
+        if scaling is not None and self.settings.missing == "mean":
+            fill = scaling.fill[self.stream.facts.first_column :]
         if encoder is not None:
-            if self.stream.scaling is not None and self.settings.missing == "mean":
-                encoder.set_fill(self.stream.scaling.fill)
+            if fill is not None:
+                encoder.set_fill(fill)
             extra["table"] = encoder.as_dict()
+        elif fill is not None:
+            extra["fill"] = fill
         if self.settings.positive is not None:
             extra["positive"] = self.settings.positive
         if self.settings.scale == ROW_SCALE:

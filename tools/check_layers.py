@@ -38,6 +38,7 @@ LAYERS = [
         "sparsestate",
         "scaling",
         "feature_map",
+        "frames",
         "tables",
         "matrix",
     ],

@@ -74,9 +74,11 @@ def path(
     import numpy as np
 
     from llsvm.cli.display import say
+    from llsvm.memory import default_threads
     from llsvm.path import path as train_path
     from llsvm.path import plot as draw
     from llsvm.predict import evaluate as measure
+    from llsvm.predict import open_for
     from llsvm.train import said_of_defaults
 
     if penalty == "l2":
@@ -119,7 +121,10 @@ def path(
     say(said_of_defaults(settings, training_data.info().is_table), quiet)
     for point in train_path(training_data, settings, np.array(lambda1) if lambda1 else points, plot):
         if validation is not None:
-            source = open_data([validation], settings)
+            # as the model reads its data: the same columns, categories and numbering
+            source = open_for(
+                point.model, validation, True, format=format, threads=threads or default_threads()
+            )
             point.accuracy = float(measure(point.model, source, memory_limit=memory)["accuracy"])
         found.append(point)
         if not quiet:

@@ -164,7 +164,27 @@ def _open_files(
         return only
     from llsvm.data.several import SeveralSources
 
-    return SeveralSources(sources)
+    return SeveralSources([sources[0], *(_named_as(sources[0], source) for source in sources[1:])])
+
+
+def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
+    """``source`` with its columns in the order of the first file's, where columns have names. Raises DataError."""
+    names, wanted = source.info().feature_names, first.info().feature_names
+    if names == wanted:
+        return source
+    if names is None or wanted is None:
+        with_names, without = (first, source) if names is None else (source, first)
+        raise DataError(
+            f"{without.info().name}: its columns have no names, but those of {with_names.info().name} have; "
+            "give files with the same columns"
+        )
+    if more := sorted(set(names) - set(wanted)):
+        raise DataError(
+            f"{source.info().name}: has the column {more[0]!r}, which {first.info().name} has not"
+        )
+    from llsvm.data.by_name import ColumnsByName
+
+    return ColumnsByName(source, wanted)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

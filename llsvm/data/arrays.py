@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
+from llsvm.frames import column_names
 
 MAX_COLUMNS = 2**31 - 1
 STEP = 1 << 20  # values looked at together while a sparse matrix is checked
@@ -21,7 +22,8 @@ STEP = 1 << 20  # values looked at together while a sparse matrix is checked
 class ArraySource:
     """X, y and perhaps sample weights as blocks.
 
-    X: (n, d) dense (anything ``np.asarray`` takes) or SciPy sparse; bool, integers or floats.
+    X: (n, d) dense (anything ``np.asarray`` takes) or SciPy sparse; bool, integers or floats. The columns of a data
+    frame keep their names.
     y: (n,) class labels: bool, integers, finite floats or text. sample_weight: (n,), finite, not negative.
 
     A block is a view where X is float32 or float64, writeable, and C-contiguous or CSR with int32 indices.
@@ -35,6 +37,7 @@ class ArraySource:
 
     def __init__(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
         self.bytes_read = 0  # from disk: never any
+        self._names = column_names(X)
         self._X: _Dense | _Sparse = _Sparse(X) if _is_sparse(X) else _Dense(X)
         n, d = self._X.shape
         if n == 0:
@@ -55,7 +58,15 @@ class ArraySource:
         """Everything is known from the start."""
         n, d = self._X.shape
         n_bytes = self._X.nbytes + self._y.nbytes + (0 if self._weight is None else self._weight.nbytes)
-        return SourceInfo("arrays", "arrays", n_bytes=n_bytes, n_rows=n, n_features=d, in_memory=True)
+        return SourceInfo(
+            "arrays",
+            "arrays",
+            n_bytes=n_bytes,
+            n_rows=n,
+            n_features=d,
+            in_memory=True,
+            feature_names=self._names,
+        )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in order; see BlockSource. Raises DataError for NaN and inf, naming the cell."""

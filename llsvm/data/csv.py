@@ -136,8 +136,7 @@ class CSVSource(TableSource):
 
     def _type(self, name: str, seen: pa.DataType) -> pa.DataType:
         """The type to read a column as, where the first megabyte looks like ``seen``."""
-        encoder = getattr(self, "encoder", None)
-        if encoder is not None and encoder.kind(name) == "text":
+        if self.encoder.kind(name) == "text":
             return pa.string()
         if kind_of(seen) == "text":
             return pa.string()

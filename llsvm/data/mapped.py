@@ -45,8 +45,9 @@ class MappedSource:
             n_features=self.map.width,
             in_memory=False,
             index_base=0,
-            feature_names=None,
             first_indicator=None,
+            is_dense=True,
+            record_batches=None,
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ class OneAgainstRest:
 
     def __init__(self, source: BlockSource, positive: str, must_occur: bool = True) -> None:
         self.source = source
-        self.encoder = getattr(source, "encoder", None)
         self._positive = positive
         self._must_occur = must_occur
         try:
@@ -38,7 +38,7 @@ class OneAgainstRest:
         return self.source.bytes_read
 
     def info(self) -> SourceInfo:
-        return self.source.info()
+        return replace(self.source.info(), record_batches=None)  # those have the labels as they were
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         others: set[str] = set()

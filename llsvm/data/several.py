@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from llsvm.errors import DataError
 
 
 class SeveralSources:
-    """The rows of all the sources, numbered through. They are of one format, and dense ones equally wide."""
+    """The rows of all the sources, numbered through. They are of one format, dense ones equally wide, and columns
+    that have names the same, in the same order (see ColumnsByName)."""
 
     def __init__(self, sources: Sequence[BlockSource]) -> None:
         self._sources = list(sources)
@@ -32,20 +34,20 @@ class SeveralSources:
         end = None if None in ends else max(e for e in ends if e is not None)
         sizes = [info.n_bytes for info in infos]
         rows = [info.n_rows for info in infos]
-        return SourceInfo(
+        return replace(
+            infos[0],
             name=f"{infos[0].name} ... ({len(infos)} files)",
-            format=infos[0].format,
             n_bytes=None if None in sizes else sum(s for s in sizes if s is not None),
             n_rows=None if None in rows else sum(r for r in rows if r is not None),
             n_features=None if end is None or base is None else end - base,
             rereadable=all(info.rereadable for info in infos),
             index_base=base,
-            feature_names=infos[0].feature_names,
             reader_bytes=max(info.reader_bytes for info in infos),
             is_dense=all(info.is_dense for info in infos),
             is_table=all(info.is_table for info in infos),
             labelled=all(info.labelled for info in infos),
             library_bytes=max(info.library_bytes for info in infos),
+            notes=tuple(dict.fromkeys(note for info in infos for note in info.notes)),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

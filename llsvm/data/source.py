@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from llsvm.block import Block
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from llsvm.tables.encoder import TableEncoder
 
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """What a source knows of itself. ``None``: not known before the whole source has been read once.
+    """What a source knows of itself and can do. ``None``: not known before the whole source has been read once.
+    A source that wraps another makes its own of the other's (``dataclasses.replace``), so that nothing is lost.
 
     name: for messages (a path, or "arrays"). format: "svmlight", "arrays", ...
     n_bytes: bytes a full pass reads. rereadable: False for a pipe, which can be read once only.
     in_memory: blocks are views of arrays that the caller holds; reading again costs nothing.
     index_base: what must be subtracted from the column indices that ``blocks`` hands out (0 or 1);
         decided once the source has been read to its end, None before.
-    feature_names: of the columns, where they have names; known after a complete pass at the latest.
+    feature_names: of the columns, where they have names; known after a complete pass at the latest. Behind a
+        feature map they are still those of the columns that it maps, which predictions will be given.
     first_indicator: columns from this one on are 0/1 indicators of categories, which scaling leaves alone.
     reader_bytes: what the format's library holds while it reads, beside the blocks.
     library_bytes: of that, what stays when nothing is being read.
     is_dense: blocks are dense arrays of ``n_features`` columns, and this is known from the start.
     is_table: columns with names, each a quantity of its own, in units of its own; known from the start.
     labelled: rows have labels; where they have none, ``y`` means nothing.
+    notes: what its reader took for granted and its user may not know, a sentence each, as far as it was read.
+    encoder: of a table: how its columns become features; else None.
+    describe, record_batches: of a table: see TableSource; else None.
     """
 
     name: str
@@ -42,6 +52,10 @@ class SourceInfo:
     is_dense: bool = False
     is_table: bool = False
     labelled: bool = True
+    notes: tuple[str, ...] = ()
+    encoder: TableEncoder | None = None
+    describe: Callable[[], list[dict[str, Any]]] | None = None
+    record_batches: Callable[[int], Iterator[pa.RecordBatch]] | None = None
 
 
 class BlockSource(Protocol):

@@ -158,6 +158,13 @@ class TableEncoder:
         encoder.learning = False
         return encoder
 
+    @classmethod
+    def of_numbers(cls, names: Sequence[str]) -> TableEncoder:
+        """The encoder of a model that knows its columns, all numbers, by ``names``, though it never saw a table."""
+        encoder = cls([Column(name, "number") for name in names], None, None)
+        encoder.learning = False
+        return encoder
+
     def set_fill(self, means: NDArray[np.float64]) -> None:
         """What replaces missing numbers from now on: the columns' means (n_features,)."""
         at = 0
@@ -364,8 +371,9 @@ def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:
     return {name: "indices" if name in whole else "values" for name in lists} if len(whole) == 1 else {}
 
 
-def check_columns(where: str, names: Sequence[str], encoder: TableEncoder, need_label: bool) -> None:
-    """Raise DataError unless the table has the columns that a model was trained on."""
+def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_label: bool) -> None:
+    """Raise DataError unless the table has the columns that a model was trained on, of their kinds."""
+    names: list[str] = schema.names
     there = set(names)
     missing = [c.name for c in encoder.columns if c.name not in there]
     if missing:
@@ -377,3 +385,9 @@ def check_columns(where: str, names: Sequence[str], encoder: TableEncoder, need_
         raise DataError(
             f"{where}: there is no column {encoder.label!r} with the labels; name it with --label"
         )
+    for c in encoder.columns:
+        type_ = schema.field(c.name).type
+        if c.kind == "number" and arrow.kind_of(type_) != "number":
+            raise DataError(
+                f"{where}: column {c.name} has type {type_}, but the model was trained on numbers"
+            )

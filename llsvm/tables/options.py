@@ -44,7 +44,7 @@ class Roles:
 
 def assign_roles(where: str, names: Sequence[str], options: TableOptions, need_label: bool = True) -> Roles:
     """Who is what among the columns ``names`` of the table ``where``. Raises DataError."""
-    label = find_column(where, names, options.label, "label") if options.label else _usual_label(names)
+    label = find_column(where, names, options.label, "label") if options.label else usual_label(names)
     if label is None and need_label:
         raise DataError(
             f"{where}: which column is the label? None is named {', '.join(LABEL_NAMES)}; pass --label with a "
@@ -88,6 +88,7 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _usual_label(names: Sequence[str]) -> str | None:
+def usual_label(names: Sequence[str]) -> str | None:
+    """The one column that has a name as labels have."""
     found = [name for name in names if name.lower() in LABEL_NAMES]
     return found[0] if len(found) == 1 else None

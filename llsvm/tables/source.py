@@ -21,7 +21,7 @@ from llsvm.inputs import STDIN, fingerprint, open_seekable
 from llsvm.remote import library_bytes
 from llsvm.tables.columns import kind_of, numbers
 from llsvm.tables.encoder import CATEGORY_BYTES, LISTS, MissingValues, TableEncoder, check_columns, plan
-from llsvm.tables.options import TableOptions, assign_roles, find_column, matching
+from llsvm.tables.options import TableOptions, assign_roles, find_column, matching, usual_label
 
 # pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
 LIBRARY_BYTES = 24_000_000
@@ -142,6 +142,9 @@ class TableSource(ABC):
             is_dense=self.encoder.is_dense,
             is_table=not any(c.kind in LISTS for c in self.encoder.columns),
             labelled=self.encoder.label is not None,
+            encoder=self.encoder,
+            describe=self.describe,
+            record_batches=self.record_batches,
         )
 
     def schema(self) -> pa.Schema:
@@ -288,18 +291,15 @@ class TableSource(ABC):
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         where = self._paths[0]
-        if self._options.label is not None:
-            encoder.label = find_column(where, schema.names, self._options.label, "label")
-        check_columns(where, schema.names, encoder, self._need_label)
+        wanted = self._options.label
+        if wanted is not None:
+            encoder.label = find_column(where, schema.names, wanted, "label")
+        elif encoder.label is None:  # the model was trained on something else than a table
+            encoder.label = usual_label(schema.names)
+        check_columns(where, schema, encoder, self._need_label)
         if encoder.label not in schema.names:
             encoder.label = None
         encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
-        for c in encoder.columns:
-            type_ = schema.field(c.name).type
-            if c.kind == "number" and kind_of(type_) != "number":
-                raise DataError(
-                    f"{where}: column {c.name} has type {type_}, but the model was trained on numbers"
-                )
         return encoder
 
     def _check_file(self, number: int, names: list[str]) -> None:

@@ -1,0 +1,63 @@
+"""Columns found by their names: the rows of a matrix with the columns in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block, Matrix
+from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.errors import DataError
+from llsvm.tables.options import listed
+from llsvm.tables.rows import from_cells
+
+
+def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
+    """(len(wanted),) where the columns ``wanted`` stand among ``names``. Raises DataError where one is missing, or
+    there twice."""
+    at = {name: j for j, name in enumerate(names)}
+    if len(at) != len(names) and (twice := [name for j, name in enumerate(names) if at[name] != j]):
+        raise DataError(f"{where}: two columns are named {twice[0]!r}; rename one of them")
+    if missing := [name for name in wanted if name not in at]:
+        raise DataError(
+            f"{where}: {len(missing)} of the {len(wanted)} columns asked for by name are missing: "
+            f"{listed(missing)}; it has {listed(names)}"
+        )
+    return np.array([at[name] for name in wanted], np.int64)
+
+
+class ColumnsByName:
+    """The rows of ``source``, a matrix whose columns have names, with the columns ``names`` in that order; others
+    are left out. Raises DataError where one is missing."""
+
+    def __init__(self, source: BlockSource, names: Sequence[str]) -> None:
+        info = source.info()
+        self._source, self._names = source, tuple(names)
+        self._take = places(info.name, info.feature_names or (), names)
+        self._place = np.full(len(info.feature_names or ()), -1, np.int64)  # of a column, in the new order
+        self._place[self._take] = np.arange(len(self._take))
+
+    @property
+    def bytes_read(self) -> int:
+        return self._source.bytes_read
+
+    def info(self) -> SourceInfo:
+        return replace(self._source.info(), n_features=len(self._names), feature_names=self._names)
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """See BlockSource."""
+        for block in self._source.blocks(max(max_bytes // 2, 1)):  # for a moment there are two of them
+            yield Block(self._arranged(block.X), block.y, block.rows, block.weight)
+
+    def _arranged(self, X: Matrix) -> Matrix:
+        if not isinstance(X, CSR):
+            return np.ascontiguousarray(X[:, self._take])
+        first, last = int(X.indptr[0]), int(X.indptr[-1])
+        n = len(X.indptr) - 1
+        column = self._place[X.indices[first:last]]
+        row = np.repeat(np.arange(n), np.diff(X.indptr))
+        kept = column >= 0
+        return from_cells(row[kept], column[kept], X.data[first:last][kept], n)

@@ -1,0 +1,320 @@
+"""Columns that have names are found by their names, in files and in data frames, and never silently by place."""
+
+import json
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import llsvm
+from llsvm import LLSVMClassifier
+from llsvm.cli import app
+from llsvm.data import open_source
+from llsvm.data.mapped import MappedSource
+from llsvm.data.relabel import OneAgainstRest
+from llsvm.errors import DataError, ModelError, UsageError
+from llsvm.liblinear import write_liblinear
+from llsvm.predict import evaluate, open_for
+
+LIMIT = "900MB"
+CITIES = {"paris": 2.0, "rome": -2.0, "oslo": 1.0, "bonn": -1.0}
+
+
+class Frame:
+    """As pandas' data frames are, as far as anyone may know: columns, [names], an array of values, a shape."""
+
+    def __init__(self, values, columns):
+        self.values, self.columns = np.asarray(values), list(columns)
+
+    @property
+    def shape(self):
+        return self.values.shape
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, names):
+        return Frame(self.values[:, [self.columns.index(name) for name in names]], names)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values.astype(dtype or self.values.dtype)
+
+
+def table(values, names):
+    return pa.table({name: values[:, j] for j, name in enumerate(names)})
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3)).astype(np.float32)
+    return X, np.where(X @ [3.0, -1.0, 0.2] > 0, 1, -1)
+
+
+@pytest.fixture(scope="module")
+def num_csv(numbers, tmp_path_factory):
+    X, y = numbers
+    path = tmp_path_factory.mktemp("names") / "num.csv"
+    rows = [f"{a!r},{b!r},{c!r},{label}" for (a, b, c), label in zip(X.tolist(), y.tolist(), strict=True)]
+    path.write_text("a,b,c,label\n" + "\n".join(rows) + "\n")
+    return str(path)
+
+
+def write_people(path, order, n, seed, names=("city", "age", "label")):
+    rng = np.random.default_rng(seed)
+    cities = [*order, *rng.choice(list(CITIES), n)]
+    with open(path, "w") as out:
+        out.write(",".join(names) + "\n")
+        for city in cities:
+            age = rng.standard_normal()
+            cells = {"city": city, "age": f"{age:.4f}", "label": 1 if CITIES[city] + 0.3 * age > 0 else -1}
+            out.write(",".join(str(cells.get(name, rng.integers(1000))) for name in names) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    """Two files in which the categories appear in other orders, and the columns stand in other places."""
+    folder = tmp_path_factory.mktemp("people")
+    train = write_people(folder / "train.csv", CITIES, 400, 1)
+    names = ("id", "label", "age", "city")
+    return train, write_people(folder / "test.csv", reversed(CITIES), 200, 2, names)
+
+
+def write_h5ad(path, X, y, names):
+    with h5py.File(path, "w") as file:
+        file["X"] = X
+        var = file.create_group("var")
+        var.attrs["_index"] = "_index"
+        var["_index"] = [name.encode() for name in names]
+        file.create_group("obs")["y"] = y
+    return str(path)
+
+
+# -- data frames ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frame", [Frame, table])
+def test_a_model_finds_the_columns_of_a_frame_by_name(frame, numbers, num_csv):
+    X, y = numbers
+    models = [
+        llsvm.train(num_csv, memory_limit=LIMIT),
+        llsvm.train(frame(X, "abc"), y, memory_limit=LIMIT),
+    ]
+    swapped = np.c_[np.arange(len(X)), X[:, ::-1]].astype(np.float32)
+    for model in models:
+        expected = model.decision_function(X)
+        if frame is table or "table" not in model.extra:  # a table of Arrow's protocol is asked for then
+            np.testing.assert_allclose(
+                model.decision_function(frame(swapped, ("id", "c", "b", "a"))), expected, rtol=1e-5
+            )
+        with pytest.raises(DataError, match="1 of the model's columns are missing: c"):
+            model.predict(frame(X, ("a", "b", "other")))
+        assert (model.predict(X) == y).mean() > 0.95  # arrays go by position
+
+
+def test_a_model_takes_frames_with_text_as_it_takes_files(people):
+    train, test = people
+    model = llsvm.train(train, memory_limit=LIMIT)
+    from pyarrow import csv
+
+    frame = csv.read_csv(test)
+    np.testing.assert_array_equal(model.predict(frame), frame["label"].to_numpy())
+    gap = frame.set_column(2, "age", pa.array([None] * len(frame), pa.float64()))
+    with pytest.raises(DataError, match="column age: the value is missing in row 0"):
+        model.predict(gap)
+    with pytest.raises(DataError, match="column age has type string, but the model was trained on numbers"):
+        model.predict(frame.set_column(2, "age", frame["city"]))
+
+
+def test_frames_with_numbered_columns_go_by_position(numbers):
+    X, y = numbers
+    model = llsvm.train(Frame(X, range(3)), y, memory_limit=LIMIT)
+    assert model.feature_names is None
+    np.testing.assert_array_equal(model.predict(Frame(X, "abc")), model.predict(X))
+    with pytest.raises(UsageError, match="named by text and others not"):
+        llsvm.train(Frame(X, ("a", 1, "c")), y)
+
+
+def test_models_of_frames_find_the_columns_of_files_by_name(numbers, tmp_path):
+    X, y = numbers
+    model = llsvm.train(Frame(X, "abc"), y, memory_limit=LIMIT)
+    path = tmp_path / "other.parquet"
+    pq.write_table(table(X[:, ::-1], "cba").append_column("label", pa.array(y)), path)
+    assert evaluate(model, open_for(model, str(path), True), memory_limit=LIMIT)["accuracy"] > 0.95
+    h5ad = write_h5ad(tmp_path / "other.h5ad", X[:, ::-1], y, "cba")
+    assert evaluate(model, open_for(model, h5ad, True), memory_limit=LIMIT)["accuracy"] > 0.95
+    pq.write_table(table(X, "abd"), path)
+    with pytest.raises(DataError, match="1 of the model's columns are missing: c"):
+        open_for(model, str(path))
+    loaded_path = tmp_path / "m.llsvm"
+    model.save(loaded_path)
+    assert llsvm.load(loaded_path).feature_names == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("frame", [Frame, table])
+def test_the_estimator_refuses_frames_of_other_columns(frame, numbers):
+    X, y = numbers
+    machine = LLSVMClassifier(memory_limit=LIMIT).fit(frame(X, "abc"), y)
+    assert machine.model_.feature_names == ("a", "b", "c")
+    assert machine.score(frame(X, "abc"), y) > 0.95
+    with pytest.raises(ValueError, match=r"fitted on|order"):
+        machine.predict(frame(X[:, ::-1], "cba"))
+
+
+def test_the_estimator_keeps_the_names_of_files(num_csv, numbers, people):
+    X, y = numbers
+    machine = LLSVMClassifier(memory_limit=LIMIT).fit_file(num_csv)
+    assert machine.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert (machine.predict(table(X[:, ::-1], "cba")) == y).mean() > 0.95
+    with pytest.raises(DataError, match="columns are missing: c"):
+        machine.predict(table(X, "abd"))
+    train, test = people
+    machine.fit_file(train)
+    from pyarrow import csv
+
+    assert machine.score(csv.read_csv(test), csv.read_csv(test)["label"].to_numpy()) == 1.0
+
+
+# -- matrices in files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_columns_of_h5ad_are_found_by_name(sparse, numbers, tmp_path):
+    X, y = numbers
+    a = write_h5ad(tmp_path / "a.h5ad", X, y, "abc")
+    b = write_h5ad(tmp_path / "b.h5ad", np.c_[X[:, 1], X[:, 0] * 0 + 7, X[:, 2], X[:, 0]], y, "bxca")
+    if sparse:
+        with h5py.File(b, "r+") as file:
+            dense = file["X"][()]
+            del file["X"]
+            group = file.create_group("X")
+            group.attrs["shape"] = dense.shape
+            n, d = dense.shape
+            group["indptr"] = np.arange(n + 1) * d
+            group["indices"], group["data"] = np.tile(np.arange(d), n), dense.ravel()
+    model = llsvm.train(a, memory_limit=LIMIT)
+    expected = evaluate(model, open_for(model, a, True), memory_limit=LIMIT)
+    assert evaluate(model, open_for(model, b, True), memory_limit=LIMIT)["confusion"] == expected["confusion"]
+    lacking = write_h5ad(tmp_path / "c.h5ad", X, y, "abd")
+    with pytest.raises(DataError, match=r"c.h5ad: 1 of the 3 columns asked for by name are missing: c"):
+        open_for(model, lacking)
+
+
+def test_several_files_of_matrices_are_compared_by_name(numbers, tmp_path):
+    X, y = numbers
+    a = write_h5ad(tmp_path / "a.h5ad", X[:200], y[:200], "abc")
+    b = write_h5ad(tmp_path / "b.h5ad", X[200:, ::-1], y[200:], "cba")
+    source = open_source([a, b])
+    assert source.info().feature_names == ("a", "b", "c")
+    for max_bytes in (1, 1000, 1 << 20):
+        rows = np.concatenate([block.X for block in source.blocks(max_bytes)])
+        np.testing.assert_array_equal(rows, X)
+    more = write_h5ad(tmp_path / "c.h5ad", np.c_[X, X[:, 0]], y, "abcd")
+    with pytest.raises(DataError, match=r"c.h5ad: has the column 'd', which .*a.h5ad has not"):
+        open_source([a, more])
+    with pytest.raises(DataError, match="columns asked for by name are missing: d"):
+        open_source([more, a])
+    unnamed = str(tmp_path / "d.h5")
+    with h5py.File(unnamed, "w") as file:
+        file["X"], file["y"] = X, y
+    with pytest.raises(DataError, match=r"d.h5: its columns have no names, but those of .*a.h5ad have"):
+        open_source([a, unnamed])
+
+
+@pytest.mark.parametrize("missing", ["zero", "mean"])
+def test_what_is_missing_in_a_matrix_is_filled_when_predicting_too(missing, numbers, tmp_path):
+    X, y = numbers
+    gaps = X.copy() + 5.0
+    gaps[::7, 2] = np.nan
+    path = str(tmp_path / "gaps.npy")
+    np.save(path, np.c_[gaps, y])
+    model = llsvm.train(path, label="last", missing=missing, scale="standard", memory_limit=LIMIT)
+    assert evaluate(model, open_for(model, path, True), memory_limit=LIMIT)["accuracy"] > 0.9
+    filled = np.where(np.isnan(gaps), 0 if missing == "zero" else np.nanmean(gaps, axis=0), gaps)
+    found = [score for _, score in _scores(model, path)]
+    np.testing.assert_allclose(np.concatenate(found)[:, 0], model.decision_function(filled), atol=1e-4)
+    refusing = llsvm.train(filled.astype(np.float32), y, memory_limit=LIMIT)
+    with pytest.raises(DataError, match="train with --missing zero or --missing mean, or fill it in"):
+        evaluate(refusing, open_for(refusing, path, True, options={"label": "last"}), memory_limit=LIMIT)
+
+
+def _scores(model, path):
+    from llsvm.predict import score_blocks
+
+    return list(score_blocks(model, open_for(model, path, True), 1 << 20))
+
+
+# -- wrappers ---------------------------------------------------------------------------------------------
+
+
+def test_wrappers_declare_what_the_wrapped_source_can_do(people):
+    train, _ = people
+    source = open_source(train)
+    for _ in source.blocks(1 << 20):
+        pass
+    info = source.info()
+    assert info.encoder is not None
+    assert info.describe is not None
+    assert info.record_batches is not None
+    mapped = MappedSource(source, "rff", "rbf", 10, None, 3, 0.0, 0).info()
+    assert mapped.encoder is info.encoder
+    assert mapped.feature_names == info.feature_names
+    assert mapped.is_dense
+    assert mapped.n_features == 10
+    assert mapped.first_indicator is None
+    one = OneAgainstRest(source, "1").info()
+    assert one.encoder is info.encoder
+    assert one.describe is not None
+    assert one.record_batches is None  # they have the labels as they were
+
+
+@pytest.mark.parametrize("feature_map", ["rff", "nystroem"])
+def test_feature_maps_keep_names_categories_and_what_is_left_out(feature_map, people, tmp_path):
+    _, test = people
+    model = llsvm.train(
+        test, feature_map=feature_map, components=60, exclude=("id",), memory_limit=LIMIT, C=10.0
+    )
+    path = tmp_path / "m.llsvm"
+    model.save(path)
+    model = llsvm.load(path)
+    assert model.feature_names[0] == "age"
+    assert "city=paris" in model.feature_names
+    for file in people:
+        assert evaluate(model, open_for(model, file, True), memory_limit=LIMIT)["accuracy"] > 0.97
+
+
+def test_feature_maps_do_not_learn_means():
+    with pytest.raises(UsageError, match="pass --missing zero"):
+        llsvm.settings.Settings(feature_map="rff", missing="mean")
+
+
+# -- path and export --------------------------------------------------------------------------------------
+
+
+def test_the_validation_of_a_path_reads_as_the_model_does(people):
+    train, test = people
+    words = ["path", train, "--validation", test, "--points", "2", "--json", "-q", "--memory", LIMIT]
+    points = json.loads(CliRunner().invoke(app, words).stdout)["points"]
+    assert points[-1]["accuracy"] == 1.0
+
+
+def test_export_refuses_by_name_what_the_format_cannot_say(numbers, people, tmp_path):
+    X, y = numbers
+    gaps = X.copy()
+    gaps[0, 0] = np.nan
+    path = str(tmp_path / "gaps.npy")
+    np.save(path, np.c_[gaps, y])
+    models = {
+        "unit-row": llsvm.train(X, y, scale="unit-row", memory_limit=LIMIT),
+        "--missing mean": llsvm.train(path, label="last", missing="mean", memory_limit=LIMIT),
+        r"categories of text \(column city\)": llsvm.train(people[0], memory_limit=LIMIT),
+    }
+    for what, model in models.items():
+        with pytest.raises(ModelError, match=what):
+            write_liblinear(model, tmp_path / "m.txt")
+    assert not (tmp_path / "m.txt").exists()
+    write_liblinear(llsvm.train(X, y, scale="standard", memory_limit=LIMIT), tmp_path / "m.txt")
