@@ -47,8 +47,10 @@ class Arena:
         self._y = np.empty(rows, np.int32)
         self._weight = np.empty(rows if weighted else 0, np.float32)
         values = capacity_bytes // (_INDEX_BYTES + self.dtype.itemsize) + 1
+        if width is not None:  # room to ``widen`` in
+            values = max(capacity_bytes // self.dtype.itemsize, rows * width)
         self._indices = np.empty(values if width is None else 0, np.int32)
-        self._data = np.empty(values if width is None else rows * width, self.dtype)
+        self._data = np.empty(values, self.dtype)
 
     @property
     def used_bytes(self) -> int:
@@ -62,6 +64,24 @@ class Arena:
         """Would that many rows and values in all, in an empty arena, stay under the capacity?"""
         needed = row_bytes(n_rows, nnz, self.dtype.itemsize, self.width, self.weighted)
         return needed <= self.capacity_bytes
+
+    def could_widen(self, width: int, n_rows: int) -> bool:
+        """Would the rows here and that many more stay under the capacity as dense rows of ``width``?"""
+        needed = row_bytes(self.n_rows + n_rows, 0, self.dtype.itemsize, width, self.weighted)
+        return needed <= self.capacity_bytes
+
+    def widen(self, width: int) -> None:
+        """Make the dense rows so much wider, with zeros, in place. The caller has asked ``could_widen``."""
+        old = self.width
+        assert old is not None
+        step = max(1, _STEP_BYTES // (width * self.dtype.itemsize))
+        for stop in range(self.n_rows, 0, -step):  # rows only move towards the end: the last go first
+            start = max(0, stop - step)
+            rows = self._data[start * old : stop * old].reshape(-1, old).copy()
+            wide = self._data[start * width : stop * width].reshape(-1, width)
+            wide[:, :old] = rows
+            wide[:, old:] = 0
+        self.width, self.nnz = width, self.n_rows * width
 
     def append(self, block: Block) -> None:
         """Copy a block's rows in, of either kind and any smaller width. The caller has asked ``fits``."""

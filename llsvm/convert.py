@@ -196,7 +196,7 @@ def _hdf5(path: str, source: BlockSource) -> Iterator[Put]:
                     if values.ndim == 1
                     else min(_HDF5_ROWS, max(1, _HDF5_BYTES // row_bytes))
                 )
-                kind = h5py.string_dtype() if values.dtype.kind == "U" else values.dtype
+                kind = h5py.string_dtype() if values.dtype.kind in "UO" else values.dtype
                 where.create_dataset(
                     key, shape, kind, maxshape=(None, *shape[1:]), chunks=(rows, *values.shape[1:])
                 )
@@ -206,7 +206,7 @@ def _hdf5(path: str, source: BlockSource) -> Iterator[Put]:
 
         def put(block: Block) -> None:
             nonlocal columns
-            extend(file, "y", block.y if block.y.dtype.kind != "O" else block.y.astype(str))
+            extend(file, "y", block.y)
             if block.weight is not None:
                 extend(file, "weight", block.weight)
             if not isinstance(block.X, CSR):

@@ -24,6 +24,7 @@ from llsvm.spill.store import PageStore
 from llsvm.spill.writer import PageWriter
 
 _ROWS_LOOKED_AT = 10_000
+_MAX_WIDENED = 64  # rows in memory are copied each time that columns are added
 _DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
 
 
@@ -67,7 +68,7 @@ class Ingest:
     def __init__(
         self, source: BlockSource, progress: Progress, statistics: ColumnStatistics | None = None
     ) -> None:
-        """statistics: of the columns, learned as the rows go by; they count against ``arena_bytes``."""
+        """statistics: of the columns, learned as the rows go by."""
         self.labels = LabelEncoder()
         self.arena: Arena | None = None
         self.store: PageStore | None = None
@@ -85,33 +86,37 @@ class Ingest:
         self._dtype = np.dtype(np.float32)
         self._weighted = False
         self._writer: PageWriter | None = None  # to the store, while there is one to be written
+        self._widened = 0  # how often the rows in memory were made wider
         self._raw_dense = False  # as the source handed the rows out
 
     def run(
         self,
         read_bytes: int,
         page_bytes: int,
-        arena_bytes: int,
+        sign: Callable[[], int],
+        hold: bool,
         make_store: Callable[[], PageStore] | None,
         must_store: bool,
     ) -> Facts:
         """Read everything, in pages of ``page_bytes``.
 
         read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer blocks take it less
-        time. arena_bytes: how much may be held in memory, 0 for nothing. make_store: makes the store for what does
-        not fit in memory, or None for none. must_store: a full disk is an error, not a reason to go without.
+        time. sign: has the ledger sign for what was learned, or is about to be, and returns how much is left for
+        rows in memory. hold: rows may be held there. make_store: makes the store for what does not fit in memory, or
+        None for none. must_store: a full disk is an error, not a reason to go without.
         """
         info = self._source.info()
         self._progress.begin("reading", info.n_rows or 0, info.n_bytes or 0)
         before = self._source.bytes_read
-        holding = arena_bytes > 0
+        room = sign()
+        holding = hold and room > 0
         if not holding and make_store is not None:
             self._spill_arena(page_bytes, make_store, must_store)
         blocks = self._source.blocks(read_bytes)
         for raw in (page for block in blocks for page in _pages(block, page_bytes)):
-            page = self._learn(raw)
-            held = 0 if self.statistics is None else self.statistics.nbytes
-            if holding and not self._hold(page, arena_bytes - held):
+            page = self._learn(raw, sign)
+            room = sign()
+            if holding and not self._hold(page, room):
                 holding = False
                 if make_store is not None:
                     self._spill_arena(page_bytes, make_store, must_store)
@@ -133,7 +138,12 @@ class Ingest:
             self._finish_store(must_store)
         self.arena = None
 
-    def _learn(self, raw: Block) -> Block:
+    @property
+    def n_columns(self) -> int:
+        """Columns seen so far."""
+        return self._n_columns
+
+    def _learn(self, raw: Block, sign: Callable[[], int]) -> Block:
         """The rows with class ids for labels, dense if they are mostly filled."""
         X = raw.X
         if isinstance(X, CSR):
@@ -143,6 +153,7 @@ class Ingest:
         self._n_columns = max(self._n_columns, columns)
         self._look_at_scale(X)
         if self.statistics is not None:
+            sign()  # before the table grows to as many columns
             self.statistics.add(X)
         self._raw_dense = not isinstance(X, CSR)
         page = Block(_fitting(X, columns), self.labels.encode(raw.y), raw.rows, raw.weight)
@@ -172,13 +183,23 @@ class Ingest:
         arena.capacity_bytes = min(arena.capacity_bytes, arena_bytes)
         if arena.weighted != (page.weight is not None) or arena.dtype != self._dtype:
             return False
-        if arena.width is not None and self._n_columns > arena.width:
+        if arena.width is not None and self._n_columns > arena.width and not self._widen(arena, page):
             return False
         if arena.width is None and not isinstance(page.X, CSR):
             page = Block(sparsify(page.X), page.y, page.rows, page.weight)
         if not arena.fits(page.n_rows, page.nnz):
             return False
         arena.append(page)
+        return True
+
+    def _widen(self, arena: Arena, page: Block) -> bool:
+        """Columns have appeared that the first page did not have: give the rows in memory room for them, if they
+        are mostly filled all the same and that fits."""
+        columns, self._widened = self._n_columns, self._widened + 1
+        mostly_filled = self._nnz > _DENSE_SHARE * self._n_rows * columns
+        if not mostly_filled or self._widened > _MAX_WIDENED or not arena.could_widen(columns, page.n_rows):
+            return False
+        arena.widen(columns)
         return True
 
     def _spill_arena(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
@@ -9,36 +10,59 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 
+MAX_CLASSES = 100_000
+_CLASS_BYTES = 160  # of a label: its places here, and in what is made of them while they are put in order
 _MANY_REAL_LABELS = 100  # this many different labels that are not whole numbers look like a regression target
 
 
 class LabelEncoder:
-    """Hands out ids in the order in which labels first appear, and counts their rows."""
+    """Hands out ids in the order in which labels first appear, and counts their rows.
+
+    Labels are numbers, or text: then as Python objects, since one long label must not make all rows as long.
+    """
 
     def __init__(self) -> None:
-        self._known: NDArray[Any] = np.empty(0)  # ascending
-        self._ids: NDArray[np.int32] = np.empty(0, np.int32)  # of the known labels
+        self._known: NDArray[np.float64] = np.empty(0)  # numbers, ascending
+        self._ids: NDArray[np.int32] = np.empty(0, np.int32)  # of the known numbers
+        self._words: dict[str, int] = {}  # text, and its id
+        self._word_bytes = 0
+        self._longest = 0
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)  # by id
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def nbytes(self) -> int:
+        """What is held, and what ``classes`` will take."""
+        return len(self.counts) * _CLASS_BYTES + self._word_bytes + 4 * self._longest * len(self._words)
 
     @property
     def classes(self) -> NDArray[Any]:
         """The labels seen so far, ascending."""
-        return self._known
+        return np.array(sorted(self._words)) if self._words else self._known
 
     @property
     def rank(self) -> NDArray[np.int32]:
         """(n_classes,) int32: ``rank[id]`` is the position of the id's label in ``classes``."""
-        rank = np.empty(len(self._ids), np.int32)
-        rank[self._ids] = np.arange(len(self._ids), dtype=np.int32)
+        ids = [self._words[word] for word in sorted(self._words)] if self._words else self._ids
+        rank = np.empty(len(ids), np.int32)
+        rank[ids] = np.arange(len(ids), dtype=np.int32)
         return rank
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.int32]:
-        """Ids of the labels ``y`` (n,), new ones made as needed, and the rows counted."""
-        if y.dtype.kind == "O":
-            y = y.astype(str)
+        """Ids of the labels ``y`` (n,), new ones made as needed, and the rows counted. Raises DataError."""
         ids = self._lookup(y)
         if ids is None:
-            self._learn(np.unique(y))
+            if is_text(y):
+                self._learn_words(y.tolist())
+            else:
+                self._learn(np.unique(y))
+            if len(self) > MAX_CLASSES:
+                raise DataError(
+                    f"more than {MAX_CLASSES:,} different labels, such as {str(y[-1])[:40]!r}: these look like "
+                    "identifiers, not classes; name the column of the labels with --label"
+                )
             ids = self._lookup(y)
         assert ids is not None
         self.counts += np.bincount(ids, minlength=len(self.counts))
@@ -46,7 +70,7 @@ class LabelEncoder:
 
     def position(self, y: NDArray[Any]) -> NDArray[np.int32]:
         """Positions in ``classes`` of labels that have all been seen before (a later reading of the data)."""
-        ids = self._lookup(y.astype(str) if y.dtype.kind == "O" else y)
+        ids = self._lookup(y)
         if ids is None:
             raise DataError(
                 "the data changed between two readings: a label appeared that was not there before"
@@ -54,10 +78,24 @@ class LabelEncoder:
         return self.rank[ids]
 
     def _lookup(self, y: NDArray[Any]) -> NDArray[np.int32] | None:
+        if is_text(y):
+            try:
+                return np.fromiter((self._words[word] for word in map(str, y)), np.int32, len(y))
+            except KeyError:
+                return None
         if len(self._known) == 0:
             return None
         at = np.minimum(np.searchsorted(self._known, y), len(self._known) - 1)
         return self._ids[at] if np.array_equal(self._known[at], y) else None
+
+    def _learn_words(self, words: list[Any]) -> None:
+        for word in map(str, words):
+            if word not in self._words:
+                self._words[word] = len(self._words)
+                self._word_bytes += getsizeof(word)
+                self._longest = max(self._longest, len(word))
+        fresh = np.zeros(len(self._words) - len(self.counts), np.int64)
+        self.counts = np.concatenate([self.counts, fresh])
 
     def _learn(self, labels: NDArray[Any]) -> None:
         fresh = np.setdiff1d(labels, self._known) if len(self._known) else labels
@@ -74,17 +112,36 @@ class LabelEncoder:
             )
 
 
+def is_text(y: NDArray[Any]) -> bool:
+    """Are these labels text?"""
+    return y.dtype.kind in "OU"
+
+
+def count_problems(n_classes: int, one_vs_one: bool = False) -> int:
+    """Binary problems that so many classes make: one for two, else one per class or (one-vs-one) per pair."""
+    if n_classes == 2:
+        return 1
+    return n_classes * (n_classes - 1) // 2 if one_vs_one else n_classes
+
+
+def signs_bytes(n_classes: int, one_vs_one: bool = False) -> int:
+    """What ``class_signs`` takes while it works."""
+    return (8 * n_classes + 32) * count_problems(n_classes, one_vs_one)
+
+
 def class_signs(n_classes: int, one_vs_one: bool = False) -> NDArray[np.float64]:
     """(problems, classes) the y of each class in each binary problem: +1, -1, or 0 where it takes no part.
 
     Two classes are one problem, class 1 positive. More: each against the rest, or each pair i < j, i positive.
+    It takes ``signs_bytes``, for which the ledger is to be asked before.
     """
     if n_classes == 2:
         return np.array([[-1.0, 1.0]])
     if not one_vs_one:
-        return 2.0 * np.eye(n_classes) - 1.0
-    pairs = [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
-    signs = np.zeros((len(pairs), n_classes))
-    for row, (i, j) in zip(signs, pairs, strict=True):
-        row[i], row[j] = 1.0, -1.0
+        signs = np.full((n_classes, n_classes), -1.0)
+        np.fill_diagonal(signs, 1.0)
+        return signs
+    i, j = np.triu_indices(n_classes, 1)
+    signs = np.zeros((len(i), n_classes))
+    signs[np.arange(len(i)), i], signs[np.arange(len(i)), j] = 1.0, -1.0
     return signs

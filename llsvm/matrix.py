@@ -87,7 +87,9 @@ class MatrixReader:
     ) -> None:
         """label_texts: y holds positions in these. Raises DataError where lengths do not match."""
         self.where, self.X, self.y, self.weight = where, X, y, weight
-        self.label_texts, self.missing = label_texts, missing
+        # objects: as an array of text all rows would be as long as the longest label
+        self.label_texts = None if label_texts is None else label_texts.astype(object)
+        self.missing = missing
         self.n_rows = X.shape[0]
         for name, values in (("labels", y), ("weights", weight)):
             if values is not None and (len(values.shape) != 1 or values.shape[0] != self.n_rows):
@@ -239,7 +241,7 @@ class MatrixReader:
                 )
             return self.label_texts[y]
         if y.dtype.kind in "SO":
-            return np.array([each.decode() if isinstance(each, bytes) else str(each) for each in y])
+            return np.array([each.decode() if isinstance(each, bytes) else str(each) for each in y], object)
         if y.dtype.kind == "U":
             return y
         if y.dtype.kind not in "biuf":

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from llsvm.errors import BudgetError, UsageError
 
@@ -182,15 +184,20 @@ class MemoryBudget:
     def __init__(self, limit_bytes: int, runtime_bytes: int | None = None) -> None:
         """``runtime_bytes``: what the process holds already; measured, at least RUNTIME_BYTES, if None."""
         self.limit_bytes = limit_bytes
-        self.lines: dict[str, int] = {}
+        self._lines: dict[str, int] = {}
         if runtime_bytes is None:
             runtime_bytes = process_bytes()
             self.require({_RUNTIME: runtime_bytes, "reading and working on rows": LEAST_WORK_BYTES})
         self.reserve(_RUNTIME, runtime_bytes)
 
     @property
+    def lines(self) -> Mapping[str, int]:
+        """Bytes signed for, by name; to be looked at only."""
+        return MappingProxyType(self._lines)
+
+    @property
     def reserved_bytes(self) -> int:
-        return sum(self.lines.values())
+        return sum(self._lines.values())
 
     @property
     def available_bytes(self) -> int:
@@ -199,26 +206,51 @@ class MemoryBudget:
     def reserve(self, what: str, nbytes: int) -> int:
         """Sign ``nbytes`` for ``what`` (added to its line, if it has one) and return them. Raises BudgetError."""
         self.require({what: nbytes})
-        self.lines[what] = self.lines.get(what, 0) + nbytes
+        self._lines[what] = self._lines.get(what, 0) + nbytes
         return nbytes
 
-    def require(self, needs: dict[str, int]) -> None:
+    def require(self, needs: Mapping[str, int]) -> None:
         """Raise BudgetError unless all of ``needs`` fit together; signs nothing."""
         total = self.reserved_bytes + sum(needs.values())
         if total > self.limit_bytes:
-            lines = dict(self.lines)
+            lines = dict(self._lines)
             for what, nbytes in needs.items():
                 lines[what] = lines.get(what, 0) + nbytes
             what = next(iter(needs)) if len(needs) == 1 else "this data and solver"
             raise BudgetError(what, self.limit_bytes, total, lines)
 
+    def resize(self, what: str, nbytes: int) -> None:
+        """Make the line ``what`` one of ``nbytes``: new, larger, smaller, or none if 0. Raises BudgetError."""
+        more = nbytes - self._lines.get(what, 0)
+        if more > 0:
+            self.reserve(what, more)
+        elif more < 0:
+            self.release(what, -more)
+
     def release(self, what: str, nbytes: int | None = None) -> None:
-        """Give back ``nbytes`` of the line ``what``, or all of it."""
-        left = 0 if nbytes is None else self.lines.get(what, 0) - nbytes
-        if left > 0:
-            self.lines[what] = left
+        """Give back ``nbytes`` of the line ``what``, or all of it.
+
+        Raises ValueError for more than was signed for: whoever does that has lost count.
+        """
+        signed = self._lines.get(what, 0)
+        left = 0 if nbytes is None else signed - nbytes
+        if what not in self._lines or not 0 <= left <= signed:
+            raise ValueError(f"{what}: {nbytes} bytes released, but {signed} were signed for")
+        if left:
+            self._lines[what] = left
         else:
-            self.lines.pop(what, None)
+            del self._lines[what]
+
+    def mark(self) -> Mapping[str, int]:
+        """The lines as they are now, for ``return_to``."""
+        return dict(self._lines)
+
+    def return_to(self, mark: Mapping[str, int], but: Collection[str] = ()) -> None:
+        """Release what was signed since ``mark``. but: lines to leave as they are. Raises ValueError where a line
+        has shrunk since: what was given back cannot be had again without asking."""
+        for what in set(self._lines) | set(mark):
+            if what not in but and self._lines.get(what, 0) != mark.get(what, 0):
+                self.release(what, self._lines.get(what, 0) - mark.get(what, 0))
 
 
 def default_threads() -> int:

@@ -16,6 +16,7 @@ from llsvm.block import Block
 from llsvm.data import open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, ModelError
+from llsvm.labels import is_text
 from llsvm.memory import RUNTIME_BYTES, MemoryBudget, parse_size, resident_bytes
 from llsvm.model import Model, label_text
 
@@ -203,11 +204,14 @@ def _at_least_one(n_rows: int, source: BlockSource) -> int:
 
 def _known_classes(model: Model, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Class ids (n,) of the labels, and which (n,) the model knows; the ids of the others mean nothing."""
-    text_model, text_data = model.classes_.dtype.kind == "U", y.dtype.kind in "OU"
+    text_model, text_data = is_text(model.classes_), is_text(y)
     if text_model != text_data:
         kinds = ("text", "numbers") if text_model else ("numbers", "text")
         raise ModelError(f"the model's labels are {kinds[0]} ({model.labels[0]}), the data's {kinds[1]}")
-    y = y.astype(str) if text_data else y
+    if text_data:  # one by one: as an array of text all rows would be as long as the longest label
+        known = {label: i for i, label in enumerate(model.classes_.tolist())}
+        ids = np.fromiter((known.get(label, -1) for label in y), np.intp, len(y))
+        return ids, ids >= 0
     ids = np.minimum(np.searchsorted(model.classes_, y), len(model.classes_) - 1)
     return ids, model.classes_[ids] == y
 

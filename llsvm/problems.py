@@ -7,13 +7,14 @@ with class m is number m where m comes before its own class, else m − 1.
 
 from __future__ import annotations
 
+import math
 from threading import local
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.labels import class_signs
+from llsvm.labels import count_problems
 from llsvm.report import Certificate
 
 Positions = NDArray[np.intp]
@@ -22,17 +23,40 @@ Positions = NDArray[np.intp]
 class Problems:
     """The problems of ``n_classes`` classes; one only where there are two.
 
-    signs: (problems, classes), see ``class_signs``. pairs: one against one. width: dual variables of a row.
+    pairs: one against one. width: dual variables of a row. Nothing here grows with problems times classes.
     """
 
     def __init__(self, n_classes: int, one_vs_one: bool = False) -> None:
-        self.signs = class_signs(n_classes, one_vs_one)
+        self.n_classes = n_classes
         self.pairs = one_vs_one and n_classes > 2
-        self.width = n_classes - 1 if self.pairs else len(self.signs)
-        self.ends = np.array([(np.argmax(row), np.argmin(row)) for row in self.signs])  # positive, negative
+        self._n = count_problems(n_classes, one_vs_one)
+        self.width = n_classes - 1 if self.pairs else self._n
 
     def __len__(self) -> int:
-        return len(self.signs)
+        return self._n
+
+    def pair(self, c: int) -> tuple[int, int]:
+        """The classes i < j of problem ``c``, which is one of pairs; i is positive."""
+        k = self.n_classes
+        # pairs before those that begin with class i: i (2k − i − 1) / 2
+        i = int((2 * k - 1 - math.sqrt((2 * k - 1) ** 2 - 8 * c)) / 2)
+        while (i + 1) * (2 * k - i - 2) // 2 <= c:  # rounding
+            i += 1
+        while i * (2 * k - i - 1) // 2 > c:
+            i -= 1
+        return i, c - i * (2 * k - i - 1) // 2 + i + 1
+
+    def signs(self, c: int) -> NDArray[np.float64]:
+        """(n_classes,) the y of each class in problem ``c``, as a row of ``llsvm.labels.class_signs``."""
+        if self.n_classes == 2:
+            return np.array([-1.0, 1.0])
+        if self.pairs:
+            signs = np.zeros(self.n_classes)
+            signs[list(self.pair(c))] = 1.0, -1.0
+            return signs
+        signs = np.full(self.n_classes, -1.0)
+        signs[c] = 1.0
+        return signs
 
 
 class Duals:
@@ -50,20 +74,20 @@ class Duals:
         self._at_hand = local()  # each thread's: the signs of the problem that it asked for last
         if problems.pairs:
             self._by_class = np.argsort(y, kind="stable")
-            self._starts = np.searchsorted(y[self._by_class], np.arange(problems.signs.shape[1] + 1))
+            self._starts = np.searchsorted(y[self._by_class], np.arange(problems.n_classes + 1))
 
     def members(self, c: int) -> Positions:
         """Positions of the rows that take part in problem ``c``."""
         if not self.problems.pairs:
             return self._everyone
-        i, j = self.problems.ends[c]
+        i, j = self.problems.pair(c)
         return np.concatenate([self._by_class[self._starts[m] : self._starts[m + 1]] for m in (i, j)])
 
     def signs(self, c: int) -> NDArray[np.float64]:
         """(n,) ±1 for the rows of problem ``c``, 0 for others."""
         known: tuple[int, NDArray[np.float64]] | None = getattr(self._at_hand, "signs", None)
         if known is None or known[0] != c:
-            known = self._at_hand.signs = c, self.problems.signs[c][self.y]
+            known = self._at_hand.signs = c, self.problems.signs(c)[self.y]
         return known[1]
 
     def of(
@@ -95,7 +119,7 @@ class Duals:
         """Where the values of problem ``c`` are, of ``rows``."""
         if not self.problems.pairs:
             return c, rows
-        i, j = self.problems.ends[c]  # i < j
+        i, j = self.problems.pair(c)
         return np.where(self.y[rows] == i, j - 1, i), rows
 
 

@@ -30,18 +30,20 @@ ROW_SCALE = "unit-row"
 UNSCALED_ABOVE = 100.0  # where values are larger than this, coordinate descent hardly converges
 _FIELDS = 6  # of the table of statistics, see llsvm.kernels.columns
 _CHUNK = 1 << 16
+_COLUMN_BYTES = 260  # of a column, while the scale is computed: measured
 
 
 class ColumnStatistics:
-    """What is learned of every column, block by block. ``nbytes``: what it holds, 48 bytes a column."""
+    """What is learned of every column, block by block."""
 
     def __init__(self) -> None:
         self._table = np.empty((0, _FIELDS))
         self.n_columns = 0
 
-    @property
-    def nbytes(self) -> int:
-        return int(self._table.nbytes)
+    @staticmethod
+    def work_bytes(n_columns: int) -> int:
+        """What it holds of so many columns, the table's growth and what ``scaling`` works with included."""
+        return _COLUMN_BYTES * n_columns
 
     def add(self, X: Matrix) -> None:
         """Take some rows in."""

@@ -41,6 +41,7 @@ _SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 _SMALLEST_BLOCK_BYTES = 256_000
 _LIBRARY = "the file format's library"
+_STATISTICS = "scaling of columns"
 
 
 class Stream:
@@ -95,8 +96,9 @@ class Stream:
         self._survivor_bytes = self._survivor_rows = 0
         self._survivors: Survivors | None = None
         self._blocks: Assembler | None = None  # made when first needed
-        self._before: dict[str, int] = {}  # the ledger as ``prepare`` found it
+        self._before: Mapping[str, int] = {}  # the ledger as ``prepare`` found it
         self._scaled_in_place = False
+        self._bytes_asked = -1  # that the source had read when it was last asked what it holds
         self.in_one_block = False
         """All rows are in memory and come as one block: survivors save nothing."""
 
@@ -164,12 +166,10 @@ class Stream:
         pages = _READING_PAGES - _SOURCE_BLOCKS
         self.budget.reserve("reading", _SOURCE_BLOCKS * read_bytes + pages * page_bytes)
         self._reserve_reader(info.reader_bytes)
-        if self._views:
-            self._facts = self._ingest.run(read_bytes, page_bytes, 0, None, False)
-        else:
-            self._facts = self._ingest.run(
-                read_bytes, page_bytes, self.budget.available_bytes, self._cache_maker(), self._must_store
-            )
+        make_store, must_store = (None, False) if self._views else (self._cache_maker(), self._must_store)
+        self._facts = self._ingest.run(
+            read_bytes, page_bytes, self._sign_learned, not self._views, make_store, must_store
+        )
         self.budget.release("reading")
         trim_freed_memory()
         if self.place != "source" and self._cache_maker() is not None:  # the source will hardly be read again
@@ -177,11 +177,20 @@ class Stream:
         self._learn_scaling(self._facts)
         return self._facts
 
+    def _sign_learned(self) -> int:
+        """Sign for what the reading has learned, or is about to; returns what is left. Raises BudgetError."""
+        ingest, budget = self._ingest, self.budget
+        if self.source.bytes_read != self._bytes_asked:  # else the reader holds what it held
+            self._bytes_asked = self.source.bytes_read
+            budget.resize(_LIBRARY, max(self.source.info().reader_bytes, budget.lines.get(_LIBRARY, 0)))
+        budget.resize("labels", ingest.labels.nbytes)
+        if ingest.statistics is not None:
+            budget.resize(_STATISTICS, ingest.statistics.work_bytes(ingest.n_columns))
+        return budget.available_bytes
+
     def _reserve_reader(self, nbytes: int) -> None:
         """What the file format's library holds, from now on."""
-        self.budget.release(_LIBRARY)
-        if nbytes:
-            self.budget.reserve(_LIBRARY, nbytes)
+        self.budget.resize(_LIBRARY, nbytes)
 
     def _learn_scaling(self, facts: Facts) -> None:
         statistics, self._ingest.statistics = self._ingest.statistics, None
@@ -193,8 +202,9 @@ class Stream:
                 )
             return
         first = self.source.info().first_indicator
+        self.budget.resize(_STATISTICS, statistics.work_bytes(facts.n_columns))
         self.scaling = statistics.scaling(self._scale, facts.n_rows, facts.n_columns, facts.is_dense, first)
-        self.budget.reserve("scaling of columns", self.scaling.nbytes)
+        self.budget.resize(_STATISTICS, self.scaling.nbytes)
         if self.scaling.left_out and not self._has_bias:
             self._scaling_note = (
                 f"{self.scaling.left_out} columns with zeros are scaled but not shifted, as the rows are sparse: "
@@ -217,7 +227,7 @@ class Stream:
         the smallest blocks leave, else it goes to disk. sparse_state: ``sparse_state`` will be asked for instead.
         Raises BudgetError with the smallest limit that works.
         """
-        self._before = dict(self.budget.lines)
+        self._before = self.budget.mark()
         self._held = self.facts.bytes_per_row + row_bytes(1, 0, 0, None, self.facts.weighted)
         self._require(needs, row_work_bytes, copy_survivors)
         for what, nbytes in needs.items():
@@ -247,8 +257,7 @@ class Stream:
             self._survivors.close()
         self._survivors, self._blocks, self._state_bytes = None, None, 0
         self._block_bytes = self._block_rows = 1 << 62
-        library = {what: nbytes for what, nbytes in self.budget.lines.items() if what == _LIBRARY}
-        self.budget.lines = {what: n for what, n in self._before.items() if what != _LIBRARY} | library
+        self.budget.return_to(self._before, but=(_LIBRARY,))  # what the reader holds is not the solver's
         trim_freed_memory()
 
     def _set_state_aside(self, nbytes: int, row_work_bytes: int, sparse: bool) -> None:

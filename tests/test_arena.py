@@ -99,3 +99,24 @@ def test_densify_and_sparsify(density):
     again = sparsify(out)
     for ours, theirs in zip(again, (X.indptr, X.indices, X.data), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_dense_rows_are_widened_in_place(weighted):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 30)).astype(np.float32)
+    weight = np.arange(3000, dtype=np.float32) if weighted else None
+    block = Block(X, np.arange(3000, dtype=np.int32), np.arange(3000), weight)
+    arena = Arena(600_000, np.dtype(np.float32), 30, weighted)
+    arena.append(block)
+    assert arena.could_widen(44, 0)
+    assert not arena.could_widen(44, 200)
+    assert not arena.could_widen(46, 0)
+    arena.widen(44)
+    arena.append(block.slice(0, 5))
+    wide = arena.block()
+    assert (arena.width, arena.nnz) == (44, 3005 * 44)
+    np.testing.assert_array_equal(wide.X[:3000, :30], X)
+    np.testing.assert_array_equal(wide.X[3000:, :30], X[:5])
+    assert not wide.X[:, 30:].any()
+    assert wide.y.tolist() == [*range(3000), *range(5)]

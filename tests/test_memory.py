@@ -133,3 +133,32 @@ def test_the_limit_where_none_is_given(monkeypatch, held, available, limit):
         assert MemoryBudget(default_limit_bytes()).available_bytes >= LEAST_WORK_BYTES
     else:
         assert default_limit_bytes() == limit * mb
+
+
+def test_more_than_was_signed_for_cannot_be_released():
+    budget = MemoryBudget(1000, runtime_bytes=100)
+    budget.reserve("weights", 300)
+    for what, nbytes in [("weights", 301), ("weights", -1), ("rows", None), ("rows", 0)]:
+        with pytest.raises(ValueError, match="bytes released, but"):
+            budget.release(what, nbytes)
+    with pytest.raises(TypeError):
+        budget.lines["weights"] = 0
+    assert budget.available_bytes == 600
+
+
+def test_a_line_is_resized_and_all_returns_to_a_mark():
+    budget = MemoryBudget(1000, runtime_bytes=100)
+    budget.resize("reader", 50)
+    budget.reserve("rows", 10)
+    mark = budget.mark()
+    budget.reserve("rows", 40)
+    budget.reserve("weights", 300)
+    budget.resize("reader", 20)
+    with pytest.raises(ValueError, match="reader: -30 bytes released"):
+        budget.return_to(mark)
+    budget.return_to(mark, but=("reader",))
+    assert dict(budget.lines) == {"interpreter and libraries": 100, "reader": 20, "rows": 10}
+    with pytest.raises(BudgetError, match="reader"):
+        budget.resize("reader", 1000)
+    budget.resize("reader", 0)
+    assert "reader" not in budget.lines

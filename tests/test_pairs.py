@@ -59,7 +59,7 @@ def test_a_row_has_a_dual_for_each_pair_of_its_class(seed, k, n):
     duals = Duals(problems, y, np.zeros((k - 1, n)))
     for c in range(len(problems)):
         members = rng.permutation(duals.members(c))
-        assert set(members) == set(np.flatnonzero(problems.signs[c][y]))
+        assert set(members) == set(np.flatnonzero(problems.signs(c)[y]))
         alpha, margin = duals.load(c, members)
         assert not alpha[members].any()
         alpha[members], margin[members] = c + 1, -c

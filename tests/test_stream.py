@@ -172,3 +172,29 @@ def test_rows_of_a_changed_file_are_noticed(monkeypatch, tmp_path):
             file.write("1 1:1\n")
         with pytest.raises(ValueError, match="changed while it was in use"):
             list(stream.all())
+
+
+def test_a_column_that_first_appears_late_leaves_mostly_filled_rows_in_memory(monkeypatch, tmp_path):
+    small_pages(monkeypatch)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 40)).astype(np.float32), rng.integers(0, 2, 600)
+    X[:-1, 39] = 0  # of the last row alone
+    X[:200, 30:] = 0  # of later pages
+    path = write_svmlight(tmp_path / "rows.svm", X.astype(float), y)
+    with opened(path, tmp_path, ledger=10_000_000) as stream:
+        assert (stream.place, stream.facts.is_dense) == ("memory", True)
+        assert stream.bytes_read == path.stat().st_size
+        (block,) = stream.all()
+        np.testing.assert_array_equal(block.X[:, 1:], X)
+        np.testing.assert_array_equal(block.y, y)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.svm"]
+
+
+def test_a_far_column_does_not_blow_mostly_filled_rows_up(monkeypatch, tmp_path):
+    small_pages(monkeypatch)
+    X, y = mixed_rows("even")
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    path.write_text(path.read_text() + "1 1000000:1\n")
+    with opened(path, tmp_path, ledger=10_000_000) as stream:
+        assert not stream.facts.is_dense
+        assert sum(block.n_rows for block in stream.all()) == 601

@@ -56,4 +56,4 @@ class OneAgainstRest:
             )
 
     def _same(self, y: NDArray[Any]) -> NDArray[np.bool_]:
-        return y.astype(str) == self._positive if y.dtype.kind in "OU" else y == self._number
+        return y == self._positive if y.dtype.kind in "OU" else y == self._number

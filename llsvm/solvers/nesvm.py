@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.kernels import nesvm as kernel
-from llsvm.labels import class_signs
+from llsvm.labels import class_signs, count_problems, signs_bytes
 from llsvm.optim.bundle import DualBundle
 from llsvm.optim.metric import GramMetric, Metric, ScalarMetric
 from llsvm.optim.nesterov import VECTORS, PaperSteps, SearchedSteps
@@ -63,9 +63,9 @@ class NESVM:
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         facts, settings = stream.facts, self.settings
-        self.signs = class_signs(len(facts.classes), settings.multi_class == "ovo")
-        width = facts.n_columns + 1
-        self._prepare(stream, width)
+        width, n_classes, pairs = facts.n_columns + 1, len(facts.classes), settings.multi_class == "ovo"
+        self._prepare(stream, width, count_problems(n_classes, pairs), signs_bytes(n_classes, pairs))
+        self.signs = class_signs(n_classes, pairs)
         with ThreadPoolExecutor(self.threads) as self.pool:
             metric, passes = self._survey(stream, width)
             self.problems = [self._problem(j, facts.counts, metric, width) for j in range(len(self.signs))]
@@ -80,15 +80,15 @@ class NESVM:
 
     # -- set up -----------------------------------------------------------------------------------------
 
-    def _prepare(self, stream: Stream, width: int) -> None:
-        """Decide what fits: the Gram matrix, the bundle of dual points."""
+    def _prepare(self, stream: Stream, width: int, k: int, signs_bytes: int) -> None:
+        """Decide what fits for ``k`` problems: the Gram matrix, the bundle of dual points."""
         settings, free = self.settings, stream.budget.available_bytes
-        k = len(self.signs)
         sides = 2 if settings.intercept else 1
         self.grad = (k, sides, width)
         needs = {
             "weights": 8 * k * width * (VECTORS + 4),
             "gradients": 8 * k * width * sides * (self.threads + 1),
+            "signs of classes": signs_bytes,
         }
         gram_bytes = GramMetric.nbytes(width)
         self.gram = width <= MOST_GRAM_COLUMNS and gram_bytes <= GRAM_SHARE * free

@@ -27,7 +27,7 @@ from llsvm.block import CSR, Matrix, concat
 from llsvm.errors import DataError
 from llsvm.feature_map import FeatureMap, KernelFunction
 from llsvm.kernel_matrix import KernelMatrix
-from llsvm.labels import class_signs
+from llsvm.labels import class_signs, signs_bytes
 from llsvm.optim.bundle import DualBundle
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
@@ -61,7 +61,9 @@ class KernelNESVM:
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         facts, settings = stream.facts, self.settings
-        signs = class_signs(len(facts.classes), settings.multi_class == "ovo")
+        n_classes, pairs = len(facts.classes), settings.multi_class == "ovo"
+        stream.budget.reserve("signs of classes", signs_bytes(n_classes, pairs))
+        signs = class_signs(n_classes, pairs)
         gamma = 1.0 / facts.n_features if settings.gamma is None else settings.gamma
         self.function = KernelFunction(settings.kernel or "rbf", gamma, settings.degree, settings.coef0)
         self.bias = 0.0 if settings.intercept else settings.constant

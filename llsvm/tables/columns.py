@@ -117,10 +117,11 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
 
 
 def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """(n,) float64 or text, and where it is missing."""
+    """(n,) float64, or text as objects, and where it is missing."""
     if kind_of(column.type) == "text":
         codes, words = categories(column, True)
-        return np.array([*words, ""])[codes], codes < 0
+        # objects: as an array of text all rows would be as long as the longest label
+        return np.array([*words, ""], object)[codes], codes < 0
     if types.is_temporal(column.type):
         return labels(column.cast(pa.string()))
     values = numbers(column)

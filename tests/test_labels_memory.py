@@ -1,0 +1,103 @@
+"""What many or long labels take: nothing that the ledger has not signed for."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from llsvm.errors import BudgetError, DataError
+from llsvm.labels import MAX_CLASSES, LabelEncoder, class_signs
+from llsvm.problems import Problems
+
+MB = 1_000_000
+
+
+def cli(*arguments):
+    """llsvm in a process of its own: its exit status, errors and peak resident set in bytes."""
+    code = (
+        "import sys, atexit\nfrom llsvm.memory import peak_resident_bytes\n"
+        "atexit.register(lambda: print('PEAK', peak_resident_bytes(), file=sys.stderr))\n"
+        "from llsvm.cli import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    *errors, peak = done.stderr.strip().splitlines()
+    return done.returncode, "\n".join(errors), int(peak.removeprefix("PEAK "))
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("k", [2, 3, 4, 7, 60])
+def test_signs_of_a_problem_are_those_of_the_table(k, pairs):
+    problems, table = Problems(k, pairs), class_signs(k, pairs)
+    assert len(problems) == len(table)
+    for c, row in enumerate(table):
+        np.testing.assert_array_equal(problems.signs(c), row)
+        if problems.pairs:
+            assert problems.pair(c) == (np.argmax(row), np.argmin(row))
+
+
+def test_the_last_pair_of_many_classes():
+    problems = Problems(100_000, one_vs_one=True)
+    assert problems.pair(0) == (0, 1)
+    assert problems.pair(len(problems) - 1) == (99_998, 99_999)
+
+
+def test_text_labels_count_what_they_take():
+    encoder = LabelEncoder()
+    ids = encoder.encode(np.array(["b", "a" * 5000, "b"], object))
+    assert ids.tolist() == [0, 1, 0]
+    assert encoder.rank.tolist() == [1, 0]
+    assert encoder.counts.tolist() == [2, 1]
+    assert 5000 + encoder.classes.nbytes <= encoder.nbytes <= 60_000
+    assert encoder.position(np.array(["a" * 5000, "b"])).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "text"])
+def test_identifiers_are_no_labels(kind):
+    y = np.arange(MAX_CLASSES + 1.0)
+    with pytest.raises(DataError, match="look like identifiers, not classes; name the column"):
+        LabelEncoder().encode(y if kind == "numbers" else y.astype(str).astype(object))
+
+
+@pytest.mark.slow
+def test_one_long_label_does_not_make_all_rows_as_long(tmp_path):
+    path = tmp_path / "rows.csv"
+    lines = [f"{i % 13},{'ab'[i % 2]}\n" for i in range(200_000)]
+    path.write_text("x,label\n" + "".join(lines) + "1," + "c" * 12_000 + "\n")
+    status, errors, peak = cli(
+        "train", path, "--label", "label", "--model", tmp_path / "m", "--memory", "400MB", "--max-passes", 2
+    )
+    assert status in (0, 5), errors
+    assert peak <= 400 * MB
+
+
+@pytest.mark.slow
+def test_thousands_of_classes_are_refused_within_the_limit(tmp_path):
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(f"{i % 15_000} 1:{i % 7} 3:1\n" for i in range(30_000)))
+    status, errors, peak = cli("train", path, "--model", tmp_path / "m", "--memory", "300MB")
+    assert (status, "memory limit too small" in errors) == (4, True), errors
+    assert peak <= 300 * MB
+
+
+@pytest.mark.slow
+def test_identifiers_as_labels_are_refused_within_the_limit(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("x,label\n" + "".join(f"{i % 13},user-{i:060d}\n" for i in range(300_000)))
+    status, errors, peak = cli(
+        "train", path, "--label", "label", "--model", tmp_path / "m", "--memory", "400MB"
+    )
+    assert (status, "look like identifiers" in errors) == (3, True), errors
+    assert peak <= 400 * MB
+
+
+def test_signs_of_classes_are_signed_for_before_they_are_made(tmp_path):
+    from oracle import run
+
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(f"{i} 1:{i % 7} 3:1\n" for i in range(3000)))
+    with pytest.raises(BudgetError) as caught:
+        run(path, ledger=60 * MB, solver="nesvm")
+    assert caught.value.lines["signs of classes"] >= 8 * 3000**2
