@@ -11,6 +11,7 @@ A table becomes a table with the same columns. Everything else is written as num
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -49,24 +50,37 @@ def format_for(path: str, to: str | None) -> str:
 
 
 def convert(
-    source: BlockSource, path: str, to: str | None = None, memory_limit: str | int | None = None
+    source: BlockSource,
+    path: str | os.PathLike[str],
+    to: str | None = None,
+    memory_limit: str | int | None = None,
 ) -> int:
     """Write the rows of ``source`` to ``path`` (atomically) and return their number.
 
     memory_limit: of the process, as Settings has it. Raises DataError for input that cannot be read or labels that
     the format cannot hold, UsageError, DiskError, BudgetError.
     """
+    path = os.fspath(path)
     name = format_for(path, to)
     info = source.info()
     max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes)
     if name in ("parquet", "arrow") and info.record_batches is not None:
         return _copy_table(info.record_batches(max_bytes), info.name, path, name)
+    if info.index_base is None and info.rereadable:
+        _read_through(source, max_bytes)
     n_rows = 0
     with _WRITERS[name](path, source) as put:
         for block in source.blocks(max_bytes):
             put(block)
             n_rows += block.n_rows
     return n_rows
+
+
+def _read_through(source: BlockSource, max_bytes: int) -> None:
+    """Whether indices start at 0 or at 1 is known at the end of a reading, and must be before the first row is
+    written."""
+    for _ in source.blocks(max_bytes):
+        pass
 
 
 def _copy_table(batches: Iterator[pa.RecordBatch], source: str, path: str, name: str) -> int:
@@ -118,7 +132,8 @@ def _require_base(source: BlockSource) -> None:
     """Indices are written while the source is read: their base must be known before."""
     if source.info().index_base is None:
         raise UsageError(
-            f"{source.info().name}: do its indices start at 0 or at 1? pass --zero-based yes or no to convert it"
+            f"{source.info().name}: do its indices start at 0 or at 1? What can be read only once does not tell "
+            "in time: pass --zero-based yes or no, or convert a file"
         )
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from llsvm import remote
+from llsvm.credentials import without_credentials
 from llsvm.errors import DiskError, UsageError
 
+STDOUT = "-"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a disk is full
 
 
@@ -19,13 +22,20 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A binary file that takes the place of ``path`` when the block ends without an error.
 
-    An address (``s3://...``) is written to as ``llsvm.remote.replacing`` says. Else
+    "-" is standard output. An address (``s3://...``) is written to as ``llsvm.remote.replacing`` says. Else
     it is written under a temporary name in the same folder, synced and renamed. A symbolic link is followed;
     a device or a pipe (``/dev/null``) is written to directly. After an error nothing is left.
     Raises DiskError where the disk is full, UsageError where the path cannot be written.
     """
+    if os.fspath(path) == STDOUT:
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; name a file")
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
     if remote.is_remote(path):
-        with remote.replacing(os.fspath(path)) as stream:
+        with remote.replacing(without_credentials(os.fspath(path))) as stream:
             yield stream
         return
     target = Path(os.path.realpath(path))
@@ -71,9 +81,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
-    """Raise UsageError unless ``replacing(path)`` can work: asked before hours of training, not after."""
+    """Raise UsageError unless ``path`` names a file that ``replacing`` can write.
+
+    It is asked before hours of training, not after."""
+    if os.fspath(path) == STDOUT:
+        raise UsageError(
+            "-: this is no output for a pipe: name a file, or an address (./- is a file of that name)"
+        )
     if remote.is_remote(path):
-        remote.require_folder(os.fspath(path))
+        remote.require_folder(without_credentials(os.fspath(path)))
         return
     target = Path(os.path.realpath(path))
     if target.is_dir():

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO, cast
 
 from llsvm import remote
+from llsvm.credentials import without_credentials
 from llsvm.errors import DataError
 
 STDIN = "-"
@@ -41,7 +42,7 @@ def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """
     found: list[str] = []
     for each in paths:
-        path = os.fspath(each)
+        path = without_credentials(os.fspath(each))
         if remote.is_remote(path):
             found += remote.expand(path)
         elif os.path.isdir(path):

@@ -66,6 +66,23 @@ def parse_size(text: str | int, available: int | None = None) -> int:
     return nbytes
 
 
+def memory_limit_bytes(text: str | int) -> int:
+    """``parse_size`` of a limit on memory. Raises UsageError where it is more than the machine, or its container,
+    has: nothing would keep it."""
+    import psutil
+
+    limit, machine, container = parse_size(text), int(psutil.virtual_memory().total), container_limit_bytes()
+    has, who = (
+        (machine, "machine has") if container is None or container > machine else (container, "container has")
+    )
+    if limit > has:
+        raise UsageError(
+            f"a memory limit of {text} is more than the {format_size(has)} that this {who}: pass less with "
+            "--memory (memory_limit in Python), or leave it out for half of what is free"
+        )
+    return limit
+
+
 def format_size(nbytes: float) -> str:
     """``1234567`` as ``1.2 MB``."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -24,6 +24,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 import llsvm
+from llsvm.credentials import without_credentials
 from llsvm.errors import DataError, ModelError
 from llsvm.files import replacing
 from llsvm.inputs import open_binary
@@ -141,8 +142,9 @@ def _read_array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
     """The container at ``path``; whatever is wrong with its bytes becomes a ModelError that names it."""
+    path = without_credentials(os.fspath(path))
     try:
-        with open_binary(os.fspath(path)) if is_remote(path) else open(path, "rb") as stream:
+        with open_binary(path) if is_remote(path) else open(path, "rb") as stream:
             start = stream.read(11)
             try:
                 yield zipfile.ZipFile(stream)

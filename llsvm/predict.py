@@ -17,7 +17,7 @@ from llsvm.data import open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, ModelError
 from llsvm.labels import is_text
-from llsvm.memory import RUNTIME_BYTES, MemoryBudget, parse_size, resident_bytes
+from llsvm.memory import RUNTIME_BYTES, MemoryBudget, memory_limit_bytes, resident_bytes
 from llsvm.model import Model, label_text
 
 DEFAULT_MEMORY = "50%"
@@ -40,7 +40,7 @@ def block_bytes(
     memory_limit: as Settings has it; None for "50%". reader_bytes: see SourceInfo.
     Raises BudgetError, UsageError.
     """
-    limit = parse_size(DEFAULT_MEMORY if memory_limit is None else memory_limit)
+    limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
     # a model of several classes may be held twice: as it was made, and with each feature's weights together
     model_bytes = 8 * n_weights * (2 if n_classes > 2 else 1)
     budget = MemoryBudget(limit, 0)

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
+from llsvm.credentials import hidden, with_credentials
 from llsvm.errors import DataError, UsageError
 
 _GS_RETRY_SECONDS = 60  # the library's own limit is 15 minutes, in which nothing is said
@@ -40,10 +41,12 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 
 def file_system(path: str) -> tuple[Any, str]:
     """The file system of an address, and what the file is called there. Raises DataError."""
+    full = with_credentials(path)
     try:
-        return _file_system(path)
+        return _file_system(full)
     except Exception as error:  # ArrowInvalid, NotImplementedError, OSError: by file system
-        raise unreachable(path, error, "no file system for this address") from error
+        cause = error if full == path else None  # its text may hold the credentials
+        raise unreachable(path, error, "no file system for this address") from cause
 
 
 @lru_cache(maxsize=256)
@@ -60,7 +63,7 @@ def unreachable(path: str, error: Exception, what: str = "cannot be read") -> Da
     """The error to raise for what a file system said of an address."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: there is no such file; check the address, the bucket included")
-    reason = str(error).strip() or type(error).__name__
+    reason = hidden(str(error).strip()) or type(error).__name__
     reason = re.sub(
         r"\s*(\(Request ID|error_info=|Learn more about|; Details:).*", "", reason, flags=re.DOTALL
     )

@@ -10,6 +10,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from llsvm.credentials import without_credentials
 from llsvm.errors import UsageError
 from llsvm.kinds import is_kind, require_kind
 
@@ -199,6 +200,8 @@ class Settings:
             elif name in _SIZES and isinstance(value, float) and value.is_integer():
                 object.__setattr__(self, name, value := int(value))
             require_kind(name, value, kinds)
+            if isinstance(value, str):  # a label may be an address
+                object.__setattr__(self, name, without_credentials(value))
 
     @property
     def only_solver(self) -> tuple[str, str] | None:

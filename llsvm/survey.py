@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.memory import LEAST_WORK_BYTES, RUNTIME_BYTES, parse_size
+from llsvm.memory import LEAST_WORK_BYTES, RUNTIME_BYTES, memory_limit_bytes
 from llsvm.model import label_text
 from llsvm.predict import DEFAULT_MEMORY, block_bytes
 from llsvm.scaling import UNSCALED_ABOVE
@@ -129,7 +129,7 @@ def _plan(
     spill_bytes: survivors on disk, hardly more. passes: full passes, as measured on common data sets.
     """
     fixed, whole = needed
-    limit = parse_size(DEFAULT_MEMORY if memory_limit is None else memory_limit)
+    limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
     row_bytes = _values_bytes(counts, features, False) / counts.n_rows + _STORED_ROW_BYTES
     rows_bytes = int(row_bytes * counts.n_rows)
     room = max(limit - fixed, 0) + freed_bytes

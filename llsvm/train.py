@@ -26,6 +26,7 @@ from llsvm.memory import (
     MemoryBudget,
     default_limit_bytes,
     default_threads,
+    memory_limit_bytes,
     parse_size,
     peak_resident_bytes,
     return_freed_memory,
@@ -68,7 +69,7 @@ class Training:
         return_freed_memory()
         if budget is None:
             limit = self.settings.memory_limit
-            budget = MemoryBudget(default_limit_bytes() if limit is None else parse_size(limit))
+            budget = MemoryBudget(default_limit_bytes() if limit is None else memory_limit_bytes(limit))
         self._in_memory = info.in_memory
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None

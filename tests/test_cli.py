@@ -177,6 +177,11 @@ def test_whatever_happens_has_a_message_and_a_code(fake, data, tmp_path, error, 
     [
         ("train DATA --model no/such/folder/m", 2, "does not exist"),
         ("train DATA --model DATA", 2, "would overwrite"),
+        ("train DATA --model -", 2, "-: this is no output for a pipe"),
+        ("convert DATA - --to parquet", 2, "-: this is no output for a pipe"),
+        ("train DATA --model new --memory 999TB", 2, "a memory limit of 999TB is more than the"),
+        ("evaluate MODEL DATA --memory 999TB", 2, "a memory limit of 999TB is more than the"),
+        ("train DATA --model new --bias much", 2, "--bias must be auto or a number, not 'much'"),
         ("train DATA --model new -C -1", 2, "C must be a positive number"),
         ("train DATA --model new -C much", 2, "-C"),
         ("train DATA --model new --loss round", 2, "loss must be one of"),
@@ -235,6 +240,15 @@ def test_evaluate(data, model):
     assert "precision" in table
     data.write_text(DATA + "5 1:1\n")
     assert "1 rows have labels that the model does not know: 5 (1)" in run("evaluate", model, data).stdout
+
+
+def test_text_goes_to_standard_output_where_that_is_asked_for(model, data):
+    exported = run("export", model, "-")
+    assert exported.exit_code == 0
+    assert exported.stdout.startswith("solver_type")
+    converted = run("convert", data, "-", "--to", "svmlight")
+    assert (converted.exit_code, converted.stdout) == (0, DATA)
+    assert "4 rows written" in converted.stderr
 
 
 def test_inspect_a_model(model, tmp_path):

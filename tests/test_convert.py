@@ -1,14 +1,18 @@
 """Conversion to svmlight text: numbers come back bit by bit, lines are as they should be."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from llsvm.arena import sparsify
 from llsvm.block import CSR, Block
-from llsvm.convert import _text
+from llsvm.convert import _text, convert
 from llsvm.data import open_source
+from llsvm.errors import DataError, UsageError
 
 BITS = hnp.arrays(np.uint32, st.integers(0, 60)).map(lambda bits: bits.view(np.float32))
 
@@ -33,11 +37,10 @@ def test_floats_come_back_bit_by_bit(tmp_path_factory, values, labels):
 
 
 def test_means_are_refused(tmp_path):
-    from llsvm.cli.convert import convert
-    from llsvm.errors import UsageError
+    from llsvm.cli.convert import convert as command
 
     with pytest.raises(UsageError, match="means are learned in training"):
-        convert([str(tmp_path / "rows.csv"), str(tmp_path / "out.h5")], missing="mean")
+        command([str(tmp_path / "rows.csv"), str(tmp_path / "out.h5")], missing="mean")
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -51,3 +54,55 @@ def test_the_text_as_it_is(dense):
             np.r_[[8.0] * 5, X[X != 0]].astype("f4"),
         )
     assert _text(Block(X, y, np.arange(3)), 1) == b"1 2:0.1 3:1\n-1\n0.5 1:-2.5 3:1e-7\n"
+
+
+KINDS = ("svm", "parquet", "arrow", "h5")
+SOURCES = {
+    "from_1.svm": "1 1:0.5 4:-2\n-1 2:3\n1\n-1 1:1 2:0.125 5:7\n",
+    "from_0.svm": "1 0:0.5 4:-2\n-1 2:3\n1\n-1 1:1 2:0.125 5:7\n",
+    "dense.csv": "a,b,y\n0.5,1,1\n-1,2,2\n3,0,1\n",
+    "words.csv": "a,b,y\n0.5,1,yes\n-1,2,no\n3,0,yes\n",
+}
+
+
+def content(path):
+    """Rows as dictionaries of column, from 0, to value; and labels."""
+    source = open_source(path)
+    blocks = list(source.blocks(1 << 20))
+    base, rows, labels = source.info().index_base, [], []
+    for block in blocks:
+        X = block.X if isinstance(block.X, CSR) else sparsify(block.X)
+        for a, b in itertools.pairwise(X.indptr.tolist()):
+            cells = zip((X.indices[a:b] - base).tolist(), X.data[a:b].tolist(), strict=True)
+            rows.append({column: value for column, value in cells if value})
+        labels += block.y.tolist()
+    return rows, labels
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", KINDS)
+def test_what_it_writes_it_reads(tmp_path, name, first, second):
+    start = tmp_path / name
+    start.write_text(SOURCES[name])
+    if name == "words.csv" and "svm" in (first, second):
+        with pytest.raises(DataError, match="labels are numbers"):
+            convert(open_source(start), tmp_path / "refused.svm")
+        return
+    once, twice = tmp_path / f"once.{first}", tmp_path / f"twice.{second}"
+    convert(open_source(start), once)
+    convert(open_source(once), twice)
+    assert content(once) == content(twice) == content(start)
+
+
+def test_a_pipe_must_say_how_its_indices_count(tmp_path, monkeypatch):
+    start = tmp_path / "rows.svm"
+    start.write_text(SOURCES["from_1.svm"])
+    with start.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        with pytest.raises(UsageError, match="--zero-based"):
+            convert(open_source("-"), tmp_path / "out.svm")
+    with start.open() as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        convert(open_source("-", zero_based="no"), tmp_path / "out.svm")
+    assert content(tmp_path / "out.svm") == content(start)

@@ -1,7 +1,10 @@
 """Sizes, the container's limit, the ledger."""
 
 import pickle
+from types import SimpleNamespace
 
+import numpy as np
+import psutil
 import pytest
 
 import llsvm.memory
@@ -12,10 +15,13 @@ from llsvm.memory import (
     MemoryBudget,
     container_limit_bytes,
     default_limit_bytes,
+    memory_limit_bytes,
     parse_size,
     peak_resident_bytes,
     resident_bytes,
 )
+
+X, Y = np.eye(4), np.arange(4) % 2
 
 
 @pytest.mark.parametrize(
@@ -162,3 +168,16 @@ def test_a_line_is_resized_and_all_returns_to_a_mark():
         budget.resize("reader", 1000)
     budget.resize("reader", 0)
     assert "reader" not in budget.lines
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [(None, "100.0 GB that this machine has"), (10**10, "10.0 GB that this container has")],
+)
+def test_a_limit_above_what_there_is_is_refused(monkeypatch, container, words):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10**11, available=10**11))
+    monkeypatch.setattr(llsvm.memory, "container_limit_bytes", lambda: container)
+    assert memory_limit_bytes("9GB") == 9 * 10**9
+    for use in (memory_limit_bytes, lambda limit: llsvm.train(X, Y, memory_limit=limit)):
+        with pytest.raises(UsageError, match=f"limit of 1TB is more than the {words}: pass less"):
+            use("1TB")

@@ -13,7 +13,7 @@ from format_files import OPTIONS, WRITERS, rows, write
 from source_suite import SourceSuite
 from test_formats import dense_of
 
-from llsvm import remote
+from llsvm import credentials, remote
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.inputs import expand
@@ -109,7 +109,7 @@ def test_rereading_without_a_cache(s3, tmp_path, kind):
     """Every pass reads from the server again, and the optimum is that of local rows."""
     big, y = rows(80_000)
     address = upload(s3, f"again/rows.{kind}", write(tmp_path, kind, big, y))
-    settings = Settings(bias=1.0, cache="never", spill_dir=str(tmp_path))
+    settings = Settings(bias=1.0, scale="none", cache="never", spill_dir=str(tmp_path))
     source = open_source(address)
     info = source.info
     source.info = lambda: replace(info(), reader_bytes=0)  # so that the limit is one on the rows
@@ -162,6 +162,75 @@ def test_training_prediction_and_conversion(s3, tmp_path):
     assert run.returncode == 0, run.stderr
     labels = s3.open_input_stream("cli/labels.txt").read().split()
     assert np.mean(np.array(labels, float) == Y) > 0.75
+
+
+@pytest.mark.parametrize(
+    ("address", "shown", "opened"),
+    [
+        ("s3://KEY:SECRET@bucket/a.csv", "s3://bucket/a.csv", "s3://KEY:SECRET@bucket/a.csv"),
+        ("s3://KEY:SEC/R+T@bucket/a", "s3://bucket/a", "s3://KEY:SEC%2FR%2BT@bucket/a"),
+        (
+            "s3://KEY:SEC%2FRT@bucket/a?region=x",
+            "s3://bucket/a?region=x",
+            "s3://KEY:SEC%2FRT@bucket/a?region=x",
+        ),
+        ("abfs://:SECRET@account.net/c", "abfs://account.net/c", "abfs://:SECRET@account.net/c"),
+        ("x://h/a?client_secret=SECRET&b=1", "x://h/a?b=1", "x://h/a?b=1&client_secret=SECRET"),
+        ("gs://anonymous@bucket/a", "gs://anonymous@bucket/a", None),
+        ("hdfs://host:8020/user/me@home:x", "hdfs://host:8020/user/me@home:x", None),
+        ("s3://bucket/a?region=x", "s3://bucket/a?region=x", None),
+        ("rows.csv", "rows.csv", None),
+    ],
+)
+def test_credentials_are_put_aside(address, shown, opened, monkeypatch):
+    monkeypatch.setattr(credentials, "_known", {})
+    assert credentials.without_credentials(address) == shown
+    if "://" in shown:
+        assert credentials.with_credentials(shown) == (opened or shown)
+
+
+def test_each_address_finds_its_own_credentials(monkeypatch):
+    monkeypatch.setattr(credentials, "_known", {})
+    for address in ("s3://A:1@b/in/part-*", "s3://B:2@b/out/m", "s3://C:3@other/x"):
+        credentials.without_credentials(address)
+    for plain, full in (("b/in/part-7", "A:1@b/in/part-7"), ("b/out/m.log", "B:2@b/out/m.log")):
+        assert credentials.with_credentials(f"s3://{plain}") == f"s3://{full}"
+    assert credentials.with_credentials("s3://third/x") == "s3://third/x"
+
+
+def test_no_message_holds_credentials():
+    address = "x3://KEYKEY:SECRETSECRET@somewhere/rows.csv"  # pyarrow's own message repeats the whole address
+    for words in (
+        ["train", address, "--model", "m"],
+        ["train", "rows.csv", f"--model={address}"],
+        ["export", address, "a", address],
+    ):
+        run = llsvm_command(*words, LLSVM_DEBUG="1")
+        assert run.returncode in (2, 3)
+        assert "x3://somewhere/rows.csv" in run.stderr
+        assert "KEYKEY" not in run.stdout + run.stderr
+        assert "SECRET" not in run.stdout + run.stderr
+
+
+@needs_moto
+def test_credentials_in_addresses_work_and_are_kept_nowhere(s3, tmp_path, monkeypatch):
+    upload(s3, "own/rows.csv", write(tmp_path, "csv", X, Y))
+    upload(s3, "own/labels.npy", write(tmp_path, "npy", X, Y))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    own = "s3://KEYKEY:SECRETSECRET@bucket/own"
+    run = llsvm_command("train", f"{own}/*.csv", "--model", f"{own}/m", "--json")
+    assert run.returncode == 0, run.stderr
+    copy = tmp_path / "copy"
+    copy.write_bytes(s3.open_input_stream("own/m").read())
+    told = llsvm_command("inspect", f"{own}/rows.csv", "--json").stdout
+    told += (
+        llsvm_command("inspect", f"{own}/m").stdout
+        + llsvm_command("predict", f"{own}/m", f"{own}/rows.csv").stdout
+    )
+    assert "s3://bucket/own/rows.csv" in told
+    assert "SECRET" not in told + run.stdout + run.stderr + str(load(copy))
+    assert Settings(label=f"{own}/labels.npy").label == "s3://bucket/own/labels.npy"
 
 
 @needs_moto

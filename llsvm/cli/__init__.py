@@ -6,6 +6,7 @@ Nothing slow (numba, pyarrow, rich) is imported before a command needs it, so th
 from __future__ import annotations
 
 import gc
+import sys
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ import typer
 from llsvm import __version__
 from llsvm.cli import convert, demo, inspect, model_io, path, predict, train
 from llsvm.cli.answers import answering
+from llsvm.credentials import without_credentials
 
 EXIT_CODES = """\b
 Exit codes:
@@ -68,4 +70,5 @@ def _options(
 def main() -> None:
     """The ``llsvm`` program: runs a command and exits with its code."""
     gc.disable()  # until a command runs: looking for garbage in modules as they load takes time
-    app(prog_name="llsvm")
+    words = [without_credentials(word) for word in sys.argv[1:]]  # before any message can repeat them
+    app(words, prog_name="llsvm")

@@ -26,7 +26,11 @@ from llsvm.cli.options import (
 
 def convert(
     data: Annotated[
-        list[str], typer.Argument(metavar="DATA... OUTPUT", help="Data as for train; last the output.")
+        list[str],
+        typer.Argument(
+            metavar="DATA... OUTPUT",
+            help="Data as for train; last the output: a file, or - for svmlight text on standard output.",
+        ),
     ],
     to: Annotated[
         str | None,
@@ -60,7 +64,7 @@ def convert(
         raise UsageError("convert needs an input and an output: llsvm convert DATA OUTPUT")
     inputs, output = data[:-1], data[-1]
     to = format_for(output, to)
-    check_output(output, inputs)
+    check_output(output, inputs, text=to == "svmlight")
     options = {
         "label": label,
         "features": names(features),
@@ -81,4 +85,4 @@ def convert(
         need_label=to not in ("parquet", "arrow"),
     )
     n_rows = converted(source, output, to, memory)
-    typer.echo(f"{n_rows:,} rows written to {output}")
+    typer.echo(f"{n_rows:,} rows written to {output}", err=output == "-")

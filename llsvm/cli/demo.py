@@ -36,9 +36,9 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Train on a made-up file larger than the limit: a minute."""
-    from llsvm.memory import format_size, parse_size
+    from llsvm.memory import format_size, memory_limit_bytes, parse_size
 
-    file_bytes, limit_bytes = parse_size(size), parse_size(memory)
+    file_bytes, limit_bytes = parse_size(size), memory_limit_bytes(memory)
     settings = Settings(C=_C, seed=seed, memory_limit=memory)
     with _folder(keep, file_bytes) as folder:
         data, test, model = (folder / name for name in ("demo.svm", "demo-test.svm", "demo.llsvm"))

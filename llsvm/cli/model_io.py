@@ -12,7 +12,7 @@ from llsvm.errors import UsageError
 
 def export_model(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")],
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Where to write it.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Where to write it; - is standard output.")],
     to: Annotated[str, typer.Option(metavar="liblinear", help="The format.")] = "liblinear",
 ) -> None:
     """Write MODEL in the format of another program."""
@@ -21,7 +21,7 @@ def export_model(
 
     if to != "liblinear":
         raise UsageError(f"--to must be liblinear, not {to!r}")
-    check_output(path, [model])
+    check_output(path, [model], text=True)
     write_liblinear(Model.load(model), path)
 
 

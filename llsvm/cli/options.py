@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llsvm.errors import UsageError
-from llsvm.files import require_writable
+from llsvm.files import STDOUT, require_writable
 from llsvm.remote import is_remote
 from llsvm.settings import AUTO
 
@@ -40,8 +40,12 @@ ZeroBased = Annotated[
 ]
 
 
-def check_output(path: str, inputs: Sequence[str]) -> None:
-    """Raise UsageError unless ``path`` can be written and is none of the files that are read."""
+def check_output(path: str, inputs: Sequence[str], text: bool = False) -> None:
+    """Raise UsageError unless ``path`` can be written and is none of the files that are read.
+
+    text: what is written is text, which may go to standard output ("-")."""
+    if text and path == STDOUT:
+        return
     require_writable(path)
     for each in inputs:
         same = os.path.exists(path) and os.path.exists(each) and os.path.samefile(path, each)
