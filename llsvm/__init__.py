@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = ["LLSVMClassifier", "Model", "__version__", "load", "train"]
 
+TYPE_CHECKING = False  # as typing's, which the program would wait for before it can answer a signal
 if TYPE_CHECKING:
+    from typing import Any
+
     from llsvm.estimators import LLSVMClassifier
     from llsvm.model import Model
     from llsvm.train import load, train
@@ -29,6 +30,8 @@ _WHERE = {
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'llsvm' has no attribute {name!r}")
+    from importlib import import_module
+
     value = getattr(import_module(_WHERE[name]), name)
     globals()[name] = value
     return value

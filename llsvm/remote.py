@@ -11,12 +11,13 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
+from llsvm import leftovers
 from llsvm.credentials import hidden, with_credentials
 from llsvm.errors import DataError, UsageError
 
@@ -180,7 +181,9 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     Nothing is sent after an error in the block; should sending itself fail, what was sent is deleted.
     Raises UsageError.
     """
-    with tempfile.NamedTemporaryFile(prefix="llsvm-") as local:
+    with ExitStack() as stack:
+        local = stack.enter_context(tempfile.NamedTemporaryFile(prefix="llsvm-"))
+        stack.enter_context(leftovers.expected(lambda: os.unlink(local.name)))
         yield local  # type: ignore[misc]
         local.flush()
         local.seek(0)

@@ -44,6 +44,8 @@ from llsvm.solvers.base import Solver
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream import Stream
 
+_LOOKS, _LOOK_SECONDS = 5, 0.02
+
 
 class Training:
     """One run. Iterate it for the reports; afterwards ``model`` and ``summary()`` have the result.
@@ -91,6 +93,7 @@ class Training:
             fill_missing=self.settings.missing == "mean",
         )
         self._last: Report | None = None
+        self._measured: tuple[Report, int] | None = None  # of the last pass, with the checksum of its weights
 
     def __enter__(self) -> Training:
         return self
@@ -178,6 +181,8 @@ class Training:
             progress.relative_gap = report.certificate.relative_gap
             self._last = report
         if report.kind == "pass":
+            if report.certificate is not None and report.coef is not None:
+                self._measured = report, _checksum(report.coef)
             certificate = report.certificate
             self.history.append(
                 {
@@ -194,14 +199,42 @@ class Training:
     @property
     def model(self) -> Model:
         """The result: the best certified weights. Raises UsageError before there are any."""
-        report, facts = self._last, self.stream.facts
-        if report is None or report.coef is None:
+        if self._last is None or self._last.coef is None:
             raise UsageError("no pass has been completed yet, so there is no model")
+        return self._model_of(self._last, self._last.coef)
+
+    def model_so_far(self) -> Model | None:
+        """The model of the last certified pass while the run goes on, if need be in another thread; or None: there
+        is none yet, the solver has changed its weights since they were measured, or it takes a pass to make it."""
+        for _ in range(_LOOKS):  # the solver may just be between better weights and its report of them
+            if self._measured is None:
+                return None
+            report, checksum = self._measured
+            if report.coef is None or report.expand is not None:
+                return None
+            model = self._model_of(report, report.coef)
+            if _checksum(report.coef) == checksum:
+                return model
+            time.sleep(_LOOK_SECONDS)
+        return None
+
+    def save_so_far(self, path: str | os.PathLike[str]) -> str:
+        """Save ``model_so_far``; returns what became of it, to go on a sentence with."""
+        model = self.model_so_far()
+        if model is None or model.certificate is None:
+            return ", no model is written: no pass has been certified, or its weights are gone"
+        model.save(path)
+        return (
+            f", and the model so far is written to {path}: after {model.certificate.passes} passes within "
+            f"{model.certificate.relative_gap:.3%} of the optimum"
+        )
+
+    def _model_of(self, report: Report, coef: NDArray[np.float64]) -> Model:
+        facts = self.stream.facts
         if self._support is not None:
-            coef, intercept = report.coef[:, :-1][:, self._support], report.coef[:, -1]
+            coef, intercept = coef[:, :-1][:, self._support], coef[:, -1]
         else:
-            coef = report.coef[:, : facts.n_columns]
-            intercept = report.coef[:, facts.n_columns] * self.settings.constant
+            coef, intercept = coef[:, : facts.n_columns], coef[:, facts.n_columns] * self.settings.constant
             if self.stream.scaling is not None:
                 coef, intercept = self.stream.scaling.raw_weights(coef, intercept)
             coef = coef[:, facts.first_column :]
@@ -347,14 +380,23 @@ def train(
     threads = chosen.threads or default_threads()
     source = open_with_settings(chosen, data, y, sample_weight, threads)
     with Training(source, chosen, output) as training:
-        for _ in training:
-            pass
+        try:
+            for _ in training:
+                pass
+        except KeyboardInterrupt as stopped:
+            if output is not None:
+                stopped.add_note(f"llsvm: stopped{training.save_so_far(output)}")
+            raise
         model = training.model
     if not model.converged:
         warn_not_converged(model)
     if output is not None:
         model.save(output)
     return model
+
+
+def _checksum(coef: NDArray[np.float64]) -> int:
+    return int(np.add.reduce(np.ravel(coef, order="K").view(np.uint64)))
 
 
 def make_settings(settings: Settings | None, options: Mapping[str, Any]) -> Settings:

@@ -322,16 +322,20 @@ SLEEPER = """
 import sys, time
 from types import SimpleNamespace
 from pathlib import Path
+from llsvm import leftovers
 from test_cli import FakeTraining
 
 class Sleeper(FakeTraining):
     def __enter__(self):
         Path(sys.argv[2] + ".spill").touch()
+        leftovers.expect(self.clean)
         return self
-    def __exit__(self, *_):
+    def clean(self):
         print("cleaning", file=sys.stderr, flush=True)
-        time.sleep(0.5)
+        time.sleep(0.3)
         Path(sys.argv[2] + ".spill").unlink()
+    def save_so_far(self, path):
+        return ""
     def __iter__(self):
         yield from super().__iter__()
         time.sleep(30)
@@ -400,7 +404,7 @@ def test_a_terminal_gets_a_live_display(data, tmp_path):
     assert process.wait() == 130
     os.close(ours)
     assert "memory 200.0 MB of 300.0 MB" in seen
-    assert seen.rstrip().endswith("outputs untouched")
+    assert seen.rstrip().endswith("outputs are untouched")
     assert "\x1b[?25h" in seen  # the cursor is back
 
 
@@ -455,7 +459,7 @@ def test_a_killed_training_leaves_nothing_behind(tmp_path):
     process.terminate()
     assert "stopped by SIGTERM" in process.stderr.read()
     assert process.wait() == 143
-    assert [p.name for p in tmp_path.iterdir()] == ["data.svm"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data.svm", "m", "m.log.json"]  # the model so far
 
 
 def test_the_demo_runs_and_removes_its_files(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import llsvm
 from llsvm.errors import DiskError
+from llsvm.spill import workspace as workspace_module
 from llsvm.spill.workspace import (
     LOCK_NAME,
     RESERVE_BYTES,
@@ -295,3 +297,63 @@ def test_clearing_is_quick_among_many_files(tmp_path):
     began = time.monotonic()
     Workspace(tmp_path).close()
     assert time.monotonic() - began < 1
+
+
+def test_a_pipe_for_a_lock_holds_nobody_up(tmp_path):
+    (tmp_path / "llsvm-theirs").mkdir()
+    os.mkfifo(tmp_path / "llsvm-theirs" / LOCK_NAME)
+    os.mkfifo(tmp_path / "llsvm-pipe")
+    began = time.monotonic()
+    Workspace(tmp_path).close()
+    assert time.monotonic() - began < 1
+    assert folders(tmp_path) == ["llsvm-pipe", "llsvm-theirs"]
+
+
+def abandoned(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / LOCK_NAME).write_bytes(workspace_module._SEAL)
+    (folder / "pages").write_text("x")
+    return folder
+
+
+def test_a_folder_swapped_for_a_link_does_not_lead_the_deletion_elsewhere(tmp_path, monkeypatch):
+    spill, victim = tmp_path / "spill", abandoned(tmp_path / "victim")
+    spill.mkdir()
+    mine = abandoned(spill / "llsvm-left")
+    flock = fcntl.flock
+
+    def swapped(lock, how):  # between looking and removing
+        flock(lock, how)
+        mine.rename(spill / "elsewhere")
+        mine.symlink_to(victim)
+
+    monkeypatch.setattr(workspace_module.fcntl, "flock", swapped)
+    workspace_module.remove_abandoned(spill)
+    assert sorted(os.listdir(victim)) == [LOCK_NAME, "pages"]
+    assert mine.is_symlink()
+
+
+def test_our_own_folder_swapped_for_a_link(tmp_path):
+    victim = abandoned(tmp_path / "victim")
+    workspace = Workspace(tmp_path)
+    workspace.folder.rename(tmp_path / "moved")
+    workspace.folder.symlink_to(victim)
+    workspace.create("pages")
+    workspace.close()
+    assert sorted(os.listdir(victim)) == [LOCK_NAME, "pages"]
+
+
+@pytest.mark.parametrize("what", ["link to a lock", "somebody else's"])
+def test_what_is_not_ours_stays(tmp_path, monkeypatch, what):
+    folder = abandoned(tmp_path / "llsvm-left")
+    if what == "link to a lock":
+        (folder / LOCK_NAME).rename(tmp_path / "seal")
+        (folder / LOCK_NAME).symlink_to(tmp_path / "seal")
+    else:
+        monkeypatch.setattr(workspace_module.os, "geteuid", lambda: 4321)
+    workspace_module.remove_abandoned(tmp_path)
+    assert (folder / "pages").exists()
+    if what != "link to a lock":
+        monkeypatch.undo()
+        workspace_module.remove_abandoned(tmp_path)
+        assert not folder.exists()

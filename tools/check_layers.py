@@ -13,7 +13,18 @@ PACKAGE = Path(__file__).resolve().parents[1] / "llsvm"
 
 # From the bottom up; a module may import from its own layer, except where ALONE says that it stands alone.
 LAYERS = [
-    ["errors", "block", "progress", "report", "kinds", "credentials", "settings", "version"],
+    [
+        "errors",
+        "block",
+        "progress",
+        "report",
+        "kinds",
+        "credentials",
+        "settings",
+        "version",
+        "leftovers",
+        "signals",
+    ],
     [
         "memory",
         "files",

@@ -15,6 +15,7 @@ from llsvm import __version__
 from llsvm.cli import convert, demo, inspect, model_io, path, predict, train
 from llsvm.cli.answers import answering
 from llsvm.credentials import without_credentials
+from llsvm.signals import watch
 
 EXIT_CODES = """\b
 Exit codes:
@@ -68,7 +69,8 @@ def _options(
 
 
 def main() -> None:
-    """The ``llsvm`` program: runs a command and exits with its code."""
+    """Run a command and exit with its code; the program itself is ``llsvm.__main__``."""
+    watch()
     gc.disable()  # until a command runs: looking for garbage in modules as they load takes time
     words = [without_credentials(word) for word in sys.argv[1:]]  # before any message can repeat them
     app(words, prog_name="llsvm")

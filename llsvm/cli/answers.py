@@ -8,26 +8,15 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import typer
 
 from llsvm.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, EXIT_LIMIT, LLSVMError
-from llsvm.files import NO_ROOM
-
-EXIT_SIGNAL = 128  # plus the signal's number, as shells have it: 130 for Ctrl-C, 143 for kill
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Stopped(KeyboardInterrupt):
-    """A signal asks to stop. Raised where the program is, so that every context manager cleans up."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
+from llsvm.files import NO_PLACE, NO_ROOM
+from llsvm.signals import EXIT_SIGNAL, finish, sentence
 
 
 def answering(command: Callable[..., int | None]) -> Callable[..., None]:
@@ -39,16 +28,16 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
             gc.freeze()  # what the command line is made of stays: no collection need look at it again
             gc.enable()
         try:
-            with _signals_raise():
-                code = command(*args, **kwargs) or 0
-                if sys.stdout is not None:  # closed by the caller
-                    sys.stdout.flush()
+            code = command(*args, **kwargs) or 0
+            if sys.stdout is not None:  # closed by the caller
+                sys.stdout.flush()
+            finish()
         except Exception as error:
+            finish()
             code = _explained(error)
-        except KeyboardInterrupt as error:
-            number = error.number if isinstance(error, Stopped) else int(signal.SIGINT)
-            _say(f"stopped by {signal.Signals(number).name}: temporary files are removed, outputs untouched")
-            code = EXIT_SIGNAL + number
+        except KeyboardInterrupt:  # in a program that is not our own
+            _say(sentence(signal.SIGINT))
+            code = EXIT_SIGNAL + signal.SIGINT
         raise typer.Exit(code)
 
     return run
@@ -69,16 +58,31 @@ def _explained(error: Exception) -> int:
     if isinstance(error, MemoryError):
         _say("error: the system has no memory left; pass a smaller --memory, or free some")
         return EXIT_LIMIT
-    if isinstance(error, OSError) and error.errno in NO_ROOM:
-        _give_up_output()
-        _say(f"error: {error.filename or 'standard output'}: {error.strerror}; free some space")
+    if isinstance(error, OSError):
+        return _explained_system(error)
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        _say(
+            "error: the system starts no more threads; end other programs, raise the limit (ulimit -u), or pass "
+            "--threads 1"
+        )
         return EXIT_LIMIT
-    if isinstance(error, OSError) and error.filename is not None:
-        _say(f"error: {error.filename}: {error.strerror}")
-        return EXIT_BAD_INPUT
     what = f"{type(error).__name__}: {error}"
     _say(f"internal error: {what} (a bug in llsvm; LLSVM_DEBUG=1 shows the traceback)")
     return EXIT_INTERNAL
+
+
+def _explained_system(error: OSError) -> int:
+    """As ``_explained``, for what the system says of a file, or of anything else that was asked of it."""
+    reason = error.strerror or str(error) or type(error).__name__
+    if error.errno in NO_ROOM:
+        _give_up_output()
+        _say(f"error: {error.filename or 'standard output'}: {reason}; free some space")
+        return EXIT_LIMIT
+    if error.filename is not None:
+        _say(f"error: {error.filename}: {reason}")
+        return EXIT_BAD_INPUT if error.errno in NO_PLACE else EXIT_LIMIT
+    _say(f"error: the system has refused what was asked of it, or a disk fails: {reason}")
+    return EXIT_LIMIT
 
 
 def _give_up_output() -> None:
@@ -90,24 +94,3 @@ def _give_up_output() -> None:
 def _say(message: str) -> None:
     with suppress(OSError):
         typer.echo(f"llsvm: {message}", err=True)
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Within, the first SIGINT, SIGTERM or SIGHUP raises Stopped, and later ones wait for the clean-up."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        raise Stopped(number)
-
-    # What the caller has us ignore (nohup: SIGHUP; a background job: SIGINT) stays ignored.
-    before = {each: signal.getsignal(each) for each in _SIGNALS}
-    before = {each: handler for each, handler in before.items() if handler is not signal.SIG_IGN}
-    for each in before:
-        signal.signal(each, stop)
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

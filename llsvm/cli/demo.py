@@ -7,12 +7,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from llsvm import leftovers
 from llsvm.cli.options import Quiet, open_data
 from llsvm.cli.predict import print_evaluation
 from llsvm.cli.train import outcome, run_training
@@ -54,7 +55,9 @@ def demo(
             f"{file_bytes / limit_bytes:.1f} times less than the file:"
         )
         typer.echo(f"  llsvm train {data} --model {model} --memory {memory} -C {_C} --seed {seed}")
-        summary = run_training(open_data([str(data)], settings), settings, str(model), quiet)
+        summary = run_training(
+            open_data([str(data)], settings), settings, str(model), quiet, keep_so_far=keep is not None
+        )
         typer.echo(outcome(summary, settings))
         typer.echo("On rows it has not seen:")
         _evaluate(model, test, memory)
@@ -98,7 +101,9 @@ def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
     if keep is not None:
         yield keep
         return
-    with tempfile.TemporaryDirectory(prefix="llsvm-demo-") as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="llsvm-demo-"))
+        stack.enter_context(leftovers.expected(lambda: shutil.rmtree(folder, ignore_errors=True)))
         yield Path(folder)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import typer
 from llsvm.memory import format_size, resident_bytes
 from llsvm.progress import Progress
 from llsvm.report import Report
+from llsvm.signals import last_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -68,13 +70,23 @@ def _live(progress: Progress, tol: float) -> Iterator[Show]:
 
     console = Console(stderr=True, highlight=False)
     meter = Meter(progress, tol)
-    with Live(
-        get_renderable=meter.render,
-        console=console,
-        refresh_per_second=_REDRAWS_PER_SECOND,
-        transient=True,
+    with (
+        last_words(_show_cursor),
+        Live(
+            get_renderable=meter.render,
+            console=console,
+            refresh_per_second=_REDRAWS_PER_SECOND,
+            transient=True,
+        ),
     ):
         yield lambda report: _note(meter, console, report)
+
+
+def _show_cursor() -> str:
+    """Clear the live lines away and show the cursor, without the display itself, whose locks others hold."""
+    with suppress(OSError):
+        os.write(2, b"\r\x1b[1A\x1b[J\x1b[?25h")
+    return ""
 
 
 def _note(meter: Meter, console: Console, report: Report) -> None:

@@ -43,6 +43,7 @@ from llsvm.cli.options import (
 )
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.settings import AUTO, Settings
+from llsvm.signals import last_words
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
@@ -252,8 +253,12 @@ _PAPER_NOT_CONVERGED = (
 )
 
 
-def run_training(source: BlockSource, settings: Settings, model_path: str, quiet: bool) -> dict[str, Any]:
-    """Train, show progress, save the model, and return the summary (``Training.summary()``)."""
+def run_training(
+    source: BlockSource, settings: Settings, model_path: str, quiet: bool, keep_so_far: bool = True
+) -> dict[str, Any]:
+    """Train, show progress, save the model, and return the summary (``Training.summary()``).
+
+    keep_so_far: save it too when a signal ends the run, if a pass has been certified."""
     from llsvm.cli.display import say, showing
     from llsvm.kernels.start import start_quickly
     from llsvm.train import Training
@@ -261,7 +266,8 @@ def run_training(source: BlockSource, settings: Settings, model_path: str, quiet
     start_quickly()
     with Training(source, settings, output=model_path) as training:
         say(training.defaults, quiet)
-        with showing(training.progress, settings.tol, quiet) as show:
+        so_far = last_words(lambda: training.save_so_far(model_path) if keep_so_far else "")
+        with so_far, showing(training.progress, settings.tol, quiet) as show:
             for report in training:
                 show(report)
         training.model.save(model_path)

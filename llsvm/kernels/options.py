@@ -21,12 +21,14 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numba
 
 import llsvm
+from llsvm import leftovers
 
 # nogil: kernels run in plain Python threads. cache: the compilation is part of the user's time only once.
 JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
@@ -46,7 +48,9 @@ def cache_folder() -> Path | None:
         return _tried(_private_folder(_user_cache()) / f"{llsvm.__version__}-numba-{numba.__version__}")
     with suppress(OSError):
         folder = tempfile.mkdtemp(prefix="llsvm-kernels-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        remove = partial(shutil.rmtree, folder, ignore_errors=True)
+        atexit.register(remove)
+        leftovers.expect(remove)
         return Path(folder)
     return None
 

@@ -10,13 +10,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
+import stat
 import tempfile
 import threading
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
+from llsvm import leftovers
 from llsvm.errors import DiskError
 from llsvm.memory import format_size
 
@@ -24,6 +29,7 @@ PREFIX = "llsvm-"
 LOCK_NAME = "lock"
 _SEAL = b"llsvm workspace, locked while in use\n"
 RESERVE_BYTES = 16_000_000  # left free on the file system, for whoever else writes there
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Workspace:
@@ -46,10 +52,13 @@ class Workspace:
         self._mutex = threading.Lock()
         self._files: list[FileIO] = []
         self._spare: list[tuple[FileIO, int]] = []  # files to write over, and the bytes claimed for each
+        name = f"{PREFIX}{secrets.token_hex(8)}"
+        self.folder = Path(parent).absolute() / name
         try:
-            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)).absolute()
-            self._finalizer = weakref.finalize(self, _dispose, self.folder, self._files, os.getpid())
-            self._files.append(_make_lock(self.folder))
+            place = _Place.make(Path(parent), name)
+            self._folder = place.folder
+            self._finalizer = weakref.finalize(self, _dispose, place, self._files, os.getpid())
+            self._files.append(_make_lock(place.folder))
         except OSError as error:
             raise DiskError(
                 f"{parent}: cannot make a spill folder: {error.strerror}; "
@@ -75,7 +84,7 @@ class Workspace:
     def create(self, name: str) -> FileIO:
         """A new empty file, open for reading and writing, unbuffered. ``close`` closes it too."""
         try:
-            file = FileIO(self.path(name), "x+")
+            file = FileIO(self.path(name), "x+", opener=_within(self._folder, name))
         except OSError as error:
             raise _cannot_make(self.path(name), error) from error
         with self._mutex:
@@ -90,7 +99,7 @@ class Workspace:
         if file is None:
             return self.create(name), 0
         try:
-            os.rename(file.name, self.path(name))
+            os.rename(os.path.basename(file.name), name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError as error:
             raise _cannot_make(self.path(name), error) from error
         file.name = self.path(name)
@@ -153,8 +162,53 @@ def _cannot_make(path: Path, error: OSError) -> DiskError:
     return DiskError(f"{path}: cannot make a spill file: {error.strerror}; pass another --spill-dir")
 
 
-def _make_lock(folder: Path) -> FileIO:
-    lock = FileIO(folder / LOCK_NAME, "x+")
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A workspace's folder. parent, folder: open descriptors. By them and not by their paths are things made and
+    removed: a path may lead elsewhere by now."""
+
+    parent: int
+    name: str
+    folder: int
+    key: int = -1
+
+    @classmethod
+    def make(cls, parent: Path, name: str) -> _Place:
+        above = os.open(parent, _FOLDER)
+        key = leftovers.expect(lambda: cls.open(above, name).remove())
+        try:
+            os.mkdir(name, 0o700, dir_fd=above)
+            return cls(above, name, cls.open(above, name).folder, key)
+        except BaseException:
+            leftovers.forget(key)
+            os.close(above)
+            raise
+
+    @classmethod
+    def open(cls, parent: int, name: str) -> _Place:
+        """Raises OSError where it is a link, or no folder."""
+        return cls(parent, name, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent))
+
+    def remove(self) -> None:
+        """Remove the folder, its lock last: should it not come to that, the next workspace finishes the work."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.folder):
+                if name != LOCK_NAME:
+                    os.unlink(name, dir_fd=self.folder)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(LOCK_NAME, dir_fd=self.folder)
+            here = os.stat(self.name, dir_fd=self.parent, follow_symlinks=False)
+            if os.path.samestat(here, os.fstat(self.folder)):
+                os.rmdir(self.name, dir_fd=self.parent)
+
+
+def _within(folder: int, name: str) -> Callable[[str, int], int]:
+    """What opens the file ``name`` of the folder (a descriptor), and no link of that name, for ``FileIO``."""
+    return lambda _, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=folder)
+
+
+def _make_lock(folder: int) -> FileIO:
+    lock = FileIO(LOCK_NAME, "x+", opener=_within(folder, LOCK_NAME))
     # A file system that knows no locks: others cannot lock it either, and leave the folder alone.
     with contextlib.suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -162,7 +216,7 @@ def _make_lock(folder: Path) -> FileIO:
     return lock
 
 
-def _dispose(folder: Path, files: list[FileIO], owner_pid: int) -> None:
+def _dispose(place: _Place, files: list[FileIO], owner_pid: int) -> None:
     if os.getpid() != owner_pid:  # a forked child inherits the object, not the folder
         return
     for file in files[1:]:
@@ -171,35 +225,44 @@ def _dispose(folder: Path, files: list[FileIO], owner_pid: int) -> None:
             with contextlib.suppress(OSError):
                 file.truncate(0)
             file.close()
-    _remove(folder)
+    place.remove()
     for lock in files[:1]:  # last: whoever gets the lock finds nothing to do
         lock.close()
-
-
-def _remove(folder: Path) -> None:
-    """Remove the folder, its lock last: should it not come to that, the next workspace finishes the work."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            if name != LOCK_NAME:
-                os.unlink(folder / name)
-        (folder / LOCK_NAME).unlink(missing_ok=True)
-        folder.rmdir()
+    leftovers.forget(place.key)
+    os.close(place.folder)
+    os.close(place.parent)
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Remove the workspaces in ``parent`` whose process is gone. Those alive, or not ours to judge, stay."""
-    with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
-                _remove_if_abandoned(Path(entry.path))
+    """Remove this user's workspaces in ``parent`` whose process is gone. Those alive, or not ours, stay.
+
+    Whatever stands there under such names, nothing is waited for, no link is followed, and nothing outside is
+    touched.
+    """
+    with contextlib.suppress(OSError):
+        above = os.open(parent, _FOLDER)
+        try:
+            with os.scandir(above) as entries:
+                names = [entry.name for entry in entries if entry.name.startswith(PREFIX)]
+            for name in names:
+                _remove_if_abandoned(above, name)
+        finally:
+            os.close(above)
 
 
-def _remove_if_abandoned(folder: Path) -> None:
-    # OSError: no lock file (not a workspace, or not yet), another user's, or locked by a living process
-    with contextlib.suppress(OSError), FileIO(folder / LOCK_NAME, "r+") as lock:
-        if lock.read(len(_SEAL)) == _SEAL:
+def _remove_if_abandoned(parent: int, name: str) -> None:
+    # OSError: no folder, no lock file (not a workspace, or not yet), or locked by a living process
+    with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+        place = _Place.open(parent, name)
+        opened.callback(os.close, place.folder)
+        # O_NONBLOCK: opening a pipe would wait for its other end
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        lock = os.open(LOCK_NAME, flags, dir_fd=place.folder)
+        opened.callback(os.close, lock)
+        mine = os.fstat(place.folder).st_uid == os.geteuid() == os.fstat(lock).st_uid
+        if mine and stat.S_ISREG(os.fstat(lock).st_mode) and os.pread(lock, len(_SEAL), 0) == _SEAL:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(folder)
+            place.remove()
 
 
 def choose_parent(spill_dir: str | Path | None, output: str | Path | None) -> Path:

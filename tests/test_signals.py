@@ -1,0 +1,201 @@
+"""Signals end the program within a second, whatever it is at, with one sentence, and leave nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from oracle import rows, write_svmlight
+
+from llsvm import Model, train
+from llsvm.train import Training
+
+SECONDS = 3.0  # one is promised; this machine may be busy with other tests
+
+# The program with something put before it: what a signal meets is not left to chance.
+PROGRAM = """
+import sys, time, os
+{before}
+from llsvm.__main__ import main
+main()
+"""
+
+
+def started(arguments, before="", **popen):
+    """The program, once it has said "ready" on standard error."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(before=before), *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **popen,
+    )
+    seen = ""
+    while "ready" not in seen:
+        line = process.stderr.readline()
+        assert line, f"it ended: {seen}"
+        seen += line
+    return process
+
+
+def stopped(process, number):
+    """Send the signal; the sentence that the program ends with."""
+    began = time.monotonic()
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=60)
+    assert time.monotonic() - began < SECONDS
+    assert process.returncode == 128 + number, errors
+    assert out == ""
+    assert "Traceback" not in errors
+    assert "internal error" not in errors
+    assert errors.count("llsvm: ") == 1
+    return errors.splitlines()[-1]
+
+
+SAY = 'os.write(2, b"ready\\n")'
+
+MEETS = {
+    "an import": f"""
+import builtins
+real = builtins.__import__
+def slow(name, *args):
+    if name == "typer":
+        {SAY}
+        time.sleep(60)
+    return real(name, *args)
+builtins.__import__ = slow
+""",
+    "a callback of C code": f"""
+import ctypes
+def called(left, right):
+    {SAY}
+    for _ in range(60):
+        time.sleep(1)
+    return 0
+kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+import llsvm.memory
+def parse(text):
+    ctypes.CDLL(None).qsort((ctypes.c_int * 2)(1, 2), 2, 4, kind(called))
+llsvm.memory.parse_size = parse
+""",
+    "a long call of C": f"""
+import ctypes, llsvm.memory
+def parse(text):
+    {SAY}
+    ctypes.CDLL(None).sleep(60)
+llsvm.memory.parse_size = parse
+""",
+    "an except that takes all": f"""
+import llsvm.memory
+def parse(text):
+    {SAY}
+    for _ in range(600):
+        try:
+            time.sleep(0.1)
+        except BaseException:
+            pass
+llsvm.memory.parse_size = parse
+""",
+    "the interpreter's end": f"""
+import atexit
+def last():
+    {SAY}
+    time.sleep(60)
+atexit.register(last)
+""",
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("meets", MEETS)
+def test_a_signal_ends_the_program_whatever_it_meets(tmp_path, meets, number):
+    path = write_svmlight(tmp_path / "a.svm", *rows(n=50, d=5))
+    arguments = ["train", path, "--model", tmp_path / "m", "--memory", "1GB", "--quiet"]
+    if meets == "the interpreter's end":
+        process = started(["--version"], MEETS[meets])
+        began = time.monotonic()
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert time.monotonic() - began < SECONDS
+        assert process.returncode == 128 + number
+        return
+    words = stopped(started(arguments, MEETS[meets]), number)
+    assert words.startswith(f"llsvm: stopped by {number.name}: temporary files are removed")
+    assert os.listdir(tmp_path) == ["a.svm"]
+
+
+def test_what_the_caller_ignores_stays_ignored():
+    before = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{MEETS['an import']}"
+    process = started(["--version"], before)
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+
+
+SLOW_PASSES = f"""
+from llsvm.train import Training
+note = Training.note
+def slow(self, report):
+    note(self, report)
+    if report.certificate is not None and report.passes == 3:
+        {SAY}
+        time.sleep(60)
+Training.note = slow
+"""
+
+
+@pytest.mark.parametrize("solver", [(), ("--multiclass", "crammer-singer"), ("--solver", "smsvm")])
+def test_the_model_so_far_is_written_and_said_to_be(tmp_path, solver):
+    path = write_svmlight(tmp_path / "a.svm", *rows(n=300, d=10, noise=2.0, classes=3))
+    model = tmp_path / "m"
+    arguments = ["train", path, "--model", model, "--memory", "1GB", "--tol", "1e-9", *solver]
+    words = stopped(started(arguments, SLOW_PASSES), signal.SIGTERM)
+    assert f"the model so far is written to {model}: after 3 passes within " in words
+    loaded = Model.load(model)
+    assert not loaded.converged
+    assert loaded.certificate.passes == 3
+    assert sorted(os.listdir(tmp_path)) == ["a.svm", "m", "m.log.json"]
+
+
+def interrupted(monkeypatch, passes, change=lambda report: None):
+    note = Training.note
+
+    def stop(self, report):
+        note(self, report)
+        if report.passes == passes and report.certificate is not None:
+            change(report)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "note", stop)
+
+
+def test_in_python_too_and_the_interrupt_goes_on(tmp_path, monkeypatch):
+    X, y = rows(n=300, d=10, noise=2.0)
+    interrupted(monkeypatch, 2)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train(X, y, tol=1e-9, output=tmp_path / "m", memory_limit="1GB")
+    assert "the model so far is written to" in caught.value.__notes__[0]
+    assert Model.load(tmp_path / "m").certificate.passes == 2
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train(X, y, tol=1e-9, memory_limit="1GB")
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_weights_that_have_changed_since_they_were_measured_are_not_written(tmp_path, monkeypatch):
+    def change(report):
+        report.coef[0, 0] = np.nextafter(report.coef[0, 0], 9.0)
+
+    interrupted(monkeypatch, 2, change)
+    X, y = rows(n=300, d=10, noise=2.0)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train(X, y, tol=1e-9, output=tmp_path / "m", memory_limit="1GB")
+    assert "no model is written" in caught.value.__notes__[0]
+    assert os.listdir(tmp_path) == []
