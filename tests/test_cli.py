@@ -27,6 +27,7 @@ from llsvm.cli.train import parse_class_weight
 from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.model import Model
 from llsvm.report import Certificate, Report
+from llsvm.settings import Settings
 
 PROGRAM = [sys.executable, "-c", "from llsvm.cli import main; main()"]
 DATA = "1 1:1 3:2\n-1 2:1\n1 1:0.5\n-1 2:2 3:-1\n"
@@ -366,26 +367,48 @@ def test_signals_clean_up_even_when_they_come_twice(data, tmp_path, number):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data.svm", "new"]
 
 
-def test_the_live_line_tells_speed_and_time_left():
+def test_the_live_line_tells_speed_and_time():
     now = 0.0
     progress = example_progress()
-    meter = Meter(progress, tol=0.001, clock=lambda: now)
+    meter = Meter(progress, Settings(tol=0.001, max_passes=20), clock=lambda: now)
+    memory = "memory 200.0 MB of 300.0 MB"
+    assert meter.words() == (["pass 3", "0 of 1,000 rows"], [memory, "0 s so far"])
+    now, progress.rows_done, progress.bytes_done = 2.0, 100, 50
     assert meter.words() == (
-        ["pass 3", "0 of 1,000 rows (0/s)", "0 B of 100 B"],
-        ["memory 200.0 MB of 300.0 MB"],
+        ["pass 3", "100 of 1,000 rows (50/s)", "50 B of 100 B"],
+        [memory, "2 s so far", "18 s left in this pass"],
     )
-    now, progress.rows_done = 2.0, 100
-    assert meter.words()[1][-1] == "18 s left in this pass"
-    progress.passes = 3
+    progress.passes, progress.bytes_done = 3, 0
     meter.words()
     for now, gap in ((10.0, 0.4), (20.0, 0.04)):  # noqa: B007
         meter.note(Report("pass", 2, certificate=Certificate((1.0,), (1.0 - gap,), 2)))
     now, progress.rows_done, progress.relative_gap, progress.survivors = 22.0, 500, 0.04, 17
     assert meter.words() == (
-        ["pass 4", "500 of 1,000 rows (20/s)", "0 B of 100 B"],
-        ["gap 4.000%", "17 survivors", "memory 200.0 MB of 300.0 MB", "about 18 s left"],
+        ["pass 4", "500 of 1,000 rows (20/s)"],
+        ["gap 4.000%", "17 survivors", memory, "22 s so far", "about 18 s left"],
     )
+    progress.phase, progress.rows_done, progress.rows_total = "survivors", 0, 17
+    assert meter.words()[0] == ["epochs over survivors, before pass 4", "17 rows"]
     assert meter.render() is not None
+
+
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [
+        ({"max_passes": 200}, 190 * 10.0),
+        ({"max_passes": None}, None),
+        ({"max_passes": None, "max_seconds": 300}, 280.0),
+        ({"max_passes": 200, "max_seconds": 300}, 280.0),
+    ],
+)
+def test_a_gap_that_hardly_shrinks_tells_no_time(limits, left):
+    now = 0.0
+    progress = example_progress()
+    progress.passes = 10
+    meter = Meter(progress, Settings(**limits), clock=lambda: now)
+    for now, gap in ((10.0, 0.5), (20.0, 0.49999)):  # noqa: B007
+        meter.note(Report("pass", 2, certificate=Certificate((1.0,), (1.0 - gap,), 2)))
+    assert meter.seconds_left() == left
 
 
 def test_a_terminal_gets_a_live_display(data, tmp_path):

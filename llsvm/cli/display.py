@@ -21,18 +21,22 @@ from llsvm.signals import last_words
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from llsvm.settings import Settings
+
 _REDRAWS_PER_SECOND = 4
-_PHASES = {"reading": "reading", "pass": "pass {}", "survivors": "survivors, before pass {}"}
+_TREND_PASSES = 5  # that tell how fast the gap shrinks
+_MOST_PASSES_TOLD = 1000  # a trend that asks for more is none
+_PHASES = {"reading": "reading", "pass": "pass {}", "survivors": "epochs over survivors, before pass {}"}
 Show = Callable[[Report], None]
 
 
 @contextmanager
-def showing(progress: Progress, tol: float, quiet: bool = False) -> Iterator[Show]:
+def showing(progress: Progress, settings: Settings, quiet: bool = False) -> Iterator[Show]:
     """Within, reports given to the yielded function are shown, and on a terminal ``progress`` too."""
     if quiet:
         yield lambda report: None
     elif sys.stderr.isatty():
-        with _live(progress, tol) as show:
+        with _live(progress, settings) as show:
             yield show
     else:
         yield lambda report: typer.echo(f"{_now()} {report_line(report)}", err=True)
@@ -64,12 +68,12 @@ def _now() -> str:
 
 
 @contextmanager
-def _live(progress: Progress, tol: float) -> Iterator[Show]:
+def _live(progress: Progress, settings: Settings) -> Iterator[Show]:
     from rich.console import Console
     from rich.live import Live
 
     console = Console(stderr=True, highlight=False)
-    meter = Meter(progress, tol)
+    meter = Meter(progress, settings)
     with (
         last_words(_show_cursor),
         Live(
@@ -98,10 +102,13 @@ def _note(meter: Meter, console: Console, report: Report) -> None:
 class Meter:
     """The live lines: what ``progress`` says, with speed and time left worked out from successive looks."""
 
-    def __init__(self, progress: Progress, tol: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, progress: Progress, settings: Settings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.progress = progress
-        self.tol = tol
+        self.settings = settings
         self.clock = clock
+        self._began = clock()
         self._gaps: list[tuple[float, float]] = []  # (time, relative gap) of each certificate
         self._phase: tuple[str, int] = ("", -1)
         self._start = (clock(), 0)  # of the phase: time, rows done
@@ -116,14 +123,18 @@ class Meter:
         p = self.progress
         speed = self._rows_per_second()
         pace = [_PHASES.get(p.phase, p.phase).format(p.passes + 1)]
-        pace.append(
-            f"{_done(f'{p.rows_done:,}', p.rows_total and f'{p.rows_total:,}')} rows ({speed:,.0f}/s)"
-        )
-        pace.append(_done(format_size(p.bytes_done), p.bytes_total and format_size(p.bytes_total)))
+        if p.phase == "survivors":  # gone over again and again, until that gains little
+            pace.append(f"{p.rows_total:,} rows")
+        else:
+            rows = _done(f"{p.rows_done:,}", p.rows_total and f"{p.rows_total:,}")
+            pace.append(f"{rows} rows" + (f" ({speed:,.0f}/s)" if speed else ""))
+        if p.bytes_done:  # what lies in memory is not read
+            pace.append(_done(format_size(p.bytes_done), p.bytes_total and format_size(p.bytes_total)))
         state = [] if math.isnan(p.relative_gap) else [f"gap {p.relative_gap:.3%}"]
         if p.survivors:
             state.append(f"{p.survivors:,} survivors")
         state.append(f"memory {format_size(p.used_bytes)} of {format_size(p.limit_bytes)}")
+        state.append(f"{_duration(self.clock() - self._began)} so far")
         left = self.seconds_left()
         if left is not None:
             state.append(f"about {_duration(left)} left")
@@ -132,14 +143,21 @@ class Meter:
         return pace, state
 
     def seconds_left(self) -> float | None:
-        """Until the gap reaches the tolerance, should it go on shrinking as between the last two passes."""
-        if len(self._gaps) < 2:
-            return None
-        (t0, g0), (t1, g1) = self._gaps[-2:]
-        if not g0 > g1 > 0:
-            return None
-        passes = max(0.0, math.log(g1 / self.tol) / math.log(g0 / g1))
-        return max(0.0, t1 + math.ceil(passes) * (t1 - t0) - self.clock())
+        """Until the gap reaches the tolerance, should it go on shrinking as in the last passes, or until a limit ends
+        the run; None where nobody can tell."""
+        now, chosen = self.clock(), self.settings
+        ends = [] if chosen.max_seconds is None else [self._began + chosen.max_seconds]
+        if len(self._gaps) >= 2:
+            (t0, g0), (t1, g1) = self._gaps[-_TREND_PASSES:][0], self._gaps[-1]
+            count = min(len(self._gaps), _TREND_PASSES) - 1
+            a_pass = (t1 - t0) / count
+            if g0 > g1 > 0:
+                passes = max(0.0, math.log(g1 / chosen.tol) / math.log(g0 / g1) * count)
+                if passes <= _MOST_PASSES_TOLD:
+                    ends.append(t1 + math.ceil(passes) * a_pass)
+            if chosen.max_passes is not None:
+                ends.append(t1 + max(0, chosen.max_passes - self.progress.passes) * a_pass)
+        return max(0.0, min(ends) - now) if ends else None
 
     def render(self) -> RenderableType:
         from rich.progress_bar import ProgressBar

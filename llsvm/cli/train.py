@@ -267,7 +267,7 @@ def run_training(
     with Training(source, settings, output=model_path) as training:
         say(training.defaults, quiet)
         so_far = last_words(lambda: training.save_so_far(model_path) if keep_so_far else "")
-        with so_far, showing(training.progress, settings.tol, quiet) as show:
+        with so_far, showing(training.progress, settings, quiet) as show:
             for report in training:
                 show(report)
         training.model.save(model_path)
