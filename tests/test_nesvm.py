@@ -19,6 +19,7 @@ from llsvm.memory import MemoryBudget
 from llsvm.optim.bundle import DualBundle
 from llsvm.optim.metric import GramMetric, ScalarMetric
 from llsvm.optim.nesterov import PaperSteps
+from llsvm.optim.thinning import Thinning
 from llsvm.settings import Settings
 from llsvm.train import Training
 
@@ -419,3 +420,41 @@ def test_metrics_solve_what_they_measure():
 def test_refusals(options, words):
     with pytest.raises(UsageError, match=words):
         Settings(**({"solver": "nesvm"} | options))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_weights_under_l1_are_zero_and_the_certificate_is_theirs(classes, intercept):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((400, 30)).astype(np.float32)
+    y = np.digitize(
+        X[:, 0] - X[:, 1] + 0.2 * rng.standard_normal(400), [0.0] if classes == 2 else [-0.7, 0.7]
+    )
+    options = {"penalty": "l1", "C": 0.05, "intercept": intercept}
+    model, _ = train(X, y, **options)
+    assert model.converged
+    assert (model.coef_ != 0).sum(axis=1).max() <= 10
+    assert (model.coef_ != 0).any()
+    signs = np.where(y == 1, 1, -1)[None] if classes == 2 else np.where(y == np.arange(3)[:, None], 1, -1)
+    margins = signs * (X.astype(float) @ model.coef_.T + model.intercept_).T
+    primal = np.abs(model.coef_).sum(axis=1) + 0.05 * np.maximum(0, 1 - margins).sum(axis=1)
+    np.testing.assert_allclose(model.certificate.primal, primal, rtol=1e-6)
+    assert model.certificate.relative_gap <= 1e-3
+    few, _ = train(X, y, max_passes=len(model.history) - 2, **options)
+    assert len(few.history) <= len(model.history) - 2
+
+
+def test_the_search_for_weights_that_can_be_zero():
+    w = np.array([5.0, 0.01, -3.0, 0.02, 0.0, -0.04, 0.5])
+    best = Thinning(w, 1.0, 6, limit=2.0, zone=0.03)
+    rounds = 0
+    while not best.done:
+        best.take(tuple(1.0 if (v == 0).sum() <= 4 else 3.0 for v in best.candidates()))
+        rounds += 1
+    assert rounds <= 3
+    np.testing.assert_array_equal(best.w, [5.0, 0, -3.0, 0, 0, 0, 0.5])
+    nothing = Thinning(w, 1.0, 6, limit=1.0, zone=0.03)
+    while not nothing.done:
+        nothing.take((2.0, 2.0))
+    np.testing.assert_array_equal(nothing.w, w)
+    assert nothing.primal == 1.0

@@ -143,8 +143,8 @@ class Meter:
         return pace, state
 
     def seconds_left(self) -> float | None:
-        """Until the gap reaches the tolerance, should it go on shrinking as in the last passes, or until a limit ends
-        the run; None where nobody can tell."""
+        """Until the gap reaches the tolerance, should it go on shrinking as in the last passes, or a limit ends the
+        run; None where nobody can tell."""
         now, chosen = self.clock(), self.settings
         ends = [] if chosen.max_seconds is None else [self._began + chosen.max_seconds]
         if len(self._gaps) >= 2:

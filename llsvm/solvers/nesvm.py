@@ -16,7 +16,8 @@ constant is too small; homotopy as in Algorithm 2, μ_t = μ₀/(t + 1). Step "a
 Certificate: α_i = c_i u_i (2 c_i (1 − m_i) for squares) is feasible. An unpenalised intercept asks for Σ α y = 0:
 the α of the side with the larger sum are scaled down to the other's (hinge), or α_i y_i is shifted by a
 multiple of c_i (squares). l1 asks for ‖Σ α y x‖∞ ≤ 1: α is scaled. The best mixture of the passes'
-points counts (llsvm/optim/bundle.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
+points counts (llsvm/optim/bundle.py). Under l1 a few passes more leave out what weights the gap allows
+(llsvm/optim/thinning.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
 |ΔF_μ| < tol, which also ends each stage of the homotopy until μ ≤ mu_end.
 """
 
@@ -34,6 +35,7 @@ from llsvm.labels import class_signs, count_problems, signs_bytes
 from llsvm.optim.bundle import DualBundle
 from llsvm.optim.metric import GramMetric, Metric, ScalarMetric
 from llsvm.optim.nesterov import VECTORS, PaperSteps, SearchedSteps
+from llsvm.optim.thinning import Thinning
 from llsvm.report import Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
@@ -43,6 +45,7 @@ MOST_GRAM_COLUMNS = 2000  # beyond, decomposing it takes longer than the passes 
 BUNDLE = 20  # dual points kept, if they take no more than this share of what is free:
 BUNDLE_SHARE = GRAM_SHARE = 0.25
 POWER_PASSES = 20
+THIN_PASSES = 6  # at most, each measures two weights
 MU, PAPER_MU = 1.0, 5.0
 MU_FACTOR = 0.5  # μ falls at most so fast,
 MU_TARGET = 0.6  # and not below where smoothing makes up this share of the gap that is asked for
@@ -76,7 +79,9 @@ class NESVM:
                 report = self._report(passes, metric)
                 yield report
                 if report.converged or (most and passes >= most):
-                    return
+                    break
+            if report.converged and settings.penalty == "l1" and settings.stop == "gap":
+                yield from self._thin(stream, width, metric, passes, most)
 
     # -- set up -----------------------------------------------------------------------------------------
 
@@ -86,7 +91,7 @@ class NESVM:
         sides = 2 if settings.intercept else 1
         self.grad = (k, sides, width)
         needs = {
-            "weights": 8 * k * width * (VECTORS + 4),
+            "weights": 8 * k * width * (VECTORS + (7 if settings.penalty == "l1" else 4)),
             "gradients": 8 * k * width * sides * (self.threads + 1),
             "signs of classes": signs_bytes,
         }
@@ -141,6 +146,22 @@ class NESVM:
         # eqs. 48 and 52 for the hinge; the corrected eq. 56 for squares
         paper_L = metric.largest if self.squares else n_rows * self.steepest
         return _Problem(settings, metric, paper_L, width, self.bundle)
+
+    def _thin(self, stream: Stream, width: int, metric: Metric, passes: int, most: int) -> Iterator[Report]:
+        """Leave out what weights the gap allows: more passes, which measure thinner weights."""
+        thinnings = [problem.thinning() for problem in self.problems]
+        last = passes + THIN_PASSES if not most else min(passes + THIN_PASSES, most)
+        while passes < last and not all(thinning.done for thinning in thinnings):
+            W, V = (np.stack(each) for each in zip(*(t.candidates() for t in thinnings), strict=True))
+            sums = np.zeros((len(W), kernel.N_SUMS))
+            self._evaluate(stream, W, V, np.ones(len(W)), sums, self.grad)
+            for j, (problem, thinning) in enumerate(zip(self.problems, thinnings, strict=True)):
+                losses = sums[j, kernel.LOSS], sums[j, kernel.V_LOSS]
+                norms = (problem.exact_penalty(each[j]) for each in (W, V))
+                thinning.take(tuple(float(a + b) for a, b in zip(losses, norms, strict=True)))
+                problem.coef, problem.primal = thinning.w, thinning.primal
+            passes += 1
+            yield self._report(passes, metric)
 
     # -- a pass -----------------------------------------------------------------------------------------
 
@@ -286,6 +307,14 @@ class _Problem:
             gap = self.primal - self.bundle.best
             self.converged = bool(gap <= self.settings.tol * self.primal)
         return self.converged
+
+    def thinning(self) -> Thinning:
+        penalised = len(self.coef) - 1 if self.settings.intercept else len(self.coef)
+        limit = self.bundle.best / (1.0 - self.settings.tol) if self.settings.tol < 1 else np.inf
+        return Thinning(self.coef, self.primal, penalised, limit, self.mu_w)
+
+    def exact_penalty(self, w: NDArray[np.float64]) -> float:
+        return self._penalty(w)[1]
 
     # -- the regulariser --------------------------------------------------------------------------------
 
