@@ -17,7 +17,7 @@ from llsvm.arena import Arena, densify, sparsify, steps
 from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, DiskError
-from llsvm.labels import LabelEncoder
+from llsvm.labels import LabelEncoder, quoted
 from llsvm.progress import Progress
 from llsvm.scaling import ColumnStatistics
 from llsvm.spill.store import PageStore
@@ -247,7 +247,7 @@ class Ingest:
         classes = self.labels.classes
         if len(classes) < 2:
             raise DataError(
-                f"{info.name}: all {self._n_rows} rows have the same label, {classes[0]}: "
+                f"{info.name}: all {self._n_rows} rows have the same label, {quoted(classes[0])}: "
                 "one class; training needs rows of at least two classes"
             )
         if self.arena is not None:

@@ -12,6 +12,7 @@ from llsvm.errors import DataError
 
 MAX_CLASSES = 100_000
 _CLASS_BYTES = 160  # of a label: its places here, and in what is made of them while they are put in order
+WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
 _MANY_REAL_LABELS = 100  # this many different labels that are not whole numbers look like a regression target
 
 
@@ -52,6 +53,11 @@ class LabelEncoder:
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.int32]:
         """Ids of the labels ``y`` (n,), new ones made as needed, and the rows counted. Raises DataError."""
+        if len(self) and is_text(y) != bool(self._words):
+            raise DataError(
+                f"the labels are text in some rows and numbers in others, such as {quoted(self.classes[0])} and "
+                f"{quoted(y[0])}; write them as one type"
+            )
         ids = self._lookup(y)
         if ids is None:
             if is_text(y):
@@ -98,6 +104,11 @@ class LabelEncoder:
         self.counts = np.concatenate([self.counts, fresh])
 
     def _learn(self, labels: NDArray[Any]) -> None:
+        if labels.dtype.kind == "f" and max(-labels[0], labels[-1]) >= WHOLE_BELOW:
+            raise DataError(
+                f"the label {labels[-1 if labels[-1] >= WHOLE_BELOW else 0]:.0f}: labels from 2^53 on cannot be "
+                "told from their neighbours; number the classes otherwise, or write the labels as text in a table"
+            )
         fresh = np.setdiff1d(labels, self._known) if len(self._known) else labels
         known = np.concatenate([self._known, fresh]) if len(self._known) else fresh
         ids = np.arange(len(self.counts), len(self.counts) + len(fresh), dtype=np.int32)
@@ -110,6 +121,11 @@ class LabelEncoder:
                 f"{known[known % 1 != 0][0]:g}): these look like regression targets (Unknown label type); "
                 "llsvm trains classifiers"
             )
+
+
+def quoted(label: Any) -> str:
+    """A label for messages: text in quotes, which show its spaces too."""
+    return repr(str(label)) if isinstance(label, str) else str(label).removesuffix(".0")
 
 
 def is_text(y: NDArray[Any]) -> bool:

@@ -18,6 +18,7 @@ from llsvm.errors import DataError, UsageError
 FEATURE_NAMES = ("X", "x", "data", "features", "X_train", "train")
 LABEL_NAMES = ("y", "Y", "label", "labels", "target", "targets", "class", "y_train")
 WEIGHT_NAMES = ("weight", "weights", "sample_weight")
+BOOLEANS = np.array(["false", "true"], object)  # as labels
 _INDEX_ROWS = 1 << 16  # row pointers looked at together
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, NotImplementedError),
@@ -244,7 +245,9 @@ class MatrixReader:
             return np.array([each.decode() if isinstance(each, bytes) else str(each) for each in y], object)
         if y.dtype.kind == "U":
             return y
-        if y.dtype.kind not in "biuf":
+        if y.dtype.kind == "b":
+            return BOOLEANS[y.astype(np.intp)]
+        if y.dtype.kind not in "iuf":
             raise DataError(f"{self.where}: labels of type {y.dtype}; they must be numbers or text")
         with np.errstate(invalid="ignore"):  # what is not a number is refused
             y = y.astype(np.float64)
@@ -284,6 +287,14 @@ def find_name(
             f"{where}: there is no array {wanted!r} (--{option}); it has {', '.join(sorted(names)[:12])}"
         )
     return next((name for name in usual if name in names), None)
+
+
+def unasked_weights(where: str, names: Collection[str], wanted: str | None) -> tuple[str, ...]:
+    """A note on an array that could be sample weights, where none is asked for."""
+    name = next((name for name in WEIGHT_NAMES if name in names), None)
+    if wanted or name is None:
+        return ()
+    return (f"{where}: the array {name!r} is left aside (--weight {name} takes it for sample weights)",)
 
 
 def one_name(where: str, features: Any) -> str | None:

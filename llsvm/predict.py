@@ -16,7 +16,7 @@ from llsvm.block import Block
 from llsvm.data import open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, ModelError
-from llsvm.labels import is_text
+from llsvm.labels import is_text, quoted
 from llsvm.memory import RUNTIME_BYTES, MemoryBudget, memory_limit_bytes, resident_bytes
 from llsvm.model import Model, label_text
 
@@ -207,7 +207,9 @@ def _known_classes(model: Model, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDA
     text_model, text_data = is_text(model.classes_), is_text(y)
     if text_model != text_data:
         kinds = ("text", "numbers") if text_model else ("numbers", "text")
-        raise ModelError(f"the model's labels are {kinds[0]} ({model.labels[0]}), the data's {kinds[1]}")
+        raise ModelError(
+            f"the model's labels are {kinds[0]} ({quoted(model.classes_[0])}), the data's {kinds[1]}"
+        )
     if text_data:  # one by one: as an array of text all rows would be as long as the longest label
         known = {label: i for i, label in enumerate(model.classes_.tolist())}
         ids = np.fromiter((known.get(label, -1) for label in y), np.intp, len(y))

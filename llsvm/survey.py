@@ -74,7 +74,7 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
     classes (label -> rows; up to 1000 of them, the rows of the rest are other_rows),
     smallest_memory_bytes and in_memory_bytes: estimates of the limit that training needs, and of the one from
     which it keeps all rows in memory; unscaled: are values so large that scaling is called for? Never for tables,
-    whose columns training scales unasked; is_table: see SourceInfo.
+    whose columns training scales unasked; is_table, notes: see SourceInfo.
     columns: of a table, see TableSource.describe, else None. plan: see _plan. Raises BudgetError, DataError.
     """
     counts = Survey()
@@ -110,6 +110,7 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
         "unscaled": counts.largest > UNSCALED_ABOVE and not info.is_table,
         "is_table": info.is_table,
         "columns": columns,
+        "notes": list(info.notes),
         "plan": _plan(counts, features, memory_limit, (smallest, whole), freed, seconds),
     }
 

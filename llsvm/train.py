@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType, TracebackType
@@ -22,6 +23,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
 from llsvm.feature_map import FeatureMap
 from llsvm.ingest import Facts
+from llsvm.labels import quoted
 from llsvm.memory import (
     MemoryBudget,
     default_limit_bytes,
@@ -45,6 +47,7 @@ from llsvm.spill.workspace import choose_parent
 from llsvm.stream import Stream
 
 _LOOKS, _LOOK_SECONDS = 5, 0.02
+_SHOWN = 20  # classes
 
 
 class Training:
@@ -345,7 +348,8 @@ def class_weights(class_weight: str | Mapping[Any, float] | None, facts: Facts) 
         position = {str(label_key(label)): i for i, label in enumerate(facts.classes)}
         for label, factor in class_weight.items():
             if str(label_key(label)) not in position:
-                raise UsageError(f"class weight for {label!r}, but the classes are {', '.join(position)}")
+                there = ", ".join(quoted(each) for each in facts.classes[:_SHOWN])
+                raise UsageError(f"class weight for {label!r}, but the classes are {there}")
             factors[position[str(label_key(label))]] = factor
     return factors
 
@@ -371,10 +375,11 @@ def train(
     """Train a linear SVM on a file or on arrays, and write the model to ``output`` if that is given.
 
     data: a file, pattern, folder or address, or several, in any format that ``llsvm.data.FORMATS`` has; or an
-    (n, d) array or SciPy sparse matrix, then with y (n,).
+    (n, d) array, data frame or SciPy sparse matrix, then with y (n,).
     sample_weight: (n,) factors of C, with arrays. options: the fields of Settings, such as C=10, tol=1e-4,
     memory_limit="2GB". Raises LLSVMError's subclasses; a run that ends before it converged warns
-    (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model.
+    (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model. What the reader took for
+    granted (see SourceInfo.notes) becomes a UserWarning.
     """
     chosen = make_settings(settings, options)
     threads = chosen.threads or default_threads()
@@ -388,6 +393,8 @@ def train(
                 stopped.add_note(f"llsvm: stopped{training.save_so_far(output)}")
             raise
         model = training.model
+    for note in source.info().notes:
+        warnings.warn(note, stacklevel=3)  # see _CallableModule
     if not model.converged:
         warn_not_converged(model)
     if output is not None:
@@ -409,8 +416,6 @@ def make_settings(settings: Settings | None, options: Mapping[str, Any]) -> Sett
 
 
 def warn_not_converged(model: Model) -> None:
-    import warnings
-
     from sklearn.exceptions import ConvergenceWarning
 
     gap = float("nan") if model.certificate is None else model.certificate.relative_gap

@@ -353,5 +353,5 @@ def test_several_files_with_other_columns(tmp_path):
 
 def test_a_label_that_never_occurs(tmp_path):
     path = write(tmp_path, "csv", X, Y)
-    with pytest.raises(DataError, match=r"no row has the label 'spam' \(--positive\); there are 0.0, 1.0"):
+    with pytest.raises(DataError, match=r"no row has the label 'spam' \(--positive\); there are 0, 1"):
         list(open_source(path, positive="spam").blocks(PLENTY))

@@ -22,7 +22,7 @@ def names_of(path, **options):
 
 HEADERS = {  # text: the names of its columns, or None where there is no header
     "0,1,2,label\n1.5,2,3,0\n4,5,6,1\n": ("0", "1", "2"),
-    ",a,b,label\n0,1.5,2,0\n1,3,4,1\n": ("0", "a", "b"),
+    ",a,b,label\n0,1.5,2,0\n1,3,4,1\n": ("a", "b"),  # the rows' numbers are left out
     "a,b,label\nx,y,yes\nu,v,no\n": ("a=x", "b=y", "a=u", "b=v"),
     "a,b,label\n1,NA,0\n2,3,1\n": ("a", "b"),
     "NA,2,0\n1,3,1\n4,5,1\n": None,

@@ -236,6 +236,8 @@ def _print_data(answer: dict[str, Any]) -> None:
     print_table(("class", "rows", "share"), shown)
     if answer["columns"]:
         _print_columns(answer["columns"])
+    for note in answer["notes"]:
+        typer.echo(note)
     if answer["unscaled"]:
         typer.echo(
             f"Values reach {answer['largest_value']:.6g}: training on unscaled columns is slow, and may not "

@@ -53,6 +53,7 @@ def predict(
     loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=False)
     with _writing(output) as out:
         predict_file(loaded, source, out, scores=scores, memory_limit=memory)
+    _say_notes(source)
 
 
 def evaluate(
@@ -81,6 +82,7 @@ def evaluate(
         check_output(plot, [model, *data])
     loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=True)
     answer = evaluated(loaded, source, memory_limit=memory)
+    _say_notes(source)
     if plot is not None:
         draw_confusion(answer, plot)
     if json:
@@ -122,6 +124,13 @@ def _opened(
         **options,
     )
     return loaded, source
+
+
+def _say_notes(source: BlockSource) -> None:
+    from llsvm.cli.display import say
+
+    for note in source.info().notes:
+        say(note)
 
 
 @contextmanager

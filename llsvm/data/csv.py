@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from llsvm.data.source import CUT_OFF
 from llsvm.errors import DataError
 from llsvm.inputs import STDIN, Input, base_suffix
 from llsvm.tables.columns import kind_of
@@ -54,6 +55,10 @@ class CSVSource(TableSource):
     def _reader_bytes(self) -> int:
         more = min(_CHUNK_LINES * self._head(0).longest_line, _LONG_CHUNK_BYTES) - _CHUNK_BYTES[1]
         return _READER_BYTES + _HELD_CHUNKS * max(more, 0) + _COLUMN_BYTES * len(self._head(0).schema)
+
+    def _index(self, schema: pa.Schema) -> list[str]:
+        """A first column without a name, as pandas and R write them."""
+        return self._head(0).index
 
     def _has_header(self) -> bool:
         return self._head(0).header
@@ -103,12 +108,15 @@ class CSVSource(TableSource):
         else:
             source = stream = Input(self._paths[number])
         seen = 0
+        source = tail = _Tail(source)
         try:
             reader = self._open(source, head, names, types, min(max(max_bytes, low), high))
             for batch in reader:
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
                 yield batch
+            if tail.last not in b"\r\n":
+                self._note(CUT_OFF.format(self._paths[number], "the last line"))
         finally:
             stream.close()
 
@@ -153,6 +161,11 @@ class CSVSource(TableSource):
         if match := re.search(r"column #(\d+): Row #(\d+): CSV conversion error to (\w+).*?'(.*)'", text):
             place, line, _, value = match.groups()
             name = self._name(number, int(place))
+            if name == self.encoder.label:
+                raise DataError(
+                    f"{path}:{line}: column {name}: the label {value[:40]!r} is no number, where those before it "
+                    "are; write all as numbers or all as text"
+                ) from error
             raise DataError(
                 f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
                 f"read the column as categories (--text {name})"
@@ -223,6 +236,7 @@ class _Head:
             else None
         )
         # doubled names are refused by whoever asks for the schema
+        self.index = names[:1] if self.header and not cells[0] else []
         self.schema = pa.schema([(n, pa.string()) for n in names]) if table is None else table.schema
 
     def _cells(self, line: bytes) -> list[str]:
@@ -300,6 +314,22 @@ def _first(stream: Input, n: int) -> bytes:
         parts.append(part)
         n -= len(part)
     return b"".join(parts)
+
+
+class _Tail(io.RawIOBase):
+    """Bytes that go by, and the last of them."""
+
+    def __init__(self, stream: io.RawIOBase) -> None:
+        self._stream, self.last = stream, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        n = self._stream.readinto(view) or 0
+        self.last = bytes(view[n - 1 : n]) if n else self.last
+        return n
 
 
 class _Chained(io.RawIOBase):

@@ -21,7 +21,6 @@ from llsvm.inputs import check_regular, fingerprint, open_binary
 from llsvm.matrix import (
     FEATURE_NAMES,
     LABEL_NAMES,
-    WEIGHT_NAMES,
     DenseRows,
     Flat,
     MatrixReader,
@@ -29,6 +28,7 @@ from llsvm.matrix import (
     find_name,
     no_labels,
     one_name,
+    unasked_weights,
 )
 from llsvm.remote import is_remote, library_bytes
 
@@ -55,6 +55,7 @@ class HDF5Source:
         self._label, self._features, self._weight = label, one_name(path, features), weight
         self._missing = missing or "refuse"
         self._need_label = need_label
+        self._notes: tuple[str, ...] = ()
         self._print = fingerprint(path)
         self._cache_bytes = _LEAST_CACHE_BYTES
         with self._opened() as file:
@@ -78,6 +79,7 @@ class HDF5Source:
             feature_names=self._names,
             reader_bytes=library + self._held_bytes,
             library_bytes=library,
+            notes=self._notes,
             is_dense=self._is_dense,
             labelled=self._labelled,
         )
@@ -123,7 +125,8 @@ class HDF5Source:
         arrays, groups = _members(file)
         X = self._matrix(file, arrays, groups)
         y, texts = self._labels(file, arrays, groups)
-        weight = find_name(self._path, arrays, self._weight, WEIGHT_NAMES, "weight")
+        self._notes = unasked_weights(self._path, arrays, self._weight)
+        weight = find_name(self._path, arrays, self._weight, (), "weight")
         weights = None if weight is None else _flat(arrays[weight])
         return MatrixReader(self._path, X, y, weights, texts, self._missing)
 

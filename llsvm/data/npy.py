@@ -28,13 +28,13 @@ from llsvm.matrix import (
     DAMAGE,
     FEATURE_NAMES,
     LABEL_NAMES,
-    WEIGHT_NAMES,
     DenseRows,
     MatrixReader,
     SparseRows,
     find_name,
     no_labels,
     one_name,
+    unasked_weights,
 )
 from llsvm.remote import is_remote, library_bytes
 
@@ -62,6 +62,7 @@ class NumpySource:
         self._label, self._features, self._weight = label, one_name(path, features), weight
         self._missing = missing or "refuse"
         self._need_label = need_label
+        self._notes: tuple[str, ...] = ()
         self._print = fingerprint(path)
         with ExitStack() as files:
             reader = self._open(files)
@@ -81,6 +82,7 @@ class NumpySource:
             self._n_features,
             reader_bytes=library + (2 << 20),
             library_bytes=library,
+            notes=self._notes,
             is_dense=self._is_dense,
             labelled=self._labelled,
         )
@@ -145,7 +147,8 @@ class NumpySource:
                 y = member(label).vector()
             elif self._need_label:
                 raise no_labels(self._path, names)
-        weight = find_name(self._path, names, self._weight, WEIGHT_NAMES, "weight")
+        self._notes = unasked_weights(self._path, names, self._weight)
+        weight = find_name(self._path, names, self._weight, (), "weight")
         weights = None if weight is None else member(weight).vector()
         if self._features is None and "format" in names:
             kind = member("format").scalar()

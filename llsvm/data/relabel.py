@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
+from llsvm.labels import quoted
 
 POSITIVE, NEGATIVE = 1.0, -1.0
 _SHOWN = 12
@@ -26,7 +27,7 @@ class OneAgainstRest:
 
     def __init__(self, source: BlockSource, positive: str, must_occur: bool = True) -> None:
         self.source = source
-        self._positive = positive
+        self._positive = positive.strip()
         self._must_occur = must_occur
         try:
             self._number = float(positive)
@@ -47,7 +48,7 @@ class OneAgainstRest:
             same = self._same(block.y)
             if not found:
                 found = bool(same.any())
-                others |= {str(label) for label in np.unique(block.y)[:_SHOWN]}
+                others |= {quoted(label) for label in np.unique(block.y)[:_SHOWN]}
             yield Block(block.X, np.where(same, POSITIVE, NEGATIVE), block.rows, block.weight)
         if not found:
             raise DataError(

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from llsvm.tables.encoder import TableEncoder
 
+# a note on text, for its path and the place
+CUT_OFF = "{}: {} does not end with an end of line: if the file was cut off there, its last value may be too"
+
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:

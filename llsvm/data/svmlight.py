@@ -8,6 +8,7 @@ that blocks do not depend on the number of threads.
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.data.source import SourceInfo
+from llsvm.data.source import CUT_OFF, SourceInfo
 from llsvm.data.svmlight_errors import looks_binary, refuse_binary, refuse_line, refuse_magic
 from llsvm.errors import DataError, UsageError
 from llsvm.inputs import STDIN, Input, fingerprint
@@ -102,6 +103,7 @@ class SvmlightSource:
         self._n_features: int | None = None
         self._index_base = {"auto": None, "yes": 0, "no": 1}[zero_based]
         self._size_and_mtime = fingerprint(self._path)
+        self._notes: list[str] = []
         self._stdin: Input | None = None
         if self._path == STDIN:
             self._stdin = self._open()
@@ -118,6 +120,7 @@ class SvmlightSource:
             n_rows=self._n_rows,
             n_features=self._n_features,
             index_base=self._index_base,
+            notes=tuple(self._notes),
             reader_bytes=library_bytes([self._path]),
             library_bytes=library_bytes([self._path]),
         )
@@ -144,9 +147,13 @@ class SvmlightSource:
                 end = piece.text.index(b"\n", parsed.bad)
                 cut_off = piece.cut_off and end == piece.stop - 1
                 refuse_line(self._path, number, bytes(piece.text[parsed.bad : end]), lowest, cut_off)
+            if self._index_base is None and parsed.smallest == 0 < smallest:
+                self._note(_note_of_zero(self._path, n_lines, piece))
+            n_lines += piece.lines
+            if piece.cut_off:
+                self._note(CUT_OFF.format(self._path, f"line {n_lines:,}"))
             if piece.ends_chunk:
                 reader.give_back(piece.text)
-            n_lines += piece.lines
             self.bytes_read += file.raw_bytes_read - counted
             counted = file.raw_bytes_read
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
@@ -163,6 +170,10 @@ class SvmlightSource:
         if self._index_base is None:
             self._index_base = smallest
         self._n_rows, self._n_features = n_rows, max(largest + 1 - self._index_base, 0)
+
+    def _note(self, sentence: str) -> None:
+        if sentence not in self._notes:  # of a pass before
+            self._notes.append(sentence)
 
     def _open(self) -> Input:
         """The file's text, which has not changed and is not known to be of another format."""
@@ -276,6 +287,16 @@ class _ChunkReader:
         if size == self._size and self._free:
             return self._free.pop()
         return bytearray(size + SPARE_BYTES)
+
+
+def _note_of_zero(path: str, n_lines: int, piece: _Piece) -> str:
+    """On the first index 0, which decides for the whole file; n_lines: before the piece."""
+    found = re.compile(rb"^[^#\n]*?[ \t]0+:", re.MULTILINE).search(piece.text, piece.start, piece.stop)
+    line = n_lines + 1 + (0 if found is None else piece.text.count(b"\n", piece.start, found.start()))
+    return (
+        f"{path}:{line}: an index 0, so the columns of the whole file are counted from 0; if it is a mistake, "
+        "--zero-based no refuses it"
+    )
 
 
 def _block_bytes(rows: int, values: int) -> int:

@@ -12,11 +12,11 @@ import pyarrow.types as types
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
+from llsvm.labels import WHOLE_BELOW
 
 _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
     *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
 }
-_WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
@@ -120,16 +120,20 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """(n,) float64, or text as objects, and where it is missing."""
     if kind_of(column.type) == "text":
         codes, words = categories(column, True)
+        # what stands around a separator is no part of a label, and would be seen by nobody
+        words = [*(word.strip() for word in words), ""]
         # objects: as an array of text all rows would be as long as the longest label
-        return np.array([*words, ""], object)[codes], codes < 0
-    if types.is_temporal(column.type):
+        return np.array(words, object)[codes], np.array([not word for word in words])[codes]
+    if types.is_temporal(column.type) or types.is_boolean(column.type):
         return labels(column.cast(pa.string()))
     values = numbers(column)
-    too_large = np.abs(values) >= _WHOLE_BELOW if types.is_integer(column.type) else np.zeros(0)
+    too_large = np.abs(values) >= WHOLE_BELOW
     if too_large.any():
         row = int(np.argmax(too_large))
         raise ValueError(
-            row, f"the label {column[row]} is too large to be told from its neighbours; write it as text"
+            row,
+            f"the label {column[row]} is too large to be told from its neighbours; number the labels otherwise, or "
+            "write them as text",
         )
     return values, np.isnan(values)
 

@@ -21,6 +21,7 @@ from llsvm.arena import sparsify
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
 from llsvm.tables import columns as arrow
+from llsvm.tables.doubts import Doubts
 from llsvm.tables.options import Roles, TableOptions, listed, matching
 from llsvm.tables.rows import beside, from_cells
 
@@ -77,6 +78,7 @@ class TableEncoder:
         self.learning = True
         self.empty_is_missing = False
         self.labels_may_be_missing = False
+        self.doubts = Doubts()
         self.fill: dict[str, float] = {}
         self._kinds = {c.name: c.kind for c in self.columns}
         self._ids: dict[tuple[str, str], int] = {}
@@ -235,6 +237,8 @@ class TableEncoder:
             ]
         else:
             if self.learning:
+                for name, _, words in found:
+                    self.doubts.look(name, words)
                 self._learn(found)
             luts = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
         ids = np.stack(
@@ -242,6 +246,8 @@ class TableEncoder:
             axis=1,
         )
         row, place = np.nonzero(ids >= 0)
+        if self.learning and self.hash_bits is None:
+            self.doubts.count(ids[row, place], len(self._ids))
         return from_cells(row, ids[row, place] + self.n_dense, np.ones(len(row), np.float32), n)
 
     def _learn(self, found: list[tuple[str, NDArray[np.int64], list[str]]]) -> None:
@@ -262,6 +268,12 @@ class TableEncoder:
                 f"column {most}: {counts[most]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
                 f"leave it out (--exclude {most}), or hash the categories (--hash-bits 18)"
             )
+
+    def finish(self) -> None:
+        """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""
+        if self.learning:
+            self.learning = False
+            self.doubts.conclude(self._ids)
 
     def _sparse(self, batch: pa.RecordBatch) -> CSR:
         offset = self.n_dense + (1 << self.hash_bits if self._text and self.hash_bits else 0)
@@ -358,7 +370,9 @@ def plan(
             found.append(Column(name, "text" if name in forced else kind))
     if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
-    return TableEncoder(found, roles.label, roles.weight, options.missing, options.hash_bits, header)
+    encoder = TableEncoder(found, roles.label, roles.weight, options.missing, options.hash_bits, header)
+    encoder.doubts = Doubts(forced, lenient)
+    return encoder
 
 
 def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:

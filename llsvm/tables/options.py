@@ -42,8 +42,17 @@ class Roles:
     features: tuple[str, ...]
 
 
-def assign_roles(where: str, names: Sequence[str], options: TableOptions, need_label: bool = True) -> Roles:
-    """Who is what among the columns ``names`` of the table ``where``. Raises DataError."""
+def assign_roles(
+    where: str,
+    names: Sequence[str],
+    options: TableOptions,
+    need_label: bool = True,
+    row_names: Sequence[str] = (),
+) -> Roles:
+    """Who is what among the columns ``names`` of the table ``where``. Raises DataError.
+
+    row_names: of these, those that number or name the rows: no features, unless asked for by their names.
+    """
     label = find_column(where, names, options.label, "label") if options.label else usual_label(names)
     if label is None and need_label:
         raise DataError(
@@ -55,6 +64,7 @@ def assign_roles(where: str, names: Sequence[str], options: TableOptions, need_l
     chosen = set(rest)
     if options.features:
         chosen = set().union(*(matching(where, rest, each, "features") for each in options.features))
+    chosen -= set(row_names) - set(options.features)
     for each in options.exclude:
         chosen -= matching(where, names, each, "exclude")
     features = tuple(name for name in rest if name in chosen)

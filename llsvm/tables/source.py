@@ -25,6 +25,7 @@ from llsvm.tables.options import TableOptions, assign_roles, find_column, matchi
 
 # pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
 LIBRARY_BYTES = 24_000_000
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _LEAST_ROWS, _MOST_ROWS = 16, 1 << 16  # of a batch
 _DESCRIBED_ROWS, _MOST_LABELS = 10_000, 50
@@ -63,6 +64,8 @@ class TableSource(ABC):
         self._options = options or TableOptions()
         self._prints = [fingerprint(path) for path in self._paths]
         self._n_rows: int | None = None
+        self._notes: list[str] = []
+        self._text_labels: bool | None = None
         self._partitions = partition_values(self._paths, encoder)
         self._need_label = need_label
         self._predicting = encoder is not None
@@ -87,6 +90,14 @@ class TableSource(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """The columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
         ``max_bytes`` bytes at most; counts ``bytes_read``. pyarrow's errors may pass."""
+
+    def _note(self, sentence: str) -> None:
+        if sentence not in self._notes:
+            self._notes.append(sentence)
+
+    def _index(self, schema: pa.Schema) -> list[str]:
+        """Columns that number the rows."""
+        return [name for name in schema.names if _PANDAS_INDEX.fullmatch(name)]
 
     def _reader_bytes(self) -> int:
         """What the library holds beside a batch."""
@@ -142,6 +153,7 @@ class TableSource(ABC):
             is_dense=self.encoder.is_dense,
             is_table=not any(c.kind in LISTS for c in self.encoder.columns),
             labelled=self.encoder.label is not None,
+            notes=(*self._notes, *self.encoder.doubts.notes),
             encoder=self.encoder,
             describe=self.describe,
             record_batches=self.record_batches,
@@ -216,6 +228,7 @@ class TableSource(ABC):
             first = row
             for batch in self._read(number, max_bytes):
                 block = self._encoded(number, batch, row - first, row)
+                self._check_label_kind(number, block)
                 row += block.n_rows
                 if block.n_rows:
                     yield from cut(block, max_bytes)
@@ -223,7 +236,7 @@ class TableSource(ABC):
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
         if self._n_rows is None:
             self._n_rows = row
-            self.encoder.learning = False
+            self.encoder.finish()
 
     def _read(self, number: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         partition = self._partitions[number]
@@ -252,6 +265,17 @@ class TableSource(ABC):
             raise DataError(f"{where}: {error.args[1]}") from error
         ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
         return Block(rows.X, rows.y, ids, rows.weight)
+
+    def _check_label_kind(self, number: int, block: Block) -> None:
+        text = block.y.dtype.kind in "OU"
+        if self._text_labels is None:
+            self._text_labels = text
+        if text != self._text_labels and not self._predicting:
+            kinds = ("text", "numbers") if text else ("numbers", "text")
+            raise DataError(
+                f"{self._paths[number]}: column {self.encoder.label}: the labels are {kinds[0]}, but {kinds[1]} in "
+                f"{self._paths[0]}; write them as one type"
+            )
 
     def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
         """Missing values, counted over the whole file where it can be read again."""
@@ -284,7 +308,14 @@ class TableSource(ABC):
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         where = self._paths[0]
-        roles = assign_roles(where, schema.names, self._options, self._need_label)
+        index = self._index(schema)
+        roles = assign_roles(where, schema.names, self._options, self._need_label, index)
+        excluded = [matching(where, schema.names, each, "exclude") for each in self._options.exclude]
+        for name in set(index).difference(roles.features, (roles.label, roles.weight), *excluded):
+            self._note(
+                f"{where}: column {name} numbers the rows, as pandas writes its index: left out "
+                f"(--features with its name takes it)"
+            )
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         widths = self._widths(lists)
         return plan(where, schema, roles, self._options, widths, self._has_header(), not self._need_label)

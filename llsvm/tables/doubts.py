@@ -1,0 +1,80 @@
+"""Text columns whose values should hardly be categories: refused while a model learns, with the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.errors import DataError
+
+_FEW_VALUES = 100  # so many categories of one row each do no harm
+_SHOWN = 40  # characters of a value
+_AMOUNT = re.compile(  # 1,234.50 or 12,5; $5 or € 1.234,50; 12 % or 5 €; (1,234)
+    r"[-+(]?\s*(?:\d+(?:,\d+)+(?:\.\d+)?|[$€£¥]\s*-?\d[\d.,']*|\d[\d.,']*\s*[%$€£¥])\)?"
+)
+
+
+class Doubts:
+    """Looks at the values of text columns as they are learned.
+
+    trusted: columns whose values are categories because their user says so. lenient: what is doubtful is kept in
+    ``notes``, not refused.
+    """
+
+    def __init__(self, trusted: Iterable[str] = (), lenient: bool = False) -> None:
+        self.notes: list[str] = []
+        self._trusted, self._lenient = frozenset(trusted), lenient
+        self._looked_at: set[str] = set()
+        self._counts: NDArray[np.int64] = np.zeros(0, np.int64)  # rows with each category
+
+    def look(self, name: str, words: list[str]) -> None:
+        """The first values of a column. Raises DataError where most are amounts: numbers written as text."""
+        words = [word for word in words if word]
+        if not words or name in self._looked_at:
+            return
+        self._looked_at.add(name)
+        amounts = [word for word in words if _AMOUNT.fullmatch(word.strip())]
+        if 2 * len(amounts) > len(words):
+            what = "are numbers written as text; write plain numbers (1234.50)"
+            self._doubt(name, f"values such as {_short(amounts[0])} {what}")
+
+    def count(self, ids: NDArray[np.int64], n_ids: int) -> None:
+        """Categories of some cells."""
+        counts = np.bincount(ids, minlength=n_ids)
+        counts[: len(self._counts)] += self._counts
+        self._counts = counts
+
+    def conclude(self, categories: Iterable[tuple[str, str]]) -> None:
+        """All rows have been seen; categories: (column, value) of each id. Raises DataError for a column in which
+        most rows have a value that no other row has: such values say nothing of other rows."""
+        rows: dict[str, int] = {}
+        once: dict[str, list[str]] = {}
+        for (name, value), count in zip(categories, self._counts.tolist(), strict=False):
+            rows[name] = rows.get(name, 0) + count
+            if count == 1:
+                once.setdefault(name, []).append(value)
+        for name, values in once.items():
+            if len(values) > max(_FEW_VALUES, rows[name] / 2):
+                self._doubt(
+                    name,
+                    f"{len(values):,} of {rows[name]:,} rows have a value that no other row has, such as "
+                    f"{_short(values[0])}: text or an identifier, from which categories learn nothing",
+                )
+
+    def _doubt(self, name: str, what: str) -> None:
+        if name in self._trusted:
+            return
+        sentence = (
+            f"column {name}: {what}; leave the column out (--exclude {name}), or keep its values as categories all "
+            f"the same (--text {name})"
+        )
+        if not self._lenient:
+            raise DataError(sentence)
+        self.notes.append(sentence)
+
+
+def _short(word: str) -> str:
+    return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}...")
