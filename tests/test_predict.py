@@ -118,7 +118,7 @@ def test_text_labels():
     y[0] = "something longer"
     answer = evaluate(model, Rows(X, y))
     assert (answer["correct"], answer["unknown_labels"]) == (39, {"something longer": 1})
-    with pytest.raises(ModelError, match=r"text \(ham\), the data's numbers"):
+    with pytest.raises(ModelError, match=r"text \('ham'\), the data's numbers"):
         evaluate(model, Rows(X, np.zeros(40)))
 
 
