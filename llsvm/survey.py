@@ -34,7 +34,8 @@ _UPDATES_PER_SECOND, _DENSE_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 4e
 class Survey:
     """Counts over the blocks of a source; ``add`` each, then ask for ``figures``."""
 
-    def __init__(self) -> None:
+    def __init__(self, labelled: bool = True) -> None:
+        self.labelled = labelled
         self.n_rows = self.nnz = self.empty_rows = self.other_rows = 0
         self.last_column = -1  # as the source numbers them
         self.largest = 0.0
@@ -43,7 +44,8 @@ class Survey:
 
     def add(self, block: Block) -> None:
         self.n_rows += block.n_rows
-        self._count_labels(block.y)
+        if self.labelled:
+            self._count_labels(block.y)
         if isinstance(block.X, CSR):
             first, last = int(block.X.indptr[0]), int(block.X.indptr[-1])
             values, columns = block.X.data[first:last], block.X.indices[first:last]
@@ -71,13 +73,14 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
 
     rows, features (columns up to the last one used), nonzeros, density (share of non-zero cells), empty_rows,
     largest_value (absolute), index_base (0 or 1: the first column number, as the source sees it), bytes,
-    classes (label -> rows; up to 1000 of them, the rows of the rest are other_rows),
+    labelled; classes (label -> rows; up to 1000 of them, the rows of the rest are other_rows; none without labels),
     smallest_memory_bytes and in_memory_bytes: estimates of the limit that training needs, and of the one from
     which it keeps all rows in memory; unscaled: are values so large that scaling is called for? Never for tables,
     whose columns training scales unasked; is_table, notes: see SourceInfo.
-    columns: of a table, see TableSource.describe, else None. plan: see _plan. Raises BudgetError, DataError.
+    columns: of a table, see TableSource.describe, and missing, the rows without a value in a feature; else None.
+    plan: see _plan. Raises BudgetError, DataError.
     """
-    counts = Survey()
+    counts = Survey(source.info().labelled)
     describe = source.info().describe
     columns = None if describe is None else describe()
     began = time.monotonic()
@@ -85,6 +88,8 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
         counts.add(block)
     seconds = time.monotonic() - began
     info = source.info()
+    for column in columns or []:
+        column["missing"] = None if info.encoder is None else info.encoder.missing_counts.get(column["name"])
     if counts.n_rows == 0:
         raise DataError(f"{info.name}: there is no row in it")
     base = info.index_base or 0
@@ -103,6 +108,7 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
         "empty_rows": counts.empty_rows,
         "largest_value": counts.largest,
         "index_base": base,
+        "labelled": info.labelled,
         "classes": {label_text(label): counts.labels[label] for label in sorted(counts.labels)},
         "other_rows": counts.other_rows,
         "smallest_memory_bytes": smallest,
@@ -157,7 +163,7 @@ def _plan(
 
 def _training_bytes(counts: Survey, features: int, info: SourceInfo) -> tuple[int, int]:
     """Limits, in bytes, for training from disk and for holding all rows in memory; rough."""
-    problems = 1 if len(counts.labels) == 2 else len(counts.labels)
+    problems = 1 if len(counts.labels) <= 2 else len(counts.labels)
     fixed = RUNTIME_BYTES + _WORK_BYTES + _WEIGHT_VECTORS * 8 * problems * features + info.reader_bytes
     rows = _values_bytes(counts, features, counts.is_dense) + _ROW_BYTES * counts.n_rows
     return fixed, fixed + int(_READING_SHARE * rows)

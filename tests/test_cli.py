@@ -243,6 +243,27 @@ def test_evaluate(data, model):
     assert "1 rows have labels that the model does not know: 5 (1)" in run("evaluate", model, data).stdout
 
 
+def test_inspect_tells_what_is_missing_and_that_there_is_no_label(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("a,town,kind\n1,Rome,u\n,,v\n3,Oslo,u\nNA,Rome,u\n")
+    answer = json.loads(run("inspect", table, "--json").stdout)
+    assert (answer["labelled"], answer["classes"]) == (False, {})
+    assert {column["name"]: column["missing"] for column in answer["columns"]} == {
+        "a": 2,
+        "town": 1,
+        "kind": 0,
+    }
+    shown = run("inspect", table).stdout
+    assert "No column is known to hold the labels: pass --label with its name (it could be" in shown
+    assert "100.00%" not in shown
+    assert "Values are missing in a, town: training refuses them" in shown
+    assert re.search(r"town +string +text +1 +2 +yes +Rome, Oslo", shown)
+    named = run("inspect", table, "--label", "kind")
+    assert re.search(r"u +3 +75.00%", named.stdout)
+    np.save(tmp_path / "x.npy", np.eye(3))
+    assert "no labels in it" in run("inspect", tmp_path / "x.npy").stdout
+
+
 def test_text_goes_to_standard_output_where_that_is_asked_for(model, data):
     exported = run("export", model, "-")
     assert exported.exit_code == 0

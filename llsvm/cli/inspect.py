@@ -224,7 +224,8 @@ def _print_data(answer: dict[str, Any]) -> None:
     from llsvm.cli.tables import print_table
     from llsvm.memory import format_size
 
-    rows = [[name.replace("_", " "), answer[name]] for name in _DATA_ROWS]
+    named = [name for name in _DATA_ROWS if name != "index_base" or not answer["columns"]]
+    rows = [[name.replace("_", " "), answer[name]] for name in named]
     rows.insert(1, ["size", "-" if answer["bytes"] is None else format_size(answer["bytes"])])
     rows.append(["density", f"{answer['density']:.4%}"])
     print_table((answer["name"], ""), rows)
@@ -233,7 +234,10 @@ def _print_data(answer: dict[str, Any]) -> None:
     if len(classes) > _CLASSES_SHOWN or answer["other_rows"]:
         count = sum(count for _, count in classes[_CLASSES_SHOWN:]) + answer["other_rows"]
         shown.append(["others", count, f"{count / answer['rows']:.2%}"])
-    print_table(("class", "rows", "share"), shown)
+    if answer["labelled"]:
+        print_table(("class", "rows", "share"), shown)
+    else:
+        typer.echo(_no_label(answer["columns"] or []))
     if answer["columns"]:
         _print_columns(answer["columns"])
     for note in answer["notes"]:
@@ -255,14 +259,25 @@ def _print_data(answer: dict[str, Any]) -> None:
     if plan["enough"]:
         typer.echo(
             f"With --memory {_megabytes(plan['memory_limit_bytes'])}: {place}, "
-            f"blocks of {plan['block_rows']:,} rows, "
-            f"about {plan['passes']} passes, up to {format_size(plan['spill_bytes'])} of spill, "
-            f"about {plan['minutes']:.1f} minutes (an estimate)."
+            f"blocks of {plan['block_rows']:,} rows, about {plan['passes']} passes, "
+            + (f"up to {format_size(plan['spill_bytes'])} of spill, " if plan["spill_bytes"] else "")
+            + f"about {_minutes(plan['minutes'])} (an estimate)."
         )
     typer.echo(
         f"Training needs about --memory {_megabytes(answer['smallest_memory_bytes'])}; from about "
         f"{_megabytes(answer['in_memory_bytes'])} on it keeps all rows in memory and reads the file once."
     )
+
+
+def _no_label(columns: list[dict[str, Any]]) -> str:
+    could_be = [column["name"] for column in columns if column.get("label_candidate")]
+    candidates = f" (it could be {_listed(could_be)})" if could_be else ""
+    where = (
+        "No column is known to hold the labels"
+        if columns
+        else "There are no labels in it that are known as such"
+    )
+    return f"{where}: pass --label with its name{candidates}."
 
 
 def _print_columns(columns: list[dict[str, Any]]) -> None:
@@ -273,18 +288,27 @@ def _print_columns(columns: list[dict[str, Any]]) -> None:
             column["name"],
             column["type"],
             column["use"],
+            column["missing"],
             column.get("distinct"),
             "yes" if column.get("label_candidate") else "",
             column.get("examples", ""),
         ]
         for column in columns[:_COLUMNS_SHOWN]
     ]
-    print_table(("column", "type", "use", "distinct at first", "a label?", "examples"), rows)
+    print_table(("column", "type", "use", "missing", "distinct at first", "a label?", "examples"), rows)
     if len(columns) > _COLUMNS_SHOWN:
         typer.echo(f"and {len(columns) - _COLUMNS_SHOWN} more columns")
+    if gaps := [column["name"] for column in columns if column["missing"]]:
+        typer.echo(
+            f"Values are missing in {_listed(gaps)}: training refuses them, or takes --missing zero or mean."
+        )
 
 
 _DATA_ROWS = ("format", "rows", "features", "nonzeros", "empty_rows", "largest_value", "index_base")
+
+
+def _minutes(minutes: float) -> str:
+    return f"{60 * minutes:.0f} seconds" if minutes < 1 else f"{minutes:.1f} minutes"
 
 
 def _megabytes(nbytes: int) -> str:

@@ -156,9 +156,8 @@ class NESVM:
             sums = np.zeros((len(W), kernel.N_SUMS))
             self._evaluate(stream, W, V, np.ones(len(W)), sums, self.grad)
             for j, (problem, thinning) in enumerate(zip(self.problems, thinnings, strict=True)):
-                losses = sums[j, kernel.LOSS], sums[j, kernel.V_LOSS]
-                norms = (problem.exact_penalty(each[j]) for each in (W, V))
-                thinning.take(tuple(float(a + b) for a, b in zip(losses, norms, strict=True)))
+                primal = float(sums[j, kernel.LOSS]) + problem.exact_penalty(W[j])
+                thinning.take((primal, float(sums[j, kernel.V_LOSS]) + problem.exact_penalty(V[j])))
                 problem.coef, problem.primal = thinning.w, thinning.primal
             passes += 1
             yield self._report(passes, metric)

@@ -80,6 +80,8 @@ class TableEncoder:
         self.labels_may_be_missing = False
         self.doubts = Doubts()
         self.fill: dict[str, float] = {}
+        self.missing_counts = dict.fromkeys((c.name for c in self.columns), 0)
+        """Rows without a value, by column, in the first reading; not of lists."""
         self._kinds = {c.name: c.kind for c in self.columns}
         self._ids: dict[tuple[str, str], int] = {}
         self._largest_index = -1
@@ -211,6 +213,8 @@ class TableEncoder:
             if gone.any():
                 if self.missing == "refuse":
                     raise MissingValues(c.name, int(np.argmax(gone.any(axis=1))))
+                if self.learning:
+                    self.missing_counts[c.name] += int(np.count_nonzero(gone.any(axis=1)))
                 if self.missing == "zero":
                     part[gone] = 0
                 elif not self.learning:
@@ -229,6 +233,8 @@ class TableEncoder:
             codes, words = arrow.categories(batch.column(c.name), self.empty_is_missing)
             if self.missing == "refuse" and (codes < 0).any():
                 raise MissingValues(c.name, int(np.argmax(codes < 0)))
+            if self.learning:
+                self.missing_counts[c.name] += int(np.count_nonzero(codes < 0))
             found.append((c.name, codes, words))
         if self.hash_bits is not None:
             mask = (1 << self.hash_bits) - 1

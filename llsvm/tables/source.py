@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
@@ -213,6 +214,8 @@ class TableSource(ABC):
                 values = batch.column(name).slice(0, _DESCRIBED_ROWS)
             if values is not None:
                 distinct = values.unique().drop_null()
+                if kind == "text" and self.encoder.empty_is_missing:
+                    distinct = distinct.filter(pc.not_equal(distinct, ""))
                 whole = kind == "text" or np.all(numbers(distinct) % 1 == 0)
                 column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:3])
                 column["distinct"] = len(distinct)
@@ -416,7 +419,5 @@ def _count_missing(column: pa.Array, empty_is_missing: bool) -> int:
         return int(np.isnan(numbers(column)).sum())
     count = int(column.null_count)
     if kind_of(column.type) == "text" and empty_is_missing:
-        import pyarrow.compute as pc
-
         count += int(pc.sum(pc.equal(column, "")).as_py() or 0)
     return count
