@@ -100,6 +100,15 @@ class FeatureMap:
         )
         return sum(part.nbytes for part in parts) + (0 if self.projection is None else self.projection.nbytes)
 
+    @property
+    def work_bytes(self) -> int:
+        """What it holds, and what mapping a few rows takes beside them."""
+        row_bytes = 16 * self.width + 8 * self.n_features
+        landmarks = (
+            0 if isinstance(self.landmarks, CSR) else 8 * self.landmarks.size
+        )  # as float64, transposed
+        return self.nbytes + landmarks + 2 * max(_CHUNK_BYTES, row_bytes)
+
     def rows_at_once(self, nbytes: int = _CHUNK_BYTES) -> int:
         """Rows whose mapping takes about ``nbytes``."""
         return max(1, nbytes // (16 * self.width + 8 * self.n_features))
@@ -153,6 +162,12 @@ class FeatureMap:
             landmarks = CSR(*(extra[f"landmarks_{name}"] for name in CSR._fields))
         projection = extra.get("projection")
         return cls(head["kind"], function, head["n_features"], landmarks, projection, head["base"])
+
+
+def projection_bytes(n_landmarks: int, n_features: int, is_dense: bool) -> int:
+    """What ``nystroem_projection`` takes while it works, its answer included: the kernel matrix, its eigenvectors,
+    LAPACK's room, two products; and dense landmarks once more, as float64."""
+    return 8 * (8 * n_landmarks**2 + n_features * (n_landmarks if is_dense else 1))
 
 
 def nystroem_projection(function: KernelFunction, landmarks: Matrix, n_features: int) -> NDArray[np.float64]:

@@ -102,8 +102,8 @@ class Ingest:
 
         read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer blocks take it less
         time. sign: has the ledger sign for what was learned, or is about to be, and returns how much is left for
-        rows in memory. hold: rows may be held there. make_store: makes the store for what does not fit in memory, or
-        None for none. must_store: a full disk is an error, not a reason to go without.
+        rows in memory. hold: rows may be held there. make_store: makes the store for what does not fit in memory,
+        or None for none. must_store: a full disk is an error, not a reason to go without.
         """
         info = self._source.info()
         self._progress.begin("reading", info.n_rows or 0, info.n_bytes or 0)

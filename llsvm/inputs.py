@@ -15,14 +15,15 @@ import stat
 import sys
 import zlib
 from collections.abc import Sequence
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
-from llsvm import remote
+from llsvm import remote, windows
 from llsvm.credentials import without_credentials
 from llsvm.errors import DataError
 
 STDIN = "-"
 HEAD_BYTES = 16
+_XZ_WORK_BYTES = 4 << 20  # of a decoder, beside its dictionary
 REMOTE_BUFFER_BYTES = 1 << 21  # each is a request of its own, which takes tens of milliseconds
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
@@ -80,9 +81,15 @@ class Input(io.RawIOBase):
         self._raw = _Counting(path)
         self.head = self._pending = b""
         try:
-            self.head = self._raw.peek(HEAD_BYTES)
+            start = self._raw.peek(windows.HEAD_BYTES)
+            self.head = start[:HEAD_BYTES]
             self._kind = next((kind for magic, kind in _MAGIC if self.head.startswith(magic)), "")
-            self._stream: Any = _decompressed(self._raw, self._kind) if self._kind else self._raw
+            self._declared = windows.declared(self._kind, start)
+            if self._kind == "zstd":
+                self._raw.frames = windows.ZstdFrames()
+            self._stream: Any = self._raw
+            if self._kind:
+                self._stream = _decompressed(self._raw, self._kind, self._declared)
             if self._stream is not self._raw:
                 self.head = self._pending = self._read(HEAD_BYTES)
         except BaseException:
@@ -92,6 +99,11 @@ class Input(io.RawIOBase):
     @property
     def raw_bytes_read(self) -> int:
         return self._raw.bytes_read
+
+    @property
+    def window_bytes(self) -> int:
+        """What the decompressor holds at most, by what the file has declared so far."""
+        return self._declared if self._raw.frames is None else self._raw.frames.largest
 
     def fingerprint(self) -> tuple[int, int]:
         """As the function: of the file that is open here, whatever became of its name."""
@@ -141,6 +153,7 @@ class _Counting(io.RawIOBase):
     def __init__(self, path: str) -> None:
         self.path = path
         self.bytes_read = 0
+        self.frames: windows.ZstdFrames | None = None  # told of all bytes that are handed out
         self._head = b""
         self._file: Any
         try:
@@ -183,17 +196,20 @@ class _Counting(io.RawIOBase):
             got = self._head[: len(view)]
             self._head = self._head[len(got) :]
             view[: len(got)] = got
-            return len(got)
-        if isinstance(self._file, io.FileIO):
+            n = len(got)
+        elif isinstance(self._file, io.FileIO):
             try:
                 n = self._file.readinto(view) or 0
             except OSError as error:
                 raise unreadable(self.path, error) from error
             self.bytes_read += n
-            return n
-        got = self._bytes(len(view))
-        view[: len(got)] = got
-        return len(got)
+        else:
+            got = self._bytes(len(view))
+            view[: len(got)] = got
+            n = len(got)
+        if self.frames is not None:
+            self.frames.feed(view[:n])
+        return n
 
     def _bytes(self, n: int) -> bytes:
         try:
@@ -209,13 +225,56 @@ class _Counting(io.RawIOBase):
         super().close()
 
 
-def _decompressed(raw: _Counting, kind: str) -> Any:
+class _Xz(io.RawIOBase):
+    """Decompresses xz: as ``lzma.LZMAFile``, but no block may have a larger dictionary than the first declared."""
+
+    def __init__(self, raw: _Counting, dictionary_bytes: int) -> None:
+        self._raw, self._limit = raw, dictionary_bytes + _XZ_WORK_BYTES
+        self._decoder = self._new()
+        self._ended = False
+
+    def _new(self) -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, self._limit)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        while not self._ended:
+            text = b""
+            if self._decoder.eof:
+                text = self._next_stream(self._decoder.unused_data)
+                if self._ended:
+                    break
+            elif self._decoder.needs_input:
+                text = self._raw.read(io.DEFAULT_BUFFER_SIZE) or b""
+                if not text:
+                    raise EOFError("the file ends before the compressed data do")
+            got = self._decoder.decompress(text, len(view))
+            if got:
+                view[: len(got)] = got
+                return len(got)
+        return 0
+
+    def _next_stream(self, text: bytes) -> bytes:
+        """The first bytes of the stream after one that has ended; padding before it is zeros."""
+        while not (text := text.lstrip(b"\0")):
+            text = self._raw.read(io.DEFAULT_BUFFER_SIZE) or b""
+            if not text:
+                self._ended = True
+                return b""
+        self._decoder = self._new()
+        return text
+
+
+def _decompressed(raw: _Counting, kind: str, window_bytes: int) -> Any:
     if kind == "gzip":
         return gzip.GzipFile(fileobj=raw, mode="rb")
     if kind == "bzip2":
         return bz2.BZ2File(raw)
     if kind == "xz":
-        return lzma.LZMAFile(cast(Any, raw))
+        return _Xz(raw, window_bytes)
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.PythonFile(raw, "r"), kind)

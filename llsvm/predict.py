@@ -6,7 +6,9 @@ predictions ignore it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 import numpy as np
@@ -16,6 +18,7 @@ from llsvm.block import Block
 from llsvm.data import open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, ModelError
+from llsvm.inputs import open_binary
 from llsvm.labels import is_text, quoted
 from llsvm.memory import RUNTIME_BYTES, MemoryBudget, memory_limit_bytes, resident_bytes
 from llsvm.model import Model, label_text
@@ -23,7 +26,13 @@ from llsvm.model import Model, label_text
 DEFAULT_MEMORY = "50%"
 _LARGEST_BLOCK_BYTES = 8 << 20
 _SMALLEST_BLOCK_BYTES = 256 << 10
-_BLOCKS_HELD = 8  # five in the source, one being scored, its scores and its lines of text
+_BLOCKS_HELD = 8  # five in the source, one being scored, its scores and its lines of text:
+_SCORE_BLOCKS = 2
+_LABEL_BYTES = 200  # of a row: its predicted class and its line without scores
+_SCORE_TEXT_BYTES = 160  # of a score as a number and as text
+_VOTE_BYTES = 48  # of a row and class, where pairs of classes vote
+_CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
+_HEADER_FACTOR = 8  # a model's header as objects, over its text
 _UNKNOWN_LISTED = 20
 
 
@@ -33,12 +42,16 @@ def zero_based(model: Model) -> str:
 
 
 def block_bytes(
-    n_weights: int, n_classes: int, memory_limit: str | int | None = None, reader_bytes: int = 0
+    n_weights: int,
+    n_classes: int,
+    memory_limit: str | int | None = None,
+    reader_bytes: int = 0,
+    more: Mapping[str, int] | None = None,
 ) -> int:
     """Bytes a block may have while a model of ``n_weights`` weights scores, under a limit on the process.
 
-    memory_limit: as Settings has it; None for "50%". reader_bytes: see SourceInfo.
-    Raises BudgetError, UsageError.
+    memory_limit: as Settings has it; None for "50%". reader_bytes: see SourceInfo. more: what else is held, in
+    bytes, by name. Raises BudgetError, UsageError.
     """
     limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
     # a model of several classes may be held twice: as it was made, and with each feature's weights together
@@ -51,8 +64,29 @@ def block_bytes(
     }
     if reader_bytes:
         fixed["the file format's library"] = reader_bytes
+    fixed |= more or {}
     budget.require(fixed | {"blocks of rows": _BLOCKS_HELD * _SMALLEST_BLOCK_BYTES})
     return min(_LARGEST_BLOCK_BYTES, (limit - sum(fixed.values())) // _BLOCKS_HELD)
+
+
+def require_room(path: str | os.PathLike[str], memory_limit: str | int | None = None) -> None:
+    """Raise BudgetError unless the model in the file ``path`` fits the limit once it is unpacked, by what its
+    directory declares; nothing is unpacked for that. What is wrong with the file is left to whoever loads it."""
+    try:
+        with open_binary(os.fspath(path)) as stream:
+            parts = {part.filename: part.file_size for part in zipfile.ZipFile(stream).infolist()}
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, DataError):
+        return
+    texts = sum(size for name, size in parts.items() if not name.endswith(".npy"))
+    arrays = sum(parts.values()) - texts + parts.get("coef.npy", 0)  # these are held twice where they score
+    limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
+    MemoryBudget(limit, 0).require(
+        {
+            "interpreter and libraries": RUNTIME_BYTES,
+            "model": arrays + _HEADER_FACTOR * texts,
+            "blocks of rows": _BLOCKS_HELD * _SMALLEST_BLOCK_BYTES,
+        }
+    )
 
 
 def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) -> BlockSource:
@@ -120,18 +154,23 @@ def _require_same_kind(model: Model, source: BlockSource) -> None:
 
 
 def score_blocks(
-    model: Model, source: BlockSource, max_bytes: int
+    model: Model, source: BlockSource, max_bytes: int, row_bytes: int | None = None
 ) -> Iterator[tuple[Block, NDArray[np.float64]]]:
-    """Each block of ``source`` with its scores (n, k) float64, k = 1 for two classes.
+    """The rows of ``source``, block by block, with their scores (n, k) float64, k = 1 for two classes.
 
     Columns that the model does not know count nothing, columns that the data lacks count as zero.
-    max_bytes: of a block; the source holds about five. Raises DataError for malformed data.
+    max_bytes: of a block; the source holds about five. Of short rows, whose scores take more than they do, fewer
+    come at a time: row_bytes is what a row's scores, and what is made of them, take (None: the scores alone).
+    Raises DataError for malformed data.
     """
     score = model.scorer()
     base = source.info().index_base
     base = model.index_base if base is None else base
+    step = max(1, _SCORE_BLOCKS * max_bytes // (row_bytes or 8 * model.n_problems))
     for block in source.blocks(max_bytes):
-        yield block, score(block.X, base)
+        for start in range(0, block.n_rows, step):
+            part = block if block.n_rows <= step else block.slice(start, min(start + step, block.n_rows))
+            yield part, score(part.X, base)
 
 
 def predict_file(
@@ -149,8 +188,12 @@ def predict_file(
     Raises BudgetError where ``memory_limit`` is too small, DataError for malformed or empty data.
     """
     labels = np.array(model.labels, dtype=object)
-    n_rows = 0
-    for _, values in score_blocks(model, source, _max_bytes(model, source, memory_limit)):
+    n_rows, text_bytes = 0, max(map(len, model.labels))
+    if scores:
+        text_bytes += _SCORE_TEXT_BYTES * (1 if len(labels) == 2 else len(labels))
+    row_bytes = _row_bytes(model, text_bytes)
+    max_bytes = _max_bytes(model, source, memory_limit, {"scores of a row": row_bytes})
+    for _, values in score_blocks(model, source, max_bytes, row_bytes):
         lines = labels[model.class_ids(values)].tolist()
         if scores:
             rows = zip(lines, model.class_scores(values).tolist(), strict=True)
@@ -160,26 +203,38 @@ def predict_file(
     return _at_least_one(n_rows, source)
 
 
-def evaluate(model: Model, source: BlockSource, *, memory_limit: str | int | None = None) -> dict[str, Any]:
+def evaluate(
+    model: Model,
+    source: BlockSource,
+    *,
+    memory_limit: str | int | None = None,
+    as_json: bool = False,
+) -> dict[str, Any]:
     """How well ``model`` predicts the labels of ``source``.
 
     The answer, plain values: rows, correct, accuracy (correct / rows), classes (per class: label, precision,
     recall, f1, support, predicted; a ratio without cases is 0), macro_f1, confusion (labels, and counts with
     a row per true and a column per predicted class), unknown_rows and unknown_labels: rows whose label the
     model has never seen, which count as wrong, and up to 20 of those labels with their counts.
+    as_json: the answer is going to be written as JSON, whose text takes more memory than it does.
     Raises as ``predict_file``, and ModelError where the data's labels are text and the model's are numbers,
     or the other way round.
     """
-    n_classes = len(model.classes_)
+    n_classes, row_bytes = len(model.classes_), _row_bytes(model)
+    cells = n_classes * n_classes
+    more = {
+        "confusion of classes": cells * (_CELL_BYTES + as_json * _CELL_TEXT_BYTES),
+        "scores of a row": row_bytes,
+    }
+    max_bytes = _max_bytes(model, source, memory_limit, more)
     counts = np.zeros((n_classes, n_classes), np.int64)
     unknown: dict[str, int] = {}
     n_rows = 0
-    for block, values in score_blocks(model, source, _max_bytes(model, source, memory_limit)):
+    for block, values in score_blocks(model, source, max_bytes, row_bytes):
         n_rows += block.n_rows
         predicted = model.class_ids(values)
         true, known = _known_classes(model, block.y)
-        cells = true[known] * n_classes + predicted[known]
-        counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
+        np.add.at(counts, (true[known], predicted[known]), 1)
         for label, count in zip(*np.unique(block.y[~known], return_counts=True), strict=True):
             text = label_text(label)
             if text in unknown or len(unknown) < _UNKNOWN_LISTED:
@@ -191,9 +246,19 @@ def evaluate(model: Model, source: BlockSource, *, memory_limit: str | int | Non
     }
 
 
-def _max_bytes(model: Model, source: BlockSource, memory_limit: str | int | None) -> int:
+def _row_bytes(model: Model, text_bytes: int = 0) -> int:
+    """What a row's scores take, the votes of pairs and its predicted label included. text_bytes: its line's."""
+    votes = _VOTE_BYTES * len(model.classes_) if model.one_vs_one else 0
+    return 8 * model.n_problems + votes + _LABEL_BYTES + text_bytes
+
+
+def _max_bytes(
+    model: Model, source: BlockSource, memory_limit: str | int | None, more: Mapping[str, int]
+) -> int:
     n_values = model.coef_.size + len(model.extra.get("fill", ()))
-    return block_bytes(n_values, len(model.classes_), memory_limit, source.info().reader_bytes)
+    if model.feature_map is not None:
+        more = {**more, "feature map": model.feature_map.work_bytes}
+    return block_bytes(n_values, len(model.classes_), memory_limit, source.info().reader_bytes, more)
 
 
 def _at_least_one(n_rows: int, source: BlockSource) -> int:

@@ -33,7 +33,7 @@ _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, c
 _PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
 # What the first reading holds: five blocks in the source and one in hand; a page being joined, one on its way to
 # disk and its packed form.
-_SOURCE_BLOCKS, _READING_PAGES = 6, 9
+READING_BLOCKS, _READING_PAGES = 6, 9
 # The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
 _READ_SHARE, _MOST_READ_BYTES = 50, 4_000_000
 _PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
@@ -163,8 +163,8 @@ class Stream:
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         info = self.source.info()
         read_bytes = max(page_bytes, min(_MOST_READ_BYTES, self.budget.available_bytes // _READ_SHARE))
-        pages = _READING_PAGES - _SOURCE_BLOCKS
-        self.budget.reserve("reading", _SOURCE_BLOCKS * read_bytes + pages * page_bytes)
+        pages = _READING_PAGES - READING_BLOCKS
+        self.budget.reserve("reading", READING_BLOCKS * read_bytes + pages * page_bytes)
         self._reserve_reader(info.reader_bytes)
         make_store, must_store = (None, False) if self._views else (self._cache_maker(), self._must_store)
         self._facts = self._ingest.run(

@@ -44,7 +44,7 @@ from llsvm.settings import AUTO, Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.spill.workspace import choose_parent
-from llsvm.stream import Stream
+from llsvm.stream import READING_BLOCKS, Stream
 
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _SHOWN = 20  # classes
@@ -131,9 +131,10 @@ class Training:
 
     def _mapped(self, source: BlockSource, budget: MemoryBudget) -> BlockSource:
         """The source through an approximate feature map, which becomes part of the model."""
-        from llsvm.data.mapped import MappedSource
+        from llsvm.data.mapped import FIT_BYTES, MappedSource
 
         chosen = self.settings
+        budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
         mapped = MappedSource(
             source,
             chosen.feature_map or "",
@@ -143,9 +144,10 @@ class Training:
             chosen.degree,
             chosen.coef0,
             chosen.seed,
+            lambda nbytes: budget.resize("feature map", nbytes),
         )
+        budget.release("reading")
         self._map = mapped.map
-        budget.reserve("feature map", 2 * mapped.map.nbytes)
         return mapped
 
     def _make_solver(self, facts: Facts) -> Solver:

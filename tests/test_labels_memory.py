@@ -1,13 +1,18 @@
-"""What many or long labels take: nothing that the ledger has not signed for."""
+"""What many or long labels take, in training and in scoring: nothing that the ledger has not signed for."""
 
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
 
+from llsvm import Model
+from llsvm.block import CSR, Block
+from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError, DataError
 from llsvm.labels import MAX_CLASSES, LabelEncoder, class_signs
+from llsvm.predict import evaluate, require_room, score_blocks
 from llsvm.problems import Problems
 
 MB = 1_000_000
@@ -101,3 +106,67 @@ def test_signs_of_classes_are_signed_for_before_they_are_made(tmp_path):
     with pytest.raises(BudgetError) as caught:
         run(path, ledger=60 * MB, solver="nesvm")
     assert caught.value.lines["signs of classes"] >= 8 * 3000**2
+
+
+class ShortRows:
+    """Rows of one value each."""
+
+    bytes_read = 0
+
+    def __init__(self, n):
+        self.n = n
+
+    def info(self):
+        return SourceInfo("short", "arrays", index_base=0)
+
+    def blocks(self, max_bytes):
+        X = CSR(np.arange(self.n + 1), np.zeros(self.n, np.int32), np.ones(self.n, np.float32))
+        yield Block(X, np.zeros(self.n), np.arange(self.n))
+
+
+def model_of(k, d=2):
+    rng = np.random.default_rng(0)
+    return Model(rng.normal(size=(k, d)), rng.normal(size=k), np.arange(float(k)))
+
+
+def test_scores_of_short_rows_take_no_more_than_a_block():
+    parts = [(b.n_rows, s.nbytes) for b, s in score_blocks(model_of(500), ShortRows(10_000), 100_000)]
+    assert sum(n for n, _ in parts) == 10_000
+    assert max(nbytes for _, nbytes in parts) <= 200_000
+    whole = np.vstack([s.copy() for _, s in score_blocks(model_of(500), ShortRows(100), 10**9)])
+    sliced = np.vstack([s for _, s in score_blocks(model_of(500), ShortRows(100), 10_000, 5_000)])
+    np.testing.assert_array_equal(whole, sliced)
+
+
+def test_the_confusion_of_many_classes_is_signed_for():
+    with pytest.raises(BudgetError) as caught:
+        evaluate(model_of(2000), ShortRows(10), memory_limit="300MB")
+    assert caught.value.lines["confusion of classes"] >= 16 * 2000**2
+    assert evaluate(model_of(2000), ShortRows(10), memory_limit=caught.value.smallest_bytes)["rows"] == 10
+
+
+def test_a_model_that_unpacks_to_more_than_the_limit_is_not_unpacked(tmp_path):
+    path = tmp_path / "m"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", "{}")
+        with archive.open("coef.npy", "w") as member:
+            for _ in range(200):
+                member.write(bytes(1_000_000))
+    assert path.stat().st_size < MB
+    with pytest.raises(BudgetError) as caught:
+        require_room(path, "400MB")
+    assert caught.value.lines["model"] >= 400 * MB  # held twice, where the classes are several
+    require_room(path, caught.value.smallest_bytes)
+
+
+@pytest.mark.slow
+def test_predictions_of_many_classes_stay_within_the_limit(tmp_path):
+    model_of(1500).save(tmp_path / "m")
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(f"{i % 1500} 1:1\n" for i in range(3000)))
+    for options in ([], ["--scores"]):
+        status, errors, peak = cli(
+            "predict", tmp_path / "m", path, "--output", tmp_path / "p", "--memory", "290MB", *options
+        )
+        assert status == 0, errors
+        assert peak <= 290 * MB

@@ -29,6 +29,7 @@ LAYERS = [
         "memory",
         "files",
         "inputs",
+        "windows",
         "remote",
         "kernels",
         "arena",

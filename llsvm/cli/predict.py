@@ -81,7 +81,7 @@ def evaluate(
         require_matplotlib()
         check_output(plot, [model, *data])
     loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=True)
-    answer = evaluated(loaded, source, memory_limit=memory)
+    answer = evaluated(loaded, source, memory_limit=memory, as_json=json)
     _say_notes(source)
     if plot is not None:
         draw_confusion(answer, plot)
@@ -104,13 +104,11 @@ def _opened(
     from llsvm.kernels.start import start_quickly
     from llsvm.memory import default_threads
     from llsvm.model import Model
-    from llsvm.model_file import read_header
-    from llsvm.predict import block_bytes, open_for
+    from llsvm.predict import open_for, require_room
 
     if zero_based not in ("auto", "yes", "no"):
         raise UsageError(f"--zero-based must be auto, yes or no, not {zero_based!r}")
-    header = read_header(model)
-    block_bytes(header["n_weights"], 3 if header["n_weights"] > header["n_features"] else 2, memory)
+    require_room(model, memory)
     loaded = Model.load(model)
     start_quickly()
     options = {"zero_based": zero_based} if zero_based != "auto" else {}

@@ -46,6 +46,7 @@ class CSVSource(TableSource):
         self._types: dict[str, pa.DataType] = {}
         self._heads: dict[int, _Head] = {}
         self._stdin: Input | None = None
+        self._window_bytes = 0  # of the decompressor, the largest so far
         header = self._options.header
         if encoder is not None and header == "auto":
             header = "yes" if encoder.header else "no"
@@ -54,7 +55,12 @@ class CSVSource(TableSource):
 
     def _reader_bytes(self) -> int:
         more = min(_CHUNK_LINES * self._head(0).longest_line, _LONG_CHUNK_BYTES) - _CHUNK_BYTES[1]
-        return _READER_BYTES + _HELD_CHUNKS * max(more, 0) + _COLUMN_BYTES * len(self._head(0).schema)
+        return (
+            _READER_BYTES
+            + self._window_bytes
+            + _HELD_CHUNKS * max(more, 0)
+            + _COLUMN_BYTES * len(self._head(0).schema)
+        )
 
     def _index(self, schema: pa.Schema) -> list[str]:
         """A first column without a name, as pandas and R write them."""
@@ -71,6 +77,7 @@ class CSVSource(TableSource):
             path = self._paths[number]
             stream = Input(path)
             text = _first(stream, _PROBE_BYTES)
+            self._window_bytes = max(self._window_bytes, stream.window_bytes)
             if path == STDIN:
                 self._stdin = stream
             else:
@@ -112,6 +119,7 @@ class CSVSource(TableSource):
         try:
             reader = self._open(source, head, names, types, min(max(max_bytes, low), high))
             for batch in reader:
+                self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
                 yield batch

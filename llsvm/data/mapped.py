@@ -3,7 +3,7 @@ solver trains a kernel machine. The map is learnt in one reading of the source."
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +11,9 @@ import numpy as np
 from llsvm.block import CSR, Block, concat
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.feature_map import FeatureMap, KernelFunction, nystroem_projection
+from llsvm.feature_map import FeatureMap, KernelFunction, nystroem_projection, projection_bytes
 
-_FIT_BYTES = 1 << 20
+FIT_BYTES = 1 << 20
 _HELD_BYTES = 5  # a source holds about so many blocks of its own
 
 
@@ -30,14 +30,17 @@ class MappedSource:
         degree: int,
         coef0: float,
         seed: int,
+        sign: Callable[[int], object] = lambda nbytes: None,
     ) -> None:
         """kind: "nystroem" or "rff". gamma: None for 1 / features. See llsvm.feature_map for the rest.
+        sign: called with the bytes that the map takes now, or is about to; it refuses by raising.
 
-        Reads the source once. Raises DataError.
+        Reads the source once, in blocks of ``FIT_BYTES``. Raises DataError.
         """
         self._source = source
         self.bytes_read = 0
-        self.map = _learn(source, kind, kernel, n_components, gamma, degree, coef0, seed)
+        self.map = _learn(source, kind, kernel, n_components, gamma, degree, coef0, seed, sign)
+        sign(max(2 * self.map.nbytes, self.map.work_bytes))
 
     def info(self) -> SourceInfo:
         return replace(
@@ -70,17 +73,21 @@ def _learn(
     degree: int,
     coef0: float,
     seed: int,
+    sign: Callable[[int], object],
 ) -> FeatureMap:
     rng = np.random.default_rng(seed)
-    sample, columns = _sample(source, n_components if kind == "nystroem" else 1, rng)
+    sample, columns = _sample(source, n_components if kind == "nystroem" else 1, rng, sign)
     base = source.info().index_base or 0
     d = max(columns - base, source.info().n_features or 0, 1)
     function = KernelFunction(kernel, 1.0 / d if gamma is None else gamma, degree, coef0)
     if kind == "rff":
+        sign(8 * n_components * (2 * d + 2))  # ω, and once more while it is scaled
         omega = rng.standard_normal((d, n_components)) * np.sqrt(2.0 * function.gamma)
         phase = rng.uniform(0.0, 2.0 * np.pi, n_components)
         return FeatureMap(kind, function, d, omega, phase, base)
     X = sample.X
+    n_rows = sample.n_rows
+    sign(2 * sample.nbytes + projection_bytes(n_rows, d, sample.is_dense))
     if isinstance(X, CSR):
         landmarks: CSR | np.ndarray = CSR(X.indptr, X.indices - np.int32(base), X.data)
     else:
@@ -88,12 +95,14 @@ def _learn(
     return FeatureMap(kind, function, d, landmarks, nystroem_projection(function, landmarks, d), base)
 
 
-def _sample(source: BlockSource, n: int, rng: np.random.Generator) -> tuple[Block, int]:
+def _sample(
+    source: BlockSource, n: int, rng: np.random.Generator, sign: Callable[[int], object]
+) -> tuple[Block, int]:
     """n rows chosen uniformly in one reading, those with the smallest random keys; and the number of columns."""
     kept: Block | None = None
     keys = np.empty(0)
     columns = 0
-    for block in source.blocks(_FIT_BYTES):
+    for block in source.blocks(FIT_BYTES):
         X = block.X
         if isinstance(X, CSR):
             columns = max(columns, int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1)
@@ -104,6 +113,8 @@ def _sample(source: BlockSource, n: int, rng: np.random.Generator) -> tuple[Bloc
         chosen = np.flatnonzero(drawn < worst)
         if len(chosen) == 0:
             continue
+        held = 0 if kept is None else kept.nbytes
+        sign(3 * (held + block.nbytes))  # what is kept, joined with more, and what is chosen of both
         part = block.take(chosen)
         kept = part if kept is None else concat([kept, part])
         keys = np.concatenate([keys, drawn[chosen]])

@@ -105,10 +105,12 @@ class SvmlightSource:
         self._size_and_mtime = fingerprint(self._path)
         self._notes: list[str] = []
         self._stdin: Input | None = None
+        self._window_bytes = 0  # of the decompressor
+        file = self._open()
         if self._path == STDIN:
-            self._stdin = self._open()
+            self._stdin = file
         else:
-            self._open().close()
+            file.close()
 
     def info(self) -> SourceInfo:
         """What is known so far: rows, columns and, under "auto", index base only after a complete pass."""
@@ -121,7 +123,7 @@ class SvmlightSource:
             n_features=self._n_features,
             index_base=self._index_base,
             notes=tuple(self._notes),
-            reader_bytes=library_bytes([self._path]),
+            reader_bytes=library_bytes([self._path]) + self._window_bytes,
             library_bytes=library_bytes([self._path]),
         )
 
@@ -154,6 +156,7 @@ class SvmlightSource:
                 self._note(CUT_OFF.format(self._path, f"line {n_lines:,}"))
             if piece.ends_chunk:
                 reader.give_back(piece.text)
+            self._window_bytes = max(self._window_bytes, file.window_bytes)
             self.bytes_read += file.raw_bytes_read - counted
             counted = file.raw_bytes_read
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
@@ -181,6 +184,7 @@ class SvmlightSource:
         try:
             self._check_unchanged(file)
             refuse_magic(self._path, file.head)
+            self._window_bytes = max(self._window_bytes, file.window_bytes)
             if file.head.startswith(BYTE_ORDER_MARK):
                 file.read(len(BYTE_ORDER_MARK))
         except BaseException:

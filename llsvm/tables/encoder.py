@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,10 @@ from llsvm.tables.rows import beside, from_cells
 MAX_CATEGORIES = 100_000
 MAX_NAMES = 1_000_000
 LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
-CATEGORY_BYTES = 250  # what a category holds: its text and its place in the dictionary
+CATEGORY_BYTES = 250  # what a category holds beside its text: its place in the dictionary
+# ... and its text: in the dictionary, in a feature's name, and while the model is written twice each as JSON text,
+# as bytes, and as bytes with what follows them
+_TEXT_COPIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ class TableEncoder:
         """Rows without a value, by column, in the first reading; not of lists."""
         self._kinds = {c.name: c.kind for c in self.columns}
         self._ids: dict[tuple[str, str], int] = {}
+        self._category_bytes = 0
         self._largest_index = -1
         self._dense = [c for c in self.columns if c.kind in ("number", "vector")]
         self._text = [c for c in self.columns if c.kind == "text"]
@@ -127,6 +132,11 @@ class TableEncoder:
         """The table's columns that are read."""
         more = [name for name in (self.label, self.weight) if name is not None]
         return tuple(dict.fromkeys([*(c.name for c in self.columns), *more]))
+
+    @property
+    def nbytes(self) -> int:
+        """What the categories seen so far take, here and in the model."""
+        return self._category_bytes
 
     def kind(self, name: str) -> str | None:
         return self._kinds.get(name)
@@ -267,6 +277,7 @@ class TableEncoder:
                 fresh += [(int(first[code]), place, name, words[code]) for code in new if first[code] >= 0]
         for _, _, name, word in sorted(fresh):
             self._ids[name, word] = len(self._ids)
+            self._category_bytes += CATEGORY_BYTES + _TEXT_COPIES * (getsizeof(word) + len(name))
         if len(self._ids) > MAX_CATEGORIES:
             counts = {c.name: sum(name == c.name for name, _ in self._ids) for c in self._text}
             most = max(counts, key=lambda name: counts[name])

@@ -21,7 +21,7 @@ from llsvm.errors import DataError
 from llsvm.inputs import STDIN, fingerprint, open_seekable
 from llsvm.remote import library_bytes
 from llsvm.tables.columns import kind_of, numbers
-from llsvm.tables.encoder import CATEGORY_BYTES, LISTS, MissingValues, TableEncoder, check_columns, plan
+from llsvm.tables.encoder import LISTS, MissingValues, TableEncoder, check_columns, plan
 from llsvm.tables.options import TableOptions, assign_roles, find_column, matching, usual_label
 
 # pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
@@ -138,8 +138,7 @@ class TableSource(ABC):
         """Rows and features are known once a pass is complete."""
         n_features = self.encoder.n_features if self._n_rows is not None or self.encoder.is_dense else None
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
-        text = any(c.kind == "text" for c in self.encoder.columns)
-        library = LIBRARY_BYTES + library_bytes(self._paths) + (10_000 * CATEGORY_BYTES if text else 0)
+        library = LIBRARY_BYTES + library_bytes(self._paths) + self.encoder.nbytes
         return SourceInfo(
             name=name,
             format=self.format,

@@ -1,0 +1,44 @@
+"""What a feature map takes is signed for before it is made."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from oracle import rows, run, write_svmlight
+
+from llsvm.data import open_source
+from llsvm.data.mapped import MappedSource
+from llsvm.errors import BudgetError
+
+OVERHEAD_BYTES = 1_500_000  # a block in the source's hands, and small objects
+
+
+def test_a_far_index_is_refused_before_the_map_is_made(tmp_path):
+    path = tmp_path / "rows.svm"
+    path.write_text("1 1:1 2000000:1\n-1 2:1\n")
+    tracemalloc.start()
+    try:
+        with pytest.raises(BudgetError) as caught:
+            run(path, ledger=100_000_000, feature_map="rff", components=300)
+        assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    finally:
+        tracemalloc.stop()
+    assert caught.value.lines["feature map"] >= 8 * 2_000_000 * 300
+
+
+@pytest.mark.parametrize("kind", ["rff", "nystroem"])
+@pytest.mark.parametrize("density", [1.0, 0.1])
+def test_no_more_is_taken_than_was_signed_for(tmp_path, kind, density):
+    X, y = rows(n=900, d=60, density=density)
+    source = open_source(write_svmlight(tmp_path / "rows.svm", X, y))
+    MappedSource(source, kind, "rbf", 5, None, 3, 0.0, 0)  # compiles
+    signed = []
+    tracemalloc.start()
+    try:
+        mapped = MappedSource(source, kind, "rbf", 700, None, 3, 0.0, 0, signed.append)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= max(signed) + OVERHEAD_BYTES
+    assert signed[-1] >= mapped.map.nbytes
+    assert np.isfinite(next(iter(mapped.blocks(10_000))).X).all()
