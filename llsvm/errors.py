@@ -18,6 +18,10 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
 
+class LLSVMWarning(UserWarning):
+    """Something beside the result went wrong; the result is what was asked for."""
+
+
 class LLSVMError(Exception):
     """Base of all errors that llsvm raises on purpose. ``exit_code`` is the command line's exit status."""
 

@@ -16,9 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
+from llsvm.errors import ModelError
+from llsvm.model_check import MAX_FEATURES, check, is_number, is_whole, one_of
 
 _CHUNK_BYTES = 1 << 22
 EXTRA = "feature_map"  # the name in Model.extra and Model.requires
+_HEAD = {
+    "kind": one_of("kernel", "nystroem", "rff"),
+    "kernel": one_of("rbf", "poly", "linear", "precomputed"),
+    "gamma": is_number,
+    "degree": is_whole(0, 1000),
+    "coef0": is_number,
+    "n_features": is_whole(1, MAX_FEATURES),
+    "base": is_whole(0, 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +162,60 @@ class FeatureMap:
 
     @classmethod
     def from_extra(cls, extra: dict[str, Any]) -> FeatureMap | None:
-        """The map that ``Model.extra`` holds, or None. Raises KeyError where a part is missing."""
+        """The map that ``Model.extra`` holds, or None. Raises ModelError where a part is missing, or does not fit
+        the others: kernels follow its indices without looking."""
         if EXTRA not in extra:
             return None
         head = extra[EXTRA]
-        function = KernelFunction(head["kernel"], head["gamma"], head["degree"], head["coef0"])
-        if "landmarks" in extra:
-            landmarks: Any = extra["landmarks"]
+        try:
+            check(head, _HEAD, "feature map")
+            n_features = head["n_features"]
+            if "landmarks" in extra:
+                landmarks: Any = extra["landmarks"]
+            else:
+                parts = [extra[f"landmarks_{name}"] for name in CSR._fields]
+                landmarks = _checked_csr(n_features, *parts)
+            function = KernelFunction(head["kernel"], head["gamma"], head["degree"], head["coef0"])
+            made = cls(head["kind"], function, n_features, landmarks, extra.get("projection"), head["base"])
+            made._check()
+        except (KeyError, ValueError) as error:
+            raise ModelError(f"its feature map is damaged: {error}") from error
+        return made
+
+    def _check(self) -> None:
+        """Raise ValueError unless the arrays have the shapes that the class's docstring says."""
+        rows, d, m = self.landmarks, self.n_features, self.width
+        if self.function.name == "precomputed" and self.kind == "kernel":
+            fits = (
+                not isinstance(rows, CSR) and rows.ndim == 1 and rows.dtype.kind in "iu" and _within(rows, d)
+            )
+        elif isinstance(rows, CSR):
+            fits = self.kind != "rff"
         else:
-            landmarks = CSR(*(extra[f"landmarks_{name}"] for name in CSR._fields))
-        projection = extra.get("projection")
-        return cls(head["kind"], function, head["n_features"], landmarks, projection, head["base"])
+            fits = (
+                rows.ndim == 2 and rows.dtype.kind == "f" and d == rows.shape[0 if self.kind == "rff" else 1]
+            )
+        if not fits or not m:
+            raise ValueError(f"its landmarks do not fit {d:,} features")
+        shape = {"kernel": None, "nystroem": (m, m), "rff": (m,)}[self.kind]
+        if shape != (None if self.projection is None else self.projection.shape):
+            raise ValueError(f"its projection does not fit {m:,} landmarks")
+        if self.projection is not None and self.projection.dtype.kind != "f":
+            raise ValueError("its projection is no numbers")
+
+
+def _checked_csr(n_features: int, indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[Any]) -> CSR:
+    whole = indptr.dtype.kind in "iu" and indices.dtype.kind in "iu" and data.dtype.kind == "f"
+    if not whole or any(part.ndim != 1 for part in (indptr, indices, data)):
+        raise ValueError("its landmarks are no sparse rows")
+    ends = len(indptr) and indptr[0] == 0 and indptr[-1] == len(indices) == len(data)
+    if not ends or np.any(indptr[1:] < indptr[:-1]) or not _within(indices, n_features):
+        raise ValueError("its landmarks' indices lead outside")
+    return CSR(indptr.astype(np.int64, copy=False), indices.astype(np.int32, copy=False), data)
+
+
+def _within(indices: NDArray[Any], n: int) -> bool:
+    return not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < n)
 
 
 def projection_bytes(n_landmarks: int, n_features: int, is_dense: bool) -> int:

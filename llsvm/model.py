@@ -81,8 +81,10 @@ class Model:
             raise ModelError(f"weights of shape {self.coef_.shape} do not fit {len(self.classes_)} classes")
         if self.intercept_.shape != (k,):
             raise ModelError(f"intercept of shape {self.intercept_.shape} does not fit {k} rows of weights")
-        if not np.all(self.classes_[:-1] < self.classes_[1:]):
+        if self.classes_.ndim != 1 or not np.all(self.classes_[:-1] < self.classes_[1:]):
             raise ModelError("classes must be distinct and ascending")
+        if self.feature_map is not None and self.feature_map.width != self.coef_.shape[1]:
+            raise ModelError(f"{self.coef_.shape[1]} weights for {self.feature_map.width} mapped features")
         if self.feature_names is not None and len(self.feature_names) != self.n_features_in_:
             raise ModelError(f"{len(self.feature_names)} feature names for {self.n_features_in_} features")
 
@@ -257,7 +259,11 @@ class Model:
                 requires=tuple(header["requires"]),
                 log=log.get("log", {}),
             )
-        except (KeyError, TypeError, ModelError) as error:
+            if model.n_features_in_ != header["n_features"]:
+                raise ModelError(
+                    f"{model.n_features_in_} features, but the header says {header['n_features']}"
+                )
+        except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{path}: the model file is damaged ({error})") from error
         for row, clock in zip(model.history, log.get("history", []), strict=False):
             row.update(clock)

@@ -23,6 +23,7 @@ LAYERS = [
         "settings",
         "version",
         "leftovers",
+        "text",
         "signals",
     ],
     [
@@ -43,6 +44,7 @@ LAYERS = [
         "spill",
         "model",
         "model_file",
+        "model_check",
         "liblinear",
         "ingest",
         "assembly",
