@@ -6,6 +6,7 @@ Readers see an ``Input``: something to ``readinto``. What is compressed is told 
 from __future__ import annotations
 
 import bz2
+import errno
 import glob
 import gzip
 import io
@@ -33,6 +34,7 @@ _MAGIC = (
     (b"\x04\x22\x4d\x18", "lz4"),
 )
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
+_DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO)
 _BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 
@@ -136,6 +138,8 @@ class Input(io.RawIOBase):
         except DataError:
             raise
         except (*_BROKEN, OSError, ValueError) as error:
+            if disk_failed(error):
+                raise unreadable(self.path, error) from error
             raise DataError(
                 f"{self.path}: {self._kind} data that is cut off or damaged near byte {self.raw_bytes_read} "
                 f"({error}); fetch or write the file again"
@@ -297,8 +301,15 @@ def check_regular(path: str) -> os.stat_result:
 def unreadable(path: str, error: Exception) -> DataError:
     if remote.is_remote(path):
         return remote.unreachable(path, error)
-    reason = getattr(error, "strerror", None) or str(error)
-    return DataError(f"{path}: cannot be read: {reason}; check the path and its permissions")
+    remedy = "the disk may be failing" if disk_failed(error) else "check the path and its permissions"
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number) if number else " ".join(str(error).split())
+    return DataError(f"{path}: cannot be read: {reason}; {remedy}")
+
+
+def disk_failed(error: Exception) -> bool:
+    """Whether a disk, and not what is on it, is at fault: whatever library was reading from it."""
+    return isinstance(error, OSError) and error.errno in _DISK_ERRORS
 
 
 def fingerprint(path: str) -> tuple[int, int]:

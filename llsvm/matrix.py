@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, UsageError
+from llsvm.inputs import disk_failed, unreadable
 
 FEATURE_NAMES = ("X", "x", "data", "features", "X_train", "train")
 LABEL_NAMES = ("y", "Y", "label", "labels", "target", "targets", "class", "y_train")
 WEIGHT_NAMES = ("weight", "weights", "sample_weight")
 BOOLEANS = np.array(["false", "true"], object)  # as labels
+MAX_COLUMNS = 2**31 - 1
 _INDEX_ROWS = 1 << 16  # row pointers looked at together
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, NotImplementedError),
-    *(ValueError, RuntimeError, KeyError),
+    *(ValueError, RuntimeError, LookupError, TypeError, OverflowError),
 )  # what libraries raise for files that are cut off or damaged
 
 
@@ -39,11 +41,11 @@ class Flat:
     """A matrix of one column as a vector."""
 
     def __init__(self, values: Vector) -> None:
-        self._values = values
+        self.values = values
         self.shape, self.dtype = values.shape[:1], values.dtype
 
     def __getitem__(self, key: slice) -> NDArray[Any]:
-        return self._values[key].reshape(-1)
+        return self.values[key].reshape(-1)
 
 
 @dataclass(slots=True)
@@ -91,6 +93,13 @@ class MatrixReader:
         # objects: as an array of text all rows would be as long as the longest label
         self.label_texts = None if label_texts is None else label_texts.astype(object)
         self.missing = missing
+        if isinstance(X, SparseRows):
+            for name, numbers in (("indptr", X.indptr), ("indices", X.indices), ("data", X.data)):
+                if len(numbers.shape) != 1 or (name != "data" and numbers.dtype.kind not in "iu"):
+                    raise DataError(
+                        f"{where}: {name} of {X.name} has shape {numbers.shape} and type {numbers.dtype}; "
+                        "a CSR matrix has vectors there, indptr and indices integers"
+                    )
         self.n_rows = X.shape[0]
         for name, values in (("labels", y), ("weights", weight)):
             if values is not None and (len(values.shape) != 1 or values.shape[0] != self.n_rows):
@@ -103,8 +112,14 @@ class MatrixReader:
                 f"{where}: {X.indices.shape[0]} indices, but {X.data.shape[0]} values in {X.name}; "
                 "the file is damaged or was not written to its end"
             )
-        if self.n_rows == 0:
+        if self.n_rows <= 0:
             raise DataError(f"{where}: there is no row in {X.name}; give a file with at least one row")
+        columns = X.shape[1]
+        if columns is not None and not 0 < columns <= MAX_COLUMNS:
+            raise DataError(
+                f"{where}: {X.name} has {columns} columns; 1 to {MAX_COLUMNS} are supported: hash the features, "
+                "or write the file again if it is damaged"
+            )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """All rows; the file's arrays are read from front to back."""
@@ -131,6 +146,8 @@ class MatrixReader:
         except DataError:
             raise
         except DAMAGE as error:
+            if disk_failed(error):
+                raise unreadable(self.where, error) from error
             reason = " ".join(str(error).split())
             raise DataError(
                 f"{self.where}: {name}: rows or values {start:,} to {stop:,} cannot be read, "
@@ -161,7 +178,7 @@ class MatrixReader:
         for at in range(0, self.n_rows, _INDEX_ROWS):
             stop = min(at + _INDEX_ROWS, self.n_rows) + 1
             ends = self._part(f"indptr of {X.name}", X.indptr, at + 1, stop).astype(np.int64)
-            bad = (np.diff(ends, prepend=pending[-1]) < 0) | (ends > n_values)
+            bad = (ends < 0) | (ends > n_values) | (np.diff(ends, prepend=pending[-1]) < 0)
             if bad.any():
                 row = at + int(np.argmax(bad))
                 self._bad(row, f"its row pointers do not ascend up to {n_values}, the values that there are")
@@ -181,8 +198,8 @@ class MatrixReader:
         raw = self._part(f"indices of {X.name}", X.indices, first, last)
         data = self._floats(self._part(f"data of {X.name}", X.data, first, last))
         indptr = indptr - first
-        n_columns = X.n_columns if X.n_columns is not None else 2**31 - 1
-        bad = (raw < 0) | (raw >= n_columns)
+        n_columns = X.n_columns if X.n_columns is not None else MAX_COLUMNS
+        bad = (raw < 0) | (raw >= n_columns)  # as they are stored: in 32 bits they would wrap
         if bad.any():
             place = int(np.argmax(bad))
             row = start + int(np.searchsorted(indptr, place, "right")) - 1

@@ -229,6 +229,9 @@ class Stream:
         """
         self._before = self.budget.mark()
         self._held = self.facts.bytes_per_row + row_bytes(1, 0, 0, None, self.facts.weighted)
+        if row_state_bytes and not sparse_state:
+            on_disk = RowState.held_bytes(row_state_bytes * self.facts.n_rows)
+            needs = {**needs, "checksums of dual variables": on_disk}
         self._require(needs, row_work_bytes, copy_survivors)
         for what, nbytes in needs.items():
             self.budget.reserve(what, nbytes)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from llsvm.errors import DataError
 from llsvm.inputs import open_seekable
+from llsvm.tables.check import refer_to_others, validate
 from llsvm.tables.source import TableSource
 
 _COLUMN_BYTES = 3_000  # held for each column, however small; measured
@@ -38,7 +39,7 @@ class ArrowSource(TableSource):
             if not seekable:
                 return (8 << 20) + columns
             batches = max(reader.num_record_batches, 1)
-            first = reader.get_batch(0).nbytes if reader.num_record_batches else 0
+            first = self._batch(0, reader, 0, seekable).nbytes if reader.num_record_batches else 0
         return (4 << 20) + columns + max(first, self._prints[0][0] // batches) + self._prints[0][0] // batches
 
     def _batches(
@@ -47,10 +48,7 @@ class ArrowSource(TableSource):
         with self._opened(number, names) as (reader, seekable):
             counted = 0
             for i in itertools.count():
-                try:
-                    batch = _batch(reader, i, seekable)
-                except (pa.ArrowException, OSError) as error:
-                    self._refuse_damage(number, f"record batch {i}", error)
+                batch = self._batch(number, reader, i, seekable)
                 if batch is None:
                     break
                 n = max(batch.num_rows, 1)
@@ -64,6 +62,18 @@ class ArrowSource(TableSource):
                     yield batch.select(names).slice(start, step)
                 del batch
             self.bytes_read += self._prints[number][0] - counted
+
+    def _batch(self, number: int, reader: Any, i: int, seekable: bool) -> Any:
+        """Record batch ``i``, checked; of a stream the next one. None after the last."""
+        try:
+            if seekable and i == reader.num_record_batches:
+                return None
+            batch = reader.get_batch(i) if seekable else next(iter(reader), None)
+            if batch is not None:
+                validate(batch, refer_to_others(batch.schema))
+            return batch
+        except (pa.ArrowException, OSError) as error:
+            self._refuse_damage(number, f"record batch {i}", error)
 
     @contextmanager
     def _opened(self, number: int, names: list[str] | None = None) -> Iterator[tuple[Any, bool]]:
@@ -89,10 +99,3 @@ class ArrowSource(TableSource):
             yield reader, seekable
         finally:
             file.close()
-
-
-def _batch(reader: Any, i: int, seekable: bool) -> pa.RecordBatch | None:
-    """Record batch ``i``; of a stream the next one. None after the last."""
-    if seekable:
-        return reader.get_batch(i) if i < reader.num_record_batches else None
-    return next(iter(reader), None)

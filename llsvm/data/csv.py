@@ -34,6 +34,9 @@ _COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is
 _NULLS = [*pacsv.ConvertOptions().null_values, "?", "-", ".", "None", "none", "nil"]
 _MISSING = {word.lower() for word in _NULLS}
 _DELIMITERS = ",\t;|"
+# a header and the rows it is compared with may have cells of any length, which a line's length bounds (this is a
+# setting of the module's: there is no other)
+csv.field_size_limit(_PROBE_BYTES)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -216,7 +219,7 @@ class _Head:
                 "or name its format with --format"
             )
         _require_utf8(path, whole)
-        self.longest_line = max(map(len, body.split(b"\n")))
+        self.longest_line = max(map(len, text.split(b"\n")))  # one that is cut off here, too
         self.delimiter = _delimiter(path, first)
         cells = self._cells(first)
         some = [

@@ -7,6 +7,7 @@ and --label.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import check_regular, fingerprint, open_binary
+from llsvm.inputs import check_regular, disk_failed, fingerprint, open_binary, unreadable
 from llsvm.matrix import (
+    DAMAGE,
     FEATURE_NAMES,
     LABEL_NAMES,
     DenseRows,
@@ -113,10 +115,14 @@ class HDF5Source:
         try:
             with h5py.File(where, "r", rdcc_nbytes=self._cache_bytes, **options) as file:
                 yield file
-        except (OSError, RuntimeError, KeyError) as error:
+        except DAMAGE as error:
             if isinstance(error, DataError):
                 raise
-            reason = str(error).replace("Unable to synchronously open file", "cannot be opened")
+            if disk_failed(error):
+                raise unreadable(self._path, error) from error
+            reason = " ".join(str(error).split()).replace(
+                "Unable to synchronously open file", "cannot be opened"
+            )
             raise DataError(
                 f"{self._path}: not a readable HDF5 file, cut off or damaged: {reason}; fetch or write it again"
             ) from error
@@ -128,7 +134,22 @@ class HDF5Source:
         self._notes = unasked_weights(self._path, arrays, self._weight)
         weight = find_name(self._path, arrays, self._weight, (), "weight")
         weights = None if weight is None else _flat(arrays[weight])
+        parts = (X.values,) if isinstance(X, DenseRows) else (X.indptr, X.indices, X.data)
+        for part in (*parts, y, weights):
+            self._require_stored(part)
         return MatrixReader(self._path, X, y, weights, texts, self._missing)
+
+    def _require_stored(self, part: Any) -> None:
+        """Raise DataError where a contiguous data set has fewer bytes than its shape says: HDF5 reads zeros."""
+        array: Any = part.values if isinstance(part, Flat) else part
+        if array is None or array.chunks is not None or array.is_virtual or array.external is not None:
+            return
+        needed, stored = math.prod(array.shape) * array.dtype.itemsize, array.id.get_storage_size()
+        if stored < needed:
+            raise DataError(
+                f"{self._path}: {array.name} of shape {array.shape} has {stored:,} bytes of {needed:,}; it is "
+                "damaged or was not written to its end"
+            )
 
     def _matrix(self, file: Any, arrays: dict[str, Any], groups: dict[str, Any]) -> DenseRows | SparseRows:
         sparse = {name: group for name, group in groups.items() if set(group) >= _CSR}

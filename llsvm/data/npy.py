@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from tokenize import TokenError
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import fingerprint, open_binary
+from llsvm.inputs import disk_failed, fingerprint, open_binary, unreadable
 from llsvm.matrix import (
     DAMAGE,
     FEATURE_NAMES,
@@ -102,19 +102,21 @@ class NumpySource:
     def _open(self, files: ExitStack) -> MatrixReader:
         """The file's arrays, open until ``files`` closes."""
         stream = files.enter_context(open_binary(self._path))
-        start = stream.read(len(_MAGIC))
-        stream.seek(0)
         try:
+            start = stream.read(len(_MAGIC))
+            stream.seek(0)
             if start == _MAGIC:
                 return self._plain(stream, files)
             return self._archive(zipfile.ZipFile(stream), files)
         except DataError:
             raise
         except DAMAGE as error:
+            if disk_failed(error):
+                raise unreadable(self._path, error) from error
             raise DataError(f"{self._path}: cut off or damaged: {error}; fetch or write it again") from error
 
     def _plain(self, stream: Any, files: ExitStack) -> MatrixReader:
-        array = _Array(self._path, "the array", stream)
+        array = _Array(self._path, "the array", stream, self._print[0])
         values = self._matrix(array, stream, stream.tell(), files)
         if self._label is None and not self._need_label:
             return self._reader(DenseRows("the array", values), None, None)
@@ -136,7 +138,7 @@ class NumpySource:
 
         def member(name: str) -> _Array:
             stream = files.enter_context(archive.open(f"{name}.npy"))
-            return _Array(self._path, name, stream)
+            return _Array(self._path, name, stream, archive.getinfo(f"{name}.npy").file_size)
 
         y: Any = None
         if self._label is not None and _is_file(self._label):
@@ -191,9 +193,9 @@ class NumpySource:
         return MatrixReader(self._path, X, y, weight, missing=self._missing)
 
     def _beside(self, files: ExitStack) -> Any:
-        return _Array(
-            str(self._label), "the array", files.enter_context(open_binary(str(self._label)))
-        ).vector()
+        path = str(self._label)
+        stream = files.enter_context(open_binary(path))
+        return _Array(path, "the array", stream, fingerprint(path)[0]).vector()
 
 
 def _is_file(label: str) -> bool:
@@ -213,7 +215,8 @@ def _position(path: str, label: str, n_columns: int) -> int:
 class _Array:
     """The header of a .npy stream, and its values in slices from front to back."""
 
-    def __init__(self, where: str, name: str, stream: Any) -> None:
+    def __init__(self, where: str, name: str, stream: Any, n_bytes: int) -> None:
+        """n_bytes: of the stream, head and all. Raises DataError where the array needs more."""
         self.name, self._where, self._stream = name, where, stream
         npy = np.lib.format
         try:
@@ -231,6 +234,15 @@ class _Array:
             )
         self._row_items = math.prod(self.shape[1:])
         self._at = 0  # rows read
+        there = n_bytes - stream.tell()
+        if min(self.shape, default=0) < 0 or self.n_bytes > there:
+            self._cut_off(there // max(self._row_items * self.dtype.itemsize, 1))
+
+    def _cut_off(self, n_rows: int) -> NoReturn:
+        raise DataError(
+            f"{self._where}: cut off: {self.name} of shape {self.shape} ends after {n_rows:,} rows; "
+            "fetch or write it again"
+        )
 
     def matrix(self) -> _Array:
         if len(self.shape) != 2:
@@ -276,11 +288,7 @@ class _Array:
         while at < n:
             got = self._stream.readinto(view[at:])
             if not got:
-                row = self._at + at // max(self._row_items * self.dtype.itemsize, 1)
-                raise DataError(
-                    f"{self._where}: cut off: {self.name} of shape {self.shape} ends after {row:,} rows; "
-                    "fetch or write it again"
-                )
+                self._cut_off(self._at + at // max(self._row_items * self.dtype.itemsize, 1))
             at += got
         return out
 

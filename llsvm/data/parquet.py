@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 
 from llsvm.inputs import open_seekable
 from llsvm.remote import is_remote
+from llsvm.tables.check import refer_to_others, validate
 from llsvm.tables.source import TableSource
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
@@ -34,13 +36,15 @@ class ParquetSource(TableSource):
 
     def _reader_bytes(self) -> int:
         """Pages of each column, of the first file."""
-        with _opened(self._paths[0]) as file:
+        with self._explaining(0), _opened(self._paths[0]) as file:
             held, buffer = 0, _buffer_bytes(self._paths[0])
-            used = set(self.encoder.used)
+            used = {name for name in self.encoder.used if name not in self._partitions[0]}
+            schema = file.metadata.schema
+            places = [i for i in range(len(schema)) if schema.column(i).path.split(".")[0] in used]
+            _require_column_metadata(file.metadata, self._prints[0][0], sorted(used))
             for g in range(file.metadata.num_row_groups):
                 group = file.metadata.row_group(g)
-                chunks = (group.column(i) for i in range(group.num_columns))
-                sizes = (c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] in used)
+                sizes = [group.column(i).total_uncompressed_size for i in places]
                 held = max(held, sum(min(size, _PAGE_BYTES) + min(size, buffer) for size in sizes))
             describing = _METADATA * file.metadata.serialized_size
         return (16 << 20) + int(_PAGES * held) + describing + _COLUMN_BYTES * len(used)
@@ -56,9 +60,13 @@ class ParquetSource(TableSource):
             rows = max(16, min(max_rows, max_bytes // max(per_row, 1)))
             done, counted = 0, 0
             batches = file.iter_batches(rows, columns=names, use_threads=False)
+            checked = None
             while True:
                 try:
                     batch = next(batches, None)
+                    if batch is not None:
+                        checked = refer_to_others(batch.schema) if checked is None else checked
+                        validate(batch, checked)  # text need not be UTF-8
                 except (pa.ArrowException, OSError) as error:
                     self._refuse_damage(number, _place(meta, done, rows), error)
                 if batch is None:
@@ -87,6 +95,50 @@ def _opened(path: str) -> Any:
         memory_map=False,
         page_checksum_verification=True,
     )
+
+
+def _require_column_metadata(metadata: Any, n_bytes: int, names: list[str]) -> None:
+    """Raise pyarrow's error for damaged metadata of the columns ``names`` in any row group.
+
+    ``RowGroupMetaData.column`` ends the process instead. Who asks for all columns to be read ahead has their
+    metadata looked at first, with errors as errors; of a file that gives no byte away, nothing is read after that.
+    """
+    file = _NoBytes(n_bytes)
+    ahead = pq.ParquetFile(pa.PythonFile(file, "r"), metadata=metadata, pre_buffer=True)
+    try:
+        next(ahead.iter_batches(1, columns=names), None)
+    except (pa.ArrowException, OSError):
+        if not file.asked:
+            raise
+
+
+class _NoBytes(io.RawIOBase):
+    """A file of ``size`` bytes that cannot be read; ``asked``: somebody tried."""
+
+    def __init__(self, size: int) -> None:
+        self.asked = False
+        self._size = size
+        self._at = 0
+
+    def size(self) -> int:
+        return self._size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = (0, self._at, self._size)[whence] + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        self.asked = True
+        raise OSError("metadata only")
 
 
 def _buffer_bytes(path: str) -> int:

@@ -6,23 +6,29 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from llsvm.spill.checksum import chunk_checksums
 from llsvm.spill.packing import is_consecutive
-from llsvm.spill.rawfile import read_at, write_at, write_failed
+from llsvm.spill.rawfile import damaged, read_at, write_at, write_failed
 from llsvm.spill.workspace import Workspace
 
-_WINDOW_BYTES = 1 << 16  # scattered rows are read and written by pieces of the file of this size
+_CHUNK_BYTES = 1 << 14  # of the file: has a checksum, and is read and written whole
+_CHECKSUM_BYTES = 16
+_WINDOW_CHUNKS = 4  # held at once to get or set rows that are scattered, or begin or end within a chunk
+_LEAST_RUN = 64  # rows on average; sorting out scattered ones costs less where runs are shorter
 
 
 class RowState:
     """An (n_rows, width) array of zeros at first, asked for by row numbers.
 
-    On disk (``workspace`` given) it holds no memory but a window of 64 kB during a call. Threads may call it
-    at any time; a ``set`` of rows that another thread reads meanwhile may be seen in part.
+    On disk (``workspace`` given) it holds ``held_bytes``, checksums of its file's chunks, and a window of 64 kB
+    during a call. Threads may call it at any time; a ``set`` of rows that another thread reads meanwhile may
+    be seen in part.
     """
 
     def __init__(
@@ -45,10 +51,17 @@ class RowState:
             self._memory = np.zeros((n_rows, width), self.dtype)
             return
         self._mutex = threading.Lock()
+        self._chunk_rows = max(1, _CHUNK_BYTES // max(self._row_bytes, 1))
+        self._checksums = np.zeros((-(-n_rows // self._chunk_rows), 2), np.uint64)  # as those of zeros are
         self._path = workspace.path(name)
         workspace.claim(self.nbytes)
         self._file = workspace.create(name)
         self._allocate()
+
+    @staticmethod
+    def held_bytes(nbytes: int) -> int:
+        """Of memory, for ``nbytes`` on disk: the checksums, at most."""
+        return -(-nbytes // (_CHUNK_BYTES // 2)) * _CHECKSUM_BYTES
 
     @property
     def in_memory(self) -> bool:
@@ -87,6 +100,7 @@ class RowState:
         """Let the memory go, or remove the file and release its disk; again does nothing."""
         self._memory = None
         if self._workspace is not None and not self._file.closed:
+            self._checksums = self._checksums[:0].copy()
             self._file.close()
             self._path.unlink(missing_ok=True)
             self._workspace.release(self.nbytes)
@@ -107,42 +121,111 @@ class RowState:
             raise IndexError(f"rows {rows.min()} to {rows.max()} asked for, but there are {self.n_rows}")
 
     def _get_from_disk(self, rows: NDArray[np.int64], values: NDArray[Any]) -> None:
-        if is_consecutive(rows):
-            self._read(_first(rows), values)
+        if (runs := _runs(rows)) is None:
+            for first, window, places in self._windows(rows):
+                self._read(first, window)
+                values[places] = window[rows[places] - first]
             return
-        for first, window, places in self._windows(rows):
-            self._read(first, window)
-            values[places] = window[rows[places] - first]
+        for begin, end in runs:
+            for first, last, at in self._pieces(int(rows[begin]), end - begin):
+                out = values[begin + at : begin + at + last - first]
+                window = out if self._is_whole(first, last) else self._window(first, last)
+                self._read(first, window)
+                if window is not out:
+                    out[:] = window[first % self._chunk_rows :][: len(out)]
 
     def _set_on_disk(self, rows: NDArray[np.int64], values: NDArray[Any]) -> None:
-        if is_consecutive(rows):
-            self._write(_first(rows), np.ascontiguousarray(values))
+        if (runs := _runs(rows)) is None:
+            for first, window, places in self._windows(rows):
+                self._read(first, window, locked=True)
+                window[rows[places] - first] = values[places]
+                self._write(first, window)
             return
-        for first, window, places in self._windows(rows):
-            self._read(first, window)
-            window[rows[places] - first] = values[places]
-            self._write(first, window)
+        values = np.ascontiguousarray(values)
+        for begin, end in runs:
+            for first, last, at in self._pieces(int(rows[begin]), end - begin):
+                part = values[begin + at : begin + at + last - first]
+                if not self._is_whole(first, last):
+                    window = self._window(first, last)
+                    self._read(first, window, locked=True)
+                    window[first % self._chunk_rows :][: len(part)] = part
+                    part = window
+                self._write(first, part)
+
+    def _pieces(self, first: int, n: int) -> Iterator[tuple[int, int, int]]:
+        """Rows ``first`` to ``first + n``, at once if a window holds their chunks, else cut into whole chunks and,
+        before and after these, parts of a chunk. Yields first and last row, and how many rows come before."""
+        last, size = first + n, self._chunk_rows
+        if self._chunk(last - 1) - self._chunk(first) < _WINDOW_CHUNKS:
+            yield first, last, 0
+            return
+        begin, end = -(-first // size) * size, last if last == self.n_rows else last // size * size
+        for low, high in ((first, begin), (begin, end), (end, last)):
+            if low < high:
+                yield low, high, low - first
+
+    def _is_whole(self, first: int, last: int) -> bool:
+        return first % self._chunk_rows == 0 and (last % self._chunk_rows == 0 or last == self.n_rows)
+
+    def _window(self, first: int, last: int) -> NDArray[Any]:
+        """A buffer for the chunks in which rows ``first`` to ``last`` are."""
+        start, stop = self._chunk(first) * self._chunk_rows, (self._chunk(last - 1) + 1) * self._chunk_rows
+        return np.empty((min(stop, self.n_rows) - start, self.width), self.dtype)
 
     def _windows(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any], NDArray[np.int64]]]:
-        """Cover scattered rows by short runs of the file.
+        """Cover scattered rows by short runs of chunks.
 
         Yields: the run's first row, a buffer for the run, and the positions in ``rows`` of
         the rows in it. The buffer is used again for the next run.
         """
-        per_window = max(1, _WINDOW_BYTES // self._row_bytes)
+        per_window = _WINDOW_CHUNKS * self._chunk_rows
         order = np.argsort(rows, kind="stable")  # stable: of a row that comes twice, the last is written last
         ascending = rows[order]
         cuts = np.flatnonzero(np.diff(ascending // per_window)) + 1
         buffer = np.empty((per_window, self.width), self.dtype)
         for places in np.split(order, cuts):
-            first, last = int(rows[places[0]]), int(rows[places[-1]])
-            yield first, buffer[: last - first + 1], places
+            first = self._chunk(int(rows[places[0]])) * self._chunk_rows
+            last = min((self._chunk(int(rows[places[-1]])) + 1) * self._chunk_rows, self.n_rows)
+            yield first, buffer[: last - first], places
 
-    def _read(self, first: int, out: NDArray[Any]) -> None:
-        read_at(self._file, out.reshape(-1).view(np.uint8), first * self._row_bytes, f"row {first}")
+    def _chunk(self, row: int) -> int:
+        return row // self._chunk_rows
+
+    def _read(self, first: int, out: NDArray[Any], locked: bool = False) -> None:
+        """The whole chunks from that of row ``first`` on, checked. locked: the caller has the mutex."""
+        at, data = self._chunk(first), out.reshape(-1).view(np.uint8)
+        wrong = self._load(at, data)
+        if len(wrong) and not locked:  # another thread may have been writing: once more, while none does
+            with self._mutex:
+                wrong = self._load(at, data)
+        if len(wrong):
+            low = (at + int(wrong[0])) * self._chunk_rows
+            high = min(low + self._chunk_rows, self.n_rows)
+            raise damaged(self._file, f"values of rows {low} to {high - 1}", "their checksum does not match")
+
+    def _load(self, chunk: int, data: NDArray[np.uint8]) -> NDArray[np.intp]:
+        """Fill ``data`` from a chunk on. Returns which of the chunks read are not as they were written."""
+        first = chunk * self._chunk_rows
+        read_at(self._file, data, first * self._row_bytes, f"values of rows from {first} on")
+        found = chunk_checksums(data, self._chunk_rows * self._row_bytes)
+        return np.flatnonzero((found != self._checksums[chunk : chunk + len(found)]).any(axis=1))
 
     def _write(self, first: int, values: NDArray[Any]) -> None:
-        write_at(self._file, values.reshape(-1).view(np.uint8), first * self._row_bytes)
+        """Whole chunks, from that of row ``first`` on."""
+        at = self._chunk(first)
+        data = values.reshape(-1).view(np.uint8)
+        write_at(self._file, data, at * self._chunk_rows * self._row_bytes)
+        sums = chunk_checksums(data, self._chunk_rows * self._row_bytes)
+        self._checksums[at : at + len(sums)] = sums
+
+
+def _runs(rows: NDArray[np.int64]) -> list[tuple[int, int]] | None:
+    """Where runs of consecutive rows begin and end in ``rows``, or None if they are short."""
+    cuts = np.flatnonzero(np.diff(rows) != 1) + 1
+    if len(cuts) > len(rows) // _LEAST_RUN:
+        return None
+    bounds = [0, *cuts.tolist(), len(rows)]
+    return list(pairwise(bounds)) if len(rows) else []
 
 
 def _first(rows: NDArray[np.int64]) -> int:

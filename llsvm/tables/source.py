@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import STDIN, fingerprint, open_seekable
+from llsvm.inputs import STDIN, disk_failed, fingerprint, open_seekable, unreadable
 from llsvm.remote import library_bytes
 from llsvm.tables.columns import kind_of, numbers
 from llsvm.tables.encoder import LISTS, MissingValues, TableEncoder, check_columns, plan
@@ -105,18 +105,21 @@ class TableSource(ABC):
         return 4 << 20
 
     def _explain(self, number: int, error: Exception) -> NoReturn:
-        if isinstance(error, pa.ArrowMemoryError):
-            raise error
         self._refuse_damage(number, "", error)
 
     def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
         """place: where in the file, such as "row group 3", or ""."""
-        if isinstance(error, DataError):
+        if isinstance(error, DataError) or (isinstance(error, MemoryError) and not _is_absurd(error)):
             raise error
+        if disk_failed(error):
+            raise unreadable(self._paths[number], error) from error
         path, reason = self._paths[number], " ".join(str(error).split()).rstrip(".")
         if not place and any(sign in reason for sign in self.no_footer):
-            with open_seekable(path) as file:
-                begins = file.read(len(self.magic))
+            try:
+                with open_seekable(path) as file:
+                    begins = file.read(len(self.magic))
+            except OSError as failed:
+                raise unreadable(path, failed) from error
             if begins != self.magic:
                 raise DataError(
                     f"{path}: not a {self.format} file, by its first bytes {begins!r}; unpack it where it is "
@@ -377,6 +380,12 @@ class TableSource(ABC):
             raise
         except (pa.ArrowException, OSError, KeyError, EOFError, UnicodeError) as error:
             self._explain(number, error)
+
+
+def _is_absurd(error: MemoryError) -> bool:
+    """Whether more memory was asked for than the machine has: a length in the file is wrong."""
+    asked = re.search(r"size (\d+)", str(error))
+    return asked is not None and int(asked[1]) > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def cut(block: Block, max_bytes: int) -> Iterator[Block]:

@@ -1,0 +1,25 @@
+"""Arrow memory that comes from a file, checked before anything follows its offsets: Arrow itself trusts them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as types
+
+
+def refer_to_others(schema: pa.Schema) -> tuple[int, ...]:
+    """The columns whose values are found by other values: offsets of text and lists, codes of categories."""
+    return tuple(i for i, type_ in enumerate(schema.types) if not _stands_alone(type_))
+
+
+def _stands_alone(type_: pa.DataType) -> bool:
+    if types.is_fixed_size_list(type_):
+        return _stands_alone(type_.value_type)
+    return bool(types.is_primitive(type_) or types.is_decimal(type_) or types.is_null(type_))
+
+
+def validate(batch: pa.RecordBatch, checked: tuple[int, ...]) -> None:
+    """Raise ArrowInvalid unless the batch's buffers are as long as they must be and, of the columns ``checked``
+    (see ``refer_to_others``), every offset and code lies within what it refers to, and text is UTF-8."""
+    batch.validate()
+    for i in checked:
+        batch.column(i).validate(full=True)

@@ -1,0 +1,218 @@
+"""Damaged input is refused with a sentence: no crash of a library, no internal error, no hang, no silent zeros."""
+
+import io
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import llsvm
+from llsvm.data import open_source
+from llsvm.errors import DataError
+
+HERE = Path(__file__).parent
+PLENTY = 1 << 20
+TEXT = {"label": "label"}
+
+
+def run(*args):
+    """A Python program with this package, in a process of its own: what it says and how it ends."""
+    path = os.pathsep.join([str(Path(llsvm.__file__).parents[1]), str(HERE)])
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=os.environ | {"PYTHONPATH": path},
+    )
+
+
+READ = """
+import sys
+from llsvm.data import open_source
+from llsvm.errors import DataError
+try:
+    source = open_source(sys.argv[1], options={"label": "label"})
+    source.info()
+    for block in source.blocks(1 << 20):
+        pass
+except DataError as error:
+    print(error)
+"""
+
+
+def refusal(path):
+    """What is said against a file, whose reading may kill the process."""
+    done = run("-c", READ, path)
+    assert done.returncode == 0, (done.returncode, done.stderr[-500:])
+    assert done.stdout.startswith(str(path)), done.stdout
+    return done.stdout
+
+
+def texts(n=1000):
+    return pa.table(
+        {"a": np.arange(float(n)), "c": [f"x{i % 3}" for i in range(n)], "label": [i % 2 for i in range(n)]}
+    )
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_altered_offset_of_a_text(tmp_path, stream):
+    path = tmp_path / ("rows.arrows" if stream else "rows.arrow")
+    table = texts()
+    open_ipc = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with open_ipc(path, table.schema) as out:
+        out.write_table(table)
+    whole = bytearray(path.read_bytes())
+    offsets = whole.find(struct.pack("<8i", *range(0, 16, 2)))
+    struct.pack_into("<i", whole, offsets + 4 * 500, 2**30)
+    path.write_bytes(whole)
+    assert "record batch 0" in refusal(path)
+
+
+def test_a_code_without_a_category(tmp_path):
+    path = tmp_path / "rows.arrow"
+    codes = pa.array([i % 3 for i in range(1000)], pa.int32())
+    table = texts().set_column(1, "c", pa.DictionaryArray.from_arrays(codes, ["x", "y", "z"]))
+    with pa.ipc.new_file(path, table.schema) as out:
+        out.write_table(table)
+    whole = bytearray(path.read_bytes())
+    place = whole.find(struct.pack("<6i", 0, 1, 2, 0, 1, 2))
+    struct.pack_into("<i", whole, place + 4 * 500, 2**30)
+    path.write_bytes(whole)
+    assert "record batch 0" in refusal(path)
+
+
+def test_metadata_of_a_parquet_column_that_ends_pyarrow(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(texts(), path)
+    whole = path.read_bytes()
+    footer = len(whole) - 8 - struct.unpack("<i", whole[-8:-4])[0]
+    place = whole.index(b"\x25\x02\x18\x01a", footer) + 1  # of the schema: values of column a may be missing
+    path.write_bytes(whole[:place] + b"\0" + whole[place + 1 :])
+    assert "histogram size mismatch" in refusal(path)
+
+
+def test_parquet_text_that_is_not_utf8(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(texts(), path, compression="none")
+    path.write_bytes(path.read_bytes().replace(b"x1", b"\xffx"))
+    with pytest.raises(DataError, match=r"row group 0, rows 1 to 1,000.*UTF8"):
+        list(open_source(path, options=TEXT).blocks(PLENTY))
+
+
+def sparse(path, indices, n_columns, indptr=None, n=200):
+    """CSR with three values a row, whose indices are of any type."""
+    arrays = {
+        "indptr": np.arange(n + 1) * 3 if indptr is None else indptr,
+        "indices": np.tile(indices, n),
+        "data": np.ones(3 * n, np.float32),
+        "shape": np.array([n, n_columns]),
+        "y": np.arange(n) % 2,
+    }
+    if path.suffix == ".npz":
+        np.savez(path, format=np.array(b"csr"), **arrays)
+        return path
+    with h5py.File(path, "w") as file:
+        group, shape = file.create_group("X"), arrays.pop("shape")
+        file["y"] = arrays.pop("y")
+        if n_columns is not None:
+            group.attrs["shape"] = shape
+        for name, values in arrays.items():
+            group[name] = values
+    return path
+
+
+@pytest.mark.parametrize("kind", ["npz", "h5"])
+@pytest.mark.parametrize(
+    ("indices", "n_columns"),
+    [
+        (np.array([1, 2**32 + 5, 2**32 + 9]), 2**40),
+        (np.array([1, 2**31 + 7, 2**32 - 3]), 2**40),
+        (np.array([1, 5, 2**31 + 1000]), 2**33),
+        (np.array([1, 5, 2**64 - 3], np.uint64), 2**40),
+        (np.array([1, 5, 2**32 + 5]), 10),
+        (np.array([1.0, 5.5, 7.0]), 10),
+    ],
+)
+def test_column_indices_that_do_not_fit(tmp_path, kind, indices, n_columns):
+    path = sparse(tmp_path / f"rows.{kind}", indices, n_columns)
+    with pytest.raises(DataError, match=r"columns|integers"):
+        list(open_source(path).blocks(PLENTY))
+
+
+def test_column_indices_that_do_not_fit_a_matrix_without_a_shape(tmp_path):
+    path = sparse(tmp_path / "rows.h5", np.array([1, 5, 2**32 + 5]), None)
+    with pytest.raises(DataError, match="row 0: column index 4294967301"):
+        list(open_source(path).blocks(PLENTY))
+
+
+@pytest.mark.parametrize("kind", ["npz", "h5"])
+def test_row_pointers_that_become_negative(tmp_path, kind):
+    indptr = (np.arange(201) * 3).astype(np.uint64)
+    indptr[7] = 2**63
+    path = sparse(tmp_path / f"rows.{kind}", np.array([1, 5, 7]), 10, indptr)
+    with pytest.raises(DataError, match="row 6: its row pointers do not ascend"):
+        list(open_source(path).blocks(PLENTY))
+
+
+def test_a_contiguous_data_set_that_was_never_written(tmp_path):
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("X", (50, 4), np.float32)
+        file["y"] = np.arange(50) % 2
+    with pytest.raises(DataError, match=r"X of shape \(50, 4\) has 0 bytes of 800"):
+        open_source(path)
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz"])
+def test_a_shape_larger_than_the_file(tmp_path, kind):
+    path, array = tmp_path / f"rows.{kind}", io.BytesIO()
+    head = {"shape": (1, 2 * 10**12), "fortran_order": False, "descr": "<f4"}
+    np.lib.format.write_array_header_1_0(array, head)
+    array.write(bytes(1000))
+    path.write_bytes(array.getvalue())
+    if kind == "npz":
+        np.savez(path, y=np.zeros(1))
+        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("X.npy", array.getvalue())
+    with pytest.raises(DataError, match=r"cut off: .* of shape \(1, 2000000000000\) ends after 0 rows"):
+        list(open_source(path, options={"label": "last"} if kind == "npy" else {}).blocks(PLENTY))
+
+
+@pytest.mark.parametrize("n", [200_000, 2_000_000])
+def test_a_long_cell_of_a_csv_file(tmp_path, n):
+    path = tmp_path / "rows.csv"
+    path.write_text(f"a,note,label\n1,{'x' * n},0\n2,z,1\n")
+    source = open_source(path, options={"exclude": ("note",)})
+    assert sum(block.n_rows for block in source.blocks(PLENTY)) == 2
+
+
+@pytest.mark.parametrize("format", ["svmlight", "csv", "parquet", "arrow", "hdf5", "numpy"])
+def test_a_disk_that_fails_is_named(format):
+    """This file of the system's answers every reading with EIO."""
+    with pytest.raises(DataError, match=r"^/proc/self/mem: .*Input/output error; the disk may be"):
+        list(open_source("/proc/self/mem", format=format).blocks(PLENTY))
+
+
+def assert_survives(folder, first, count):
+    done = run(HERE / "fuzz_worker.py", folder, first, count)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, (done.returncode, lines[-1:], done.stderr[-500:])
+    assert [line for line in lines if ": " in line] == []
+
+
+def test_damaged_files_of_all_formats(tmp_path):
+    assert_survives(tmp_path, 0, 12)
+
+
+@pytest.mark.slow
+def test_many_damaged_files_of_all_formats(tmp_path):
+    assert_survives(tmp_path, 10_000, 400)
