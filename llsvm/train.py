@@ -319,6 +319,7 @@ class Training:
             "memory_limit_bytes": self.stream.budget.limit_bytes,
             "peak_disk_bytes": 0 if workspace is None else workspace.peak_bytes,
             "read_from": self.stream.place,
+            "notes": list(self.stream.source.info().notes),
             "note": self.stream.note if report is None else report.note or self.stream.note,
         }
 

@@ -1,6 +1,7 @@
 """What a reader could silently take for something else: refused with the remedy, or said."""
 
 import io
+import json
 
 import h5py
 import numpy as np
@@ -271,3 +272,32 @@ def test_a_last_line_without_its_end_is_said(max_bytes, name, text, place, tmp_p
     source = open_source(path)
     list(source.blocks(max_bytes))
     assert source.info().notes == ()
+
+
+def test_what_is_said_of_hashed_and_of_too_many_categories(tmp_path, monkeypatch):
+    path = write(tmp_path / "sales.csv", documents(30, lambda i: f"${i}"))
+    with pytest.raises(DataError, match="are numbers written as text"):
+        llsvm.train(path, hash_bits=8, memory_limit=LIMIT)
+    monkeypatch.setattr("llsvm.tables.encoder.MAX_CATEGORIES", 300)
+    monkeypatch.setattr("llsvm.tables.source._MOST_ROWS", 250)
+    path = write(tmp_path / "docs.csv", documents(1000, lambda i: f"a document of its own number {i}"))
+    with pytest.raises(DataError, match="rows have a value that no other row has"):  # hashing would not help
+        llsvm.train(path, memory_limit=LIMIT)
+    path = write(tmp_path / "codes.csv", documents(1000, lambda i: f"code {i % 400}"))
+    with pytest.raises(DataError, match="--hash-bits"):
+        llsvm.train(path, text=("body",), memory_limit=LIMIT)
+
+
+def test_notes_are_in_the_answer(tmp_path):
+    path = write(tmp_path / "cut.svm", "1 1:1\n-1 1:2\n1 1:12")
+    done = run("train", path, "--model", tmp_path / "m", "--memory", LIMIT, "--json", "-q")
+    (note,) = json.loads(done.stdout)["notes"]
+    assert "line 3 does not end with an end of line" in note
+
+
+def test_labels_by_another_name_are_asked_for(tmp_path):
+    model = llsvm.train(pa.table({"x": [1.0, 2.0]}), [0, 1], memory_limit=LIMIT)
+    path = write(tmp_path / "rows.csv", "x,outcome\n1,0\n2,1\n")
+    with pytest.raises(DataError, match="which column has the labels"):
+        open_for(model, path, True)
+    assert evaluate(model, open_for(model, path, True, options={"label": "outcome"}))["rows"] == 2

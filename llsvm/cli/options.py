@@ -87,7 +87,9 @@ Weight = Annotated[
 ]
 Text = Annotated[
     str | None,
-    typer.Option(metavar="A,B,C*", help="Columns of categories that look like numbers.", show_default="none"),
+    typer.Option(
+        metavar="A,B,C*", help="Columns of categories, whatever their values look like.", show_default="none"
+    ),
 ]
 Header = Annotated[
     str, typer.Option(metavar="auto|yes|no", help="Has CSV a line of names? If not, they are 0, 1, ...")

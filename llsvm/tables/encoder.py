@@ -245,6 +245,7 @@ class TableEncoder:
                 raise MissingValues(c.name, int(np.argmax(codes < 0)))
             if self.learning:
                 self.missing_counts[c.name] += int(np.count_nonzero(codes < 0))
+                self.doubts.look(c.name, words)
             found.append((c.name, codes, words))
         if self.hash_bits is not None:
             mask = (1 << self.hash_bits) - 1
@@ -253,8 +254,6 @@ class TableEncoder:
             ]
         else:
             if self.learning:
-                for name, _, words in found:
-                    self.doubts.look(name, words)
                 self._learn(found)
             luts = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
         ids = np.stack(
@@ -264,6 +263,7 @@ class TableEncoder:
         row, place = np.nonzero(ids >= 0)
         if self.learning and self.hash_bits is None:
             self.doubts.count(ids[row, place], len(self._ids))
+            self._refuse_too_many()
         return from_cells(row, ids[row, place] + self.n_dense, np.ones(len(row), np.float32), n)
 
     def _learn(self, found: list[tuple[str, NDArray[np.int64], list[str]]]) -> None:
@@ -278,7 +278,10 @@ class TableEncoder:
         for _, _, name, word in sorted(fresh):
             self._ids[name, word] = len(self._ids)
             self._category_bytes += CATEGORY_BYTES + _TEXT_COPIES * (getsizeof(word) + len(name))
+
+    def _refuse_too_many(self) -> None:
         if len(self._ids) > MAX_CATEGORIES:
+            self.doubts.conclude(self._ids)
             counts = {c.name: sum(name == c.name for name, _ in self._ids) for c in self._text}
             most = max(counts, key=lambda name: counts[name])
             raise DataError(
@@ -412,6 +415,8 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
             f"{where}: {len(missing)} of the model's columns are missing: {listed(missing)}; "
             f"the table has {listed(names)}"
         )
+    if need_label and encoder.label is None:
+        raise DataError(f"{where}: which column has the labels? name it with --label")
     if need_label and encoder.label not in names:
         raise DataError(
             f"{where}: there is no column {encoder.label!r} with the labels; name it with --label"
