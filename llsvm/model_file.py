@@ -31,6 +31,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 import llsvm
+from llsvm import files
 from llsvm.credentials import without_credentials
 from llsvm.errors import DataError, DiskError, LLSVMWarning, ModelError, UsageError
 from llsvm.files import replacing
@@ -108,6 +109,13 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
         arrays = {member.name: _read_array(archive, member) for member in members}
         fingerprint = _fingerprint(archive)
     return header, arrays, _read_log(log_path(path), fingerprint)
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError or DiskError unless a model can be written to ``path``, and its log beside it."""
+    files.require_writable(path)
+    if not is_remote(path) and (os.path.isfile(path) or not os.path.exists(path)):
+        files.require_writable(log_path(path))
 
 
 def log_path(path: str | os.PathLike[str]) -> Path:

@@ -171,6 +171,8 @@ class Settings:
             _positive("max_seconds", self.max_seconds)
         if self.threads is not None:
             _positive("threads", self.threads)
+        if self.seed < 0:
+            raise UsageError(f"seed must be 0 or a positive number, not {self.seed!r}")
         good = (
             self.bias == AUTO if isinstance(self.bias, str) else self.bias >= 0 and math.isfinite(self.bias)
         )

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from llsvm import leftovers
+from llsvm.text import printable
 
 EXIT_SIGNAL = 128  # plus the signal's number, as shells have it: 130 for Ctrl-C, 143 for kill
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -94,6 +95,6 @@ def _end(number: int) -> None:
                 words += f", no model is written: {error}"
         leftovers.clear()
         with suppress(OSError, ValueError, AttributeError):
-            os.write(2, f"llsvm: {sentence(number, words)}\n".encode(errors="backslashreplace"))
+            os.write(2, f"llsvm: {printable(sentence(number, words))}\n".encode(errors="backslashreplace"))
     finally:
         os._exit(EXIT_SIGNAL + number)

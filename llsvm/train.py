@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm import model_file
 from llsvm.auto import Auto
 from llsvm.data import open_with_settings
 from llsvm.data.source import BlockSource
@@ -386,6 +387,8 @@ def train(
     """
     chosen = make_settings(settings, options)
     threads = chosen.threads or default_threads()
+    if output is not None:
+        model_file.require_writable(output)
     source = open_with_settings(chosen, data, y, sample_weight, threads)
     with Training(source, chosen, output) as training:
         try:

@@ -11,6 +11,7 @@ import pytest
 from oracle import rows, write_svmlight
 
 from llsvm import Model, train
+from llsvm.solvers.sequential_dual import SequentialDual
 from llsvm.train import Training
 
 SECONDS = 3.0  # one is promised; this machine may be busy with other tests
@@ -187,6 +188,25 @@ def test_in_python_too_and_the_interrupt_goes_on(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         train(X, y, tol=1e-9, memory_limit="1GB")
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_the_joint_methods_keep_what_they_certified(tmp_path, monkeypatch):
+    """They go on with the very weights that they measure."""
+    sweep, calls = SequentialDual._train, []
+
+    def stop(self, *args):
+        sweep(self, *args)
+        calls.append(self.w.copy())
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SequentialDual, "_train", stop)
+    X, y = rows(n=300, d=10, noise=2.0, classes=3)
+    options = {"multi_class": "crammer-singer", "tol": 1e-9, "memory_limit": "1GB"}
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train(X, y, output=tmp_path / "m", **options)
+    assert "the model so far is written to" in caught.value.__notes__[0]
+    assert np.array_equal(Model.load(tmp_path / "m").coef_, calls[1][:10].T)
 
 
 def test_weights_that_have_changed_since_they_were_measured_are_not_written(tmp_path, monkeypatch):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 
 from llsvm import __version__
 from llsvm.cli import convert, demo, inspect, model_io, path, predict, train
-from llsvm.cli.answers import answering
+from llsvm.cli.answers import answering, show_warning
 from llsvm.credentials import without_credentials
 from llsvm.signals import watch
 
@@ -71,6 +72,7 @@ def _options(
 def main() -> None:
     """Run a command and exit with its code; the program itself is ``llsvm.__main__``."""
     watch()
+    warnings.showwarning = show_warning
     gc.disable()  # until a command runs: looking for garbage in modules as they load takes time
     words = [without_credentials(word) for word in sys.argv[1:]]  # before any message can repeat them
     app(words, prog_name="llsvm")

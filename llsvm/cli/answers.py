@@ -8,15 +8,17 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import typer
 
-from llsvm.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, EXIT_LIMIT, LLSVMError
+from llsvm.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, EXIT_LIMIT, LLSVMError, LLSVMWarning
 from llsvm.files import NO_PLACE, NO_ROOM
 from llsvm.signals import EXIT_SIGNAL, finish, sentence
+from llsvm.text import printable
 
 
 def answering(command: Callable[..., int | None]) -> Callable[..., None]:
@@ -41,6 +43,17 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
         raise typer.Exit(code)
 
     return run
+
+
+_warn = warnings.showwarning
+
+
+def show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Ours in a sentence, the others as ever."""
+    if issubclass(category, LLSVMWarning):
+        _say(f"warning: {message}")
+    else:
+        _warn(message, category, *where, **more)
 
 
 def _explained(error: Exception) -> int:
@@ -93,4 +106,4 @@ def _give_up_output() -> None:
 
 def _say(message: str) -> None:
     with suppress(OSError):
-        typer.echo(f"llsvm: {message}", err=True)
+        typer.echo(f"llsvm: {printable(message)}", err=True)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from llsvm.cli.echo import echo
 from llsvm.cli.options import (
     DataFormat,
     Exclude,
@@ -85,4 +86,4 @@ def convert(
         need_label=to not in ("parquet", "arrow"),
     )
     n_rows = converted(source, output, to, memory)
-    typer.echo(f"{n_rows:,} rows written to {output}", err=output == "-")
+    echo(f"{n_rows:,} rows written to {output}", err=output == "-")

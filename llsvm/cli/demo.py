@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from llsvm import leftovers
+from llsvm.cli.echo import echo
 from llsvm.cli.options import Quiet, open_data
 from llsvm.cli.predict import print_evaluation
 from llsvm.cli.train import outcome, run_training
@@ -46,23 +47,23 @@ def demo(
         started = time.monotonic()
         n_rows = write_data(data, file_bytes, seed)
         write_data(test, int(_TEST_SHARE * file_bytes), seed + 1_000_000)
-        typer.echo(
+        echo(
             f"Wrote {n_rows:,} rows with up to {_N_FEATURES:,} features to {data} "
             f"({format_size(data.stat().st_size)}, {time.monotonic() - started:.0f} s)."
         )
-        typer.echo(
+        echo(
             f"Training on it with at most {format_size(limit_bytes)} of memory in all, "
             f"{file_bytes / limit_bytes:.1f} times less than the file:"
         )
-        typer.echo(f"  llsvm train {data} --model {model} --memory {memory} -C {_C} --seed {seed}")
+        echo(f"  llsvm train {data} --model {model} --memory {memory} -C {_C} --seed {seed}")
         summary = run_training(
             open_data([str(data)], settings), settings, str(model), quiet, keep_so_far=keep is not None
         )
-        typer.echo(outcome(summary, settings))
-        typer.echo("On rows it has not seen:")
+        echo(outcome(summary, settings))
+        echo("On rows it has not seen:")
         _evaluate(model, test, memory)
         _print_story(summary, limit_bytes, data.stat().st_size)
-        typer.echo(f"Files kept in {folder}." if keep else "The files are removed (--keep DIR keeps them).")
+        echo(f"Files kept in {folder}." if keep else "The files are removed (--keep DIR keeps them).")
 
 
 def write_data(path: Path, file_bytes: int, seed: int) -> int:
@@ -134,7 +135,7 @@ def _print_story(summary: dict[str, Any], limit_bytes: int, file_bytes: int) -> 
         ],
     )
     kept = "stayed below" if peak <= limit_bytes else "went above"
-    typer.echo(
+    echo(
         f"The process {kept} its limit. The certificate is measured, not hoped for: no weights whatever have "
         f"an objective below {summary['dual']:.6g}, and these have {summary['primal']:.6g}."
     )

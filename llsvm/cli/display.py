@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import typer
-
+from llsvm.cli.echo import echo
 from llsvm.memory import format_size, resident_bytes
 from llsvm.progress import Progress
 from llsvm.report import Report
 from llsvm.signals import last_words
+from llsvm.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -39,13 +39,13 @@ def showing(progress: Progress, settings: Settings, quiet: bool = False) -> Iter
         with _live(progress, settings) as show:
             yield show
     else:
-        yield lambda report: typer.echo(f"{_now()} {report_line(report)}", err=True)
+        yield lambda report: echo(f"{_now()} {report_line(report)}", err=True)
 
 
 def say(sentence: str, quiet: bool = False) -> None:
     """A line of its own among the reports, if there is anything to say."""
     if sentence and not quiet:
-        typer.echo(f"{_now()} {sentence}", err=True)
+        echo(f"{_now()} {sentence}", err=True)
 
 
 def report_line(report: Report) -> str:
@@ -96,7 +96,7 @@ def _show_cursor() -> str:
 def _note(meter: Meter, console: Console, report: Report) -> None:
     meter.note(report)
     if report.kind != "epoch":  # epochs come by the dozen; the live lines show them
-        console.print(f"{_now()} {report_line(report)}", markup=False)
+        console.print(printable(f"{_now()} {report_line(report)}"), markup=False)
 
 
 class Meter:

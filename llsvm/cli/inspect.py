@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llsvm.cli.echo import echo
 from llsvm.cli.options import (
     DataFormat,
     Exclude,
@@ -178,16 +179,16 @@ def _print_model(answer: dict[str, Any]) -> None:
     from llsvm.cli.tables import cell_text, print_table
 
     certificate = answer["certificate"]
-    typer.echo(
+    echo(
         f"A {answer['machine']} of {len(answer['classes'])} classes ({_listed(answer['classes'])}) and "
         f"{answer['features']:,} features, {answer['nonzero_weights']:,} weights not 0, "
         f"made by llsvm {answer['version']}."
     )
     if certificate is None:
-        typer.echo("It was imported; nothing proves how good it is.")
+        echo("It was imported; nothing proves how good it is.")
     else:
         state = "Converged" if answer["converged"] else "Not converged"
-        typer.echo(
+        echo(
             f"{state}: within {certificate['relative_gap']:.3%} of the optimum after {certificate['passes']} "
             f"full passes over {answer['rows']:,} rows "
             f"(objective {certificate['primal']:.8g}, at least {certificate['dual']:.8g})."
@@ -237,18 +238,18 @@ def _print_data(answer: dict[str, Any]) -> None:
     if answer["labelled"]:
         print_table(("class", "rows", "share"), shown)
     else:
-        typer.echo(_no_label(answer["columns"] or []))
+        echo(_no_label(answer["columns"] or []))
     if answer["columns"]:
         _print_columns(answer["columns"])
     for note in answer["notes"]:
-        typer.echo(note)
+        echo(note)
     if answer["unscaled"]:
-        typer.echo(
+        echo(
             f"Values reach {answer['largest_value']:.6g}: training on unscaled columns is slow, and may not "
             "converge; pass --scale minmax, maxabs or standard."
         )
     if answer["is_table"]:
-        typer.echo(
+        echo(
             "Training scales these columns to mean 0 and variance 1 and adds a bias of 1 "
             "(--scale none --bias 0 for the columns as they are)."
         )
@@ -257,13 +258,13 @@ def _print_data(answer: dict[str, Any]) -> None:
         "all rows in memory" if plan["in_memory"] else f"{format_size(plan['cache_bytes'])} of cache on disk"
     )
     if plan["enough"]:
-        typer.echo(
+        echo(
             f"With --memory {_megabytes(plan['memory_limit_bytes'])}: {place}, "
             f"blocks of {plan['block_rows']:,} rows, about {plan['passes']} passes, "
             + (f"up to {format_size(plan['spill_bytes'])} of spill, " if plan["spill_bytes"] else "")
             + f"about {_minutes(plan['minutes'])} (an estimate)."
         )
-    typer.echo(
+    echo(
         f"Training needs about --memory {_megabytes(answer['smallest_memory_bytes'])}; from about "
         f"{_megabytes(answer['in_memory_bytes'])} on it keeps all rows in memory and reads the file once."
     )
@@ -297,9 +298,9 @@ def _print_columns(columns: list[dict[str, Any]]) -> None:
     ]
     print_table(("column", "type", "use", "missing", "distinct at first", "a label?", "examples"), rows)
     if len(columns) > _COLUMNS_SHOWN:
-        typer.echo(f"and {len(columns) - _COLUMNS_SHOWN} more columns")
+        echo(f"and {len(columns) - _COLUMNS_SHOWN} more columns")
     if gaps := [column["name"] for column in columns if column["missing"]]:
-        typer.echo(
+        echo(
             f"Values are missing in {_listed(gaps)}: training refuses them, or takes --missing zero or mean."
         )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from llsvm.cli.options import check_output
+from llsvm.cli.options import check_model_output, check_output
 from llsvm.errors import UsageError
 
 
@@ -32,5 +32,5 @@ def import_model(
     """Make a model of one that LIBLINEAR trained."""
     from llsvm.liblinear import read_liblinear
 
-    check_output(model, [path])
+    check_model_output(model, [path])
     read_liblinear(path).save(model)

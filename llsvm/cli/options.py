@@ -53,6 +53,14 @@ def check_output(path: str, inputs: Sequence[str], text: bool = False) -> None:
             raise UsageError(f"{path}: would overwrite the input {each}; choose another name")
 
 
+def check_model_output(path: str, inputs: Sequence[str]) -> None:
+    """As ``check_output``, for a model and the log beside it."""
+    from llsvm.model_file import require_writable
+
+    check_output(path, inputs)
+    require_writable(path)
+
+
 # How the data is read; each option is a field of Settings.
 DataFormat = Annotated[
     str | None,

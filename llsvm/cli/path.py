@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from llsvm.cli.echo import echo
 from llsvm.cli.options import (
     Bias,
     DataFormat,
@@ -132,7 +133,7 @@ def path(
             words.append(f"{point.passes} passes" + ("" if point.model.converged else ", not converged"))
             if point.accuracy is not None:
                 words.append(f"accuracy {point.accuracy:.2%}")
-            typer.echo(", ".join(words), err=True)
+            echo(", ".join(words), err=True)
     _show([point.as_dict() for point in found], json)
     if plot is not None:
         draw(found, plot)

@@ -6,12 +6,14 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
+from llsvm.cli.echo import echo
 from llsvm.cli.options import DataFormat, Json, Label, Memory, ZeroBased, check_output
 from llsvm.errors import UsageError
+from llsvm.text import printable
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
@@ -131,12 +133,25 @@ def _say_notes(source: BlockSource) -> None:
         say(note)
 
 
+class _Terminal:
+    """A terminal, with labels of strangers made harmless; files and pipes get them as they are."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(printable(text, keep="\n\t"))
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
 @contextmanager
 def _writing(output: str) -> Iterator[TextIO]:
     if output == "-":
         if sys.stdout is None:
             raise UsageError("standard output is closed; pass --output PATH")
-        yield sys.stdout
+        yield cast(TextIO, _Terminal(sys.stdout)) if sys.stdout.isatty() else sys.stdout
         return
     from llsvm.files import replacing
 
@@ -151,7 +166,7 @@ def print_evaluation(answer: dict[str, Any]) -> None:
     """An evaluation as tables on standard output."""
     from llsvm.cli.tables import print_table
 
-    typer.echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {answer['rows']:,} rows")
+    echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {answer['rows']:,} rows")
     names = ("label", "precision", "recall", "f1", "support", "predicted")
     print_table(names, [[row[name] for name in names] for row in answer["classes"]])
     labels = answer["confusion"]["labels"]
@@ -162,7 +177,7 @@ def print_evaluation(answer: dict[str, Any]) -> None:
         print_table(("most confused: true", "predicted as", "rows"), confusions)
     if answer["unknown_rows"]:
         seen = ", ".join(f"{label} ({count:,})" for label, count in answer["unknown_labels"].items())
-        typer.echo(f"{answer['unknown_rows']:,} rows have labels that the model does not know: {seen}")
+        echo(f"{answer['unknown_rows']:,} rows have labels that the model does not know: {seen}")
 
 
 def _largest_confusions(confusion: dict[str, Any]) -> list[list[Any]]:

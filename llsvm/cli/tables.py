@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from llsvm.model import label_text
+from llsvm.text import printable
 
 _WIDTH = 120  # where there is no terminal to ask
 
@@ -22,9 +23,9 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
     table = Table(box=SIMPLE, show_edge=False)
     for i, name in enumerate(names):
-        table.add_column(Text(name), justify="right" if i else "left", overflow="fold")
+        table.add_column(Text(printable(name)), justify="right" if i else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell_text(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell_text(cell))) for cell in row))
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
     with console.capture() as text:  # rich itself would end the program where the reader of a pipe went away
         console.print(table)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llsvm.cli.echo import echo
 from llsvm.cli.nesvm import (
     Coef0,
     Components,
@@ -37,7 +38,7 @@ from llsvm.cli.options import (
     Text,
     Weight,
     bias_value,
-    check_output,
+    check_model_output,
     names,
     open_data,
 )
@@ -228,18 +229,18 @@ def train(
         missing=missing,
         hash_bits=hash_bits,
     )
-    check_output(model, data)
+    check_model_output(model, data)
     summary = run_training(open_data(data, settings), settings, model, quiet)
     if json:
         from llsvm.model_file import json_bytes
 
         typer.echo(json_bytes(summary).decode(), nl=False)
     elif not (quiet and summary["converged"]):
-        typer.echo(outcome(summary, settings))
-        typer.echo(f"model written to {model}")
+        echo(outcome(summary, settings))
+        echo(f"model written to {model}")
     if summary["converged"]:
         return EXIT_CONVERGED
-    typer.echo(_PAPER_NOT_CONVERGED if settings.paper else _NOT_CONVERGED, err=True)
+    echo(_PAPER_NOT_CONVERGED if settings.paper else _NOT_CONVERGED, err=True)
     return EXIT_NOT_CONVERGED
 
 

@@ -41,6 +41,7 @@ ECONOMICAL_FROM = (
     512  # classes: from here on a visit adds one class at most (the paper's economical variant);
 )
 CLIMB_BELOW = 64  # classes: more do without jumps, which take two more copies of the weights
+KEEP_SHARE = 0.01  # of the memory there is, at most, for a copy of the weights as they were last certified
 CLIMB_SHARE = 0.25  # ... if these need at most this share of the memory there is
 FIRST_JUMPS = 4  # are made in any case; a later one pays if it gains so much more than the loop before,
 JUMP_PAYS = 1.5  # since it costs two loops; else the next runs of shrunk loops do without,
@@ -109,7 +110,8 @@ class SequentialDual:
             and 2 * weights_bytes <= CLIMB_SHARE * stream.budget.available_bytes
         )
         self.climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
-        needs = {"weights": (4 if climbs else 2) * weights_bytes}
+        keeps = weights_bytes <= KEEP_SHARE * stream.budget.available_bytes
+        needs = {"weights": ((4 if climbs else 2) + keeps) * weights_bytes}
         sparse = k >= SPARSE_FROM
         stream.prepare(
             needs,
@@ -117,6 +119,7 @@ class SequentialDual:
             row_state_bytes=share_bytes,
             sparse_state=sparse,
         )
+        self.kept = np.zeros((width, k)) if keeps else None  # the weights as last certified
         self.climb_room = np.zeros((2, width, k) if climbs else (2, 0, 0))
         if not stream.in_one_block:
             self.state = stream.sparse_state(k, self.dtype) if sparse else stream.row_state(k, self.dtype)
@@ -161,6 +164,9 @@ class SequentialDual:
     def _report(self, passes: int, primal: float, w: NDArray[np.float64], moving: int) -> Report:
         certificate = Certificate((primal,), (self.dual,), passes)
         converged = certificate.relative_gap <= self.settings.tol
+        if self.kept is not None:
+            self.kept[...] = w
+            w = self.kept
         return Report("pass", passes, _coef(w), certificate, self.dual, moving, converged)
 
     def _spent(self, passes: int) -> bool:
