@@ -24,6 +24,7 @@ from llsvm.spill.store import PageStore
 from llsvm.spill.writer import PageWriter
 
 _ROWS_LOOKED_AT = 10_000
+_MEASURED_LABEL_BYTES = 10_000_000
 _MAX_WIDENED = 64  # rows in memory are copied each time that columns are added
 _DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
 
@@ -66,9 +67,15 @@ class Ingest:
     or both are None and later passes read the source again."""
 
     def __init__(
-        self, source: BlockSource, progress: Progress, statistics: ColumnStatistics | None = None
+        self,
+        source: BlockSource,
+        progress: Progress,
+        statistics: ColumnStatistics | None = None,
+        measuring: bool = False,
     ) -> None:
-        """statistics: of the columns, learned as the rows go by."""
+        """statistics: of the columns, learned as the rows go by. measuring: rows are counted only; many or long
+        labels are stood for by numbers."""
+        self._measuring = measuring
         self.labels = LabelEncoder()
         self.arena: Arena | None = None
         self.store: PageStore | None = None
@@ -244,7 +251,8 @@ class Ingest:
 
     def _finish(self) -> Facts:
         info = self._source.info()
-        classes = self.labels.classes
+        stand_in = self._measuring and self.labels.nbytes > _MEASURED_LABEL_BYTES
+        classes = np.arange(float(len(self.labels))) if stand_in else self.labels.classes
         if len(classes) < 2:
             raise DataError(
                 f"{info.name}: all {self._n_rows} rows have the same label, {quoted(classes[0])}: "
@@ -261,7 +269,7 @@ class Ingest:
         filled = self._nnz > _DENSE_SHARE * self._n_rows * n_columns and not swollen
         if self.arena is not None:
             filled = self.arena.width is not None
-        elif self.store is None:
+        elif self.store is None and not self._measuring:
             filled = self._raw_dense
         return Facts(
             name=info.name,

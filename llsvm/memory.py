@@ -20,7 +20,7 @@ RUNTIME_BYTES = 264_000_000
 LEAST_WORK_BYTES = 10_000_000
 _GRAIN_BYTES = 32_000_000  # a larger process (arrays of the caller, other libraries) is rounded up to this
 
-_RUNTIME = "interpreter and libraries"
+RUNTIME = "interpreter and libraries"
 
 _UNITS = {
     "": 1,
@@ -204,8 +204,8 @@ class MemoryBudget:
         self._lines: dict[str, int] = {}
         if runtime_bytes is None:
             runtime_bytes = process_bytes()
-            self.require({_RUNTIME: runtime_bytes, "reading and working on rows": LEAST_WORK_BYTES})
-        self.reserve(_RUNTIME, runtime_bytes)
+            self.require({RUNTIME: runtime_bytes, "reading and working on rows": LEAST_WORK_BYTES})
+        self.reserve(RUNTIME, runtime_bytes)
 
     @property
     def lines(self) -> Mapping[str, int]:

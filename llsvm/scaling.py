@@ -115,6 +115,11 @@ class Scaling:
     fill: NDArray[np.float64]
     left_out: int = 0
 
+    @staticmethod
+    def bytes_for(n_columns: int) -> int:
+        """``nbytes`` of so many columns."""
+        return 24 * n_columns
+
     @property
     def nbytes(self) -> int:
         return int(self.shift.nbytes + self.scale.nbytes + self.fill.nbytes)

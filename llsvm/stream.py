@@ -20,7 +20,13 @@ from llsvm.assembly import READERS, Assembler
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
 from llsvm.ingest import Facts, Ingest
-from llsvm.memory import MemoryBudget, trim_freed_memory
+from llsvm.memory import (
+    LEAST_WORK_BYTES,
+    RUNTIME,
+    MemoryBudget,
+    resident_bytes,
+    trim_freed_memory,
+)
 from llsvm.progress import Progress
 from llsvm.scaling import UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.sparsestate import SparseState
@@ -42,6 +48,11 @@ _STATE_SHARE = 4  # dual variables live in memory while they need at most this p
 _SMALLEST_BLOCK_BYTES = 256_000
 _LIBRARY = "the file format's library"
 _STATISTICS = "scaling of columns"
+_BEFORE_READING = (RUNTIME, "feature map")
+
+
+class LimitFound(Exception):
+    """The limit that was supposed is enough."""
 
 
 class Stream:
@@ -97,6 +108,9 @@ class Stream:
         self._survivors: Survivors | None = None
         self._blocks: Assembler | None = None  # made when first needed
         self._before: Mapping[str, int] = {}  # the ledger as ``prepare`` found it
+        self._before_reading: Mapping[str, int] = {}  # the ledger as ``read`` found it
+        self._learned: Mapping[str, int] = {}  # see _what_was_learned
+        self._supposing = False
         self._scaled_in_place = False
         self._bytes_asked = -1  # that the source had read when it was last asked what it holds
         self.in_one_block = False
@@ -161,21 +175,78 @@ class Stream:
         """
         remove_abandoned(self._parent)
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
-        info = self.source.info()
-        read_bytes = max(page_bytes, min(_MOST_READ_BYTES, self.budget.available_bytes // _READ_SHARE))
-        pages = _READING_PAGES - READING_BLOCKS
-        self.budget.reserve("reading", READING_BLOCKS * read_bytes + pages * page_bytes)
-        self._reserve_reader(info.reader_bytes)
+        self._before_reading = self.budget.mark()
+        read_bytes = self._read_bytes
+        self.budget.reserve("reading", self._reading_bytes)
+        self._reserve_reader(self.source.info().reader_bytes)
         make_store, must_store = (None, False) if self._views else (self._cache_maker(), self._must_store)
         self._facts = self._ingest.run(
             read_bytes, page_bytes, self._sign_learned, not self._views, make_store, must_store
         )
+        self._learned = self._what_was_learned()
         self.budget.release("reading")
         trim_freed_memory()
         if self.place != "source" and self._cache_maker() is not None:  # the source will hardly be read again
             self._reserve_reader(self.source.info().library_bytes)
         self._learn_scaling(self._facts)
         return self._facts
+
+    @property
+    def _read_bytes(self) -> int:
+        """Of the blocks that the source is asked for in the first reading."""
+        return max(self._page_bytes, min(_MOST_READ_BYTES, self.budget.available_bytes // _READ_SHARE))
+
+    @property
+    def _reading_bytes(self) -> int:
+        return READING_BLOCKS * self._read_bytes + (_READING_PAGES - READING_BLOCKS) * self._page_bytes
+
+    # -- the smallest limit that works ------------------------------------------------------------------
+
+    def measure(self) -> None:
+        """Learn what ``suppose`` wants to know, where the limit has refused the first reading: read the source once
+        more and keep nothing. Raises BudgetError where not even that fits, or the source can be read once only."""
+        self._ingest.close()
+        if self._facts is not None:
+            return
+        if self.source.bytes_read and not self.source.info().rereadable:
+            self.budget.require({"reading": self.budget.limit_bytes})
+        self._ingest = Ingest(self.source, self.progress, measuring=True)
+        self._before_reading = {what: n for what, n in self.budget.lines.items() if what in _BEFORE_READING}
+        self._page_bytes = _PAGE_BYTES[0]
+
+        room = max(LEAST_WORK_BYTES, self.budget.limit_bytes - sum(self._before_reading.values()))
+        most = resident_bytes() + room
+
+        def go_on() -> int:
+            if resident_bytes() > most:  # what is counted cannot be held
+                self.budget.require({"reading": self.budget.limit_bytes})
+            return 0
+
+        pages = (self._page_bytes, self._page_bytes)
+        self._facts = self._ingest.run(*pages, go_on, False, None, False)
+        self._learned = self._what_was_learned()
+
+    def _what_was_learned(self) -> dict[str, int]:
+        """Bytes of what the first reading holds at its end, beside rows, by name."""
+        learned = {_LIBRARY: self.source.info().reader_bytes, "labels": self._ingest.labels.nbytes}
+        if self._transforms:
+            learned[_STATISTICS] = ColumnStatistics.work_bytes(self._ingest.n_columns)
+        return learned
+
+    def suppose(self, limit_bytes: int) -> None:
+        """Go on as if the data had been read under that limit. ``prepare`` then says what it would say there, and
+        raises LimitFound where it has nothing to say. Raises BudgetError where the reading itself does not fit."""
+        self._supposing = True
+        self.budget = MemoryBudget(limit_bytes, 0)
+        self.budget.require(self._before_reading)
+        for what, nbytes in self._before_reading.items():
+            self.budget.reserve(what, nbytes)
+        self._page_bytes = _page_bytes(self.budget.available_bytes)
+        self.budget.require({**self._learned, "reading": self._reading_bytes})
+        for what, nbytes in self._learned.items():
+            self.budget.resize(what, nbytes)
+        if self._transforms:
+            self.budget.resize(_STATISTICS, Scaling.bytes_for(self.facts.n_columns))
 
     def _sign_learned(self) -> int:
         """Sign for what the reading has learned, or is about to; returns what is left. Raises BudgetError."""
@@ -233,6 +304,8 @@ class Stream:
             on_disk = RowState.held_bytes(row_state_bytes * self.facts.n_rows)
             needs = {**needs, "checksums of dual variables": on_disk}
         self._require(needs, row_work_bytes, copy_survivors)
+        if self._supposing:
+            raise LimitFound
         for what, nbytes in needs.items():
             self.budget.reserve(what, nbytes)
         self._set_state_aside(row_state_bytes * self.facts.n_rows, row_work_bytes, sparse_state)
@@ -273,9 +346,11 @@ class Stream:
     def _one_block(self, row_work_bytes: int, copy_survivors: bool) -> dict[str, int] | None:
         """What it takes to work on all rows as one block, or None where they are not in memory."""
         facts, arena = self.facts, self._ingest.arena
-        if arena is None and not self._views:
+        if arena is None and not self._views and not self._supposing:
             return None
         rows = int(facts.n_rows * self._held) if arena is None else arena.used_bytes
+        if self._supposing and not self._views and rows + self._reading_bytes > self.budget.available_bytes:
+            return None
         needed = {"all rows": rows, "work on rows": facts.n_rows * row_work_bytes}
         if copy_survivors:
             needed["survivors"] = sum(needed.values())

@@ -21,7 +21,7 @@ from llsvm import model_file
 from llsvm.auto import Auto
 from llsvm.data import open_with_settings
 from llsvm.data.source import BlockSource
-from llsvm.errors import UsageError
+from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.feature_map import FeatureMap
 from llsvm.ingest import Facts
 from llsvm.labels import quoted
@@ -45,10 +45,11 @@ from llsvm.settings import AUTO, Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.spill.workspace import choose_parent
-from llsvm.stream import READING_BLOCKS, Stream
+from llsvm.stream import READING_BLOCKS, LimitFound, Stream
 
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _SHOWN = 20  # classes
+_MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
 
 
 class Training:
@@ -73,9 +74,17 @@ class Training:
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
         return_freed_memory()
+        self._refused: BudgetError | None = None
         if budget is None:
             limit = self.settings.memory_limit
-            budget = MemoryBudget(default_limit_bytes() if limit is None else memory_limit_bytes(limit))
+            nbytes = default_limit_bytes() if limit is None else memory_limit_bytes(limit)
+            try:
+                budget = MemoryBudget(nbytes)
+            except BudgetError as error:
+                if self.settings.feature_map is not None or (info.n_bytes or 0) > _MEASURED_BYTES:
+                    raise
+                self._refused = error  # the data may ask for more still
+                budget = MemoryBudget(error.smallest_bytes)
         self._in_memory = info.in_memory
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None
@@ -117,7 +126,35 @@ class Training:
         return time.monotonic() - self._began
 
     def __iter__(self) -> Iterator[Report]:
-        """Run; a report after the first reading, after each full pass, after each run of epochs."""
+        """Run; a report after the first reading, after each full pass, after each run of epochs.
+
+        Raises BudgetError with the smallest limit that works, LLSVMError's other subclasses."""
+        try:
+            if self._refused is not None:
+                raise self._refused
+            yield from self._reports()
+        except BudgetError as error:
+            if self._last is not None:
+                raise
+            raise self._with_smallest(error) from error
+
+    def _with_smallest(self, error: BudgetError) -> BudgetError:
+        """The error with the smallest limit that works: the first need that did not fit may not be the last."""
+        limit, smallest = error.limit_bytes, error
+        try:
+            self.stream.measure()
+            while True:
+                try:
+                    self.stream.suppose(smallest.smallest_bytes)
+                    next(iter(self._make_solver(self.stream.facts).solve(self.stream)), None)
+                except BudgetError as larger:
+                    smallest = larger
+        except LimitFound:
+            return BudgetError(smallest.what, limit, smallest.smallest_bytes, smallest.lines)
+        except (BudgetError, DataError, UsageError):  # cannot be told: what is known then
+            return error
+
+    def _reports(self) -> Iterator[Report]:
         facts = self.stream.read()
         solver = self._make_solver(facts)
         chosen = f"solver {self.solver}: {self.why}" if self.why else ""

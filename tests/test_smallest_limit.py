@@ -1,0 +1,91 @@
+"""The smallest limit that a refusal names works when it is then given, at the first time."""
+
+import numpy as np
+import pytest
+from oracle import rows, run, write_svmlight
+
+from llsvm.data import open_source
+from llsvm.errors import BudgetError
+from llsvm.settings import Settings
+from llsvm.train import Training
+
+MB = 1_000_000
+
+
+def wide(folder, d=400_000, n=60, classes=2):
+    rng = np.random.default_rng(0)
+    lines = []
+    for i in range(n):
+        columns = np.unique(rng.integers(1, d + 1, 30))
+        lines.append(f"{i % classes} " + " ".join(f"{j}:1" for j in columns))
+    path = folder / "wide.svm"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+CASES = {
+    "linear": {},
+    "scaled": {"scale": "maxabs"},
+    "ovo": {"multi_class": "ovo"},
+    "crammer-singer": {"multi_class": "crammer-singer"},
+    "nesvm": {"solver": "nesvm"},
+    "smsvm": {"solver": "smsvm"},
+    "never cached": {"cache": "never"},
+}
+
+
+@pytest.mark.parametrize("ledger", [20_000, 400_000])
+@pytest.mark.parametrize("case", CASES)
+def test_of_very_many_columns(tmp_path, ledger, case):
+    options = {"max_passes": 2, "spill_dir": str(tmp_path), **CASES[case]}
+    if case == "smsvm":
+        path = wide(tmp_path, d=4000)
+    else:
+        path = wide(tmp_path, d=20_000, classes=5 if "multi_class" in options else 2)
+    with pytest.raises(BudgetError) as caught:
+        run(path, ledger=ledger, **options)
+    error = caught.value
+    assert error.limit_bytes == ledger
+    assert sum(error.lines.values()) <= error.smallest_bytes
+    assert run(path, ledger=error.smallest_bytes, **options).reports[-1].certificate is not None
+
+
+def test_a_limit_below_the_process_names_what_the_data_need(tmp_path):
+    path = wide(tmp_path)
+    with (
+        pytest.raises(BudgetError) as caught,
+        Training(open_source(path), Settings(memory_limit="1MB")) as run_,
+    ):
+        list(run_)
+    assert caught.value.limit_bytes == MB
+    assert caught.value.lines["weights"] >= 3 * 8 * 400_000
+    limit = caught.value.smallest_bytes
+    with Training(open_source(path), Settings(memory_limit=limit, max_passes=2)) as training:
+        assert list(training)[-1].certificate is not None
+
+
+def test_text_categories(tmp_path):
+    path = tmp_path / "rows.csv"
+    lines = [f"city-{i % 200}{'x' * 2000},{i % 7},{i % 2}" for i in range(800)]
+    path.write_text("city,size,label\n" + "\n".join(lines) + "\n")
+
+    def trained(ledger):
+        from llsvm.memory import MemoryBudget
+
+        source, settings = open_source(path, options={"label": "label"}), Settings(max_passes=2)
+        with Training(source, settings, budget=MemoryBudget(ledger, 0)) as training:
+            return list(training)[-1]
+
+    with pytest.raises(BudgetError) as caught:
+        trained(51 * MB)
+    assert caught.value.lines["the file format's library"] >= 24 * MB + 200 * 2000
+    assert trained(caught.value.smallest_bytes).certificate is not None
+
+
+def test_what_can_be_read_once_only_is_refused_all_the_same(tmp_path, monkeypatch):
+    X, y = rows(n=300)
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    with open(path, "rb") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with pytest.raises(BudgetError):
+            run("-", ledger=30_000)
