@@ -54,7 +54,8 @@ def encoded(X: Any, table: Mapping[str, Any]) -> Iterator[Matrix]:
     """
     import pyarrow as pa
 
-    from llsvm.tables.encoder import MissingValues, TableEncoder, check_columns
+    from llsvm.tables.encoder import MissingValues, TableEncoder
+    from llsvm.tables.plan import check_columns
 
     encoder = TableEncoder.from_dict(table)
     encoder.label = None

@@ -163,7 +163,11 @@ class Ingest:
             sign()  # before the table grows to as many columns
             self.statistics.add(X)
         self._raw_dense = not isinstance(X, CSR)
-        page = Block(_fitting(X, columns), self.labels.encode(raw.y), raw.rows, raw.weight)
+        try:
+            ids = self.labels.encode(raw.y)
+        except DataError as error:
+            raise DataError(f"{self._source.info().name}: {error}") from error
+        page = Block(_fitting(X, columns), ids, raw.rows, raw.weight)
         self._n_rows += raw.n_rows
         self._nnz += raw.nnz
         self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)

@@ -123,7 +123,9 @@ def test_labels_that_floats_cannot_tell_apart_are_refused(kind, tmp_path):
     else:
         with h5py.File(path, "w") as file:
             file["X"], file["y"] = np.eye(2), np.array(LARGE)
-    with pytest.raises(DataError, match=r"cannot be told from their neighbours|too large to be told from"):
+    with pytest.raises(
+        DataError, match=rf"ids.{kind}: .*(cannot be told from their neighbours|too large to be told)"
+    ):
         llsvm.train(path, memory_limit=LIMIT)
 
 

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +20,14 @@ from llsvm.errors import DataError
 from llsvm.inputs import STDIN, disk_failed, fingerprint, open_seekable, unreadable
 from llsvm.remote import library_bytes
 from llsvm.tables.columns import kind_of, numbers
-from llsvm.tables.encoder import LISTS, MissingValues, TableEncoder, check_columns, plan
+from llsvm.tables.encoder import LISTS, MissingValues, TableEncoder
 from llsvm.tables.options import TableOptions, assign_roles, find_column, matching, usual_label
+from llsvm.tables.partitions import partition_values
+from llsvm.tables.plan import check_columns, plan
 
 # pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
 LIBRARY_BYTES = 24_000_000
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
-_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _LEAST_ROWS, _MOST_ROWS = 16, 1 << 16  # of a batch
 _DESCRIBED_ROWS, _MOST_LABELS = 10_000, 50
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
@@ -396,26 +396,6 @@ def cut(block: Block, max_bytes: int) -> Iterator[Block]:
     middle = block.n_rows // 2
     yield from cut(block.slice(0, middle), max_bytes)
     yield from cut(block.slice(middle, block.n_rows), max_bytes)
-
-
-def partition_values(paths: Sequence[str], encoder: TableEncoder | None) -> list[dict[str, pa.Scalar]]:
-    """What folders named ``key=value`` say of each file: columns. For training, those that differ among files."""
-    found: list[dict[str, str]] = []
-    for path in paths:
-        pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
-        found.append({unquote(key): unquote(value) for key, equals, value in pairs if equals and key})
-    keys = [key for key in found[0] if all(key in each for each in found)] if found else []
-    if encoder is None:
-        keys = [key for key in keys if len({each[key] for each in found}) > 1]
-    else:
-        keys = [key for key in keys if key in encoder.used]
-    columns = {}
-    for key in keys:
-        values = [None if each[key] == _NULL_PARTITION else each[key] for each in found]
-        whole = all(value is None or re.fullmatch(r"-?\d{1,18}", value) for value in values)
-        type_ = pa.int64() if whole and any(values) else pa.string()
-        columns[key] = [pa.scalar(value, pa.string()).cast(type_) for value in values]
-    return [{key: columns[key][i] for key in keys} for i in range(len(found))]
 
 
 def _example(value: Any) -> str:
