@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -16,13 +17,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import rich.console
 from typer.testing import CliRunner, Result
 
 import llsvm
 from llsvm import errors
 from llsvm.cli import app
 from llsvm.cli.demo import write_data
-from llsvm.cli.display import Meter, report_line
+from llsvm.cli.display import Meter, _go_dark, report_line
 from llsvm.cli.train import parse_class_weight
 from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.model import Model
@@ -430,6 +432,16 @@ def test_a_gap_that_hardly_shrinks_tells_no_time(limits, left):
     for now, gap in ((10.0, 0.5), (20.0, 0.49999)):  # noqa: B007
         meter.note(Report("pass", 2, certificate=Certificate((1.0,), (1.0 - gap,), 2)))
     assert meter.seconds_left() == left
+
+
+def test_nothing_is_drawn_once_a_signal_has_come(capfd):
+    out = io.StringIO()
+    console = rich.console.Console(file=out)
+    console.print("before")
+    assert _go_dark(console) == ""
+    console.print("after")
+    assert out.getvalue() == "before\n"
+    assert capfd.readouterr().err.endswith("\x1b[?25h")
 
 
 def test_a_terminal_gets_a_live_display(data, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import sys
@@ -75,7 +76,7 @@ def _live(progress: Progress, settings: Settings) -> Iterator[Show]:
     console = Console(stderr=True, highlight=False)
     meter = Meter(progress, settings)
     with (
-        last_words(_show_cursor),
+        last_words(lambda: _go_dark(console)),
         Live(
             get_renderable=meter.render,
             console=console,
@@ -86,8 +87,10 @@ def _live(progress: Progress, settings: Settings) -> Iterator[Show]:
         yield lambda report: _note(meter, console, report)
 
 
-def _show_cursor() -> str:
-    """Clear the live lines away and show the cursor, without the display itself, whose locks others hold."""
+def _go_dark(console: Console) -> str:
+    """Clear the live lines away and show the cursor, without the display itself, whose locks others hold; what it
+    draws from now on, while the model is being written, goes nowhere."""
+    console.file = io.StringIO()
     with suppress(OSError):
         os.write(2, b"\r\x1b[1A\x1b[J\x1b[?25h")
     return ""
@@ -165,7 +168,10 @@ class Meter:
 
         p = self.progress
         total = p.bytes_total or None
-        bar = ProgressBar(total=total, completed=p.bytes_done, width=20, pulse=total is None)
+        done = p.bytes_done
+        if total is None and p.phase == "pass":  # rows in memory
+            total, done = p.rows_total or None, p.rows_done
+        bar = ProgressBar(total=total, completed=done, width=20, pulse=total is None)
         pace, state = self.words()
         lines = Table.grid(padding=(0, 1))
         lines.add_row(bar, ", ".join(pace))
