@@ -375,8 +375,13 @@ def said_of_defaults(chosen: Settings, is_table: bool) -> str:
         undo.append("--bias 0")
     if not words:
         taken_raw = chosen.takes_rows_as_they_are and chosen.scale == AUTO
-        return "table: a kernel or a feature map takes the columns as they are" if taken_raw else ""
-    as_they_are = "the columns as they are" if len(undo) == 2 else "none"
+        if not taken_raw:
+            return ""
+        return (
+            "table: columns as they are (a kernel or a feature map takes no --scale: bring columns of unlike ranges "
+            "to like ones before)"
+        )
+    as_they_are = "none" if undo == ["--bias 0"] else "the columns as they are"
     return f"table: {', '.join(words)} ({' '.join(undo)} for {as_they_are})"
 
 
@@ -417,6 +422,8 @@ def train(
 
     data: a file, pattern, folder or address, or several, in any format that ``llsvm.data.FORMATS`` has; or an
     (n, d) array, data frame or SciPy sparse matrix, then with y (n,).
+    Tables of named columns in files are scaled and get a bias unless ``scale`` and ``bias`` say otherwise, arrays
+    and data frames do not (``model.settings`` tells what was done).
     sample_weight: (n,) factors of C, with arrays. options: the fields of Settings, such as C=10, tol=1e-4,
     memory_limit="2GB". Raises LLSVMError's subclasses; a run that ends before it converged warns
     (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model. What the reader took for

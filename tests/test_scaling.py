@@ -21,7 +21,7 @@ from llsvm.memory import MemoryBudget
 from llsvm.predict import evaluate, open_for
 from llsvm.scaling import ColumnStatistics
 from llsvm.settings import Settings
-from llsvm.train import Training, load, train
+from llsvm.train import Training, load, said_of_defaults, train
 
 SKLEARN = {"maxabs": MaxAbsScaler, "minmax": MinMaxScaler, "standard": StandardScaler}
 X, Y = rows(400, 6)
@@ -248,3 +248,24 @@ def test_statistics_grow_with_the_columns():
         statistics.add(csr(np.full((2, d), 2.0, np.float32)))
     scaling = statistics.scaling("maxabs", 8, 40, False)
     np.testing.assert_array_equal(scaling.scale, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"solver": "nesvm", "intercept": True},
+            "mean 0 and variance 1 (--scale none for the columns as they are)",
+        ),
+        ({"scale": "none", "bias": 0}, ""),
+        (
+            {"solver": "nesvm", "kernel": "rbf"},
+            "table: columns as they are (a kernel or a feature map takes no",
+        ),
+    ],
+)
+def test_what_is_said_of_a_tables_defaults(options, words):
+    said = said_of_defaults(Settings(**options), is_table=True)
+    assert words in said
+    assert bool(said) == bool(words)
+    assert said_of_defaults(Settings(**options), is_table=False) == ""
