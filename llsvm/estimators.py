@@ -167,9 +167,10 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         """Train on a file, or several, which may be larger than memory. Warns and raises as ``fit`` does.
 
         reading: how the file is read, as fields of Settings: format, zero_based, label, positive, features,
-        exclude, weight, text, header, missing, hash_bits, scale (columns of tables are scaled to mean 0 and variance
-        1 unless that is "none"; svmlight, and arrays in ``fit``, stay as they are). Afterwards ``predict`` takes rows of numbers, or
-        data frames whose columns have the names that the file's have, in any order, those of text too.
+        exclude, weight, text, header, missing, hash_bits, scale (columns of tables are scaled to mean 0 and
+        variance 1 unless that is "none"; svmlight, and arrays in ``fit``, stay as they are). Afterwards ``predict``
+        takes rows of numbers, or data frames whose columns have the names that the file's have, in any order, those
+        of text too.
         """
         if unknown := sorted(set(reading) - _READING):
             raise UsageError(

@@ -378,8 +378,8 @@ def said_of_defaults(chosen: Settings, is_table: bool) -> str:
         if not taken_raw:
             return ""
         return (
-            "table: columns as they are (a kernel or a feature map takes no --scale: bring columns of unlike ranges "
-            "to like ones before)"
+            "table: columns as they are (a kernel or a feature map takes no --scale: bring columns of unlike "
+            "ranges to like ones before)"
         )
     as_they_are = "none" if undo == ["--bias 0"] else "the columns as they are"
     return f"table: {', '.join(words)} ({' '.join(undo)} for {as_they_are})"
