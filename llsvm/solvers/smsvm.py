@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.memory import format_size
+from llsvm.optim.blas import one_blas_thread
 from llsvm.optim.columns import Columns
 from llsvm.optim.conjugate import MOST_CG, ConjugateGradients
 from llsvm.optim.descent import LEAST_SMOOTHING, Descent
@@ -98,11 +99,7 @@ class SmSVM:
         yield from self._run(stream)
 
     def _run(self, stream: Stream) -> Iterator[Report]:
-        from threadpoolctl import ThreadpoolController
-
-        # BLAS threads and ours would fight for the processors
-        limited = ThreadpoolController().limit(limits=1, user_api="blas")
-        with ThreadPoolExecutor(self.threads) as self.pool, limited:
+        with ThreadPoolExecutor(self.threads) as self.pool, one_blas_thread():
             yield from self._passes(stream)
 
     def largest_lambda1(self, stream: Stream) -> float:

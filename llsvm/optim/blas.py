@@ -1,0 +1,49 @@
+"""One BLAS thread while solvers with threads of their own are at work, however many of them at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_lock = threading.Lock()
+_at_work = 0  # solvers that are within
+_before: dict[str, int] = {}  # threads of each library (by its file) when the first of them came
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS threads and ours would fight for the processors. Their number is the whole process's, so the first to
+    enter notes it, and the last to leave sets it back; only OpenMP keeps one for each thread that calls."""
+    global _at_work
+    # SciPy has a BLAS of its own, which no one finds before it is loaded.
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    with _lock:
+        if _at_work == 0:
+            _before.clear()
+        for library in libraries:
+            _before.setdefault(library.filepath, library.num_threads)
+            _set(library, 1)
+        _at_work += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _at_work -= 1
+            for library in libraries:
+                if _at_work == 0 or library.info().get("threading_layer") == "openmp":
+                    _set(library, _before[library.filepath])
+
+
+def _set(library: Any, threads: int) -> None:
+    """Set a library's threads, from whichever thread of ours: threadpoolctl listens to the first alone, until it is
+    told that this one is done."""
+    from threadpoolctl import OpenBLASController
+
+    OpenBLASController.clear_controlling_thread(force=True)
+    library.set_num_threads(threads)
+    OpenBLASController.clear_controlling_thread(force=True)

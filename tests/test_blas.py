@@ -1,0 +1,84 @@
+"""BLAS threads while the smoothed Newton method is at work: one, of SciPy's library too, and as before afterwards."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from oracle import rows
+
+from llsvm.estimators import LLSVMClassifier
+from llsvm.optim.blas import one_blas_thread
+
+threadpoolctl = pytest.importorskip("threadpoolctl")
+
+# In a process of its own, since only there SciPy's library is not loaded yet.
+SEEN = """
+import numpy as np
+from threadpoolctl import threadpool_info
+from llsvm.optim import newton
+from llsvm.train import train
+
+threads, solve = [], newton.solve
+def look(H, right):
+    answer = solve(H, right)
+    threads.append([pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"])
+    return answer
+newton.solve = look
+rng = np.random.default_rng(0)
+X = rng.standard_normal((300, 4))
+train(X, (X[:, 0] + rng.standard_normal(300) > 0).astype(int), solver="smsvm", threads=2, memory_limit="1GB")
+print(max(map(max, threads)), max(map(len, threads)))
+"""
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_no_library_has_more_than_one_thread_while_newtons_steps_are_solved():
+    answer = subprocess.run([sys.executable, "-c", SEEN], capture_output=True, text=True, timeout=120)
+    assert answer.returncode == 0, answer.stderr
+    most, libraries = map(int, answer.stdout.split())
+    assert most == 1
+    assert libraries >= 1
+
+
+def test_threads_that_overlap_leave_blas_as_it_was():
+    import scipy.linalg  # noqa: F401
+
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        inside, leave = threading.Event(), threading.Event()
+
+        def other():
+            with one_blas_thread():
+                inside.set()
+                leave.wait(10)
+
+        thread = threading.Thread(target=other)
+        with one_blas_thread():
+            thread.start()
+            assert inside.wait(10)
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {1}  # the other is still at work
+        leave.set()
+        thread.join()
+        assert blas_threads() == before
+        assert max(before) == 2
+
+
+def test_fits_in_threads_leave_blas_as_it_was():
+    X, y = rows(n=300, d=4)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        fits = [
+            threading.Thread(target=LLSVMClassifier(solver="smsvm", memory_limit="1GB", C=c).fit, args=(X, y))
+            for c in np.geomspace(0.1, 10, 4)
+        ]
+        for fit in fits:
+            fit.start()
+        for fit in fits:
+            fit.join()
+        assert blas_threads() == before
