@@ -9,8 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.ingest import Facts
-from llsvm.report import Report, Start
+from llsvm.report import STALLED, Report, Start
 from llsvm.settings import SOLVERS, Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.choose import ROUND, Choice, choose, enough
@@ -21,18 +20,14 @@ class Auto:
     """A Solver (llsvm.solvers.base). ``choice`` says which one is at work and why, and changes with it."""
 
     def __init__(
-        self,
-        settings: Settings,
-        class_weight: NDArray[np.float64],
-        threads: int,
-        facts: Facts,
-        available: int,
+        self, settings: Settings, class_weight: NDArray[np.float64], threads: int, stream: Stream
     ) -> None:
-        """available: bytes of the memory limit that are left once the data have been read."""
+        """stream: that has been read."""
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
-        self.choice = choose(settings, facts, available, threads)
+        left, in_memory = stream.budget.available_bytes, stream.place == "memory"
+        self.choice = choose(settings, stream.facts, left, threads, in_memory, stream.has_room)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         newton = self.choice.newton
@@ -49,23 +44,30 @@ class Auto:
         n_rows, most = stream.facts.n_rows, self.settings.max_passes
         first = LLSVM(replace(self.settings, solver="llsvm"), self.class_weight, self.threads)
         first.allowance = ROUND * newton * n_rows
-        before = 0  # updates, when the round began
+        before, converged = 0, False  # work, when the round began
         reports = cast(Generator[Report, None, None], first.solve(stream))
         for report in reports:
             moving = report.survivors if report.kind == "pass" and report.passes > 1 else None
-            why = enough(newton, n_rows, first.updates, first.updates - before, report.passes, moving)
-            if report.converged or (most and report.passes >= most):
+            why = enough(newton, n_rows, first.work, first.work - before, report.passes, moving)
+            if report.cause == STALLED:
+                why = (
+                    why or f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
+                )
+            may_change = stream.in_one_block or not self.choice.at_hand
+            converged |= report.converged
+            if converged or not may_change or (most and report.passes >= most):
                 why = ""
             if why:
-                report.note = f"going on with smsvm: {why}"
+                report.cause, report.note = "", f"going on with smsvm: {why}"
             yield report
             if why:
                 break
             if report.kind == "pass":
-                before = first.updates
+                before = first.work
         else:
-            spent = f"{first.updates / n_rows:.0f} updates a row were enough"
-            self.choice = replace(self.choice, why=f"{spent}; {self.choice.why}")
+            if converged:
+                spent = f"{first.updates / n_rows:.0f} updates a row were enough"
+                self.choice = replace(self.choice, why=f"{spent}; {self.choice.why}")
             return
         reports.close()
         self.choice = Choice("smsvm", why)

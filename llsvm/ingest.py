@@ -86,6 +86,7 @@ class Ingest:
             False  # the pages' class ids are positions in ``classes``, not the order of appearance
         )
         self.largest_value = 0.0  # absolute, of the first pages
+        self._squares, self._rows_looked_at = 0.0, 0
         self.statistics = statistics
         self._source = source
         self._progress = progress
@@ -158,7 +159,7 @@ class Ingest:
         else:
             columns = X.shape[1]
         self._n_columns = max(self._n_columns, columns)
-        self._look_at_scale(X)
+        self._look_at_scale(X, raw.n_rows)
         if self.statistics is not None:
             sign()  # before the table grows to as many columns
             self.statistics.add(X)
@@ -178,12 +179,19 @@ class Ingest:
         self.n_pages += 1
         return page
 
-    def _look_at_scale(self, X: Matrix) -> None:
+    @property
+    def squared_norm(self) -> float:
+        """‖x_i‖², the mean of the first pages."""
+        return self._squares / max(self._rows_looked_at, 1)
+
+    def _look_at_scale(self, X: Matrix, rows: int) -> None:
         """How large the values of the first pages are."""
         values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
         if self._n_rows < _ROWS_LOOKED_AT and values.size:
             largest = max(abs(float(np.nanmin(values))), abs(float(np.nanmax(values))))
             self.largest_value = max(self.largest_value, largest)
+            self._squares += float(np.nansum(np.square(values, dtype=np.float64)))
+            self._rows_looked_at = self._n_rows + rows
 
     def _hold(self, page: Block, arena_bytes: int) -> bool:
         """Take the page into memory, if it fits there by size and by kind."""

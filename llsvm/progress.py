@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 
 from llsvm.memory import resident_bytes
@@ -9,7 +11,8 @@ from llsvm.memory import resident_bytes
 
 @dataclass(slots=True)
 class Progress:
-    """phase: "reading", "pass" or "survivors". rows_total, bytes_total: of this phase, 0 where unknown."""
+    """phase: "reading", "pass" or "survivors". rows_total, bytes_total: of this phase, 0 where unknown.
+    stop_at: by ``time.monotonic``, in seconds: work between passes goes on no longer."""
 
     phase: str = "reading"
     passes: int = 0
@@ -20,6 +23,7 @@ class Progress:
     relative_gap: float = float("nan")
     survivors: int = 0
     limit_bytes: int = 0
+    stop_at: float = math.inf
 
     def begin(self, phase: str, rows_total: int = 0, bytes_total: int = 0) -> None:
         self.phase, self.rows_done, self.bytes_done = phase, 0, 0
@@ -29,3 +33,7 @@ class Progress:
     def used_bytes(self) -> int:
         """The resident set now."""
         return resident_bytes()
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.stop_at < math.inf and time.monotonic() >= self.stop_at

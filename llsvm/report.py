@@ -77,6 +77,10 @@ def relative_gap(primal: float, dual: float) -> float:
     return abs(primal - dual) / primal if primal > 0 else 0.0
 
 
+STALLED = "stalled"  # the gap falls too slowly for the passes that are left, or not at all
+ROUNDED = "rounding"  # what is missing to the tolerance is lost in rounding
+
+
 @dataclass(slots=True)
 class Report:
     """What a solver says after a pass.
@@ -85,6 +89,7 @@ class Report:
     survivors). passes: full passes so far, the first reading not counted. coef: (k, columns) float64, the best
     certified weights, the bias in the last column if there is one; None before there are any. dual: the dual
     objective now. survivors: rows kept for the next epochs. note: one sentence for people, or "".
+    cause: where a solver ends here without having converged, and knows why: one of STALLED, ROUNDED.
     expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows
     count and the FeatureMap (llsvm.feature_map) that holds them.
     """
@@ -97,6 +102,7 @@ class Report:
     survivors: int = 0
     converged: bool = False
     note: str = ""
+    cause: str = ""
     extra: dict[str, float] = field(default_factory=dict)
     expand: Callable[[], tuple[NDArray[np.bool_], Any]] | None = None
 

@@ -28,7 +28,7 @@ from llsvm.memory import (
     trim_freed_memory,
 )
 from llsvm.progress import Progress
-from llsvm.scaling import UNSCALED_ABOVE, ColumnStatistics, Scaling
+from llsvm.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.sparsestate import SparseState
 from llsvm.spill.rowstate import RowState
 from llsvm.spill.store import PageStore, open_store
@@ -299,7 +299,6 @@ class Stream:
         Raises BudgetError with the smallest limit that works.
         """
         self._before = self.budget.mark()
-        self._held = self.facts.bytes_per_row + row_bytes(1, 0, 0, None, self.facts.weighted)
         if row_state_bytes and not sparse_state:
             on_disk = RowState.held_bytes(row_state_bytes * self.facts.n_rows)
             needs = {**needs, "checksums of dual variables": on_disk}
@@ -326,6 +325,32 @@ class Stream:
                 self._reserve_reader(self.source.info().reader_bytes)
         self._share_out(row_work_bytes)
 
+    def fits_in_one_block(self, needs: Mapping[str, int], row_work_bytes: int) -> bool:
+        """Will ``prepare`` with these, and no row state, hand out all rows as one block?"""
+        whole = self._one_block(row_work_bytes, False)
+        return whole is not None and sum(whole.values()) + sum(needs.values()) <= self.budget.available_bytes
+
+    def has_room(self, needs: Mapping[str, int], row_work_bytes: int) -> bool:
+        """Will ``prepare`` with these find the memory limit large enough?"""
+        blocks = self._smallest_blocks(self._largest_page_bytes, row_work_bytes)
+        return self.fits_in_one_block(needs, row_work_bytes) or (
+            blocks + sum(needs.values()) <= self.budget.available_bytes
+        )
+
+    @property
+    def largest_value(self) -> float:
+        """Absolute, of the first rows as the source has them."""
+        return self._ingest.largest_value
+
+    @property
+    def squared_norm(self) -> float:
+        """About how large ‖x_i‖² is, as solvers see the rows: what scaling leaves, else that of the first."""
+        if self._scale == ROW_SCALE:
+            return 1.0
+        if self._scale in ("maxabs", "minmax", "standard"):
+            return self.facts.nnz / self.facts.n_rows
+        return self._ingest.squared_norm
+
     def take_back(self) -> None:
         """Take back all that ``prepare`` has given to a solver that is at its end, so that another may begin."""
         if self._survivors is not None:
@@ -335,6 +360,11 @@ class Stream:
         self._block_bytes = self._block_rows = 1 << 62
         self.budget.return_to(self._before, but=(_LIBRARY,))  # what the reader holds is not the solver's
         trim_freed_memory()
+
+    @property
+    def _held(self) -> float:
+        """Bytes that a row at hand takes, on average."""
+        return self.facts.bytes_per_row + row_bytes(1, 0, 0, None, self.facts.weighted)
 
     def _set_state_aside(self, nbytes: int, row_work_bytes: int, sparse: bool) -> None:
         spare = self.budget.available_bytes - self._smallest_blocks(self._largest_page_bytes, row_work_bytes)

@@ -21,6 +21,7 @@ from llsvm.settings import Settings
 PARALLEL_ABOVE = 500  # columns: below, rows share so many of them that threads undo each other's steps
 PARALLEL_ROWS = 1024  # each thread's rows between two sums of the threads' weights, at least,
 PARALLEL_WORK = 3  # and as many as have so many values for each weight
+CALL_VISITS = 200  # to rows take as long as what a sweep costs beside its visits
 CONFLICT = 0.3  # threads stop sharing a sweep when this much of their gain is lost to each other
 _NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))  # where rows are dense
 
@@ -29,7 +30,7 @@ class Sweeps:
     """The problems' weights and what moves them; see the file's head.
 
     w: (k, d + 1) float64, the last column that of the constant feature. dual: (k,) their D(α). open: the problems
-    that are still worked on. visits: (k,) to rows, by sweeps so far.
+    that are still worked on. visits: (k,) to rows, by sweeps so far, and calls: (k,) how many sweeps.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Sweeps:
         self.w = np.zeros((k, n_columns + 1))
         self.dual = np.zeros(k)
         self.open = list(range(k))
-        self.visits = np.zeros(k, np.int64)
+        self.visits, self.calls = np.zeros(k, np.int64), np.zeros(k, np.int64)
         self.squared = settings.loss == "squared_hinge"
         self._problems = problems
         self._bias = settings.constant
@@ -60,6 +61,11 @@ class Sweeps:
         self._shared[:] = len(self._copies) > 0 and not self._apart
 
     @property
+    def work(self) -> NDArray[np.int64]:
+        """(k,) what the sweeps so far came to, in visits: what every call costs counts too."""
+        return self.visits + CALL_VISITS * self.calls
+
+    @property
     def _apart(self) -> bool:
         """Does each thread take problems of its own?"""
         return 1 < self._threads <= len(self.open)
@@ -77,6 +83,7 @@ class Sweeps:
         active. Returns their duality gap as met."""
         order = self.shuffled(c, part.active[c])
         self.visits[c] += len(order)
+        self.calls[c] += 1
         step = self._threads * self._rows_per_thread(part)
         if not self._shared[c] or len(order) < step:
             moving, gap = self.visit(part, c, order)

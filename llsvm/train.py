@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm import model_file
+from llsvm.advice import Ending, advise
 from llsvm.auto import Auto
 from llsvm.data import open_with_settings
 from llsvm.data.source import BlockSource
@@ -105,6 +106,8 @@ class Training:
             has_bias=self.settings.constant != 0,
             fill_missing=self.settings.missing == "mean",
         )
+        if self.settings.max_seconds is not None:
+            self.progress.stop_at = self._began + self.settings.max_seconds
         self._last: Report | None = None
         self._measured: tuple[Report, int] | None = None  # of the last pass, with the checksum of its weights
 
@@ -196,8 +199,7 @@ class Training:
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
         settings = replace(settings, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
         if settings.solver == "auto":
-            left = self.stream.budget.available_bytes
-            self._auto = Auto(settings, weights, threads, facts, left)
+            self._auto = Auto(settings, weights, threads, self.stream)
             return self._auto
         return make_solver(settings, weights, threads)
 
@@ -359,7 +361,29 @@ class Training:
             "read_from": self.stream.place,
             "notes": list(self.stream.source.info().notes),
             "note": self.stream.note if report is None else report.note or self.stream.note,
+            "cause": self.advice[0],
+            "advice": self.advice[1],
         }
+
+    @property
+    def advice(self) -> tuple[str, str]:
+        """Why the run has most likely not converged, in a word, and in a sentence with the remedy; "" if it has."""
+        report = self._last
+        if report is None or report.converged:
+            return "", ""
+        gaps = [each["relative_gap"] for each in self.history if each["relative_gap"] is not None]
+        in_memory = self.stream.place == "memory"
+        ending = Ending(
+            gaps,
+            report.cause,
+            self.solver,
+            self.stream.largest_value,
+            not self.stream.facts.is_dense,
+            in_memory,
+            self._out_of_time(),
+            self.seconds,
+        )
+        return advise(self.settings, ending)
 
 
 def said_of_defaults(chosen: Settings, is_table: bool) -> str:
@@ -443,10 +467,11 @@ def train(
                 stopped.add_note(f"llsvm: stopped{training.save_so_far(output)}")
             raise
         model = training.model
+        advice = training.advice[1]
     for note in source.info().notes:
         warnings.warn(note, stacklevel=3)  # see _CallableModule
     if not model.converged:
-        warn_not_converged(model)
+        warn_not_converged(model, advice)
     if output is not None:
         model.save(output)
     return model
@@ -465,13 +490,14 @@ def make_settings(settings: Settings | None, options: Mapping[str, Any]) -> Sett
     return replace(base, **options)
 
 
-def warn_not_converged(model: Model) -> None:
+def warn_not_converged(model: Model, advice: str) -> None:
+    """advice: ``Training.advice``'s sentence."""
     from sklearn.exceptions import ConvergenceWarning
 
     gap = float("nan") if model.certificate is None else model.certificate.relative_gap
     warnings.warn(
         f"not converged: relative gap {gap:.2g} after {len(model.history)} full passes "
-        f"(asked for {model.settings.get('tol')}); raise max_passes or max_seconds",
+        f"(asked for {model.settings.get('tol')}): {advice}",
         ConvergenceWarning,
         stacklevel=3,
     )

@@ -1,4 +1,4 @@
-"""BLAS threads while the smoothed Newton method is at work: one, of SciPy's library too, and as before afterwards."""
+"""BLAS threads while the smoothed Newton method is at work: one, of SciPy's library too; as before afterwards."""
 
 import subprocess
 import sys

@@ -101,7 +101,7 @@ class FakeTraining:
         return {
             "converged": self.converged, "primal": 2.0, "dual": 1.5, "relative_gap": 0.25, "passes": 1,
             "rows": 4, "features": 3, "classes": [-1, 1], "bytes_read": 60, "peak_rss_bytes": 10**8,
-            "seconds": 0.5,
+            "seconds": 0.5, "advice": "the columns are not scaled: pass --scale standard",
         }  # fmt: skip
 
 
@@ -150,7 +150,9 @@ def test_not_converged_is_said_and_the_model_written(fake, data, tmp_path):
     result = run("train", data, "--model", tmp_path / "new", "--quiet")
     assert result.exit_code == errors.EXIT_NOT_CONVERGED
     assert "not converged" in result.stdout
-    assert "--max-passes" in result.stderr
+    assert (
+        "not converged to the tolerance: the columns are not scaled: pass --scale standard" in result.stderr
+    )
     assert (tmp_path / "new").exists()
 
 

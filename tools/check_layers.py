@@ -58,13 +58,16 @@ LAYERS = [
     ],
     ["stream", "kernel_matrix"],
     ["solvers"],
-    ["auto"],
+    ["auto", "advice"],
     ["train", "predict", "survey", "convert", "path"],
     ["estimators", "cli", "__main__"],
 ]
 ALONE = ["data", "solvers"]
 # Of these folders, modules that hold what the others share: the protocol, and helpers of one reader each.
-SHARED = {"data": ("source", "svmlight_errors", "rules", "columns", "table"), "solvers": ("base", "choose")}
+SHARED = {
+    "data": ("source", "svmlight_errors", "rules", "columns", "table"),
+    "solvers": ("base", "choose", "room"),
+}
 # Progress asks for the resident set, which is a fact about the process and not about the budget.
 ALLOWED = {("llsvm.progress", "llsvm.memory")}
 

@@ -240,18 +240,12 @@ def train(
         echo(f"model written to {model}")
     if summary["converged"]:
         return EXIT_CONVERGED
-    echo(_PAPER_NOT_CONVERGED if settings.paper else _NOT_CONVERGED, err=True)
+    echo(
+        f"llsvm: not converged to the tolerance: {summary['advice']}; the model is written, and its gap says how "
+        "far it may be off",
+        err=True,
+    )
     return EXIT_NOT_CONVERGED
-
-
-_NOT_CONVERGED = (
-    "llsvm: not converged to the tolerance; the model is written, and its gap says how far it may be off "
-    "(allow more with --max-passes or --max-seconds, or ask less with --tol)"
-)
-_PAPER_NOT_CONVERGED = (
-    "llsvm: not converged to the tolerance: the slides' algorithm ends where its dual variables have settled, "
-    "wherever that is; the model is written, and its gap says how far it may be off (--exact goes on)"
-)
 
 
 def run_training(

@@ -12,17 +12,16 @@ The prices are processor time in ns on the machine that the README's benchmarks 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from llsvm.ingest import Facts
 from llsvm.settings import Settings
 
-MOST_COLUMNS = 1024  # of a Hessian worth forming and solving with
-MOST_CLASSES = 10  # problems (one against the rest), each with its Hessian
-LEAST_ROWS = 5  # per column: with fewer the rows, not the weights, are what is short
-MEMORY_SHARE = 8  # Newton's matrices may take this part (1/8) of the memory that is left
 NEWTON_PASSES = 20  # what passes, and the work between them, come to
-NEWTON_START = 4e8  # ns: loading more code
+NEWTON_PRODUCTS = 1000  # ... or, where no Hessian has room, the products of its conjugate gradients
+NEWTON_START = 2e8  # ns: loading more code
+NEWTON_CALLS = 7.5e5  # ns: what a pass takes for each problem beside the work on rows
 ROUND = (
     0.4  # so much of all updates are in the first round, measured: of Newton's price a round may take as much
 )
@@ -33,46 +32,52 @@ PATIENCE = 4  # so many times Newton's price is enough, whatever is expected
 @dataclass(frozen=True, slots=True)
 class Choice:
     """solver: a key of SOLVERS. why: a sentence. newton: where not None, the solver is on trial, and this is what
-    smsvm would cost instead, in its updates per row."""
+    smsvm would cost instead, in its updates per row. at_hand: smsvm needs all rows in memory for that."""
 
     solver: str
     why: str
     newton: float | None = None
+    at_hand: bool = False
 
 
-def choose(settings: Settings, facts: Facts, available_bytes: int, threads: int) -> Choice:
-    """available_bytes: of the memory limit, once the data have been read."""
+def choose(
+    settings: Settings,
+    facts: Facts,
+    available_bytes: int,
+    threads: int,
+    in_memory: bool = False,
+    has_room: Callable[[Mapping[str, int], int], bool] = lambda needs, row_work_bytes: True,
+) -> Choice:
+    """available_bytes: of the memory limit, once the data have been read. in_memory: they are in memory. has_room:
+    for a solver that needs so many bytes by name, and so many for each row at hand; see ``Stream.has_room``."""
     if settings.only_solver is not None:
         return Choice(*settings.only_solver)
-    columns, n_classes = facts.n_features, len(facts.classes)
-    problems = 1 if n_classes == 2 else n_classes
-    if columns > MOST_COLUMNS:
-        return Choice("llsvm", f"{columns:,} features are too many for a cheap Newton step")
-    if facts.n_rows < LEAST_ROWS * columns:
-        return Choice("llsvm", f"{facts.n_rows:,} rows are few for {columns:,} features")
-    if problems > MOST_CLASSES:
-        return Choice("llsvm", f"{problems} classes would be as many Hessians")
-    if newton_bytes(columns, problems, threads) * MEMORY_SHARE > available_bytes:
-        return Choice("llsvm", f"the memory limit leaves little room for Hessians of {columns:,} features")
-    newton = problems * newton_updates(facts)
-    return Choice("llsvm", f"Newton's passes would cost as much as {newton:.0f} updates a row", newton)
+    from llsvm.solvers.room import newton_room
+
+    columns, problems = facts.n_features, len(facts.classes) if len(facts.classes) > 2 else 1
+    room = newton_room(facts, problems, threads, False, available_bytes, in_memory)
+    if room.by_products and not room.all_near:
+        return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
+    if not has_room(room.needs, room.row_work_bytes):
+        return Choice("llsvm", "the memory limit has no room for Newton's method")
+    newton = newton_updates(facts, problems, room.by_products)
+    why = f"Newton's method would cost as much as {newton:.0f} updates a row"
+    return Choice("llsvm", why, newton, room.by_products)
 
 
-def newton_updates(facts: Facts) -> float:
-    """Of a problem: so many updates of each row by coordinate descent cost as much as smsvm in all."""
+def newton_updates(facts: Facts, problems: int = 1, by_products: bool = False) -> float:
+    """So many updates of each row by coordinate descent cost as much as smsvm in all. by_products: it has no room
+    for a Hessian."""
     n, rows, r = facts.n_features, max(facts.n_rows, 1), facts.nnz / max(facts.n_rows, 1)
     if facts.is_dense:
-        r = n
-        update, a_pass = 100 + 0.45 * r, 100 + r + 0.05 * r * r
+        r = float(n)
+        update, a_pass, product = 100 + 0.45 * r, 100 + r + 0.05 * r * r, 100 + 3 * r
     else:
-        update, a_pass = 100 + 2 * r, 100 + r + 0.4 * r * r
-    a_pass += n**3 / 15 / rows  # a step
-    return (NEWTON_PASSES * a_pass + NEWTON_START / rows) / update
-
-
-def newton_bytes(columns: int, problems: int, threads: int) -> int:
-    """What smsvm holds beside the rows, about."""
-    return 8 * problems * columns * ((threads + 3) * columns + 30) + threads * 4_000_000
+        update, a_pass, product = 100 + 2 * r, 100 + r + 0.4 * r * r, 60 + 3 * r
+    step = n**3 / 15 / rows
+    work = NEWTON_PRODUCTS * product if by_products else NEWTON_PASSES * (a_pass + step)
+    work += NEWTON_PASSES * NEWTON_CALLS / rows
+    return (problems * work + NEWTON_START / rows) / update
 
 
 def enough(
@@ -80,8 +85,8 @@ def enough(
 ) -> str:
     """Why the trial of llsvm should end here, or "".
 
-    newton: see Choice. updates: rows visited so far, of these round_updates in the round at hand. moving: rows that
-    were moving in the last full pass, once that is known of a pass that was measured.
+    newton: see Choice. updates: what sweeps came to so far, in updates of rows, of these round_updates in the round
+    at hand. moving: rows that were moving in the last full pass, once that is known of a pass that was measured.
     """
     spent, in_round = updates / n_rows + passes, round_updates / n_rows
     instead = f"smsvm's passes cost about as much as {newton:.0f}"

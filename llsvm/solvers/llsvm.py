@@ -10,7 +10,7 @@ Exact mode runs rounds. A round is a full pass and epochs over its survivors. In
 (2) trained: a sweep or two over the rows that w₀ would move; (3) sifted: rows that move, and rows so near to
 moving that the last pass's drift of the margins would set them moving, survive, in memory or spilled.
 P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back.
-Stop when gap ≤ tol · P.
+Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there (llsvm/optim/stall.py).
 
 Paper mode is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U, re-read and
 update these until α settles; nothing that was dropped is seen again. One more full pass measures its gap.
@@ -26,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.optim.stall import Stall
 from llsvm.problems import Best, Part, Problems
-from llsvm.report import Report
+from llsvm.report import STALLED, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 from llsvm.sweeps import Sweeps, copies_of_weights
@@ -54,9 +55,14 @@ REACH = 1.0  # rows that this much of the last pass's drift would set moving are
 SPILL_MOST = 4.0  # but of each block at most so many times as many as move
 EPOCH_REACH = 2.0  # the same of the drift of the epochs so far, once their rows are spilled anew
 MOST_PAPER_EPOCHS = 1000
-DOUBLE_BELOW_TOL = 1e-5  # dual variables are stored as float32 down to this tolerance
+# A dual variable that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖²
+# times that, and the gap by twice as large a share. Where that is more than this share of the tolerance, they
+# are stored as float64.
+ROUNDING_SHARE = 0.1
+DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
 SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
-SMALL_SWEEPS, SMALL_VISITS = 20, 50_000_000  # in runs of so many sweeps, of so many visits to values in all
+SMALL_SWEEPS, SMALL_VISITS = 20, 50_000_000  # in runs of so many sweeps, of so many visits to values a round
+SMALL_ROUNDS = 8  # and in so many rounds at most, those in which the gap hardly falls, and the last
 STILL = 1e-13  # nothing moves: no weight changed by more than this share of the largest
 
 
@@ -80,19 +86,22 @@ class LLSVM:
             "weights": 3 * weights_bytes
             + copies_of_weights(facts.n_columns, self.threads) * weights_bytes // k
         }
-        small = facts.n_rows + facts.nnz <= SMALL_VALUES
-        single = settings.tol >= DOUBLE_BELOW_TOL and not small
-        state_dtype = np.dtype(np.float32 if single else np.float64)
         row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * self.problems.pairs + ROW_PROBLEM_BYTES * width
         row_work_bytes += THREAD_BYTES * (min(self.threads, k) - 1)
-        stream.prepare(needs, row_work_bytes, settings.paper, width * state_dtype.itemsize)
-        self.small = small and stream.in_one_block
-        self.state = stream.row_state(width, state_dtype)
+        # Where all rows stay at hand, their dual variables do too, as float64.
+        at_hand = not settings.paper and stream.fits_in_one_block(needs, row_work_bytes)
+        single = not at_hand and self._as_float32(stream)
+        state_dtype = np.dtype(np.float32 if single else np.float64)
+        state_bytes = 0 if at_hand else width * state_dtype.itemsize
+        stream.prepare(needs, row_work_bytes, settings.paper, state_bytes)
+        self.small = at_hand and facts.n_rows + facts.nnz <= SMALL_VALUES
+        self.state = None if at_hand else stream.row_state(width, state_dtype)
+        self.progress = stream.progress
         self.whole: Part | None = None  # all rows, where they are one block
         self.most_sweeps = MOST_SWEEPS
         self.limited = settings.survivors < LIMITED_BELOW  # few rows may be kept for epochs
         self.reach = 0.0  # rows this near to moving are spilled too
-        self.visits_before = np.zeros(k, np.int64)  # to rows, when the round began
+        self.work_before = np.zeros(k, np.int64)  # ``Sweeps.work``, when the round began
         with closing(Sweeps(self.problems, facts.n_columns, settings, self.threads, single)) as self.sweeps:
             self.start = np.zeros_like(self.sweeps.w)
             yield from self._paper(stream) if settings.paper else self._exact(stream)
@@ -107,17 +116,30 @@ class LLSVM:
         """Rows visited by sweeps so far, all problems together."""
         return int(self.sweeps.visits.sum())
 
+    @property
+    def work(self) -> int:
+        """What sweeps came to so far, in updates of rows."""
+        return int(self.sweeps.work.sum())
+
+    def _as_float32(self, stream: Stream) -> bool:
+        """Is float32 enough for dual variables?"""
+        settings = self.settings
+        longest = stream.squared_norm + settings.constant**2
+        off = 2.0**-24 * settings.C * float(self.class_weight.max()) * longest
+        return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
+
     def _is_spent(self, c: int) -> bool:
-        """Has the problem had its share of what a round may take?"""
-        visits = self.sweeps.visits[c] - self.visits_before[c]
-        return bool(visits * len(self.sweeps.open) >= self.allowance)
+        """Has the problem had its share of what a round may take, or the run its time?"""
+        work = int(self.sweeps.work[c] - self.work_before[c])
+        return work * len(self.sweeps.open) >= self.allowance or self.progress.out_of_time
 
     # -- exact: rounds ----------------------------------------------------------------------------------
 
     def _exact(self, stream: Stream) -> Iterator[Report]:
         settings, passes = self.settings, 0
         most = settings.max_passes or 0
-        best = Best(len(self.sweeps.w))
+        best, stall = Best(len(self.sweeps.w)), Stall(settings.tol, settings.max_passes)
+        still, rounds = False, 0  # small data: until they stand still; in so many rounds so far
         while True:
             self.start[...] = self.sweeps.w
             self.sweeps.begin()
@@ -126,16 +148,25 @@ class LLSVM:
             best.offer(primal, self.start)
             certificate = best.certificate(self.dual, passes)
             converged = certificate.relative_gap <= settings.tol
-            if not self.small:
-                self.sweeps.open = best.open(self.dual, settings.tol)
+            self.sweeps.open = best.open(self.dual, settings.tol)
             report = Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
             report.extra["updates_per_row"] = self.updates / stream.facts.n_rows
-            self.visits_before = self.sweeps.visits.copy()
+            stalled = stall.note(passes, best.primal, self.dual) and not converged
+            still |= stalled
+            at_end = converged or still or (most and passes >= max(most, 2) - 1)
+            if stalled and not self.small:
+                report.cause = STALLED
+            self.work_before = self.sweeps.work
             yield report
-            if converged or (most and passes >= max(most, 2)):
+            if report.cause or (most and passes >= max(most, 2)) or (converged and not self.small):
                 return
-            kept = self._epochs_in_block() if self.whole else self._survivor_epochs(stream, moving)
-            yield Report("epoch", passes, best.coef, certificate, float(self.dual.sum()), kept)
+            if self.small and at_end:
+                kept, rounds = self._stand_still(converged), rounds + 1
+                self.small = not converged and rounds < SMALL_ROUNDS
+            else:
+                kept = self._epochs_in_block() if self.whole else self._survivor_epochs(stream, moving)
+            dual = float(self.dual.sum())
+            yield Report("epoch", passes, best.coef, certificate, dual, kept, converged)
 
     def _full_pass(self, stream: Stream, measure: bool) -> tuple[NDArray[np.float64], int]:
         """Measure the primal at the weights it begins with, and update; returns it, (k,), and how many rows are
@@ -159,7 +190,7 @@ class LLSVM:
             self.sweeps.each(train)
             if self.limited and not stream.in_one_block:
                 self._train_together(part, stream)
-            self.state.set(part.rows, part.stored())
+            self._store(part)
             distance = part.distance(self.sweeps.squared)
             moving += int(np.count_nonzero(distance <= 0))
             stream.progress.survivors = moving
@@ -234,9 +265,7 @@ class LLSVM:
             self._settle(part, c, near)
 
         self.sweeps.each(settle)
-        if self.small:
-            self._stand_still(part)
-        self.state.set(part.rows, part.stored())
+        self._store(part)
         return int(kept.sum())
 
     def _survivor_epochs(self, stream: Stream, moving: int) -> int:
@@ -289,7 +318,7 @@ class LLSVM:
                 self.sweeps.sweep(part, c)
 
             self.sweeps.each(sweep)
-            self.state.set(part.rows, part.stored())
+            self._store(part)
             distance = part.distance(self.sweeps.squared)
             if rewrite:
                 drift = max(drift, EPOCH_REACH * self._drift(block))
@@ -318,19 +347,26 @@ class LLSVM:
                 if self.sweeps.sweep(part, c) <= SWEEP_UNTIL * gap:
                     break
 
-    def _stand_still(self, part: Part) -> None:
-        """Sweep over small data until w stands still. It costs next to nothing, and makes the answer the same
-        to the last digits, whatever the order of the rows, and whether a row is written twice or weighs 2."""
-        for c, w in enumerate(self.sweeps.w):
-            rows = np.tile(part.members(c), SMALL_SWEEPS)
-            for _ in range(SMALL_VISITS // (SMALL_SWEEPS * (part.n_rows + part.block.nnz))):
+    def _stand_still(self, all_problems: bool) -> int:
+        """Sweep over small data until w stands still; returns how many rows that are.
+        Where it costs next to nothing it makes the answer the same to the last digits, whatever the order of the
+        rows, and whether a row is written twice or weighs 2."""
+        part, k = self.whole, len(self.sweeps.w)
+        assert part is not None
+        if all_problems:
+            self.sweeps.open = list(range(k))
+        runs = SMALL_VISITS // (k * SMALL_SWEEPS * (part.n_rows + part.block.nnz))
+        for c in self.sweeps.open:
+            w, rows = self.sweeps.w[c], np.tile(part.members(c), SMALL_SWEEPS)
+            for _ in range(runs):
                 before = w.copy()
                 self.sweeps.visit(part, c, self.sweeps.shuffled(c, rows))
-                if np.max(np.abs(w - before)) <= STILL * np.max(np.abs(before)):
+                if np.max(np.abs(w - before)) <= STILL * np.max(np.abs(before)) or self.progress.out_of_time:
                     break
+        return part.n_rows
 
     def _put_back(self, resident: Part, stream: Stream) -> None:
-        self.state.set(resident.rows, resident.stored())
+        self._store(resident)
         distance = resident.distance(self.sweeps.squared)
         seen = ~np.isnan(resident.margin).all(axis=0)
         stream.survivors.renew(np.where(seen, distance, stream.survivors.distance))
@@ -386,7 +422,7 @@ class LLSVM:
         before = part.alpha.copy()
         for c in range(len(self.sweeps.w)):
             self.sweeps.visit(part, c, self.sweeps.shuffled(c, part.members(c)))
-        self.state.set(part.rows, part.stored())
+        self._store(part)
         return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
 
     def _measure(self, stream: Stream) -> NDArray[np.float64]:
@@ -405,5 +441,11 @@ class LLSVM:
         cost = self.settings.C * self.class_weight[block.y]
         if block.weight is not None:
             cost = cost * block.weight
-        alpha = self.state.get(block.rows).reshape(block.n_rows, self.problems.width).T * cost
-        return Part(self.problems, block, cost, np.ascontiguousarray(alpha))
+        alpha = np.zeros((self.problems.width, block.n_rows))
+        if self.state is not None:
+            alpha += self.state.get(block.rows).reshape(block.n_rows, self.problems.width).T * cost
+        return Part(self.problems, block, cost, alpha)
+
+    def _store(self, part: Part) -> None:
+        if self.state is not None:
+            self.state.set(part.rows, part.stored())

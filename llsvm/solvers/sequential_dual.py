@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, sweep
 from llsvm.optim.jumps import VARIABLE_BYTES, Conjugate, Inside
-from llsvm.report import Certificate, Report
+from llsvm.optim.stall import Stall
+from llsvm.report import STALLED, Certificate, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
@@ -67,7 +68,10 @@ IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are lef
 SPILL_SHARE = (
     0.9  # moving rows beyond memory are spilled if they are at most this share: it saves most passes
 )
-DOUBLE_BELOW_TOL = 1e-5  # shares are float32 down to this tolerance
+DOUBLE_BELOW_TOL = 1e-5  # where shares are stored, they are float32 down to this tolerance
+# ... and where rows are not too long: a share a is then a multiple of 2^-24, which moves the row's scores by
+# u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may be as little as C_i / 2u.
+ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
 
 
 class SequentialDual:
@@ -87,11 +91,11 @@ class SequentialDual:
     def solve(self, stream: Stream) -> Iterator[Report]:
         facts, settings = stream.facts, self.settings
         k = len(facts.classes)
-        single = settings.tol >= DOUBLE_BELOW_TOL
-        self.dtype = np.dtype(np.float32 if single else np.float64)
-        self.grid = 2.0 ** (24 if single else 50)
         self.goal_share = TOL_SHARE
+        self.progress = stream.progress
         self._prepare(stream, k)
+        self.grid = 2.0 ** (24 if self.dtype == np.float32 else 50)
+        self.stall = Stall(settings.tol, settings.max_passes)
         self.full_mode = ECONOMICAL if k >= ECONOMICAL_FROM else ALL
         self.w = np.zeros((facts.n_columns + 1, k))
         self.dual = 0.0
@@ -102,7 +106,7 @@ class SequentialDual:
 
     def _prepare(self, stream: Stream, k: int) -> None:
         """Sign the ledger: the weights, now and as a pass begins; for jumps two more copies; shares."""
-        width, share_bytes = stream.facts.n_columns + 1, k * self.dtype.itemsize
+        width = stream.facts.n_columns + 1
         weights_bytes = 8 * k * width
         climbs = (
             self.jumps
@@ -112,17 +116,36 @@ class SequentialDual:
         self.climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
         keeps = weights_bytes <= KEEP_SHARE * stream.budget.available_bytes
         needs = {"weights": ((4 if climbs else 2) + keeps) * weights_bytes}
+        double, single = np.dtype(np.float64), np.dtype(np.float32)
+        stored = single if self._as_float32(stream) else double
+
+        def row_work(dtype: np.dtype) -> int:
+            return ROW_WORK_BYTES + k * dtype.itemsize + self.climb_bytes
+
+        # Where all rows stay at hand their shares do too, as float64 if these have room.
+        at_hand = stream.fits_in_one_block(needs, row_work(double))
+        self.dtype = double if at_hand else stored
+        at_hand = at_hand or stream.fits_in_one_block(needs, row_work(stored))
+        if not at_hand and not stream.has_room(needs, row_work(self.dtype)):
+            self.dtype = single  # rather than to refuse
         sparse = k >= SPARSE_FROM
         stream.prepare(
             needs,
-            ROW_WORK_BYTES + share_bytes + self.climb_bytes,
-            row_state_bytes=share_bytes,
+            row_work(self.dtype),
+            row_state_bytes=0 if at_hand else k * self.dtype.itemsize,
             sparse_state=sparse,
         )
         self.kept = np.zeros((width, k)) if keeps else None  # the weights as last certified
         self.climb_room = np.zeros((2, width, k) if climbs else (2, 0, 0))
         if not stream.in_one_block:
             self.state = stream.sparse_state(k, self.dtype) if sparse else stream.row_state(k, self.dtype)
+
+    def _as_float32(self, stream: Stream) -> bool:
+        """Is float32 enough for shares that are stored?"""
+        settings = self.settings
+        cost = settings.C * float(self.class_weight.max())
+        off = 2.0**-23 * (cost * (stream.squared_norm + settings.constant**2)) ** 2
+        return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
 
     def _in_memory(self, stream: Stream) -> Iterator[Report]:
         """All rows are one block: measure at W, report, train, and so on. The reports' weights are W itself."""
@@ -138,7 +161,7 @@ class SequentialDual:
             self.ignore = self._ignorable(float(part.cost.sum()))
             report = self._report(passes, primal, self.w, moving)
             yield report
-            if report.converged or self._spent(passes):
+            if report.converged or report.cause or self._spent(passes):
                 return
             self._train([part], BLOCK_UNTIL_IN_MEMORY, MOST_LOOPS_IN_MEMORY)
 
@@ -153,7 +176,7 @@ class SequentialDual:
             self.ignore = self._ignorable(cost)
             report = self._report(passes, primal, start, moving)
             yield report
-            if report.converged or self._spent(passes):
+            if report.converged or report.cause or self._spent(passes):
                 return
             if passes > 1:
                 self.goal_share *= TOL_SHARE_FALLS
@@ -167,7 +190,10 @@ class SequentialDual:
         if self.kept is not None:
             self.kept[...] = w
             w = self.kept
-        return Report("pass", passes, _coef(w), certificate, self.dual, moving, converged)
+        report = Report("pass", passes, _coef(w), certificate, self.dual, moving, converged)
+        if self.stall.note(passes, primal, self.dual) and not converged:
+            report.cause = STALLED
+        return report
 
     def _spent(self, passes: int) -> bool:
         most = self.settings.max_passes or 0
@@ -211,7 +237,7 @@ class SequentialDual:
         for _ in range(MOST_LOOPS):
             part.active = np.arange(part.n_rows)
             gap = self._sweep(part, self.full_mode)
-            if gap <= max(enough, self._goal):
+            if gap <= max(enough, self._goal) or self.progress.out_of_time:
                 return
             self._shrunk_loops([part], gap)
             self._train([part])
@@ -231,7 +257,7 @@ class SequentialDual:
             gaps = [self._sweep(part, self.full_mode) for part in parts]
             if loop == 0:
                 met, first = gaps[0], sum(gaps)
-            elif sum(gaps) <= max(until * first, 0.5 * self._goal):
+            elif sum(gaps) <= max(until * first, 0.5 * self._goal) or self.progress.out_of_time:
                 break
             self._shrunk_loops(parts, sum(gaps))
         return met

@@ -41,22 +41,14 @@ from llsvm.optim.columns import Columns
 from llsvm.optim.conjugate import MOST_CG, ConjugateGradients
 from llsvm.optim.descent import LEAST_SMOOTHING, Descent
 from llsvm.optim.penalty import Penalty
-from llsvm.optim.smoothed import Far, Point, Summing, Sums, work_bytes
-from llsvm.report import Certificate, Report, Start
+from llsvm.optim.smoothed import Far, Point, Summing, Sums
+from llsvm.report import ROUNDED, Certificate, Report, Start
 from llsvm.settings import Settings
+from llsvm.solvers.room import ALL_ACTIVE, newton_room
 from llsvm.stream import Stream
 
 Vector = NDArray[np.float64]
 
-HESSIAN_SHARE = 4  # Hessians get at most this part (1/4) of the memory that is left
-MOST_ACTIVE = 4096  # columns of a Hessian: beyond, the cube of it costs more than passes do
-ALL_ACTIVE = 512  # up to so many columns all of them are active, however few the rows
-VECTORS = (
-    18  # of a problem, beside those of the threads: Descent, its copy for near rows, what is far, a step
-)
-ROW_WORK_BYTES = 64  # distance, and what keeping the nearest rows takes
-SPARE = 1.2  # a little more room than rows take, before they are counted on to stay in memory
-COPIED = 2.5  # the same, with a copy of the near ones
 MOST_NEAR = 60  # steps on rows near the margin, before the next full pass
 NEAR_GAP = 0.5  # of the tolerance: so well is their problem solved
 
@@ -114,39 +106,18 @@ class SmSVM:
 
     def _plan(self, stream: Stream, k: int) -> None:
         """Decide what the memory limit has room for, and sign for it."""
-        facts, threads, l1 = stream.facts, self.threads, self.penalty.l1
-        n = facts.n_columns + 1
-        copies = 8 * k * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
-        needs = {
-            "weights": 8 * k * n * (VECTORS + 2 * threads),
-            "rows at hand": threads * work_bytes(n, facts.is_dense),
-        }
-        left = stream.budget.available_bytes - sum(needs.values())
-        room = int((max(left, 0) / HESSIAN_SHARE / copies) ** 0.5)
-        self.most_active = min(n, MOST_ACTIVE, max(room, 1))
-        wide = n > self.most_active or (n > ALL_ACTIVE and n > facts.n_rows)
-        row_work = ROW_WORK_BYTES + 8 * k
-        rows = facts.n_rows * (facts.bytes_per_row + row_work)
-        by_column = (
-            Columns.bytes_per_row(facts.nnz / facts.n_rows, facts.dtype.itemsize) if wide and l1 else 0
+        facts = stream.facts
+        left, in_memory = stream.budget.available_bytes, stream.place == "memory"
+        room = newton_room(facts, k, self.threads, self.penalty.l1 > 0, left, in_memory)
+        self.most_active, self.by_columns, self.by_products = (
+            room.most_active,
+            room.by_columns,
+            room.by_products,
         )
-        in_memory = stream.place == "memory"
-        all_near = wide and in_memory and SPARE * (rows + facts.n_rows * by_column) <= left
-        self.by_columns = all_near and l1 > 0
-        self.by_products = wide and l1 == 0
-        self.note = self._plan_in_words(facts.n_features, all_near) if wide else ""
-        if self.by_columns:
-            row_work += by_column
-        elif not self.by_products:
-            needs["Hessian"] = copies * self.most_active**2
-        copy = (
-            not all_near
-            and in_memory
-            and COPIED * rows <= stream.budget.available_bytes - sum(needs.values())
-        )
-        stream.prepare(needs, row_work, copy_survivors=copy)
-        assert stream.in_one_block or not all_near
-        self.near = _Near(stream, all_near, self.penalty.l2 == 0)
+        self.note = self._plan_in_words(facts.n_features, room.all_near) if room.wide else ""
+        stream.prepare(room.needs, room.row_work_bytes, copy_survivors=room.copy_survivors)
+        assert stream.in_one_block or not room.all_near
+        self.near = _Near(stream, room.all_near, self.penalty.l2 == 0)
         self.columns: Columns | None = None
 
     def _plan_in_words(self, n_features: int, all_near: bool) -> str:
@@ -170,6 +141,8 @@ class SmSVM:
                 problem.measure(sums, self.penalty)
             report = self._report()
             live = [p for p in live if p.relative_gap > settings.tol and p.a >= LEAST_SMOOTHING]
+            if not live and not report.converged:  # what is left cannot be smoothed any less
+                report.cause = ROUNDED
             yield report
             if not live or self._out_of_passes():
                 return

@@ -1,0 +1,40 @@
+"""Stall: passes that come too slowly to where a certificate is wanted."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+WINDOW = 20  # passes, over which progress is looked at: single ones bring now little, now much
+ROUNDING = 1e-13  # of the objective: less than that is no progress
+
+
+class Stall:
+    """What the gaps of one or several problems have done in the last passes.
+
+    A gap falls ever more slowly, so passes that would not do if it fell as fast as of late will not do at all."""
+
+    def __init__(self, tol: float, max_passes: int | None) -> None:
+        self._tol = tol
+        self._max_passes = max_passes or None
+        self._least: float | NDArray[np.float64] = np.inf  # primal
+        self._gaps: deque[NDArray[np.float64]] = deque(maxlen=WINDOW + 1)
+
+    def note(self, passes: int, primal: ArrayLike, dual: ArrayLike) -> bool:
+        """Take in a pass, so many having been made: its primal and the dual reached, (p,) each.
+        Does no problem that is short of the tolerance get there by the last pass?"""
+        best = self._least = np.minimum(self._least, np.atleast_1d(primal))
+        gap = best - dual
+        self._gaps.append(gap)
+        missing = gap - self._tol * best
+        behind = missing > 0
+        if len(self._gaps) <= WINDOW or not behind.any():
+            return False
+        fell = self._gaps[0] - gap
+        stands = fell <= ROUNDING * np.abs(best)
+        if self._max_passes is None:
+            return bool(np.all(stands[behind]))
+        to_come = max(self._max_passes - passes, 0) / WINDOW * fell
+        return bool(np.all((stands | (to_come < missing))[behind]))

@@ -1,0 +1,188 @@
+"""Runs that end: small hard data in a moment, stalls that are seen, time limits that hold, advice that helps."""
+
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from oracle import rows, run, small_pages
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.exceptions import ConvergenceWarning
+
+import llsvm
+from llsvm.advice import Ending, advise, passes_to_come
+from llsvm.optim.stall import WINDOW, Stall
+from llsvm.report import ROUNDED, STALLED
+from llsvm.settings import Settings
+
+
+def raw(n, d, scale, classes=2):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) * scale
+    if classes > 2:
+        return X, rng.integers(0, classes, n)
+    return X, (X[:, 0] / scale + rng.standard_normal(n) > 0).astype(int)
+
+
+def bunch(load):
+    data = load()
+    return data.data, data.target
+
+
+HARD = {
+    "wine": (lambda: bunch(load_wine), 1.0),
+    "breast cancer": (lambda: bunch(load_breast_cancer), 1.0),
+    "300 x 2": (lambda: raw(300, 2, 100), 1.0),
+    "500 x 20": (lambda: raw(500, 20, 100), 1.0),
+    "40 classes": (lambda: raw(300, 50, 10, 40), 10.0),
+    "large C": (lambda: raw(800, 20, 1), 1000.0),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_small_hard_data_converges_in_a_moment_whatever_its_scale(name):
+    """By counts: so much coordinate descent and so many passes are a fraction of a second."""
+    make, C = HARD[name]
+    X, y = make()
+    training = run(X, y, C=C)
+    assert training.reports[-1].converged
+    assert training.solver == "smsvm"
+    assert "were enough" not in training.why
+    last = [r for r in training.reports if r.kind == "pass"][-1]
+    assert last.passes <= 20
+    updates = max(r.extra.get("updates_per_row", 0.0) for r in training.reports)
+    assert updates * len(y) * X.shape[1] <= 1e8
+    again = run(X, y, C=C)
+    assert np.array_equal(again.coef, training.coef)
+
+
+@pytest.mark.parametrize("scale", [1, 10])
+@pytest.mark.parametrize("solver", ["llsvm", "auto"])
+def test_wide_dense_rows_converge_whatever_their_scale(scale, solver):
+    """Long rows: a dual variable rounded to float32 would leave the primal a percent above the optimum."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 9, (60, 20_000)) * scale / 10
+    y = rng.integers(0, 2, 60)
+    training = run(X, y, solver=solver)
+    assert training.reports[-1].converged
+    assert training.reports[-1].passes <= 12
+    assert training.solver == "llsvm"
+
+
+@pytest.mark.parametrize("ledger", [100_000_000, 350_000])
+def test_one_against_the_rest_is_not_stopped_by_rounding(ledger, tmp_path, monkeypatch):
+    """Separable rows under a C that only rounding notices, at hand and in blocks with their duals stored."""
+    small_pages(monkeypatch, 2000, 8000)
+    rng = np.random.default_rng(0)
+    X = sp.random(1000, 4000, 0.005, "csr", random_state=0)
+    X.data = rng.random(X.nnz) + 0.1
+    y = (X @ rng.standard_normal(4000) > 0).astype(int)
+    training = run(X, y, ledger=ledger, C=1e6, solver="llsvm", spill_dir=str(tmp_path))
+    assert training.stream.in_one_block == (ledger > 350_000)
+    assert training.reports[-1].converged
+    assert training.reports[-1].passes <= 40
+
+
+@pytest.mark.parametrize("multi_class", ["crammer-singer", "weston-watkins"])
+@pytest.mark.parametrize("C", [10.0, 100.0])
+def test_joint_methods_are_not_stopped_by_rounding(multi_class, C):
+    rng = np.random.default_rng(1)
+    X = (rng.random((400, 180)) < 0.25).astype(float)
+    y = np.argmax(X @ rng.standard_normal((180, 3)) + rng.standard_normal((400, 3)), axis=1)
+    training = run(sp.csr_matrix(X), y, multi_class=multi_class, C=C)
+    assert training.reports[-1].converged
+    assert training.reports[-1].passes <= 40
+
+
+def test_a_stall_is_seen():
+    slow, fast = Stall(1e-3, 200), Stall(1e-3, 200)
+    seen = [slow.note(p, 100.0, 10.0 + 0.01 * p) for p in range(1, 60)]
+    assert not any(seen[:WINDOW])
+    assert all(seen[WINDOW:])
+    assert not any(fast.note(p, 100.0, 100.0 - 90.0 * 0.97**p) for p in range(1, 60))
+    endless = Stall(1e-3, None)  # there is time, as long as anything moves
+    assert not any(endless.note(p, 100.0, 10.0 + 0.01 * p) for p in range(1, 60))
+    assert [endless.note(60 + p, 100.0, 10.6) for p in range(WINDOW + 1)][-1]
+
+
+def test_a_stall_counts_where_no_problem_gets_on():
+    both = Stall(1e-3, 200)
+    for p in range(1, 60):
+        assert not both.note(p, [100.0, 100.0], [10.0, 100.0 - 90.0 * 0.97**p])
+    done = Stall(1e-3, 200)  # one converged long ago, the other stands
+    assert [done.note(p, [100.0, 100.0], [10.0, 99.99]) for p in range(1, 60)][-1]
+
+
+def test_a_run_that_stalls_ends_and_says_what_to_do(recwarn):
+    X, y = raw(500, 20, 100)
+    training = run(X, y, solver="llsvm")
+    last = training.reports[-1]
+    assert not last.converged
+    assert last.cause == STALLED
+    assert last.passes < 60
+    summary = training.summary()
+    assert summary["cause"] == "scale"
+    assert "--scale standard" in summary["advice"]
+    with pytest.warns(ConvergenceWarning, match="not scaled .*--scale standard"):
+        llsvm.train(X, y, solver="llsvm", memory_limit="1GB")
+    assert run(*rows(n=300, d=4)).summary()["advice"] == ""
+
+
+def test_the_time_limit_holds_within_a_pass():
+    X, y = raw(20_000, 30, 100)
+    begun = time.process_time()
+    training = run(X, y, solver="llsvm", max_seconds=0.2, max_passes=None)
+    first = next(i for i, r in enumerate(training.reports) if r.certificate is not None)
+    assert len(training.reports) >= first + 1
+    assert training.summary()["cause"] != ""
+    assert time.process_time() - begun < 5.0
+    epochs = [r for r in training.reports if r.kind == "epoch"]
+    assert len(epochs) <= 3
+
+
+def ending(**changes):
+    values = {
+        "gaps": [0.9, 0.85, 0.84, 0.84],
+        "cause": "",
+        "solver": "llsvm",
+        "largest_value": 1.0,
+        "sparse": False,
+        "in_memory": True,
+        "out_of_time": False,
+        "seconds": 10.0,
+    }
+    return Ending(**{**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("options", "end", "cause", "remedy"),
+    [
+        ({}, {"gaps": [0.5, 0.1, 0.02, 0.004]}, "passes", "--max-passes"),
+        (
+            {"max_seconds": 10},
+            {"gaps": [0.5, 0.1, 0.02, 0.004], "out_of_time": True},
+            "passes",
+            "--max-seconds",
+        ),
+        ({}, {"largest_value": 4000.0}, "scale", "--scale standard"),
+        ({}, {"largest_value": 4000.0, "sparse": True}, "scale", "--scale maxabs"),
+        ({"solver": "llsvm"}, {"cause": STALLED}, "solver", "--solver auto"),
+        ({"solver": "nesvm"}, {}, "solver", "--solver auto"),
+        ({"C": 1e4}, {"cause": STALLED}, "C", "smaller -C"),
+        ({"tol": 1e-14}, {"gaps": [0.1, 1e-9, 1e-9, 1e-9]}, "rounding", "--tol"),
+        ({}, {"cause": ROUNDED}, "rounding", "--tol"),
+        ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory"),
+        ({"scale": "standard"}, {"largest_value": 4000.0}, "passes", "--max-passes"),
+        ({"paper": True}, {}, "paper", "--exact"),
+    ],
+)
+def test_the_likely_cause_comes_first(options, end, cause, remedy):
+    named, sentence = advise(Settings(**{"scale": "none", **options}), ending(**end))
+    assert named == cause
+    assert remedy in sentence
+
+
+def test_how_many_passes_would_do():
+    assert passes_to_come([0.8, 0.4, 0.2, 0.1], 0.1 / 2**5) == 5
+    assert passes_to_come([1.0, 1.0, 0.5], 1e-3) == 0
+    assert passes_to_come([0.5, 0.5, 0.5, 0.5], 1e-3) == 0
