@@ -15,7 +15,8 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from llsvm import remote, windows
@@ -107,10 +108,6 @@ class Input(io.RawIOBase):
         """What the decompressor holds at most, by what the file has declared so far."""
         return self._declared if self._raw.frames is None else self._raw.frames.largest
 
-    def fingerprint(self) -> tuple[int, int]:
-        """As the function: of the file that is open here, whatever became of its name."""
-        return self._raw.fingerprint()
-
     def readable(self) -> bool:
         return True
 
@@ -174,12 +171,6 @@ class _Counting(io.RawIOBase):
             if isinstance(error, DataError):
                 raise
             raise unreadable(path, error) from error
-
-    def fingerprint(self) -> tuple[int, int]:
-        if self.path == STDIN or remote.is_remote(self.path):
-            return fingerprint(self.path)
-        status = os.fstat(self._file.fileno())
-        return status.st_size, status.st_mtime_ns
 
     def peek(self, n: int) -> bytes:
         head = b""
@@ -320,6 +311,53 @@ def fingerprint(path: str) -> tuple[int, int]:
         return remote.status(path)
     status = check_regular(path)
     return status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def unchanged(path: str, found: tuple[int, int]) -> Iterator[None]:
+    """Around each reading of a file: it must be as it was ``found`` (see ``fingerprint``) when that begins, and the
+    same file, no different, when it ends or fails.
+
+    What is read while somebody writes is neither the old data nor the new, and beyond a file's end some libraries
+    read zeros.
+    Raises DataError. Standard input can be read only once and is not looked at.
+    """
+    if path == STDIN:
+        yield
+        return
+    before = _require_unchanged(path, found)
+    try:
+        yield
+    except Exception as error:  # a file that is written to is no longer what it claims to be
+        try:
+            _require_unchanged(path, found, before)
+        except DataError as changed:
+            raise changed from error
+        raise
+    _require_unchanged(path, found, before)
+
+
+def _require_unchanged(
+    path: str, found: tuple[int, int], identity: tuple[int, int] | None = None
+) -> tuple[int, int]:
+    """The identity of the file of that name: device and number, as far as it has one."""
+    who = 0, 0
+    try:
+        if remote.is_remote(path):
+            now = remote.status(path)
+        else:
+            status = check_regular(path)
+            now, who = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
+        if now == found and identity in (None, who):
+            return who
+        how = f"{found[0]:,} bytes at first, now {now[0]:,}"
+    except DataError as error:
+        if identity is None:
+            raise
+        how = str(error)
+    raise DataError(
+        f"{path}: the file changed while it was in use ({how}); start again when nothing writes to it"
+    )
 
 
 def open_seekable(path: str) -> Any:

@@ -1,5 +1,6 @@
 """The stream: every row once in every pass, from wherever it lies, and never more memory than the ledger has."""
 
+import os
 import tracemalloc
 import weakref
 
@@ -172,6 +173,20 @@ def test_rows_of_a_changed_file_are_noticed(monkeypatch, tmp_path):
             file.write("1 1:1\n")
         with pytest.raises(ValueError, match="changed while it was in use"):
             list(stream.all())
+
+
+def test_a_file_that_changes_during_a_later_pass_is_noticed(monkeypatch, tmp_path):
+    small_pages(monkeypatch)
+    X, y = mixed_rows("even")
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    os.utime(path, ns=(0, 0))
+    with opened(path, tmp_path, cache="never", ledger=60_000) as stream:
+        assert sum(block.n_rows for block in stream.all()) == len(y)
+        blocks = stream.all()
+        next(blocks)
+        os.utime(path)  # as whoever writes the same number of bytes does
+        with pytest.raises(ValueError, match="changed while it was in use"):
+            list(blocks)
 
 
 def test_a_column_that_first_appears_late_leaves_mostly_filled_rows_in_memory(monkeypatch, tmp_path):

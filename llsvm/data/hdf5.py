@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import check_regular, disk_failed, fingerprint, open_binary, unreadable
+from llsvm.inputs import check_regular, disk_failed, fingerprint, open_binary, unchanged, unreadable
 from llsvm.matrix import (
     DAMAGE,
     FEATURE_NAMES,
@@ -88,10 +88,8 @@ class HDF5Source:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in order; see BlockSource."""
-        if fingerprint(self._path) != self._print:
-            raise DataError(f"{self._path}: the file changed while it was in use; start again")
         counted, largest = 0, -1
-        with self._opened() as file:
+        with unchanged(self._path, self._print), self._opened() as file:
             for block in self._reader(file).blocks(max_bytes):
                 share = self._print[0] * (int(block.rows[-1]) + 1) // self._n_rows
                 self.bytes_read += share - counted

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import disk_failed, fingerprint, open_binary, unreadable
+from llsvm.inputs import disk_failed, fingerprint, open_binary, unchanged, unreadable
 from llsvm.matrix import (
     DAMAGE,
     FEATURE_NAMES,
@@ -64,6 +64,9 @@ class NumpySource:
         self._need_label = need_label
         self._notes: tuple[str, ...] = ()
         self._print = fingerprint(path)
+        self._prints = {path: self._print}
+        if label is not None and _is_file(label):
+            self._prints[label] = fingerprint(label)
         with ExitStack() as files:
             reader = self._open(files)
             self._n_rows = reader.n_rows
@@ -89,10 +92,10 @@ class NumpySource:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in order; see BlockSource."""
-        if fingerprint(self._path) != self._print:
-            raise DataError(f"{self._path}: the file changed while it was in use; start again")
         with ExitStack() as files:
             counted = 0
+            for path, found in self._prints.items():
+                files.enter_context(unchanged(path, found))
             for block in self._open(files).blocks(max_bytes):
                 share = self._print[0] * (int(block.rows[-1]) + 1) // self._n_rows
                 self.bytes_read += share - counted
@@ -195,7 +198,7 @@ class NumpySource:
     def _beside(self, files: ExitStack) -> Any:
         path = str(self._label)
         stream = files.enter_context(open_binary(path))
-        return _Array(path, "the array", stream, fingerprint(path)[0]).vector()
+        return _Array(path, "the array", stream, self._prints[path][0]).vector()
 
 
 def _is_file(label: str) -> bool:

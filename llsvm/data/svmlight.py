@@ -22,7 +22,7 @@ from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, SourceInfo
 from llsvm.data.svmlight_errors import looks_binary, refuse_binary, refuse_line, refuse_magic
 from llsvm.errors import DataError, UsageError
-from llsvm.inputs import STDIN, Input, fingerprint
+from llsvm.inputs import STDIN, Input, fingerprint, unchanged
 from llsvm.kernels.parse import PADDING_BYTES, parse
 from llsvm.remote import library_bytes
 
@@ -129,14 +129,15 @@ class SvmlightSource:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
-        if self._path != STDIN:
-            file = self._open()
-        elif self._stdin is None:
-            raise DataError("-: standard input can be read once only; write the data to a file")
-        else:
-            file, self._stdin = self._stdin, None
-        with file:
-            yield from self._read(file, max_bytes)
+        with unchanged(self._path, self._size_and_mtime):
+            if self._path != STDIN:
+                file = self._open()
+            elif self._stdin is None:
+                raise DataError("-: standard input can be read once only; write the data to a file")
+            else:
+                file, self._stdin = self._stdin, None
+            with file:
+                yield from self._read(file, max_bytes)
 
     def _read(self, file: Input, max_bytes: int) -> Iterator[Block]:
         lowest = 1 if self._zero_based == "no" else 0
@@ -144,7 +145,6 @@ class SvmlightSource:
         smallest, largest, n_rows, n_lines, counted = 1, -1, 0, 0, 0
         for piece, parsed in _parse_all(reader, lowest, self._threads, IN_FLIGHT * max_bytes):
             if parsed.bad >= 0:
-                self._check_unchanged(file)
                 number = n_lines + piece.text.count(b"\n", piece.start, parsed.bad) + 1
                 end = piece.text.index(b"\n", parsed.bad)
                 cut_off = piece.cut_off and end == piece.stop - 1
@@ -166,7 +166,6 @@ class SvmlightSource:
                 n_rows += n
                 yield Block(CSR(parsed.indptr, parsed.indices, parsed.data), parsed.y, rows)
             del piece, parsed  # else they would be held while the next are waited for
-        self._check_unchanged(file)
         if n_rows == 0:
             what = "the file is empty" if counted == 0 else "no rows, only blank lines and comments"
             raise DataError(f"{self._path}: {what}; give a file with at least one row")
@@ -179,10 +178,9 @@ class SvmlightSource:
             self._notes.append(sentence)
 
     def _open(self) -> Input:
-        """The file's text, which has not changed and is not known to be of another format."""
+        """The file's text, which is not known to be of another format."""
         file = Input(self._path)
         try:
-            self._check_unchanged(file)
             refuse_magic(self._path, file.head)
             self._window_bytes = max(self._window_bytes, file.window_bytes)
             if file.head.startswith(BYTE_ORDER_MARK):
@@ -191,14 +189,6 @@ class SvmlightSource:
             file.close()
             raise
         return file
-
-    def _check_unchanged(self, file: Input) -> None:
-        now = file.fingerprint()
-        if now != self._size_and_mtime:
-            raise DataError(
-                f"{self._path}: the file changed while it was in use ({self._size_and_mtime[0]} bytes at "
-                f"first, now {now[0]}); start again when nothing writes to it"
-            )
 
 
 class _ChunkReader:

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.inputs import STDIN, disk_failed, fingerprint, open_seekable, unreadable
+from llsvm.inputs import STDIN, disk_failed, fingerprint, open_seekable, unchanged, unreadable
 from llsvm.remote import library_bytes
 from llsvm.tables.columns import kind_of, numbers
 from llsvm.tables.encoder import LISTS, MissingValues, TableEncoder
@@ -177,7 +177,7 @@ class TableSource(ABC):
             names = [name for name in schema.names if name not in partition]
             width = 8 * _ARROW_ROOM * len(names)
             max_rows = int(np.clip(max_bytes // width, _LEAST_ROWS, _MOST_ROWS))
-            with self._explaining(number):
+            with self._unchanged(number), self._explaining(number):
                 for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
                     columns = [
                         pa.repeat(partition[field.name], batch.num_rows)
@@ -229,14 +229,14 @@ class TableSource(ABC):
         """The rows, file after file; see BlockSource. Raises DataError."""
         row = 0
         for number in range(len(self._paths)):
-            self._check_unchanged(number)
             first = row
-            for batch in self._read(number, max_bytes):
-                block = self._encoded(number, batch, row - first, row)
-                self._check_label_kind(number, block)
-                row += block.n_rows
-                if block.n_rows:
-                    yield from cut(block, max_bytes)
+            with self._unchanged(number):
+                for batch in self._read(number, max_bytes):
+                    block = self._encoded(number, batch, row - first, row)
+                    self._check_label_kind(number, block)
+                    row += block.n_rows
+                    if block.n_rows:
+                        yield from cut(block, max_bytes)
         if row == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
         if self._n_rows is None:
@@ -365,12 +365,8 @@ class TableSource(ABC):
                 return {name: len(batch.column(name)[0].as_py() or ()) for name in lists}
         raise DataError(f"{self._paths[0]}: there is no row in it; give a file with at least one row")
 
-    def _check_unchanged(self, number: int) -> None:
-        if fingerprint(self._paths[number]) != self._prints[number]:
-            raise DataError(
-                f"{self._paths[number]}: the file changed while it was in use; start again when nothing "
-                "writes to it"
-            )
+    def _unchanged(self, number: int) -> AbstractContextManager[None]:
+        return unchanged(self._paths[number], self._prints[number])
 
     @contextmanager
     def _explaining(self, number: int) -> Iterator[None]:
