@@ -290,6 +290,16 @@ def test_what_is_said_of_hashed_and_of_too_many_categories(tmp_path, monkeypatch
         llsvm.train(path, text=("body",), memory_limit=LIMIT)
 
 
+def test_path_and_convert_say_notes_too(tmp_path):
+    path = write(tmp_path / "cut.svm", "1 1:1\n-1 1:2\n1 1:3\n-1 2:12")
+    assert "line 4 does not end" in run("path", path, "--points", 2, "--memory", LIMIT).stderr
+    assert "line 4 does not end" in run("convert", path, tmp_path / "x.parquet", "--zero-based", "no").stderr
+    frame = tmp_path / "frame.csv"
+    write(frame, ",x,label\n0,1,0\n1,2,1\n")
+    assert "numbers the rows" in run("convert", frame, tmp_path / "frame.svm").stderr
+    assert "numbers the rows" not in run("convert", frame, tmp_path / "frame.parquet").stderr
+
+
 def test_notes_are_in_the_answer(tmp_path):
     path = write(tmp_path / "cut.svm", "1 1:1\n-1 1:2\n1 1:12")
     done = run("train", path, "--model", tmp_path / "m", "--memory", LIMIT, "--json", "-q")

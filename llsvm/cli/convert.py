@@ -53,6 +53,7 @@ def convert(
     zero_based: ZeroBased = "auto",
 ) -> None:
     """Write DATA to OUTPUT in another format; a table stays a table where the output can be one."""
+    from llsvm.cli.display import say_notes
     from llsvm.convert import convert as converted
     from llsvm.convert import format_for
     from llsvm.data import open_source
@@ -86,4 +87,6 @@ def convert(
         need_label=to not in ("parquet", "arrow"),
     )
     n_rows = converted(source, output, to, memory)
+    if source.info().record_batches is None or to not in ("parquet", "arrow"):  # else it is copied as it is
+        say_notes(source)
     echo(f"{n_rows:,} rows written to {output}", err=output == "-")

@@ -22,6 +22,7 @@ from llsvm.text import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from llsvm.data.source import BlockSource
     from llsvm.settings import Settings
 
 _REDRAWS_PER_SECOND = 4
@@ -47,6 +48,12 @@ def say(sentence: str, quiet: bool = False) -> None:
     """A line of its own among the reports, if there is anything to say."""
     if sentence and not quiet:
         echo(f"{_now()} {sentence}", err=True)
+
+
+def say_notes(source: BlockSource, quiet: bool = False) -> None:
+    """What the reader took for granted, once the source has been read."""
+    for note in source.info().notes:
+        say(note, quiet)
 
 
 def report_line(report: Report) -> str:

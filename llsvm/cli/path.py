@@ -74,7 +74,7 @@ def path(
     """Train sparse models along a sequence of λ₁, each begun at the one before."""
     import numpy as np
 
-    from llsvm.cli.display import say
+    from llsvm.cli.display import say, say_notes
     from llsvm.memory import default_threads
     from llsvm.path import path as train_path
     from llsvm.path import plot as draw
@@ -134,6 +134,7 @@ def path(
             if point.accuracy is not None:
                 words.append(f"accuracy {point.accuracy:.2%}")
             echo(", ".join(words), err=True)
+    say_notes(training_data, quiet)
     _show([point.as_dict() for point in found], json)
     if plot is not None:
         draw(found, plot)

@@ -48,6 +48,7 @@ def predict(
     label: Label = None,
 ) -> None:
     """Predict the label of every row of DATA."""
+    from llsvm.cli.display import say_notes
     from llsvm.predict import predict_file
 
     if output != "-":
@@ -55,7 +56,7 @@ def predict(
     loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=False)
     with _writing(output) as out:
         predict_file(loaded, source, out, scores=scores, memory_limit=memory)
-    _say_notes(source)
+    say_notes(source)
 
 
 def evaluate(
@@ -74,6 +75,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Compare predictions with the labels in DATA."""
+    from llsvm.cli.display import say_notes
     from llsvm.model_file import json_bytes
     from llsvm.predict import evaluate as evaluated
 
@@ -84,7 +86,7 @@ def evaluate(
         check_output(plot, [model, *data])
     loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=True)
     answer = evaluated(loaded, source, memory_limit=memory, as_json=json)
-    _say_notes(source)
+    say_notes(source)
     if plot is not None:
         draw_confusion(answer, plot)
     if json:
@@ -124,13 +126,6 @@ def _opened(
         **options,
     )
     return loaded, source
-
-
-def _say_notes(source: BlockSource) -> None:
-    from llsvm.cli.display import say
-
-    for note in source.info().notes:
-        say(note)
 
 
 class _Terminal:
