@@ -34,9 +34,10 @@ _COLUMN_BYTES = 260  # of a column, while the scale is computed: measured
 
 
 class ColumnStatistics:
-    """What is learned of every column, block by block."""
+    """What is learned of every column, block by block; nothing of indicators of categories, which may be many."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_indicator: int | None = None) -> None:
+        self._first_indicator = first_indicator
         self._table = np.empty((0, _FIELDS))
         self.n_columns = 0
 
@@ -44,6 +45,9 @@ class ColumnStatistics:
     def work_bytes(n_columns: int) -> int:
         """What it holds of so many columns, the table's growth and what ``scaling`` works with included."""
         return _COLUMN_BYTES * n_columns
+
+    def _learned(self, n_columns: int) -> int:
+        return n_columns if self._first_indicator is None else min(n_columns, self._first_indicator)
 
     def add(self, X: Matrix) -> None:
         """Take some rows in."""
@@ -55,9 +59,10 @@ class ColumnStatistics:
             add_csr(begin, end, X.indices, X.data, self._table)
         else:
             self._grow(X.shape[1])
-            add_dense(X, self._table)
+            add_dense(X[:, : self._learned(X.shape[1])], self._table)
 
     def _grow(self, n_columns: int) -> None:
+        n_columns = self._learned(n_columns)
         self.n_columns = max(self.n_columns, n_columns)
         have = len(self._table)
         if n_columns > have:
@@ -67,11 +72,10 @@ class ColumnStatistics:
             table[:have] = self._table
             self._table = table
 
-    def scaling(
-        self, kind: str, n_rows: int, n_columns: int, is_dense: bool, first_indicator: int | None = None
-    ) -> Scaling:
+    def scaling(self, kind: str, n_rows: int, n_columns: int, is_dense: bool) -> Scaling:
         """What follows from ``n_rows`` rows of ``n_columns`` columns for the scale of that kind."""
         self._grow(n_columns)
+        n_columns = self._learned(n_columns)
         count, missing, mean, squares, smallest, largest = self._table[:n_columns].T
         zeros = n_rows - count - missing
         present = np.maximum(n_rows - missing, 1.0)
@@ -96,9 +100,6 @@ class ColumnStatistics:
         scale = np.divide(1.0, span, out=np.ones(n_columns), where=span > 0)
         left_out = has_zeros & (shift != 0) if not is_dense else np.zeros(n_columns, bool)
         shift = np.where(left_out, 0.0, shift)
-        if first_indicator is not None:
-            shift[first_indicator:], scale[first_indicator:] = 0.0, 1.0
-            left_out[first_indicator:] = False
         return Scaling(kind, shift, scale, fill, int(np.count_nonzero(left_out)))
 
 
@@ -106,7 +107,8 @@ class ColumnStatistics:
 class Scaling:
     """x' = (x − shift) · scale with missing x replaced by ``fill``; then unit rows, if that is the kind.
 
-    shift, scale, fill: (d,) float64. left_out: columns whose shift is left to the bias.
+    shift, scale, fill: (d,) float64; columns from d on, indicators of categories, stay as they are.
+    left_out: columns whose shift is left to the bias.
     """
 
     kind: str
@@ -132,8 +134,8 @@ class Scaling:
             begin, end = int(X.indptr[0]), int(X.indptr[-1])
             scale_csr(begin, end, X.indices, X.data, self.shift, self.scale, self.fill)
         else:
-            d = X.shape[1]
-            for part in _pieces(X):
+            d = min(X.shape[1], len(self.scale))
+            for part in _pieces(X[:, :d]):
                 wide = part.astype(np.float64)
                 np.copyto(wide, self.fill[:d], where=np.isnan(wide))
                 wide -= self.shift[:d]
@@ -146,8 +148,10 @@ class Scaling:
         self, coef: NDArray[np.float64], intercept: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weights (k, d) and intercept (k,) for x that score as the given ones do for x'."""
-        raw = coef * self.scale
-        return raw, intercept - raw @ self.shift
+        d = len(self.scale)
+        raw = coef.copy()
+        raw[:, :d] *= self.scale
+        return raw, intercept - raw[:, :d] @ self.shift
 
 
 def to_unit_rows(X: Matrix) -> None:

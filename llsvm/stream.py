@@ -97,7 +97,8 @@ class Stream:
         self._has_bias = has_bias
         self._scaling_note = ""
         self._transforms = scale != "none" or fill_missing
-        self._ingest = Ingest(source, self.progress, ColumnStatistics() if self._transforms else None)
+        statistics = ColumnStatistics(source.info().first_indicator) if self._transforms else None
+        self._ingest = Ingest(source, self.progress, statistics)
         self._store_bytes_read = 0
         self._facts: Facts | None = None
         self._block_bytes = 1 << 62
@@ -230,7 +231,7 @@ class Stream:
         """Bytes of what the first reading holds at its end, beside rows, by name."""
         learned = {_LIBRARY: self.source.info().reader_bytes, "labels": self._ingest.labels.nbytes}
         if self._transforms:
-            learned[_STATISTICS] = ColumnStatistics.work_bytes(self._ingest.n_columns)
+            learned[_STATISTICS] = ColumnStatistics.work_bytes(self._scaled_columns(self._ingest.n_columns))
         return learned
 
     def suppose(self, limit_bytes: int) -> None:
@@ -246,7 +247,7 @@ class Stream:
         for what, nbytes in self._learned.items():
             self.budget.resize(what, nbytes)
         if self._transforms:
-            self.budget.resize(_STATISTICS, Scaling.bytes_for(self.facts.n_columns))
+            self.budget.resize(_STATISTICS, Scaling.bytes_for(self._scaled_columns(self.facts.n_columns)))
 
     def _sign_learned(self) -> int:
         """Sign for what the reading has learned, or is about to; returns what is left. Raises BudgetError."""
@@ -256,12 +257,17 @@ class Stream:
             budget.resize(_LIBRARY, max(self.source.info().reader_bytes, budget.lines.get(_LIBRARY, 0)))
         budget.resize("labels", ingest.labels.nbytes)
         if ingest.statistics is not None:
-            budget.resize(_STATISTICS, ingest.statistics.work_bytes(ingest.n_columns))
+            budget.resize(_STATISTICS, ingest.statistics.work_bytes(self._scaled_columns(ingest.n_columns)))
         return budget.available_bytes
 
     def _reserve_reader(self, nbytes: int) -> None:
         """What the file format's library holds, from now on."""
         self.budget.resize(_LIBRARY, nbytes)
+
+    def _scaled_columns(self, n_columns: int) -> int:
+        """Of so many columns, those whose scale is learned: not the indicators of categories."""
+        first = self.source.info().first_indicator
+        return n_columns if first is None else min(n_columns, first)
 
     def _learn_scaling(self, facts: Facts) -> None:
         statistics, self._ingest.statistics = self._ingest.statistics, None
@@ -272,9 +278,8 @@ class Stream:
                     "and may not converge (--scale minmax, maxabs or standard)"
                 )
             return
-        first = self.source.info().first_indicator
-        self.budget.resize(_STATISTICS, statistics.work_bytes(facts.n_columns))
-        self.scaling = statistics.scaling(self._scale, facts.n_rows, facts.n_columns, facts.is_dense, first)
+        self.budget.resize(_STATISTICS, statistics.work_bytes(self._scaled_columns(facts.n_columns)))
+        self.scaling = statistics.scaling(self._scale, facts.n_rows, facts.n_columns, facts.is_dense)
         self.budget.resize(_STATISTICS, self.scaling.nbytes)
         if self.scaling.left_out and not self._has_bias:
             self._scaling_note = (

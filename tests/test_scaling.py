@@ -269,3 +269,38 @@ def test_what_is_said_of_a_tables_defaults(options, words):
     assert words in said
     assert bool(said) == bool(words)
     assert said_of_defaults(Settings(**options), is_table=False) == ""
+
+
+def test_indicators_of_categories_are_neither_learned_nor_scaled(tmp_path):
+    text = np.array([f"t{i % 50}" for i in range(len(Y))])
+    pa.csv.write_csv(pa.table({"a": RAW[:, 2], "t": text, "y": Y}), tmp_path / "t.csv")
+    source = open_source(tmp_path / "t.csv", options={"hash_bits": 22})
+    with Training(source, Settings(hash_bits=22, max_passes=3)) as training:
+        for _ in training:
+            pass
+        assert len(training.stream.scaling.scale) == 1
+        signed = sum(
+            nbytes
+            for name, nbytes in training.stream.budget.lines.items()
+            if "scal" in name or "stat" in name
+        )
+        model = training.model
+    assert 0 < signed < 1000
+    scaled = training.stream.scaling
+    assert scaled.scale[0] == pytest.approx(1 / RAW[:, 2].astype(float).std(), rel=1e-5)
+    assert model.coef_.shape == (1, 1 + 2**22)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_columns_beyond_the_scaled_ones_stay(dense):
+    M = np.c_[RAW[:, :2], np.eye(len(RAW), 3, dtype=np.float32)]
+    rows_ = M.copy() if dense else csr(M)
+    statistics = ColumnStatistics(2)
+    statistics.add(rows_)
+    scaling = statistics.scaling("maxabs", *M.shape, dense)
+    scaling.apply(rows_)
+    out = rows_ if dense else sp.csr_matrix((rows_.data, rows_.indices, rows_.indptr), M.shape).toarray()
+    np.testing.assert_array_equal(out[:, 2:], M[:, 2:])
+    np.testing.assert_allclose(np.abs(out[:, :2]).max(axis=0), 1, rtol=1e-6)
+    coef, intercept = scaling.raw_weights(np.ones((1, 5)), np.zeros(1))
+    np.testing.assert_allclose(coef @ M[7] + intercept, out[7].sum(), rtol=1e-5)

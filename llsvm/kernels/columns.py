@@ -15,9 +15,11 @@ COUNT, MISSING, MEAN, SQUARES, SMALLEST, LARGEST = range(6)
 
 @njit(**JIT)
 def add_csr(begin, end, indices, data, table):  # type: ignore[no-untyped-def]
-    """Take the values ``begin:end`` into the table (Welford's update)."""
+    """Take the values ``begin:end`` into the table (Welford's update); columns beyond it are left out."""
     for p in range(np.uint64(begin), np.uint64(end)):
         j, x = np.uint32(indices[p]), float(data[p])
+        if j >= len(table):
+            continue
         if math.isnan(x):
             table[j, MISSING] += 1.0
         elif x != 0.0:
@@ -49,9 +51,12 @@ def add_dense(X, table):  # type: ignore[no-untyped-def]
 
 @njit(**JIT)
 def scale_csr(begin, end, indices, data, shift, scale, fill):  # type: ignore[no-untyped-def]
-    """x ← (x − shift) · scale for the values ``begin:end``, missing ones replaced by ``fill`` first."""
+    """x ← (x − shift) · scale for the values ``begin:end``, missing ones replaced by ``fill`` first; columns beyond
+    ``scale`` stay as they are."""
     for p in range(np.uint64(begin), np.uint64(end)):
         j, x = np.uint32(indices[p]), float(data[p])
+        if j >= len(scale):
+            continue
         if math.isnan(x):
             x = fill[j]
         data[p] = (x - shift[j]) * scale[j]
