@@ -38,10 +38,15 @@ def watch() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for each in _SIGNALS:
-        if signal.getsignal(each) is not signal.SIG_IGN:  # as the caller has it: nohup, a background job
-            signal.signal(each, _note)
-    threading.Thread(target=_wait, args=(reader,), name="llsvm-signals", daemon=True).start()
+    # What the caller has us ignore (nohup: SIGHUP; a background job: SIGINT) stays ignored.
+    answered = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    for each in answered:
+        signal.signal(each, _note)
+    try:
+        threading.Thread(target=_wait, args=(reader,), name="llsvm-signals", daemon=True).start()
+    except RuntimeError:  # no more threads; whatever needs one will say so
+        for each in answered:
+            signal.signal(each, signal.SIG_DFL)
 
 
 @contextmanager

@@ -219,3 +219,16 @@ def test_weights_that_have_changed_since_they_were_measured_are_not_written(tmp_
         train(X, y, tol=1e-9, output=tmp_path / "m", memory_limit="1GB")
     assert "no model is written" in caught.value.__notes__[0]
     assert os.listdir(tmp_path) == []
+
+
+def test_without_threads_the_program_still_answers():
+    """A system that starts none: signals do what they do by default, and there is no traceback."""
+    before = """
+import threading
+def start(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = start
+"""
+    command = [sys.executable, "-c", PROGRAM.format(before=before), "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

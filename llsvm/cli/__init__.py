@@ -24,10 +24,11 @@ Exit codes:
   1    a bug in llsvm (set LLSVM_DEBUG=1 for the traceback)
   2    an option that makes no sense, or an output that cannot be written
   3    bad input: data or model missing, malformed, not fitting
-  4    the memory or disk limit is too small, or the disk is full
+  4    the memory or disk limit is too small, the disk is full or fails, or the system refuses
   5    not converged: the model is written nevertheless
   6    a damaged spill file
-  130  interrupted (Ctrl-C); 143 terminated; 141 the reader of the output went away
+  130  interrupted (Ctrl-C); 143 terminated; train writes the model so far, if a pass was certified
+  141  the reader of the output went away
 Results go to standard output, progress and errors to standard error.
 """
 
