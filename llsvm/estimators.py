@@ -74,7 +74,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     one row per class ("ovo": per pair of classes i < j, positive for i), one column per support vector or mapped
     feature where there is a kernel or a map; classes_ (n_classes,);
     n_iter_ (full passes); certificate_ (``Certificate``);
-    model_ (``Model``); n_features_in_ and, from data frames, feature_names_in_.
+    model_ (``Model``); n_features_in_ and, where columns have names, feature_names_in_.
     """
 
     feature_names_in_: NDArray[Any]

@@ -7,12 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.sparse import csr_matrix
+from source_suite import SourceSuite
 from typer.testing import CliRunner
 
 import llsvm
 from llsvm import LLSVMClassifier
 from llsvm.cli import app
 from llsvm.data import open_source
+from llsvm.data.by_name import ColumnsByName
 from llsvm.data.mapped import MappedSource
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.errors import DataError, ModelError, UsageError
@@ -92,6 +95,16 @@ def write_h5ad(path, X, y, names):
         var["_index"] = [name.encode() for name in names]
         file.create_group("obs")["y"] = y
     return str(path)
+
+
+def make_sparse(path):
+    """X as CSR."""
+    with h5py.File(path, "r+") as file:
+        dense = file["X"][()]
+        del file["X"]
+        group, X = file.create_group("X"), csr_matrix(dense)
+        group.attrs["shape"] = dense.shape
+        group["indptr"], group["indices"], group["data"] = X.indptr, X.indices, X.data
 
 
 # -- data frames ------------------------------------------------------------------------------------------
@@ -188,20 +201,38 @@ def test_columns_of_h5ad_are_found_by_name(sparse, numbers, tmp_path):
     a = write_h5ad(tmp_path / "a.h5ad", X, y, "abc")
     b = write_h5ad(tmp_path / "b.h5ad", np.c_[X[:, 1], X[:, 0] * 0 + 7, X[:, 2], X[:, 0]], y, "bxca")
     if sparse:
-        with h5py.File(b, "r+") as file:
-            dense = file["X"][()]
-            del file["X"]
-            group = file.create_group("X")
-            group.attrs["shape"] = dense.shape
-            n, d = dense.shape
-            group["indptr"] = np.arange(n + 1) * d
-            group["indices"], group["data"] = np.tile(np.arange(d), n), dense.ravel()
+        make_sparse(b)
     model = llsvm.train(a, memory_limit=LIMIT)
     expected = evaluate(model, open_for(model, a, True), memory_limit=LIMIT)
     assert evaluate(model, open_for(model, b, True), memory_limit=LIMIT)["confusion"] == expected["confusion"]
     lacking = write_h5ad(tmp_path / "c.h5ad", X, y, "abd")
     with pytest.raises(DataError, match=r"c.h5ad: 1 of the 3 columns asked for by name are missing: c"):
         open_for(model, lacking)
+
+
+class TestColumnsByName(SourceSuite):
+    """A reader's promises, behind other columns: dense, here, and as CSR below."""
+
+    sparse = False
+
+    def make_source(self, tmp_path):
+        X = np.arange(24.0).reshape(6, 4) % 5
+        path = write_h5ad(tmp_path / "suite.h5ad", X, np.arange(6) % 2, "abcd")
+        if self.sparse:
+            make_sparse(path)
+        return ColumnsByName(open_source(path), ("d", "a", "c"))
+
+    def test_columns(self, source):
+        expected = (np.arange(24.0).reshape(6, 4) % 5)[:, [3, 0, 2]]
+        for block in source.blocks(99):
+            X = block.X
+            if not block.is_dense:
+                X = csr_matrix((X.data, X.indices, X.indptr), shape=(block.n_rows, 3)).toarray()
+            np.testing.assert_array_equal(X, expected[block.rows])
+
+
+class TestSparseColumnsByName(TestColumnsByName):
+    sparse = True
 
 
 def test_several_files_of_matrices_are_compared_by_name(numbers, tmp_path):
@@ -234,6 +265,8 @@ def test_what_is_missing_in_a_matrix_is_filled_when_predicting_too(missing, numb
     np.save(path, np.c_[gaps, y])
     model = llsvm.train(path, label="last", missing=missing, scale="standard", memory_limit=LIMIT)
     assert evaluate(model, open_for(model, path, True), memory_limit=LIMIT)["accuracy"] > 0.9
+    model.save(tmp_path / "m.llsvm")
+    model = llsvm.load(tmp_path / "m.llsvm")
     filled = np.where(np.isnan(gaps), 0 if missing == "zero" else np.nanmean(gaps, axis=0), gaps)
     found = [score for _, score in _scores(model, path)]
     np.testing.assert_allclose(np.concatenate(found)[:, 0], model.decision_function(filled), atol=1e-4)

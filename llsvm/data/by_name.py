@@ -12,7 +12,6 @@ from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
 from llsvm.tables.options import listed
-from llsvm.tables.rows import from_cells
 
 
 def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
@@ -59,5 +58,8 @@ class ColumnsByName:
         n = len(X.indptr) - 1
         column = self._place[X.indices[first:last]]
         row = np.repeat(np.arange(n), np.diff(X.indptr))
-        kept = column >= 0
-        return from_cells(row[kept], column[kept], X.data[first:last][kept], n)
+        kept = np.flatnonzero(column >= 0)
+        kept = kept[np.lexsort((column[kept], row[kept]))]
+        indptr = np.zeros(n + 1, np.int64)
+        np.cumsum(np.bincount(row[kept], minlength=n), out=indptr[1:])
+        return CSR(indptr, column[kept].astype(np.int32), X.data[first:last][kept])
