@@ -40,6 +40,17 @@ class DataError(LLSVMError, ValueError):
     exit_code = EXIT_BAD_INPUT
 
 
+class LongRowError(DataError):
+    """A row is longer than the blocks that were asked for allow. ``row_bytes``: blocks of so many would do."""
+
+    def __init__(self, message: str, row_bytes: int) -> None:
+        super().__init__(message)
+        self.row_bytes = row_bytes
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (str(self), self.row_bytes)
+
+
 class ModelError(DataError):
     """A model file cannot be read, or does not fit what is asked of it."""
 

@@ -255,6 +255,13 @@ class Ingest:
             self._go_without(error, must_store)
         self.close()
 
+    def abandon(self) -> None:
+        """Forget all rows, those on disk too: the reading has failed, and is to begin anew."""
+        self.arena = None
+        if self._writer is not None:
+            self._writer.discard()
+        self.close()
+
     def close(self) -> None:
         """Return when nothing is being written any more."""
         if self._writer is not None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, TextIO
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data import open_source
 from llsvm.data.source import BlockSource
-from llsvm.errors import DataError, ModelError
+from llsvm.errors import DataError, LongRowError, ModelError
 from llsvm.inputs import open_binary
 from llsvm.labels import is_text, quoted
 from llsvm.memory import RUNTIME_BYTES, MemoryBudget, memory_limit_bytes, resident_bytes
@@ -47,11 +48,12 @@ def block_bytes(
     memory_limit: str | int | None = None,
     reader_bytes: int = 0,
     more: Mapping[str, int] | None = None,
+    at_least: int = _SMALLEST_BLOCK_BYTES,
 ) -> int:
     """Bytes a block may have while a model of ``n_weights`` weights scores, under a limit on the process.
 
     memory_limit: as Settings has it; None for "50%". reader_bytes: see SourceInfo. more: what else is held, in
-    bytes, by name. Raises BudgetError, UsageError.
+    bytes, by name. at_least: bytes that a block must have. Raises BudgetError, UsageError.
     """
     limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
     # a model of several classes may be held twice: as it was made, and with each feature's weights together
@@ -65,8 +67,8 @@ def block_bytes(
     if reader_bytes:
         fixed["the file format's library"] = reader_bytes
     fixed |= more or {}
-    budget.require(fixed | {"blocks of rows": _BLOCKS_HELD * _SMALLEST_BLOCK_BYTES})
-    return min(_LARGEST_BLOCK_BYTES, (limit - sum(fixed.values())) // _BLOCKS_HELD)
+    budget.require(fixed | {"blocks of rows": _BLOCKS_HELD * at_least})
+    return min(max(_LARGEST_BLOCK_BYTES, at_least), (limit - sum(fixed.values())) // _BLOCKS_HELD)
 
 
 def require_room(path: str | os.PathLike[str], memory_limit: str | int | None = None) -> None:
@@ -154,23 +156,45 @@ def _require_same_kind(model: Model, source: BlockSource) -> None:
 
 
 def score_blocks(
-    model: Model, source: BlockSource, max_bytes: int, row_bytes: int | None = None
+    model: Model,
+    source: BlockSource,
+    max_bytes: int,
+    row_bytes: int | None = None,
+    grow: Callable[[int], int] | None = None,
 ) -> Iterator[tuple[Block, NDArray[np.float64]]]:
     """The rows of ``source``, block by block, with their scores (n, k) float64, k = 1 for two classes.
 
     Columns that the model does not know count nothing, columns that the data lacks count as zero.
     max_bytes: of a block; the source holds about five. Of short rows, whose scores take more than they do, fewer
     come at a time: row_bytes is what a row's scores, and what is made of them, take (None: the scores alone).
+    grow: asked for blocks of at least so many bytes where a row is too long for those at hand; it may refuse.
     Raises DataError for malformed data.
     """
     score = model.scorer()
     base = source.info().index_base
     base = model.index_base if base is None else base
     step = max(1, _SCORE_BLOCKS * max_bytes // (row_bytes or 8 * model.n_problems))
-    for block in source.blocks(max_bytes):
+    for block in _blocks(source, max_bytes, grow):
         for start in range(0, block.n_rows, step):
             part = block if block.n_rows <= step else block.slice(start, min(start + step, block.n_rows))
             yield part, score(part.X, base)
+
+
+def _blocks(source: BlockSource, max_bytes: int, grow: Callable[[int], int] | None) -> Iterator[Block]:
+    """The blocks of ``source``; where a row is too long for them it is read anew up to there, in larger ones."""
+    done = 0  # rows handed out
+    while True:
+        try:
+            for block in source.blocks(max_bytes):
+                first = int(np.searchsorted(block.rows, done))
+                if first < block.n_rows:
+                    done = int(block.rows[-1]) + 1
+                    yield block.slice(first, block.n_rows) if first else block
+            return
+        except LongRowError as error:
+            if grow is None or not source.info().rereadable or error.row_bytes <= max_bytes:
+                raise
+            max_bytes = grow(error.row_bytes)
 
 
 def predict_file(
@@ -192,8 +216,8 @@ def predict_file(
     if scores:
         text_bytes += _SCORE_TEXT_BYTES * (1 if len(labels) == 2 else len(labels))
     row_bytes = _row_bytes(model, text_bytes)
-    max_bytes = _max_bytes(model, source, memory_limit, {"scores of a row": row_bytes})
-    for _, values in score_blocks(model, source, max_bytes, row_bytes):
+    grow = partial(_max_bytes, model, source, memory_limit, {"scores of a row": row_bytes})
+    for _, values in score_blocks(model, source, grow(), row_bytes, grow):
         lines = labels[model.class_ids(values)].tolist()
         if scores:
             rows = zip(lines, model.class_scores(values).tolist(), strict=True)
@@ -226,11 +250,12 @@ def evaluate(
         "confusion of classes": cells * (_CELL_BYTES + as_json * _CELL_TEXT_BYTES),
         "scores of a row": row_bytes,
     }
-    max_bytes = _max_bytes(model, source, memory_limit, more)
+    grow = partial(_max_bytes, model, source, memory_limit, more)
+    max_bytes = grow()
     counts = np.zeros((n_classes, n_classes), np.int64)
     unknown: dict[str, int] = {}
     n_rows = 0
-    for block, values in score_blocks(model, source, max_bytes, row_bytes):
+    for block, values in score_blocks(model, source, max_bytes, row_bytes, grow):
         n_rows += block.n_rows
         predicted = model.class_ids(values)
         true, known = _known_classes(model, block.y)
@@ -253,12 +278,18 @@ def _row_bytes(model: Model, text_bytes: int = 0) -> int:
 
 
 def _max_bytes(
-    model: Model, source: BlockSource, memory_limit: str | int | None, more: Mapping[str, int]
+    model: Model,
+    source: BlockSource,
+    memory_limit: str | int | None,
+    more: Mapping[str, int],
+    at_least: int = _SMALLEST_BLOCK_BYTES,
 ) -> int:
     n_values = model.coef_.size + len(model.extra.get("fill", ()))
     if model.feature_map is not None:
         more = {**more, "feature map": model.feature_map.work_bytes}
-    return block_bytes(n_values, len(model.classes_), memory_limit, source.info().reader_bytes, more)
+    return block_bytes(
+        n_values, len(model.classes_), memory_limit, source.info().reader_bytes, more, at_least
+    )
 
 
 def _at_least_one(n_rows: int, source: BlockSource) -> int:

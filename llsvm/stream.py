@@ -19,6 +19,7 @@ from llsvm.arena import Arena, row_bytes
 from llsvm.assembly import READERS, Assembler
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
+from llsvm.errors import LongRowError
 from llsvm.ingest import Facts, Ingest
 from llsvm.memory import (
     LEAST_WORK_BYTES,
@@ -97,8 +98,9 @@ class Stream:
         self._has_bias = has_bias
         self._scaling_note = ""
         self._transforms = scale != "none" or fill_missing
-        statistics = ColumnStatistics(source.info().first_indicator) if self._transforms else None
-        self._ingest = Ingest(source, self.progress, statistics)
+        self._measuring = False
+        self._row_bytes = 0  # of a row much longer than pages are, once there has been one
+        self._ingest = self._new_ingest()
         self._store_bytes_read = 0
         self._facts: Facts | None = None
         self._block_bytes = 1 << 62
@@ -177,13 +179,18 @@ class Stream:
         remove_abandoned(self._parent)
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         self._before_reading = self.budget.mark()
-        read_bytes = self._read_bytes
-        self.budget.reserve("reading", self._reading_bytes)
-        self._reserve_reader(self.source.info().reader_bytes)
         make_store, must_store = (None, False) if self._views else (self._cache_maker(), self._must_store)
-        self._facts = self._ingest.run(
-            read_bytes, page_bytes, self._sign_learned, not self._views, make_store, must_store
-        )
+        while self._facts is None:
+            self.budget.reserve("reading", self._reading_bytes)
+            self._reserve_reader(self.source.info().reader_bytes)
+            sizes = (self._read_bytes, page_bytes)
+            try:
+                self._facts = self._ingest.run(
+                    *sizes, self._sign_learned, not self._views, make_store, must_store
+                )
+            except LongRowError as error:  # begin anew, with blocks that hold it
+                self._make_room_for(error)
+                self.budget.return_to(self._before_reading)
         self._learned = self._what_was_learned()
         self.budget.release("reading")
         trim_freed_memory()
@@ -195,11 +202,28 @@ class Stream:
     @property
     def _read_bytes(self) -> int:
         """Of the blocks that the source is asked for in the first reading."""
-        return max(self._page_bytes, min(_MOST_READ_BYTES, self.budget.available_bytes // _READ_SHARE))
+        usual = min(_MOST_READ_BYTES, self.budget.available_bytes // _READ_SHARE)
+        return max(self._page_bytes, usual, self._row_bytes)
 
     @property
     def _reading_bytes(self) -> int:
-        return READING_BLOCKS * self._read_bytes + (_READING_PAGES - READING_BLOCKS) * self._page_bytes
+        pages = (_READING_PAGES - READING_BLOCKS) * max(self._page_bytes, self._row_bytes)
+        return READING_BLOCKS * self._read_bytes + pages
+
+    def _new_ingest(self) -> Ingest:
+        statistics = None
+        if self._transforms and not self._measuring:
+            statistics = ColumnStatistics(self.source.info().first_indicator)
+        return Ingest(self.source, self.progress, statistics, self._measuring)
+
+    def _make_room_for(self, error: LongRowError) -> None:
+        """Let the reading begin anew with blocks that hold such a row. Raises the error where it cannot."""
+        if not self.source.info().rereadable or error.row_bytes <= self._row_bytes:
+            raise error
+        self._row_bytes = error.row_bytes
+        self._ingest.abandon()
+        self._ingest = self._new_ingest()
+        self._bytes_asked = -1
 
     # -- the smallest limit that works ------------------------------------------------------------------
 
@@ -211,7 +235,8 @@ class Stream:
             return
         if self.source.bytes_read and not self.source.info().rereadable:
             self.budget.require({"reading": self.budget.limit_bytes})
-        self._ingest = Ingest(self.source, self.progress, measuring=True)
+        self._measuring = True
+        self._ingest = self._new_ingest()
         self._before_reading = {what: n for what, n in self.budget.lines.items() if what in _BEFORE_READING}
         self._page_bytes = _PAGE_BYTES[0]
 
@@ -223,8 +248,14 @@ class Stream:
                 self.budget.require({"reading": self.budget.limit_bytes})
             return 0
 
-        pages = (self._page_bytes, self._page_bytes)
-        self._facts = self._ingest.run(*pages, go_on, False, None, False)
+        while self._facts is None:
+            sizes = (max(self._page_bytes, self._row_bytes), self._page_bytes)
+            try:
+                self._facts = self._ingest.run(*sizes, go_on, False, None, False)
+            except LongRowError as error:
+                self._make_room_for(error)
+                if self._reading_bytes > room:
+                    self.budget.require({"reading": self._reading_bytes + self.budget.limit_bytes})
         self._learned = self._what_was_learned()
 
     def _what_was_learned(self) -> dict[str, int]:
@@ -536,7 +567,7 @@ class Stream:
         labels = self._ingest.labels
         pages = (
             Block(page.X, labels.position(page.y), page.rows, page.weight)
-            for page in self.source.blocks(self._page_bytes)
+            for page in self.source.blocks(max(self._page_bytes, self._row_bytes))
         )
         for arena in self._assembler().in_order(pages):
             if self.scaling is not None:

@@ -72,7 +72,8 @@ class BlockSource(Protocol):
     def info(self) -> SourceInfo: ...
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """Blocks of at most ``max_bytes`` each (``Block.nbytes``); a single row may be larger.
+        """Blocks of at most ``max_bytes`` each (``Block.nbytes``); a single row may be larger, but where it is much
+        larger LongRowError says how much to ask for.
 
         A yielded block may be kept by the caller: its arrays are never written again.
         While it runs, the source holds at most about ``5 * max_bytes`` of its own.

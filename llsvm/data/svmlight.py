@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, SourceInfo
 from llsvm.data.svmlight_errors import looks_binary, refuse_binary, refuse_line, refuse_magic
-from llsvm.errors import DataError, UsageError
+from llsvm.errors import DataError, LongRowError, UsageError
 from llsvm.inputs import STDIN, Input, fingerprint, unchanged
 from llsvm.kernels.parse import PADDING_BYTES, parse
 from llsvm.remote import library_bytes
@@ -272,10 +272,21 @@ class _ChunkReader:
         if looks_binary(memoryview(text)[:filled]):
             refuse_binary(self._name, number)
         if filled >= self._longest:
-            raise DataError(
-                f"{self._name}:{number}: a line of more than {filled} bytes, too long for the memory limit; "
-                "pass a larger --memory, or check that the file has ends of line"
+            length = filled + self._rest_of_line(text)
+            raise LongRowError(
+                f"{self._name}:{number}: a line of {length:,} bytes, too long for the memory limit; "
+                "pass a larger --memory, or check that the file has ends of line",
+                length,
             )
+
+    def _rest_of_line(self, text: bytearray) -> int:
+        """Bytes up to the next end of line, read over ``text``."""
+        rest = 0
+        while filled := self._read_into(text, 0, self._size):
+            if (end := text.find(b"\n", 0, filled)) >= 0:
+                return rest + end + 1
+            rest += filled
+        return rest
 
     def _buffer(self, size: int) -> bytearray:
         if size == self._size and self._free:

@@ -1,0 +1,74 @@
+"""A row of any length is read where the limit has room for it."""
+
+import io
+
+import numpy as np
+import pytest
+from oracle import run
+
+from llsvm import Model
+from llsvm.data import open_source
+from llsvm.errors import BudgetError, DataError
+from llsvm.predict import predict_file
+
+MB = 1_000_000
+N = 1_100_000  # columns of the long row
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    path = tmp_path_factory.mktemp("long") / "rows.svm"
+    short = [f"{i % 2} " + " ".join(f"{j + 1}:{(i * j) % 7}" for j in range(20)) for i in range(40)]
+    row = "1 " + " ".join(f"{j + 1}:1" for j in range(N))
+    path.write_text("\n".join([*short[:20], row, *short[20:]]) + "\n")
+    assert len(row) > 9 * MB
+    return path
+
+
+@pytest.mark.parametrize("cache", ["auto", "always", "never"])
+def test_training(long, tmp_path, cache):
+    options = {"cache": cache, "max_passes": 2, "spill_dir": str(tmp_path)}
+    training = run(long, ledger=1000 * MB if cache == "auto" else 420 * MB, **options)
+    facts = training.stream.facts
+    assert (facts.n_rows, facts.n_features) == (41, N)
+    assert training.reports[-1].certificate is not None
+
+
+def test_where_there_is_no_room_the_limit_that_works_is_named(long):
+    with pytest.raises(BudgetError) as caught:
+        run(long, ledger=20 * MB, max_passes=2)
+    training = run(long, ledger=caught.value.smallest_bytes, max_passes=2)
+    assert training.stream.facts.n_rows == 41
+
+
+def test_predictions(long):
+    model = Model(np.arange(1.0, 21.0)[None, :] - 5, np.zeros(1), np.array([0.0, 1.0]))
+    with pytest.raises(BudgetError):
+        predict_file(model, open_source(long, zero_based="no"), io.StringIO(), memory_limit="280MB")
+    out = io.StringIO()
+    # blocks of a megabyte, as far as the long row
+    assert predict_file(model, open_source(long, zero_based="no"), out, memory_limit="2GB") == 41
+    assert len(out.getvalue().splitlines()) == 41
+
+
+def test_rows_before_a_long_one_come_once(long):
+    from llsvm.predict import score_blocks
+
+    model = Model(np.ones((1, 20)), np.zeros(1), np.array([0.0, 1.0]))
+    asked = []
+
+    def grow(nbytes):
+        asked.append(nbytes)
+        return nbytes
+
+    blocks = score_blocks(model, open_source(long, zero_based="no"), 3000, None, grow)
+    seen = [int(row) for block, _ in blocks for row in block.rows]
+    assert seen == list(range(41))
+    assert len(asked) == 1
+
+
+def test_a_line_in_what_can_be_read_once_only_is_refused(long, monkeypatch):
+    with open(long, "rb") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with pytest.raises(DataError, match=r"-:21: a line of [\d,]+ bytes, too long"):
+            run("-", ledger=400 * MB)
