@@ -21,6 +21,7 @@ LEAST_WORK_BYTES = 10_000_000
 _GRAIN_BYTES = 32_000_000  # a larger process (arrays of the caller, other libraries) is rounded up to this
 
 RUNTIME = "interpreter and libraries"
+COMPILING = "compiling"  # more than the other solvers' kernels take
 
 _UNITS = {
     "": 1,
@@ -198,14 +199,20 @@ class MemoryBudget:
     so the limit bounds the peak resident set of the whole process.
     """
 
-    def __init__(self, limit_bytes: int, runtime_bytes: int | None = None) -> None:
-        """``runtime_bytes``: what the process holds already; measured, at least RUNTIME_BYTES, if None."""
+    def __init__(
+        self, limit_bytes: int, runtime_bytes: int | None = None, more: Mapping[str, int] | None = None
+    ) -> None:
+        """``runtime_bytes``: what the process holds already; measured, at least RUNTIME_BYTES, if None. ``more``:
+        lines to begin with. Raises BudgetError where these leave no room to work."""
         self.limit_bytes = limit_bytes
         self._lines: dict[str, int] = {}
         if runtime_bytes is None:
             runtime_bytes = process_bytes()
-            self.require({RUNTIME: runtime_bytes, "reading and working on rows": LEAST_WORK_BYTES})
+            needs = {RUNTIME: runtime_bytes, **(more or {})}
+            self.require({**needs, "reading and working on rows": LEAST_WORK_BYTES})
         self.reserve(RUNTIME, runtime_bytes)
+        for what, nbytes in (more or {}).items():
+            self.reserve(what, nbytes)
 
     @property
     def lines(self) -> Mapping[str, int]:

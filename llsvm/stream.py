@@ -22,6 +22,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import LongRowError
 from llsvm.ingest import Facts, Ingest
 from llsvm.memory import (
+    COMPILING,
     LEAST_WORK_BYTES,
     RUNTIME,
     MemoryBudget,
@@ -49,7 +50,7 @@ _STATE_SHARE = 4  # dual variables live in memory while they need at most this p
 _SMALLEST_BLOCK_BYTES = 256_000
 _LIBRARY = "the file format's library"
 _STATISTICS = "scaling of columns"
-_BEFORE_READING = (RUNTIME, "feature map")
+_BEFORE_READING = (RUNTIME, COMPILING, "feature map")
 
 
 class LimitFound(Exception):

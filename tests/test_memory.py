@@ -181,3 +181,11 @@ def test_a_limit_above_what_there_is_is_refused(monkeypatch, container, words):
     for use in (memory_limit_bytes, lambda limit: llsvm.train(X, Y, memory_limit=limit)):
         with pytest.raises(UsageError, match=f"limit of 1TB is more than the {words}: pass less"):
             use("1TB")
+
+
+def test_lines_to_begin_with_are_part_of_the_smallest_limit():
+    with pytest.raises(BudgetError) as caught:
+        MemoryBudget(1, more={"compiling": 20_000_000})
+    assert caught.value.smallest_bytes >= RUNTIME_BYTES + LEAST_WORK_BYTES + 20_000_000
+    budget = MemoryBudget(caught.value.smallest_bytes, more={"compiling": 20_000_000})
+    assert budget.lines["compiling"] == 20_000_000

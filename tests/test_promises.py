@@ -104,6 +104,22 @@ def test_the_peak_stays_under_the_limit_whatever_the_files(large, tmp_path, cach
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["crammer-singer", "weston-watkins"])
+def test_compiling_the_joint_methods_stays_under_the_limit(tmp_path, method):
+    X, y = rows(n=4000, d=30, classes=3, noise=2.0)
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    chunk = path.read_bytes()
+    with open(path, "wb") as file:
+        for _ in range(40):
+            file.write(chunk)
+    options = ["--multiclass", method, "--max-passes", "2", "--memory", "300MB"]
+    env = {"NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    status, answer, errors = llsvm(path, tmp_path, *options, env=env)
+    assert status in (0, 5), errors
+    assert answer["peak_rss_bytes"] <= 300 * MB
+
+
+@pytest.mark.slow
 def test_a_memory_cgroup_of_the_limit_is_enough(large, tmp_path):
     group = CGROUP / f"llsvm-test-{os.getpid()}"
     try:
