@@ -52,8 +52,8 @@ from llsvm.stream import READING_BLOCKS, LimitFound, Stream
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _SHOWN = 20  # classes
 _JOINT = ("crammer-singer", "weston-watkins")
-# Their kernels take more to compile than the others: measured 308 MB under a limit of 300, 8 MB too many. It is asked
-# for whether they are compiled or not, so that the same limit gives the same model.
+# Their kernels take more to compile than the others: measured 308 MB under a limit of 300, 8 MB too many. It is
+# asked for whether they are compiled or not, so that the same limit gives the same model.
 _JOINT_COMPILE_BYTES = 20_000_000
 _MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
 
