@@ -106,15 +106,20 @@ def replacing_path(path: str | os.PathLike[str]) -> Iterator[str]:
         yield name
 
 
+def refuse_stdout(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError where "-" would mean standard output: for what is no text."""
+    if os.fspath(path) == STDOUT:
+        raise UsageError(
+            "-: this is no output for a pipe: name a file, or an address (./- is a file of that name)"
+        )
+
+
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Raise UsageError or DiskError unless ``replacing(path)`` works: found before hours of training, not after.
 
     A file of a name as long is made in the folder, and removed.
     """
-    if os.fspath(path) == STDOUT:
-        raise UsageError(
-            "-: this is no output for a pipe: name a file, or an address (./- is a file of that name)"
-        )
+    refuse_stdout(path)
     if remote.is_remote(path):
         remote.require_folder(without_credentials(os.fspath(path)))
         return

@@ -81,6 +81,7 @@ def write(
 
     Raises DiskError where the disk is full, UsageError where the path cannot be written.
     """
+    files.refuse_stdout(path)
     with replacing(path) as stream:
         with zipfile.ZipFile(_forwards(stream), "w") as archive:
             listed = {}

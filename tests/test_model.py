@@ -183,6 +183,12 @@ def test_every_truncation_and_any_flipped_byte_is_noticed_or_harmless(tmp_path):
         assert np.array_equal(loaded.coef_, model.coef_)
 
 
+def test_a_model_is_no_output_for_a_pipe(capfdbinary):
+    with pytest.raises(UsageError, match="-: this is no output for a pipe"):
+        Model(np.ones((1, 2)), np.zeros(1), np.array([0.0, 1.0])).save("-")
+    assert capfdbinary.readouterr().out == b""
+
+
 def test_a_failed_save_leaves_the_old_model_and_no_litter(tmp_path, monkeypatch):
     path = tmp_path / "m"
     example(seed=1).save(path)
