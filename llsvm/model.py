@@ -3,7 +3,7 @@
 The file (``llsvm.model_file`` says how it is packed; version 1) holds
 
     header.json     every plain value: settings, certificate, history, index_base, converged, n_rows,
-                    feature_names, package version, extra, requires
+                    feature_names, package version, extra, requires; and the shape, dtype and CRC-32 of every array
     coef.npy        (d, k) float64: ``coef_`` transposed, so that a feature's weights lie together
     intercept.npy   (k,) float64
     classes.npy     (n_classes,) numbers or text, ascending
