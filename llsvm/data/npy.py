@@ -2,7 +2,7 @@
 
 .npy   one matrix; --label says which column is the label (last, or a position from 0), or names
        another .npy file that has the labels
-.npz   arrays X and y, or those that --features and --label name; weight likewise
+.npz   arrays X and y, or those that --features and --label name; weights where --weight names them
        SciPy's save_npz (CSR), with y beside it in the archive, or --label labels.npy
 """
 
