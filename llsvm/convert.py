@@ -12,6 +12,7 @@ A table becomes a table with the same columns. Everything else is written as num
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -22,7 +23,8 @@ from llsvm.arena import sparsify, steps
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
-from llsvm.files import replacing, replacing_path
+from llsvm.files import naming, replacing
+from llsvm.hdf5_file import HDF5Output
 from llsvm.model import label_text
 from llsvm.predict import block_bytes
 
@@ -194,12 +196,25 @@ def _record_batch(block: Block, info: SourceInfo) -> pa.RecordBatch:
 
 
 @contextmanager
+def _hdf5_file(stream: BinaryIO, path: str) -> Iterator[tuple[Any, HDF5Output]]:
+    import h5py
+
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        raise UsageError(f"{path}: not a regular file; this format needs one")
+    output = HDF5Output(stream.fileno())
+    with h5py.File(output, "w", libver="latest") as file:
+        yield file, output
+    with naming(path):
+        output.check()  # what was written last, too
+
+
+@contextmanager
 def _hdf5(path: str, source: BlockSource) -> Iterator[Put]:
     import h5py
 
     _require_base(source)
     info = source.info()
-    with replacing_path(path) as name, h5py.File(name, "w", libver="latest") as file:
+    with replacing(path) as stream, _hdf5_file(stream, path) as (file, output):
         columns = 0
 
         def extend(where: Any, key: str, values: Any) -> None:
@@ -238,7 +253,12 @@ def _hdf5(path: str, source: BlockSource) -> Iterator[Put]:
             extend(group, "data", block.X.data[first:last])
             extend(group, "indptr", block.X.indptr[1:] - first + end)
 
-        yield put
+        def put_checked(block: Block) -> None:
+            put(block)
+            with naming(path):
+                output.check()
+
+        yield put_checked
         if "X" in file and isinstance(file["X"], h5py.Group):
             width = max(columns, source.info().n_features or 0)
             file["X"].attrs["encoding-type"] = "csr_matrix"

@@ -37,7 +37,7 @@ NO_PLACE = (
 _PREFIX, _SUFFIX = ".llsvm-", ".tmp"
 _ABANDONED_SECONDS = 3600  # without a write, and not locked: nobody's any more
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield stream
         return
     target = Path(os.path.realpath(path))
-    with _naming(path):
+    with naming(path):
         special = target.exists() and not target.is_file() and not target.is_dir()
         folder = -1 if special else os.open(target.parent, _FOLDER)
     if special:
@@ -76,9 +76,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             with _opened(target.with_name(name), path, _NEW, folder) as stream:
                 yield stream
                 stream.flush()
-                with _naming(path):
+                with naming(path):
                     os.fsync(stream.fileno())
-            with _naming(path):
+            with naming(path):
                 if target.is_file():
                     os.chmod(name, target.stat().st_mode & 0o7777, dir_fd=folder)
                 os.replace(name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -92,18 +92,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     finally:
         leftovers.forget(key)
         os.close(folder)
-
-
-@contextmanager
-def replacing_path(path: str | os.PathLike[str]) -> Iterator[str]:
-    """As ``replacing``, for libraries that want to open the file themselves: the name of a file to write."""
-    with replacing(path) as stream:
-        name = getattr(stream, "name", None)
-        if not isinstance(name, str) or not os.path.isfile(name):
-            raise UsageError(f"{path}: not a regular file; this format needs one")
-        with suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_UN)  # such libraries lock it too
-        yield name
 
 
 def refuse_stdout(path: str | os.PathLike[str]) -> None:
@@ -124,7 +112,7 @@ def require_writable(path: str | os.PathLike[str]) -> None:
         remote.require_folder(without_credentials(os.fspath(path)))
         return
     target = Path(os.path.realpath(path))
-    with _naming(path):
+    with naming(path):
         if target.is_dir():
             raise UsageError(f"{path}: is a folder; name a file in it")
         if target.exists() and not target.is_file():
@@ -164,7 +152,7 @@ class _Output(FileIO):
     path: str | os.PathLike[str]
 
     def write(self, data: Any) -> int:
-        with _naming(self.path):
+        with naming(self.path):
             return super().write(data)
 
 
@@ -175,7 +163,7 @@ def _opened(file: Path, path: str | os.PathLike[str], flags: int, folder: int | 
         where = name if folder is None else os.path.basename(name)
         return os.open(where, flags, 0o666, dir_fd=folder)
 
-    with _naming(path):
+    with naming(path):
         raw = _Output(str(file), "w", opener=opener)
     raw.path = path
     with suppress(OSError):  # a file system without locks
@@ -185,7 +173,7 @@ def _opened(file: Path, path: str | os.PathLike[str], flags: int, folder: int | 
 
 
 @contextmanager
-def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     """Within, an OSError becomes a DiskError or a UsageError that names ``path``."""
     try:
         yield

@@ -202,6 +202,54 @@ def test_a_disk_that_fails_is_named(format):
         list(open_source("/proc/self/mem", format=format).blocks(PLENTY))
 
 
+FULL = """
+import resource, sys
+import h5py, numba, numpy as np, scipy.sparse as sp
+from llsvm.block import Block
+from llsvm.convert import convert
+from llsvm.data import open_source
+from llsvm.errors import DiskError
+from llsvm.spill import Workspace
+from llsvm.spill.store import open_store
+
+X = np.random.default_rng(0).random((5000, 60)).astype(np.float32)
+y = (X[:, 0] > 0.5).astype(np.int32)
+X[X < 0.5] = 0
+what, folder, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
+source = open_source(X if what == "dense" else sp.csr_matrix(X), y)
+with Workspace(folder) as workspace:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # a disk that is full after so many bytes
+    try:
+        if what == "spill":
+            store = open_store(workspace, "s", "hdf5")
+            for i in range(0, 5000, 100):
+                store.append(Block(X[i : i + 100], y[i : i + 100], np.arange(i, i + 100)))
+            store.finish()
+        else:
+            convert(source, folder + "/rows.h5")
+        print("written")
+    except DiskError as error:
+        print(error)
+        if what == "spill":
+            store.delete()
+"""
+
+
+@pytest.mark.parametrize("limit", [1000, 70_000, 300_000, 1_100_000, 100_000_000])
+@pytest.mark.parametrize("what", ["dense", "sparse", "spill"])
+def test_hdf5_on_a_disk_that_fills(tmp_path, what, limit):
+    done = run("-c", FULL, what, tmp_path, limit)
+    assert done.returncode == 0, (done.returncode, done.stderr[-500:])
+    assert done.stderr == ""
+    if limit == 100_000_000:
+        assert done.stdout == "written\n"
+        if what != "spill":
+            assert sum(block.n_rows for block in open_source(tmp_path / "rows.h5").blocks(PLENTY)) == 5000
+    else:
+        assert "File too large" in done.stdout
+        assert list(tmp_path.iterdir()) == []
+
+
 def assert_survives(folder, first, count):
     done = run(HERE / "fuzz_worker.py", folder, first, count)
     lines = done.stdout.splitlines()

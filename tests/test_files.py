@@ -11,7 +11,7 @@ import pytest
 
 from llsvm import files
 from llsvm.errors import DiskError, UsageError
-from llsvm.files import replacing, replacing_path, require_writable
+from llsvm.files import replacing, require_writable
 from llsvm.model import Model
 
 
@@ -148,10 +148,3 @@ def test_somebody_elses_file_in_a_shared_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "geteuid", lambda: 4321)
     with pytest.raises(UsageError, match="another user's"):
         require_writable(tmp_path / "m")
-
-
-def test_libraries_may_lock_the_file_that_they_open(tmp_path):
-    with replacing_path(tmp_path / "f") as name, open(name, "wb") as file:
-        files.fcntl.flock(file, files.fcntl.LOCK_EX | files.fcntl.LOCK_NB)
-        file.write(b"theirs")
-    assert (tmp_path / "f").read_bytes() == b"theirs"

@@ -29,6 +29,7 @@ LAYERS = [
     [
         "memory",
         "files",
+        "hdf5_file",
         "inputs",
         "windows",
         "remote",

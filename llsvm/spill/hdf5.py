@@ -7,7 +7,6 @@ lock, no damage to the file can reach HDF5's own parser, and a full disk is an o
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 import h5py
@@ -15,6 +14,7 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 from numpy.typing import NDArray
 
+from llsvm.hdf5_file import HDF5Output
 from llsvm.spill.checksum import Checksum
 from llsvm.spill.rawfile import write_at, write_failed
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment, aligned
@@ -28,8 +28,8 @@ class HDF5Store(PageStore):
 
     def __init__(self, workspace: Workspace, name: str) -> None:
         super().__init__(workspace, name)
-        # Locks fail on network disks, and guard nothing here: the folder is ours alone.
-        self._h5 = h5py.File(self._path, "w", locking=False)
+        self._output = HDF5Output(self._file.fileno())
+        self._h5 = h5py.File(self._output, "w")
         _bound_metadata_cache(self._h5)
 
     def _write(self, layout: Layout, arrays: Arrays) -> tuple[tuple[Segment, ...], int]:
@@ -43,6 +43,7 @@ class HDF5Store(PageStore):
             checksum.add(data)
             segments.append(Segment(offset, len(data), position))
             position += aligned(len(data))
+        self._check_output()
         return tuple(segments), checksum.value
 
     def _arrays(self, page: PageInfo, buffer: NDArray[np.uint8]) -> Arrays:
@@ -52,19 +53,21 @@ class HDF5Store(PageStore):
         }
 
     def _complete(self) -> None:
-        try:
-            self._h5.close()
-        except (OSError, RuntimeError) as error:
-            raise write_failed(self._file, OSError(str(error))) from error
+        self._h5.close()
+        self._check_output()
         true_bytes = os.fstat(self._file.fileno()).st_size
         self._workspace.release(self._claimed_bytes)
         self.nbytes = self._claimed_bytes = 0
         self._claim(true_bytes)
 
     def delete(self) -> None:
-        with contextlib.suppress(OSError, RuntimeError):  # a full disk, say; the file goes anyway
-            self._h5.close()
+        self._h5.close()
         super().delete()
+
+    def _check_output(self) -> None:
+        """Raise DiskError where HDF5 could not write."""
+        if self._output.error is not None:
+            raise write_failed(self._file, self._output.error)
 
 
 def _bound_metadata_cache(file: h5py.File) -> None:
