@@ -11,7 +11,9 @@ from numpy.typing import DTypeLike, NDArray
 from llsvm.spill.rowstate import RowState
 
 _STEP_ROWS = 4096  # rows are unpacked and packed in steps, so that little is held beside them
-_ROW_BYTES = 12  # where a row's values begin, and how many there are
+# where a row's values begin, and how many there are; and, while garbage is dropped, the rows in their order and
+# what sorting them takes
+_ROW_BYTES = 12 + 16
 
 
 class SparseState:
@@ -19,7 +21,7 @@ class SparseState:
 
     It holds the values that are not zero and their columns, at most ``nbytes`` in all. What a row had before is
     garbage until the end of the room is reached. Where the values themselves need more, all rows move to what
-    ``overflow`` makes (on disk), for good.
+    ``overflow`` makes (on disk), for good; they are there from the start where not even their places fit.
     """
 
     def __init__(
@@ -27,13 +29,14 @@ class SparseState:
     ) -> None:
         self.n_rows, self.width, self.dtype = n_rows, width, np.dtype(dtype)
         kind = np.dtype(np.uint16 if width <= 1 << 16 else np.int32)
+        self._overflow = overflow
+        self._dense: RowState | None = overflow() if nbytes < _ROW_BYTES * n_rows else None
         room = max(0, nbytes - _ROW_BYTES * n_rows) // (kind.itemsize + self.dtype.itemsize)
+        n_rows = 0 if self._dense is not None else n_rows
         # memory is taken from the system as it is touched, so the room costs only what has been filled
         self._column, self._value = np.empty(room, kind), np.empty(room, self.dtype)
         self._start, self._count = np.zeros(n_rows, np.int64), np.zeros(n_rows, np.int32)
         self._end = 0
-        self._overflow = overflow
-        self._dense: RowState | None = None
 
     @property
     def in_memory(self) -> bool:

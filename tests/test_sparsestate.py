@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from llsvm.sparsestate import SparseState
 from llsvm.spill.rowstate import RowState
+from llsvm.spill.workspace import Workspace
 
 
 def state(n, width, nbytes=1 << 20, dtype=np.float32):
@@ -44,7 +47,7 @@ def test_it_is_an_array(seed, n, width, nbytes):
 
 def test_room_is_used_again_before_rows_move():
     n, width = 5000, 50
-    packed, _ = state(n, width, nbytes=n * (12 + 3 * 6))  # three values a row
+    packed, _ = state(n, width, nbytes=n * (28 + 3 * 6))  # three values a row
     values = np.zeros((n, width), np.float32)
     values[:, [3, 40]] = 0.5
     for turn in range(6):
@@ -64,3 +67,27 @@ def test_rows_that_are_not_there():
         packed.get(np.array([3]))
     with pytest.raises(IndexError):
         packed.set(np.array([-1]), np.zeros((1, 2)))
+
+
+@pytest.mark.parametrize("nbytes", [0, 100_000, 2_000_000, 4_000_000])
+def test_it_holds_no_more_than_it_was_given(tmp_path, nbytes):
+    """The rows' places count, and so does dropping garbage."""
+    n, width = 100_000, 40
+    disk = Workspace(tmp_path)
+    RowState(10, width, np.float32, disk, "first").set(
+        np.arange(10), np.ones((10, width))
+    )  # loads and compiles
+    tracemalloc.start()
+    try:
+        state = SparseState(n, width, np.float32, nbytes, lambda: RowState(n, width, np.float32, disk))
+        assert tracemalloc.get_traced_memory()[1] <= nbytes + 30_000
+        values = np.zeros((4096, width), np.float32)
+        values[:, 3] = 1
+        for first in [*range(0, n - 4096, 4096)] * 3:
+            state.set(np.arange(first, first + 4096), values)
+        assert tracemalloc.get_traced_memory()[1] <= nbytes + 2_500_000  # and a step of rows, with its cells
+        assert (state.get(np.arange(5000, 5010))[:, 3] == 1).all()
+    finally:
+        tracemalloc.stop()
+        state.close()
+        disk.close()
