@@ -19,6 +19,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, DiskError
 from llsvm.labels import LabelEncoder, quoted
 from llsvm.progress import Progress
+from llsvm.rounding import ValuesRounded, lost_squares
 from llsvm.scaling import ColumnStatistics
 from llsvm.spill.store import PageStore
 from llsvm.spill.writer import PageWriter
@@ -88,6 +89,10 @@ class Ingest:
         self.largest_value = 0.0  # absolute, of the first pages
         self._squares, self._rows_looked_at = 0.0, 0
         self.statistics = statistics
+        self.lost_squares = 0.0
+        """Σ e² over what was rounded of the values."""
+        self.largest_weight = 1.0
+        self._weight_squares = np.zeros(0)  # Σ (s_i² − 1) over the rows of each class, s_i their weights
         self._source = source
         self._progress = progress
         self._n_rows = self._nnz = self._n_columns = 0
@@ -105,8 +110,10 @@ class Ingest:
         hold: bool,
         make_store: Callable[[], PageStore] | None,
         must_store: bool,
+        refuse_rounding: bool = False,
     ) -> Facts:
-        """Read everything, in pages of ``page_bytes``.
+        """Read everything, in pages of ``page_bytes``. Raises ValuesRounded, if that is asked for, as soon as the
+        source has rounded a value.
 
         read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer blocks take it less
         time. sign: has the ledger sign for what was learned, or is about to be, and returns how much is left for
@@ -115,13 +122,15 @@ class Ingest:
         """
         info = self._source.info()
         self._progress.begin("reading", info.n_rows or 0, info.n_bytes or 0)
-        before = self._source.bytes_read
+        before, lost_before = self._source.bytes_read, lost_squares(info.rounding)
         room = sign()
         holding = hold and room > 0
         if not holding and make_store is not None:
             self._spill_arena(page_bytes, make_store, must_store)
         blocks = self._source.blocks(read_bytes)
         for raw in (page for block in blocks for page in _pages(block, page_bytes)):
+            if refuse_rounding and lost_squares(info.rounding) > lost_before:
+                raise ValuesRounded
             page = self._learn(raw, sign)
             room = sign()
             if holding and not self._hold(page, room):
@@ -134,6 +143,7 @@ class Ingest:
             self._progress.rows_done += page.n_rows
             self._progress.bytes_done = self._source.bytes_read - before
         self._finish_store(must_store)
+        self.lost_squares = lost_squares(info.rounding) - lost_before
         return self._finish()
 
     def move_to_store(
@@ -172,7 +182,9 @@ class Ingest:
         self._n_rows += raw.n_rows
         self._nnz += raw.nnz
         self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
-        self._weighted |= raw.weight is not None
+        if raw.weight is not None:
+            self._weighted = True
+            self._look_at_weights(page.y, raw.weight)
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
         self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
         self.rows_per_byte = max(self.rows_per_byte, page.n_rows / page.nbytes)
@@ -183,6 +195,21 @@ class Ingest:
     def squared_norm(self) -> float:
         """‖x_i‖², the mean of the first pages."""
         return self._squares / max(self._rows_looked_at, 1)
+
+    def _look_at_weights(self, ids: NDArray[np.int32], weight: NDArray[np.float32]) -> None:
+        self.largest_weight = max(self.largest_weight, float(weight.max(initial=0.0)))
+        grown = np.zeros(max(len(self._weight_squares), int(ids.max(initial=-1)) + 1))
+        grown[: len(self._weight_squares)] = self._weight_squares
+        self._weight_squares = grown + np.bincount(ids, weight.astype(np.float64) ** 2 - 1.0, len(grown))
+
+    @property
+    def weight_squares(self) -> NDArray[np.float64]:
+        """Σ s_i² over the rows of each class, (k,), by position; s_i is 1 where there are no sample weights."""
+        squares = self.labels.counts.astype(np.float64)
+        squares[: len(self._weight_squares)] += self._weight_squares
+        out = np.empty_like(squares)
+        out[self.labels.rank] = squares
+        return out
 
     def _look_at_scale(self, X: Matrix, rows: int) -> None:
         """How large the values of the first pages are."""

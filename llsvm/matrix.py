@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, UsageError
 from llsvm.inputs import disk_failed, unreadable
+from llsvm.rounding import Rounding
 
 FEATURE_NAMES = ("X", "x", "data", "features", "X_train", "train")
 LABEL_NAMES = ("y", "Y", "label", "labels", "target", "targets", "class", "y_train")
@@ -87,12 +88,16 @@ class MatrixReader:
         weight: Vector | None,
         label_texts: NDArray[Any] | None = None,
         missing: str = "refuse",
+        rounding: Rounding | None = None,
     ) -> None:
-        """label_texts: y holds positions in these. Raises DataError where lengths do not match."""
+        """label_texts: y holds positions in these. rounding: how values are kept.
+
+        Raises DataError where lengths do not match."""
         self.where, self.X, self.y, self.weight = where, X, y, weight
         # objects: as an array of text all rows would be as long as the longest label
         self.label_texts = None if label_texts is None else label_texts.astype(object)
         self.missing = missing
+        self.rounding = rounding or Rounding()
         if isinstance(X, SparseRows):
             for name, numbers in (("indptr", X.indptr), ("indices", X.indices), ("data", X.data)):
                 if len(numbers.shape) != 1 or (name != "data" and numbers.dtype.kind not in "iu"):
@@ -164,7 +169,8 @@ class MatrixReader:
 
     def _bounds(self, X: DenseRows, max_bytes: int) -> Iterator[tuple[int, int]]:
         """Row ranges of a dense matrix. Values of another type than float32 are read before they are cast."""
-        wide = 4 + (X.values.dtype.itemsize if X.values.dtype != np.float32 else 0)
+        kept = self.rounding.dtype
+        wide = kept.itemsize + (X.values.dtype.itemsize if X.values.dtype != kept else 0)
         step = max(1, max_bytes // (X.shape[1] * wide + self._row_bytes()))
         for start in range(0, self.n_rows, step):
             yield start, min(start + step, self.n_rows)
@@ -184,7 +190,8 @@ class MatrixReader:
                 self._bad(row, f"its row pointers do not ascend up to {n_values}, the values that there are")
             pending = np.concatenate([pending, ends])
             while len(pending) > 1:
-                sizes = 8 * (pending - pending[0]) + 8 + row_bytes * np.arange(len(pending))
+                value_bytes = 4 + self.rounding.dtype.itemsize
+                sizes = value_bytes * (pending - pending[0]) + 8 + row_bytes * np.arange(len(pending))
                 fits = max(1, int(np.searchsorted(sizes, max_bytes, "right")) - 1)
                 if fits == len(pending) - 1:  # as far as is known: the next rows may fit too
                     break
@@ -196,7 +203,7 @@ class MatrixReader:
     def _sparse_rows(self, X: SparseRows, indptr: NDArray[np.int64], start: int) -> CSR:
         first, last = int(indptr[0]), int(indptr[-1])
         raw = self._part(f"indices of {X.name}", X.indices, first, last)
-        data = self._floats(self._part(f"data of {X.name}", X.data, first, last))
+        data = self._part(f"data of {X.name}", X.data, first, last)
         indptr = indptr - first
         n_columns = X.n_columns if X.n_columns is not None else MAX_COLUMNS
         bad = (raw < 0) | (raw >= n_columns)  # as they are stored: in 32 bits they would wrap
@@ -204,15 +211,15 @@ class MatrixReader:
             place = int(np.argmax(bad))
             row = start + int(np.searchsorted(indptr, place, "right")) - 1
             self._bad(row, f"column index {raw[place]}, but there are {n_columns} columns")
-        return self._finite_sparse(_ascending(CSR(indptr, raw.astype(np.int32), data)), start)
+        indptr, indices, data = _ascending(CSR(indptr, raw.astype(np.int32), data))
+        return self._finite_sparse(CSR(indptr, indices, self._floats(data)), start)
 
-    def _floats(self, values: NDArray[Any]) -> NDArray[np.float32]:
+    def _floats(self, values: NDArray[Any]) -> NDArray[np.floating]:
         if values.dtype.kind not in "biuf":
             raise DataError(f"{self.where}: {self.X.name} has type {values.dtype}; it must hold numbers")
-        with np.errstate(over="ignore"):  # becomes inf, which is refused
-            return np.ascontiguousarray(values, np.float32)
+        return self.rounding.values(values)  # what is too large becomes infinite, which is refused
 
-    def _finite_dense(self, X: NDArray[np.float32], start: int) -> NDArray[np.float32]:
+    def _finite_dense(self, X: NDArray[np.floating], start: int) -> NDArray[np.floating]:
         if not self._clean(X):
             row, column = divmod(int(np.argmin(self._good(X))), X.shape[1])
             self._bad_value(start + row, column, float(X[row, column]))
@@ -225,7 +232,7 @@ class MatrixReader:
             self._bad_value(row, int(X.indices[place]), float(X.data[place]))
         return X
 
-    def _clean(self, values: NDArray[np.float32]) -> bool:
+    def _clean(self, values: NDArray[np.floating]) -> bool:
         """Replace missing values where that is wanted; are all values fit for training then?"""
         if np.isfinite(values).all():
             return True
@@ -233,7 +240,7 @@ class MatrixReader:
             values[np.isnan(values)] = 0
         return bool(self._good(values).all())
 
-    def _good(self, values: NDArray[np.float32]) -> NDArray[np.bool_]:
+    def _good(self, values: NDArray[np.floating]) -> NDArray[np.bool_]:
         return ~np.isinf(values) if self.missing == "mean" else np.isfinite(values)
 
     def _bad_value(self, row: int, column: int, value: float) -> NoReturn:
@@ -275,7 +282,7 @@ class MatrixReader:
     def _weights(self, start: int, stop: int) -> NDArray[np.float32] | None:
         if self.weight is None:
             return None
-        weight = self._part("weights", self.weight, start, stop).astype(np.float32)
+        weight = self.rounding.sample_weights(self._part("weights", self.weight, start, stop))
         good = np.isfinite(weight) & (weight >= 0)
         if not good.all():
             at = int(np.argmin(good))

@@ -311,13 +311,19 @@ def _matrices(X: Any) -> Iterator[Matrix]:
 def _certificate(values: Mapping[str, Any]) -> Certificate | None:
     """As saved; None where that is no proof (models of kernels have been saved with duals above their primals)."""
     try:
-        return Certificate(tuple(values["primal"]), tuple(values["dual"]), values["passes"])
+        primal, dual = tuple(values["primal"]), tuple(values["dual"])
+        return Certificate(primal, dual, values["passes"], tuple(values.get("rounding", ())))
     except CertificateError:
         return None
 
 
 def _certificate_values(certificate: Certificate) -> dict[str, Any]:
-    return {"primal": certificate.primal, "dual": certificate.dual, "passes": certificate.passes}
+    values: dict[str, Any] = {
+        "primal": certificate.primal,
+        "dual": certificate.dual,
+        "passes": certificate.passes,
+    }
+    return values | ({"rounding": certificate.rounding} if certificate.rounding else {})
 
 
 def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

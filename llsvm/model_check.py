@@ -80,6 +80,7 @@ _CERTIFICATE: dict[str, Test] = {
     "dual": list_of(maybe(is_number)),
     "passes": is_whole(0),
 }
+_ROUNDING: dict[str, Test] = {"rounding": list_of(is_number)}
 # Of what is not always there.
 _SETTINGS: dict[str, Test] = {
     "label": maybe(is_text),
@@ -123,7 +124,7 @@ def check_header(header: Mapping[str, Any]) -> None:
     check(header, _HEADER, "header")
     if header["certificate"] is not None:
         certificate = header["certificate"]
-        check(certificate, _CERTIFICATE, "certificate")
+        check(certificate, _CERTIFICATE | (_ROUNDING if "rounding" in certificate else {}), "certificate")
         if len(certificate["primal"]) != len(certificate["dual"]):
             raise ValueError("its certificate has other numbers of primals and duals")
     settings, extra = header["settings"], header["extra"]

@@ -71,7 +71,7 @@ def path(
         raise UsageError("a path with --penalty elasticnet needs --lambda2")
     settings = replace(settings, solver="smsvm", lambda1=1.0)  # any λ₁ will do until the data are known
     with Training(source, settings, output) as training:
-        facts = training.stream.read()
+        facts = training.read()
         weights = class_weights(settings.class_weight, facts)
         solver = SmSVM(settings, weights, settings.threads or default_threads())
         solver.prepare(training.stream)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.labels import count_problems
 from llsvm.report import Certificate
+from llsvm.rounding import RoundingBound
 
 Positions = NDArray[np.intp]
 
@@ -191,9 +192,6 @@ class Best:
             self.coef[c] = w[c]
             self.primal[c] = primal[c]
 
-    def certificate(self, dual: NDArray[np.float64], passes: int) -> Certificate:
-        return Certificate(tuple(map(float, self.primal)), tuple(map(float, dual)), passes)
-
-    def open(self, dual: NDArray[np.float64], tol: float) -> list[int]:
-        """The problems whose own relative gap is still above ``tol``."""
-        return [int(c) for c in np.flatnonzero(self.primal - dual > tol * self.primal)]
+    def certificate(self, dual: NDArray[np.float64], passes: int, bound: RoundingBound) -> Certificate:
+        assert self.coef is not None
+        return bound.certificate(self.coef, self.primal, dual, passes)

@@ -22,6 +22,9 @@ class Certificate:
     primal: (p,) objective of the returned weights for each of the p problems (one for binary and direct
     multi-class, one per class for one-vs-rest). dual: (p,) objective of a feasible dual point, so the optimum
     of each problem lies in [dual, primal]. passes: full passes over the data made when it was measured.
+    rounding: (p,) by how much more the primal may be on the data before their values were rounded, (): not at all;
+    the dual holds for those data (llsvm/rounding.py). rounding_gap: how much of a relative gap is due to that, at
+    most, primal and dual together; not kept in a model's file.
 
     Every certificate passes through here: CertificateError where a number is not finite, or where a dual is above
     its primal by more than rounding, which no feasible point and no weights can bring about.
@@ -30,6 +33,8 @@ class Certificate:
     primal: tuple[float, ...]
     dual: tuple[float, ...]
     passes: int
+    rounding: tuple[float, ...] = ()
+    rounding_gap: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         for number, (primal, dual) in enumerate(zip(self.primal, self.dual, strict=True)):
@@ -57,10 +62,20 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        """The largest (primal - dual) / primal over the problems; 0 where the primal is 0.
+        """The largest (primal + rounding - dual) / primal over the problems; 0 where the primal is 0.
 
-        Where rounding has put the dual above, the size of the difference: so much rounding amounts to."""
-        return max(map(relative_gap, self.primal, self.dual), default=0.0)
+        Where summing has put the dual above, the size of the difference: so much that amounts to."""
+        return max(self.gaps, default=0.0)
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """(p,) the relative gap of each problem."""
+        rounding = self.rounding or (0.0,) * len(self.primal)
+        return tuple(map(relative_gap, self.primal, self.dual, rounding))
+
+    def open(self, tol: float) -> list[int]:
+        """The problems whose own relative gap is still above ``tol``."""
+        return [j for j, gap in enumerate(self.gaps) if not gap <= tol]
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -72,9 +87,9 @@ class Certificate:
         }
 
 
-def relative_gap(primal: float, dual: float) -> float:
-    """|primal - dual| / primal; 0 where the primal is 0."""
-    return abs(primal - dual) / primal if primal > 0 else 0.0
+def relative_gap(primal: float, dual: float, rounding: float = 0.0) -> float:
+    """(|primal - dual| + rounding) / primal; 0 where the primal is 0."""
+    return (abs(primal - dual) + rounding) / primal if primal > 0 else 0.0
 
 
 STALLED = "stalled"  # the gap falls too slowly for the passes that are left, or not at all

@@ -30,6 +30,7 @@ from llsvm.memory import (
     trim_freed_memory,
 )
 from llsvm.progress import Progress
+from llsvm.rounding import RoundingBound
 from llsvm.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.sparsestate import SparseState
 from llsvm.spill.rowstate import RowState
@@ -77,14 +78,19 @@ class Stream:
         scale: str = "none",
         has_bias: bool = False,
         fill_missing: bool = False,
+        refuse_rounding: bool = False,
+        progress: Progress | None = None,
     ) -> None:
         """cache: "always", "never" or "auto" keep a binary copy of what does not fit in memory.
         survivors: at most this share of all rows is kept between passes.
         scale: one of ``llsvm.settings.SCALES``; blocks come scaled. has_bias: there is a constant feature,
-        which can take a shift. fill_missing: NaN becomes the column's mean."""
+        which can take a shift. fill_missing: NaN becomes the column's mean.
+        refuse_rounding: ``read`` raises ValuesRounded where values are no 32-bit floats. progress: to count in."""
         self.source = source
         self.budget = budget
-        self.progress = Progress(limit_bytes=budget.limit_bytes)
+        self.progress = progress or Progress(limit_bytes=budget.limit_bytes)
+        self._refuse_rounding = refuse_rounding
+        self._lost = 0.0
         self._spills_into_memory = False
         self._parent = spill_parent
         self._disk_limit_bytes = disk_limit_bytes
@@ -150,6 +156,28 @@ class Stream:
         return 0 if self._survivors is None else self._survivors.spilled_bytes
 
     @property
+    def rounded(self) -> bool:
+        """Are values other than those of the source, since they are kept as float32?"""
+        return self._lost > 0
+
+    def rounding_bound(
+        self,
+        loss: str,
+        cost: NDArray[np.float64],
+        pairs: bool = False,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        free_bias: bool = False,
+    ) -> RoundingBound:
+        """What makes certificates hold for the data before values were rounded.
+
+        cost: (k,) C of a row of weight 1, by class; for the rest see RoundingBound."""
+        squares, largest = self._ingest.weight_squares * cost * cost, cost * self._ingest.largest_weight
+        weights = any(each.weights for each in self.source.info().rounding)
+        pairs = pairs and len(cost) > 2
+        return RoundingBound(self._lost, weights, squares, largest, loss, pairs, l1, l2, free_bias)
+
+    @property
     def note(self) -> str:
         """What people should know of where the rows went and of their scale, or ""."""
         notes = [*self.source.info().notes, self._ingest.note, self._scaling_note]
@@ -181,17 +209,19 @@ class Stream:
         page_bytes = self._page_bytes = _page_bytes(self.budget.available_bytes)
         self._before_reading = self.budget.mark()
         make_store, must_store = (None, False) if self._views else (self._cache_maker(), self._must_store)
+        hold, refuse = not self._views, self._refuse_rounding
         while self._facts is None:
             self.budget.reserve("reading", self._reading_bytes)
             self._reserve_reader(self.source.info().reader_bytes)
             sizes = (self._read_bytes, page_bytes)
             try:
                 self._facts = self._ingest.run(
-                    *sizes, self._sign_learned, not self._views, make_store, must_store
+                    *sizes, self._sign_learned, hold, make_store, must_store, refuse
                 )
             except LongRowError as error:  # begin anew, with blocks that hold it
                 self._make_room_for(error)
                 self.budget.return_to(self._before_reading)
+        self._lost = self._ingest.lost_squares**0.5
         self._learned = self._what_was_learned()
         self.budget.release("reading")
         trim_freed_memory()
@@ -313,6 +343,9 @@ class Stream:
         self.budget.resize(_STATISTICS, statistics.work_bytes(self._scaled_columns(facts.n_columns)))
         self.scaling = statistics.scaling(self._scale, facts.n_rows, facts.n_columns, facts.is_dense)
         self.budget.resize(_STATISTICS, self.scaling.nbytes)
+        if facts.dtype == np.float32:
+            beyond = self._lost if len(self.scaling.scale) < facts.n_columns else 0.0  # what is not scaled
+            self._lost = statistics.lost_by_scaling(self.scaling, self._lost, facts.n_rows) + beyond
         if self.scaling.left_out and not self._has_bias:
             self._scaling_note = (
                 f"{self.scaling.left_out} columns with zeros are scaled but not shifted, as the rows are sparse: "

@@ -9,10 +9,11 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ from llsvm.optim.penalty import Penalty
 from llsvm.progress import Progress
 from llsvm.remote import is_remote
 from llsvm.report import Report
+from llsvm.rounding import SHARE, ValuesRounded
 from llsvm.scaling import ROW_SCALE
 from llsvm.settings import AUTO, Settings
 from llsvm.solvers import make_solver
@@ -56,6 +58,9 @@ _JOINT = ("crammer-singer", "weston-watkins")
 # asked for whether they are compiled or not, so that the same limit gives the same model.
 _JOINT_COMPILE_BYTES = 20_000_000
 _MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
+
+LEAST_TOL, MOST_C_PER_TOL = 1e-5, 1e6  # beyond, values that are no 32-bit floats are kept as 64-bit ones
+_DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
 
 
 class Training:
@@ -99,7 +104,8 @@ class Training:
             source = self._mapped(source, budget)
         disk = self.settings.disk_limit
         local_output = None if output is None or is_remote(output) else os.fspath(output)
-        self.stream = Stream(
+        self._new_stream = partial(
+            Stream,
             source,
             budget,
             choose_parent(self.settings.spill_dir, local_output),
@@ -112,6 +118,12 @@ class Training:
             has_bias=self.settings.constant != 0,
             fill_missing=self.settings.missing == "mean",
         )
+        self._before = budget.mark()
+        self._doubled = False  # values are not rounded to float32
+        doubtful = settings_need_double(self.settings)
+        if doubtful and (self.settings.kernel or not info.rereadable):
+            self._double(source)
+        self.stream = self._new_stream(refuse_rounding=doubtful and not self._doubled)
         if self.settings.max_seconds is not None:
             self.progress.stop_at = self._began + self.settings.max_seconds
         self._last: Report | None = None
@@ -164,17 +176,67 @@ class Training:
             return error
 
     def _reports(self) -> Iterator[Report]:
-        facts = self.stream.read()
-        solver = self._make_solver(facts)
-        chosen = f"solver {self.solver}: {self.why}" if self.why else ""
-        yield Report("read", 0, note="; ".join(filter(None, (self.stream.note, chosen))))
-        for report in solver.solve(self.stream):
-            self.note(report)
-            yield report
-            if self._out_of_time():
+        while True:
+            facts = self.read()
+            solver = self._make_solver(facts)
+            chosen = f"solver {self.solver}: {self.why}" if self.why else ""
+            wide = _DOUBLE if self._doubled else ""
+            yield Report("read", 0, note="; ".join(filter(None, (self.stream.note, wide, chosen))))
+            reports, hidden = solver.solve(self.stream), False
+            for report in reports:
+                hidden = self._rounding_hides_the_optimum(report)
+                if hidden and not self._doubled and self.stream.source.info().rereadable:
+                    break
+                self.note(report)
+                yield report
+                if self._out_of_time() or hidden:
+                    hidden = False
+                    break
+            if not hidden:
                 break
+            cast(Generator[Report, None, None], reports).close()
+            del solver, reports, report  # and all they hold
+            self._keep_double()
         if self._last is not None and self._last.expand is not None:
             self._support, self._map = self._last.expand()
+
+    def read(self) -> Facts:
+        """The first reading. Where the settings leave no room for it, values are not rounded to 32-bit floats: the
+        reading ends with the first that would be, and begins again."""
+        try:
+            return self.stream.read()
+        except ValuesRounded:
+            self._keep_double()
+            return self.stream.read()
+
+    def _rounding_hides_the_optimum(self, report: Report) -> bool:
+        """May what rounding has hidden be so much of the gap asked for that this run cannot prove it?"""
+        certificate, settings = report.certificate, self.settings
+        if certificate is None or report.converged or settings.paper or settings.stop != "gap":
+            return False
+        part = certificate.rounding_gap
+        if self._doubled or not self.stream.source.info().rereadable:
+            return part >= settings.tol >= certificate.relative_gap - part
+        return self.stream.rounded and part > SHARE * settings.tol
+
+    def _double(self, source: BlockSource) -> None:
+        for rounding in source.info().rounding:
+            rounding.double = True
+        self._doubled = True
+
+    def _keep_double(self) -> None:
+        """Begin again, with values as 64-bit floats."""
+        stream, self._last, self._measured, self._auto = self.stream, None, None, None
+        self.history.clear()
+        stream.__exit__(None, None, None)
+        budget, source, progress = stream.budget, stream.source, stream.progress
+        budget.return_to(self._before)
+        self._double(source)
+        encoder = source.info().encoder
+        if encoder is not None:
+            encoder.begin_again()
+        del stream
+        self.stream = self._new_stream(progress=progress)
 
     def _mapped(self, source: BlockSource, budget: MemoryBudget) -> BlockSource:
         """The source through an approximate feature map, which becomes part of the model."""
@@ -348,6 +410,7 @@ class Training:
             "dual": None if certificate is None else certificate.total_dual,
             "relative_gap": None if certificate is None else certificate.relative_gap,
             "passes": 0 if report is None else report.passes,
+            "values": str(facts.dtype),
             "solver": self.solver,
             "why": self.why,
             "scale": self.settings.scale,
@@ -413,6 +476,13 @@ def said_of_defaults(chosen: Settings, is_table: bool) -> str:
         )
     as_they_are = "none" if undo == ["--bias 0"] else "the columns as they are"
     return f"table: {', '.join(words)} ({' '.join(undo)} for {as_they_are})"
+
+
+def settings_need_double(settings: Settings) -> bool:
+    """Is the tolerance so small, C so large, that rounding a file's values to 32-bit floats, 2^-24 of them, can
+    hardly be left out of the proof? Kernel machines take the rows as they are: what is large is their kernel."""
+    exact = settings.kernel is not None and settings.feature_map is None
+    return exact or settings.tol < LEAST_TOL or MOST_C_PER_TOL * settings.tol * (1 + 1e-9) < settings.C
 
 
 def class_weights(class_weight: str | Mapping[Any, float] | None, facts: Facts) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ LAYERS = [
         "block",
         "progress",
         "report",
+        "rounding",
         "kinds",
         "credentials",
         "settings",

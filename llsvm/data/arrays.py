@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
 from llsvm.frames import column_names
+from llsvm.rounding import Rounding
 
 MAX_COLUMNS = 2**31 - 1
 STEP = 1 << 20  # values looked at together while a sparse matrix is checked
@@ -38,6 +39,7 @@ class ArraySource:
     def __init__(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
         self.bytes_read = 0  # from disk: never any
         self._names = column_names(X)
+        self.rounding = Rounding()  # float32 arrays are exact, but what scaling makes of them may not be
         self._X: _Dense | _Sparse = _Sparse(X) if _is_sparse(X) else _Dense(X)
         n, d = self._X.shape
         if n == 0:
@@ -66,12 +68,15 @@ class ArraySource:
             n_features=d,
             in_memory=True,
             feature_names=self._names,
+            rounding=(self.rounding,),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in order; see BlockSource. Raises DataError for NaN and inf, naming the cell."""
         n = self._X.shape[0]
         row_bytes = self._y.itemsize + 8 + (0 if self._weight is None else 4)
+        if self.rounding.double:
+            max_bytes //= 2
         start = 0
         while start < n:
             stop = self._X.stop(start, row_bytes, max_bytes)
@@ -79,7 +84,9 @@ class ArraySource:
             if stop > self._checked:
                 _check_finite(X, start)
                 self._checked = stop
-            weight = None if self._weight is None else self._weight[start:stop].astype(np.float32)
+            if self.rounding.double:
+                X = _wide(X)
+            weight = None if self._weight is None else self.rounding.sample_weights(self._weight[start:stop])
             yield Block(X, self._y[start:stop], np.arange(start, stop, dtype=np.int64), weight)
             start = stop
 
@@ -164,6 +171,14 @@ class _Sparse:
         used = indices[indptr[0] : end]
         if used.size and (used.min() < 0 or used.max() >= d):
             raise DataError(f"X is a damaged sparse matrix: a column index is not below {d}; rebuild it")
+
+
+def _wide(X: Matrix) -> Matrix:
+    """The rows with float64 values."""
+    if not isinstance(X, CSR):
+        return X.astype(np.float64, copy=False)
+    first, last = int(X.indptr[0]), int(X.indptr[-1])
+    return CSR(X.indptr - first, X.indices[first:last], X.data[first:last].astype(np.float64))
 
 
 def _is_sparse(X: Any) -> bool:

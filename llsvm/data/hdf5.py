@@ -33,6 +33,7 @@ from llsvm.matrix import (
     unasked_weights,
 )
 from llsvm.remote import is_remote, library_bytes
+from llsvm.rounding import Rounding
 
 _CSR = {"data", "indices", "indptr"}
 _LIBRARY_BYTES = 14_000_000  # measured, h5py
@@ -53,6 +54,7 @@ class HDF5Source:
         need_label: bool = True,
     ) -> None:
         self.bytes_read = 0
+        self.rounding = Rounding()
         self._path = path
         self._label, self._features, self._weight = label, one_name(path, features), weight
         self._missing = missing or "refuse"
@@ -84,6 +86,7 @@ class HDF5Source:
             notes=self._notes,
             is_dense=self._is_dense,
             labelled=self._labelled,
+            rounding=(self.rounding,),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
@@ -135,7 +138,7 @@ class HDF5Source:
         parts = (X.values,) if isinstance(X, DenseRows) else (X.indptr, X.indices, X.data)
         for part in (*parts, y, weights):
             self._require_stored(part)
-        return MatrixReader(self._path, X, y, weights, texts, self._missing)
+        return MatrixReader(self._path, X, y, weights, texts, self._missing, self.rounding)
 
     def _require_stored(self, part: Any) -> None:
         """Raise DataError where a contiguous data set has fewer bytes than its shape says: HDF5 reads zeros."""

@@ -12,13 +12,14 @@ from llsvm.block import CSR, Block, concat
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
 from llsvm.feature_map import FeatureMap, KernelFunction, nystroem_projection, projection_bytes
+from llsvm.rounding import Rounding
 
 FIT_BYTES = 1 << 20
 _HELD_BYTES = 5  # a source holds about so many blocks of its own
 
 
 class MappedSource:
-    """``source`` through a feature map of ``n_components`` features, dense float32."""
+    """``source`` through a feature map of ``n_components`` features, dense float32 (see Rounding)."""
 
     def __init__(
         self,
@@ -37,7 +38,11 @@ class MappedSource:
 
         Reads the source once, in blocks of ``FIT_BYTES``. Raises DataError.
         """
+        if not source.info().in_memory:
+            for rounding in source.info().rounding:
+                rounding.double = True  # what is mapped are the file's own values
         self._source = source
+        self.rounding = Rounding()
         self.bytes_read = 0
         self.map = _learn(source, kind, kernel, n_components, gamma, degree, coef0, seed, sign)
         sign(max(2 * self.map.nbytes, self.map.work_bytes))
@@ -51,6 +56,7 @@ class MappedSource:
             first_indicator=None,
             is_dense=True,
             record_batches=None,
+            rounding=(self.rounding,),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
@@ -60,7 +66,7 @@ class MappedSource:
             self.bytes_read = self._source.bytes_read
             for start in range(0, block.n_rows, step):
                 part = block.slice(start, min(start + step, block.n_rows))
-                values = self.map(part.X, self.map.base).astype(np.float32)
+                values = self.rounding.values(self.map(part.X, self.map.base))
                 yield Block(values, part.y.copy(), part.rows.copy(), part.weight)
 
 

@@ -37,6 +37,7 @@ from llsvm.matrix import (
     unasked_weights,
 )
 from llsvm.remote import is_remote, library_bytes
+from llsvm.rounding import Rounding
 
 _MAGIC = b"\x93NUMPY"
 _SKIP_BYTES = 1 << 16
@@ -58,6 +59,7 @@ class NumpySource:
         need_label: bool = True,
     ) -> None:
         self.bytes_read = 0
+        self.rounding = Rounding()
         self._path = path
         self._label, self._features, self._weight = label, one_name(path, features), weight
         self._missing = missing or "refuse"
@@ -88,6 +90,7 @@ class NumpySource:
             notes=self._notes,
             is_dense=self._is_dense,
             labelled=self._labelled,
+            rounding=(self.rounding,),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
@@ -193,7 +196,7 @@ class NumpySource:
         return SparseRows("the sparse matrix", indptr, indices, data, n_columns)
 
     def _reader(self, X: Any, y: Any, weight: Any) -> MatrixReader:
-        return MatrixReader(self._path, X, y, weight, missing=self._missing)
+        return MatrixReader(self._path, X, y, weight, missing=self._missing, rounding=self.rounding)
 
     def _beside(self, files: ExitStack) -> Any:
         path = str(self._label)

@@ -43,6 +43,7 @@ class SeveralSources:
             rereadable=all(info.rereadable for info in infos),
             index_base=base,
             reader_bytes=max(info.reader_bytes for info in infos),
+            rounding=sum((info.rounding for info in infos), ()),
             is_dense=all(info.is_dense for info in infos),
             is_table=all(info.is_table for info in infos),
             labelled=all(info.labelled for info in infos),

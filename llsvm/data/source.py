@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llsvm.block import Block
+from llsvm.rounding import Rounding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +39,8 @@ class SourceInfo:
     notes: what its reader took for granted and its user may not know, a sentence each, as far as it was read.
     encoder: of a table: how its columns become features; else None.
     describe, record_batches: of a table: see TableSource; else None.
+    rounding: what the readers of the files do to values that are no 32-bit floats, and have done; may be told to
+        keep them as they are, before a reading.
     """
 
     name: str
@@ -59,6 +62,7 @@ class SourceInfo:
     encoder: TableEncoder | None = None
     describe: Callable[[], list[dict[str, Any]]] | None = None
     record_batches: Callable[[int], Iterator[pa.RecordBatch]] | None = None
+    rounding: tuple[Rounding, ...] = field(default=(), compare=False)
 
 
 class BlockSource(Protocol):

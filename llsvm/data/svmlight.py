@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,12 @@ from llsvm.errors import DataError, LongRowError, UsageError
 from llsvm.inputs import STDIN, Input, fingerprint, unchanged
 from llsvm.kernels.parse import PADDING_BYTES, parse
 from llsvm.remote import library_bytes
+from llsvm.rounding import Rounding, most_lost
 
 ZeroBased = Literal["auto", "yes", "no"]
 
-# A block of n rows and m values is 8 (n + 1) + 8 n + 8 n + 8 m bytes: indptr, y, rows; indices and data.
-BLOCK_BYTES, ROW_BYTES, VALUE_BYTES = 8, 24, 8
+# A block of n rows and m values is 8 (n + 1) + 8 n + 8 n + (4 + 4 or 8) m bytes: indptr, y, rows; indices and data.
+BLOCK_BYTES, ROW_BYTES, INDEX_BYTES = 8, 24, 4
 # A chunk's text is about as large as its block, and the block at most twice as large; with a third of max_bytes
 # each, three threads fit into the 3 * max_bytes that pieces in flight may hold.
 CHUNKS_PER_BLOCK = 3
@@ -55,24 +56,30 @@ class _Piece:
     start: int
     stop: int
     lines: int
+    dtype: np.dtype[Any]  # of the values
     ends_chunk: bool = False  # its text buffer is free afterwards
     cut_off: bool = False  # the file ended without an end of line, which has been added
 
     @property
     def nbytes(self) -> int:
         """Bytes of the text and of the block that it becomes (at most)."""
-        return self.stop - self.start + _block_bytes(self.lines, _most_values(self.stop - self.start))
+        return (
+            self.stop
+            - self.start
+            + _block_bytes(self.lines, _most_values(self.stop - self.start), self.dtype)
+        )
 
 
 @dataclass(slots=True)
 class _Parsed:
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
-    data: NDArray[np.float32]
+    data: NDArray[np.floating]
     y: NDArray[np.float64]
     smallest: int
     largest: int
     bad: int  # where the first bad line starts, or -1
+    lost: float
 
 
 class SvmlightSource:
@@ -99,6 +106,7 @@ class SvmlightSource:
         self._zero_based = zero_based
         self._threads = threads
         self.bytes_read = 0
+        self.rounding = Rounding()
         self._n_rows: int | None = None
         self._n_features: int | None = None
         self._index_base = {"auto": None, "yes": 0, "no": 1}[zero_based]
@@ -125,6 +133,7 @@ class SvmlightSource:
             notes=tuple(self._notes),
             reader_bytes=library_bytes([self._path]) + self._window_bytes,
             library_bytes=library_bytes([self._path]),
+            rounding=(self.rounding,),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
@@ -141,7 +150,7 @@ class SvmlightSource:
 
     def _read(self, file: Input, max_bytes: int) -> Iterator[Block]:
         lowest = 1 if self._zero_based == "no" else 0
-        reader = _ChunkReader(file, self._path, max_bytes)
+        reader = _ChunkReader(file, self._path, max_bytes, self.rounding.dtype)
         smallest, largest, n_rows, n_lines, counted = 1, -1, 0, 0, 0
         for piece, parsed in _parse_all(reader, lowest, self._threads, IN_FLIGHT * max_bytes):
             if parsed.bad >= 0:
@@ -160,6 +169,7 @@ class SvmlightSource:
             self.bytes_read += file.raw_bytes_read - counted
             counted = file.raw_bytes_read
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
+            self.rounding.squares += parsed.lost
             n = len(parsed.y)
             if n:
                 rows = np.arange(n_rows, n_rows + n, dtype=np.int64)
@@ -197,8 +207,9 @@ class _ChunkReader:
     A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer.
     """
 
-    def __init__(self, file: Input, name: str, max_bytes: int) -> None:
+    def __init__(self, file: Input, name: str, max_bytes: int, dtype: np.dtype[Any]) -> None:
         self._file = file
+        self._dtype = dtype
         self._name = name
         self._max_bytes = max_bytes
         self._size = max(min(max_bytes // CHUNKS_PER_BLOCK, MAX_CHUNK_BYTES), 1)
@@ -231,12 +242,12 @@ class _ChunkReader:
         while bounds:
             start, stop = bounds.pop()
             lines = _count_lines(text, start, stop)
-            if lines > 1 and _block_bytes(lines, _most_values(stop - start)) > self._max_bytes:
+            if lines > 1 and _block_bytes(lines, _most_values(stop - start), self._dtype) > self._max_bytes:
                 middle = _line_end_near_middle(text, start, stop)
                 bounds += [(middle, stop), (start, middle)]
             else:
                 self._n_lines += lines
-                yield _Piece(text, start, stop, lines, not bounds, cut_off and not bounds)
+                yield _Piece(text, start, stop, lines, self._dtype, not bounds, cut_off and not bounds)
 
     def _fill(self, carry: bytes) -> tuple[bytearray, int, bool]:
         """A buffer that holds the carry and at least one end of line after it (or the file's end)."""
@@ -304,8 +315,8 @@ def _note_of_zero(path: str, n_lines: int, piece: _Piece) -> str:
     )
 
 
-def _block_bytes(rows: int, values: int) -> int:
-    return BLOCK_BYTES + ROW_BYTES * rows + VALUE_BYTES * values
+def _block_bytes(rows: int, values: int, dtype: np.dtype[Any]) -> int:
+    return BLOCK_BYTES + ROW_BYTES * rows + (INDEX_BYTES + dtype.itemsize) * values
 
 
 def _count_lines(text: bytearray, start: int, stop: int) -> int:
@@ -331,16 +342,19 @@ def _parse(piece: _Piece, lowest: int) -> _Parsed:
     indptr = np.empty(piece.lines + 1, np.int64)
     most = _most_values(piece.stop - piece.start)  # memory that is not written to costs nothing
     indices = np.empty(most, np.int32)
-    data = np.empty(most, np.float32)
+    data = np.empty(most, piece.dtype)
     y = np.empty(piece.lines, np.float64)
     text = np.frombuffer(piece.text, np.uint8)
-    n, m, smallest, largest, bad = parse(text, piece.start, piece.stop, lowest, indptr, indices, data, y)
+    n, m, smallest, largest, bad, rounded = parse(
+        text, piece.start, piece.stop, lowest, indptr, indices, data, y
+    )
     # give back what was not needed, without a copy
     indptr.resize(n + 1, refcheck=False)
     indices.resize(m, refcheck=False)
     data.resize(m, refcheck=False)
     y.resize(n, refcheck=False)
-    return _Parsed(indptr, indices, data, y, smallest, largest, bad)
+    lost = most_lost(data) if rounded and data.dtype == np.float32 else 0.0
+    return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost)
 
 
 def _parse_all(

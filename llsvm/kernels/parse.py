@@ -39,6 +39,7 @@ MAX_INDEX = 2**31 - 1
 MAX_FLOAT32 = np.float64(np.finfo(np.float32).max)
 MAX_EXPONENT = 308
 ROOM_FOR_A_DIGIT = np.uint64((2**64 - 10) // 10)
+BELOW_FLOAT32 = np.uint64(2**29 - 1)  # what a float64's mantissa has beyond a float32's
 POWERS = np.array([float(f"1e{k}") for k in range(MAX_EXPONENT + 1)])
 WHOLE_POWERS = np.array([10**k for k in range(9)], np.uint64)
 
@@ -65,6 +66,16 @@ def _trailing_zeros(typing, word):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), emit
+
+
+@intrinsic
+def _bits(typing, value):
+    """A float64's 64 bits."""
+
+    def emit(context, builder, signature, args):
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.uint64(types.float64), emit
 
 
 @njit(**JIT)
@@ -174,14 +185,16 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
 
     text: (any,) uint8; ``text[stop - 1]`` must be a newline, followed by PADDING_BYTES more of anything.
     lowest: the smallest index allowed (0 or 1).
-    Filled: indptr (lines + 1,) int64, indices (colons,) int32, data (colons,) float32, y (lines,) float64.
+    Filled: indptr (lines + 1,) int64, indices (colons,) int32, data (colons,) float32 or float64,
+    y (lines,) float64.
     Returns rows, stored values, the smallest and the largest index (MAX_INDEX and -1 where there is none),
-    and where the first bad line starts (-1: all are good).
+    where the first bad line starts (-1: all are good), and whether a value was no float32.
     """
     row = 0
     k = 0
     smallest = MAX_INDEX
     largest = -1
+    seen = np.uint64(0)
     indptr[0] = 0
     p = start
     while p < stop:
@@ -193,7 +206,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
         if c != NEWLINE and c != HASH:
             label, p = _number(text, p)
             if p < 0 or not abs(label) < np.inf or not _ends_token(_at(text, p)):
-                return row, k, smallest, largest, line
+                return row, k, smallest, largest, line, False
             y[row] = label
             last = lowest - 1
             may_be_qid = True
@@ -221,7 +234,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                     while _is_digit(_at(text, p)):
                         p += 1
                     if not _ends_token(_at(text, p)):
-                        return row, k, smallest, largest, line
+                        return row, k, smallest, largest, line, False
                     may_be_qid = False
                     continue
                 else:
@@ -231,10 +244,10 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                         index = min(index * 10 + np.int64(_at(text, p + n) - ZERO), MAX_INDEX + 1)
                         n += 1
                     if n == 0 or _at(text, p + n) != COLON:
-                        return row, k, smallest, largest, line
+                        return row, k, smallest, largest, line, False
                 may_be_qid = False
                 if index <= last or index > MAX_INDEX:
-                    return row, k, smallest, largest, line
+                    return row, k, smallest, largest, line, False
                 if last < lowest:
                     smallest = min(smallest, index)
                 last = index
@@ -262,6 +275,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                         if negative:
                             value = -value
                         data[np.uint64(k)] = value
+                        seen |= _bits(value)
                         indices[np.uint64(k)] = index
                         k += 1
                         p = after
@@ -306,13 +320,15 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                     if negative:
                         value = -value
                     data[k] = value
+                    seen |= _bits(value)
                 else:
                     value, p = _number(text, value_start)
                     if p < 0 or not _ends_token(_at(text, p)):
-                        return row, k, smallest, largest, line
+                        return row, k, smallest, largest, line, False
                     data[k] = value
                     if not abs(data[k]) <= MAX_FLOAT32:
-                        return row, k, smallest, largest, line
+                        return row, k, smallest, largest, line, False
+                    seen |= _bits(value)
                 indices[k] = index
                 k += 1
             largest = max(largest, last)
@@ -321,4 +337,4 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
         while _at(text, p) != NEWLINE:
             p += 1
         p += 1
-    return row, k, smallest, largest, -1
+    return row, k, smallest, largest, -1, (seen & BELOW_FLOAT32) != 0

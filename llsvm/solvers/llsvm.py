@@ -79,6 +79,7 @@ class LLSVM:
     def solve(self, stream: Stream) -> Iterator[Report]:
         facts, settings = stream.facts, self.settings
         self.problems = Problems(len(facts.classes), settings.multi_class == "ovo")
+        self.bound = stream.rounding_bound(settings.loss, settings.C * self.class_weight, self.problems.pairs)
         k, width = len(self.problems), self.problems.width
         weights_bytes = 8 * k * (facts.n_columns + 1)
         # w, w as a pass or its epochs begin, and the best so far; each thread's own of one problem
@@ -146,9 +147,9 @@ class LLSVM:
             primal, moving = self._full_pass(stream, measure=passes > 0)
             passes += 1
             best.offer(primal, self.start)
-            certificate = best.certificate(self.dual, passes)
+            certificate = best.certificate(self.dual, passes, self.bound)
             converged = certificate.relative_gap <= settings.tol
-            self.sweeps.open = best.open(self.dual, settings.tol)
+            self.sweeps.open = certificate.open(settings.tol)
             report = Report("pass", passes, best.coef, certificate, float(self.dual.sum()), moving, converged)
             report.extra["updates_per_row"] = self.updates / stream.facts.n_rows
             stalled = stall.note(passes, best.primal, self.dual) and not converged
@@ -390,7 +391,7 @@ class LLSVM:
         best = Best(len(self.sweeps.w))
         best.offer(self._measure(stream), self.sweeps.w)
         note = "" if settled or not len(survivors) else f"α had not settled after {epochs} epochs"
-        certificate = best.certificate(self.dual, 2)
+        certificate = best.certificate(self.dual, 2, self.bound)
         yield Report(
             "pass",
             2,

@@ -36,7 +36,8 @@ from llsvm.optim.bundle import DualBundle
 from llsvm.optim.metric import GramMetric, Metric, ScalarMetric
 from llsvm.optim.nesterov import VECTORS, PaperSteps, SearchedSteps
 from llsvm.optim.thinning import Thinning
-from llsvm.report import Certificate, Report
+from llsvm.report import Report
+from llsvm.rounding import SHARE
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
@@ -69,6 +70,9 @@ class NESVM:
         width, n_classes, pairs = facts.n_columns + 1, len(facts.classes), settings.multi_class == "ovo"
         self._prepare(stream, width, count_problems(n_classes, pairs), signs_bytes(n_classes, pairs))
         self.signs = class_signs(n_classes, pairs)
+        lasso = settings.penalty == "l1"
+        cost, l1, l2 = settings.C * self.class_weight, float(lasso), float(not lasso)
+        self.bound = stream.rounding_bound(settings.loss, cost, pairs, l1, l2, settings.intercept)
         with ThreadPoolExecutor(self.threads) as self.pool:
             metric, passes = self._survey(stream, width)
             self.problems = [self._problem(j, facts.counts, metric, width) for j in range(len(self.signs))]
@@ -78,7 +82,7 @@ class NESVM:
                 passes += 1
                 report = self._report(passes, metric)
                 yield report
-                if report.converged or (most and passes >= most):
+                if all(p.converged for p in self.problems) or (most and passes >= most):
                     break
             if report.converged and settings.penalty == "l1" and settings.stop == "gap":
                 yield from self._thin(stream, width, metric, passes, most)
@@ -145,7 +149,10 @@ class NESVM:
         n_rows = int(counts[self.signs[j] != 0].sum())
         # eqs. 48 and 52 for the hinge; the corrected eq. 56 for squares
         paper_L = metric.largest if self.squares else n_rows * self.steepest
-        return _Problem(settings, metric, paper_L, width, self.bundle)
+        problem = _Problem(settings, metric, paper_L, width, self.bundle)
+        if self.bound.lost:
+            problem.tol *= 1.0 - SHARE  # the rest is for what rounding has hidden
+        return problem
 
     def _thin(self, stream: Stream, width: int, metric: Metric, passes: int, most: int) -> Iterator[Report]:
         """Leave out what weights the gap allows: more passes, which measure thinner weights."""
@@ -224,13 +231,18 @@ class NESVM:
         mu = max(p.mu for p in problems)
         how = "paper's constant" if self.settings.step == "paper" else f"searched, {metric.name} metric"
         note = f"step {how}: L = {largest:.4g}" + ("" if self.squares else f", mu = {mu:.3g}")
+        coef = np.stack([p.coef for p in problems])
+        certificate = self.bound.certificate(coef, primal, dual, passes)
+        converged = all(p.converged for p in problems)
+        if self.settings.stop == "gap":
+            converged = converged and certificate.relative_gap <= self.settings.tol
         return Report(
             "pass",
             passes,
-            np.stack([p.coef for p in problems]),
-            Certificate(primal, dual, passes),
+            coef,
+            certificate,
             sum(dual),
-            converged=all(p.converged for p in problems),
+            converged=converged,
             note=note,
             extra={"L": largest, "mu": mu},
         )
@@ -241,6 +253,7 @@ class _Problem:
 
     def __init__(self, settings: Settings, metric: Metric, paper_L: float, width: int, bundle: int) -> None:
         self.settings = settings
+        self.tol = settings.tol  # of the gap as measured
         self.squares = settings.loss == "least-squares"
         self.l1 = settings.penalty == "l1"
         self.paper = settings.step == "paper"
@@ -304,12 +317,12 @@ class _Problem:
             self.converged = bool(last and self._same and abs(F - self._F) < self.settings.tol)
         else:
             gap = self.primal - self.bundle.best
-            self.converged = bool(gap <= self.settings.tol * self.primal)
+            self.converged = bool(gap <= self.tol * self.primal)
         return self.converged
 
     def thinning(self) -> Thinning:
         penalised = len(self.coef) - 1 if self.settings.intercept else len(self.coef)
-        limit = self.bundle.best / (1.0 - self.settings.tol) if self.settings.tol < 1 else np.inf
+        limit = self.bundle.best / (1.0 - self.tol) if self.tol < 1 else np.inf
         return Thinning(self.coef, self.primal, penalised, limit, self.mu_w)
 
     def exact_penalty(self, w: NDArray[np.float64]) -> float:
@@ -381,7 +394,7 @@ class _Problem:
                 return False
             self._next_stage()
             return True
-        allowed = self.settings.tol * self.primal
+        allowed = self.tol * self.primal
         if smoothing <= (MU_TARGET + 0.1) * allowed:
             return False
         if self.scalar or self.l1:

@@ -29,7 +29,7 @@ from llsvm.feature_map import FeatureMap, KernelFunction
 from llsvm.kernel_matrix import KernelMatrix
 from llsvm.labels import class_signs, signs_bytes
 from llsvm.optim.bundle import DualBundle
-from llsvm.report import Certificate, Report
+from llsvm.report import Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
@@ -77,6 +77,9 @@ class KernelNESVM:
         matrix.build(self.threads)
         ids, cost, norms = self._labels(stream, matrix)
         problems = [_Problem(settings, row[ids], cost, norms) for row in signs]
+        bound = stream.rounding_bound(
+            settings.loss, settings.C * self.class_weight, pairs
+        )  # of the weights alone
         passes, most = 0, settings.max_passes
         while True:
             ended = bool(most and passes + 1 >= most)
@@ -87,13 +90,13 @@ class KernelNESVM:
             for row, problem in zip(beta, problems, strict=True):
                 row[problem.rows] = problem.best.beta
             intercept = np.array([p.best.b for p in problems]) + self.bias**2 * beta.sum(axis=1)
-            certificate = Certificate(
-                tuple(p.best.primal for p in problems), tuple(p.dual for p in problems), passes
-            )
+            coef = np.c_[beta, intercept]
+            primal, dual = [p.best.primal for p in problems], [p.dual for p in problems]
+            certificate = bound.certificate(coef, primal, dual, passes)
             yield Report(
                 "pass",
                 passes,
-                np.c_[beta, intercept],
+                coef,
                 certificate,
                 certificate.total_dual,
                 int(np.count_nonzero(beta.any(axis=0))),

@@ -33,7 +33,7 @@ from llsvm.block import CSR, Block
 from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, sweep
 from llsvm.optim.jumps import VARIABLE_BYTES, Conjugate, Inside
 from llsvm.optim.stall import Stall
-from llsvm.report import STALLED, Certificate, Report
+from llsvm.report import STALLED, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
@@ -93,6 +93,8 @@ class SequentialDual:
         k = len(facts.classes)
         self.goal_share = TOL_SHARE
         self.progress = stream.progress
+        cost = settings.C * self.class_weight
+        self.bound = stream.rounding_bound(settings.multi_class, cost)
         self._prepare(stream, k)
         self.grid = 2.0 ** (24 if self.dtype == np.float32 else 50)
         self.stall = Stall(settings.tol, settings.max_passes)
@@ -185,12 +187,13 @@ class SequentialDual:
             yield Report("epoch", passes, report.coef, report.certificate, self.dual, kept)
 
     def _report(self, passes: int, primal: float, w: NDArray[np.float64], moving: int) -> Report:
-        certificate = Certificate((primal,), (self.dual,), passes)
+        coef = _coef(w)
+        certificate = self.bound.certificate(coef, [primal], [self.dual], passes)
         converged = certificate.relative_gap <= self.settings.tol
         if self.kept is not None:
             self.kept[...] = w
-            w = self.kept
-        report = Report("pass", passes, _coef(w), certificate, self.dual, moving, converged)
+            coef = _coef(self.kept)
+        report = Report("pass", passes, coef, certificate, self.dual, moving, converged)
         if self.stall.note(passes, primal, self.dual) and not converged:
             report.cause = STALLED
         return report

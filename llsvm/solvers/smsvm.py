@@ -42,7 +42,7 @@ from llsvm.optim.conjugate import MOST_CG, ConjugateGradients
 from llsvm.optim.descent import LEAST_SMOOTHING, Descent
 from llsvm.optim.penalty import Penalty
 from llsvm.optim.smoothed import Far, Point, Summing, Sums
-from llsvm.report import ROUNDED, Certificate, Report, Start
+from llsvm.report import ROUNDED, Report, Start
 from llsvm.settings import Settings
 from llsvm.solvers.room import ALL_ACTIVE, newton_room
 from llsvm.stream import Stream
@@ -77,7 +77,7 @@ class SmSVM:
 
     def prepare(self, stream: Stream) -> None:
         """Spend the memory limit, and begin at w = 0."""
-        facts = stream.facts
+        self.stream, facts = stream, stream.facts
         k = 1 if len(facts.classes) == 2 else len(facts.classes)
         self.penalty = Penalty.of(self.settings, facts.n_rows)
         self._plan(stream, k)
@@ -140,7 +140,10 @@ class SmSVM:
             for problem, sums in zip(live, self._sum(stream, [self._point(p) for p in live]), strict=True):
                 problem.measure(sums, self.penalty)
             report = self._report()
-            live = [p for p in live if p.relative_gap > settings.tol and p.a >= LEAST_SMOOTHING]
+            assert report.certificate is not None
+            opened = report.certificate.open(settings.tol)
+            live = [p for i, p in enumerate(self.problems) if i in opened and p in live]
+            live = [p for p in live if p.a >= LEAST_SMOOTHING]
             if not live and not report.converged:  # what is left cannot be smoothed any less
                 report.cause = ROUNDED
             yield report
@@ -230,10 +233,13 @@ class SmSVM:
 
     def _report(self, kind: str = "pass", survivors: int = 0) -> Report:
         problems = self.problems
-        certificate = Certificate(
-            tuple(p.primal for p in problems), tuple(p.dual for p in problems), self.passes
-        )
         coef = np.array([p.best for p in problems])
+        penalty = self.penalty
+        cost = penalty.C * self.class_weight
+        bound = self.stream.rounding_bound("hinge", cost, False, penalty.l1, penalty.l2)
+        certificate = bound.certificate(
+            coef, [p.primal for p in problems], [p.dual for p in problems], self.passes
+        )
         converged = certificate.relative_gap <= self.settings.tol
         extra = {"smoothing": max(p.a for p in problems), "nonzero_weights": float(np.count_nonzero(coef))}
         return Report(

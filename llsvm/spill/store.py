@@ -175,7 +175,8 @@ class PageStore(ABC):
 
     def is_like(self, arena: Arena) -> bool:
         """Whether ``fill`` may be used for this arena: its rows and those of all pages are CSR of one dtype."""
-        return arena.width is None and all(csr_dtype(layout) == arena.dtype for layout in self._layouts)
+        dtype = arena.dtype.name  # not the dtype itself, which None is equal to where it is float64
+        return arena.width is None and all(csr_dtype(layout) == dtype for layout in self._layouts)
 
     def fill(self, i: int, into: Block, scratch: Scratch) -> None:
         """Read page ``i`` into ``Arena.extend``'s rows. Errors and threads: as ``read``."""

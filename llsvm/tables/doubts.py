@@ -30,6 +30,10 @@ class Doubts:
         self._looked_at: set[str] = set()
         self._counts: NDArray[np.int64] = np.zeros(0, np.int64)  # rows with each category
 
+    def fresh(self) -> Doubts:
+        """The same before anything was seen."""
+        return Doubts(self._trusted, self._lenient)
+
     def look(self, name: str, words: list[str]) -> None:
         """The first values of a column. Raises DataError where most are amounts: numbers written as text."""
         words = [word for word in words if word]

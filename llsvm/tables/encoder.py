@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from llsvm.arena import sparsify
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
+from llsvm.rounding import Rounding
 from llsvm.tables import columns as arrow
 from llsvm.tables.doubts import Doubts
 from llsvm.tables.rows import beside, from_cells
@@ -79,6 +80,8 @@ class TableEncoder:
         self.hash_bits = hash_bits
         self.header = header
         self.learning = True
+        self.predicting = False  # the encoder is a model's, which knows what replaces missing numbers
+        self.rounding = Rounding()
         self.empty_is_missing = False
         self.labels_may_be_missing = False
         self.doubts = Doubts()
@@ -168,14 +171,14 @@ class TableEncoder:
         encoder._ids = {(name, value): i for i, (name, value) in enumerate(values["categories"])}
         encoder._largest_index = values["largest_index"]
         encoder.fill = dict(values["fill"])
-        encoder.learning = False
+        encoder.learning, encoder.predicting = False, True
         return encoder
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> TableEncoder:
         """The encoder of a model that knows its columns, all numbers, by ``names``, though it never saw a table."""
         encoder = cls([Column(name, "number") for name in names], None, None)
-        encoder.learning = False
+        encoder.learning, encoder.predicting = False, True
         return encoder
 
     def set_fill(self, means: NDArray[np.float64]) -> None:
@@ -190,15 +193,17 @@ class TableEncoder:
 
     def encode(self, batch: pa.RecordBatch) -> Encoded:
         """The rows of a batch. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
-        dense = np.empty((batch.num_rows, self.n_dense), np.float32)
+        dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         at = 0
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             for c in self._dense:
                 if c.kind == "number":
-                    dense[:, at] = arrow.numbers(columns[c.name])
+                    wide = arrow.numbers(columns[c.name])[:, None]
                 else:
-                    dense[:, at : at + c.width] = arrow.vectors(columns[c.name], c.width)
+                    wide = arrow.vectors(columns[c.name], c.width)
+                dense[:, at : at + c.width] = wide
+                self.rounding.note(wide, dense[:, at : at + c.width])
                 at += c.width
         if not np.isfinite(dense).all():
             self._repair(dense)
@@ -212,7 +217,7 @@ class TableEncoder:
             parts.append(self._sparse(batch))
         return Encoded(beside(parts), y, weight)
 
-    def _repair(self, dense: NDArray[np.float32]) -> None:
+    def _repair(self, dense: NDArray[np.floating]) -> None:
         """Fill in what is missing (NaN) or refuse it; refuse what is infinite."""
         at = 0
         for c in self._dense:
@@ -226,7 +231,7 @@ class TableEncoder:
                     self.missing_counts[c.name] += int(np.count_nonzero(gone.any(axis=1)))
                 if self.missing == "zero":
                     part[gone] = 0
-                elif not self.learning:
+                elif self.predicting:
                     part[gone] = self.fill.get(c.name, 0.0)
             bad = np.isinf(part).any(axis=1)
             if bad.any():
@@ -288,6 +293,12 @@ class TableEncoder:
                 f"leave it out (--exclude {most}), or hash the categories (--hash-bits 18)"
             )
 
+    def begin_again(self) -> None:
+        """The first reading has been broken off, and another takes its place: nothing was counted."""
+        if self.learning:
+            self.doubts = self.doubts.fresh()
+            self.missing_counts = dict.fromkeys(self.missing_counts, 0)
+
     def finish(self) -> None:
         """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""
         if self.learning:
@@ -304,17 +315,17 @@ class TableEncoder:
             indices, values = by_kind["indices"], by_kind["values"]
         indptr, index, data = arrow.sparse_lists(indices, values)
         self._largest_index = max(self._largest_index, int(index.max(initial=-1)))
-        with np.errstate(over="ignore"):
-            data = data.astype(np.float32)
         row = np.repeat(np.arange(batch.num_rows), np.diff(indptr))
-        if not np.isfinite(data).all():
+        kept = self.rounding.values(data)
+        if not np.isfinite(kept).all():
             raise ValueError(
-                int(row[np.argmax(~np.isfinite(data))]), "a value is too large for a 32-bit float"
+                int(row[np.argmax(~np.isfinite(kept))]), "a value is too large for a 32-bit float"
             )
         rises = np.r_[True, (row[1:] != row[:-1]) | (index[1:] > index[:-1])] if len(row) else row
         if np.all(rises):
-            return CSR(indptr, (index + offset).astype(np.int32), data)
-        return from_cells(row, index + offset, data, batch.num_rows)
+            return CSR(indptr, (index + offset).astype(np.int32), kept)
+        X = from_cells(row, index + offset, data, batch.num_rows)
+        return CSR(X.indptr, X.indices, self.rounding.values(X.data))
 
     def _labels(self, batch: pa.RecordBatch) -> NDArray[Any]:
         if self.label is None:
@@ -340,4 +351,4 @@ class TableEncoder:
         if bad.any():
             row = int(np.argmax(bad))
             raise ValueError(row, f"column {self.weight}: weight {values[row]:g}; weights are 0 or more")
-        return values.astype(np.float32)
+        return self.rounding.sample_weights(values)

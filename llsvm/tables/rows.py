@@ -13,17 +13,18 @@ from llsvm.block import CSR
 def from_cells(
     row: NDArray[np.integer], column: NDArray[np.integer], value: NDArray[np.floating], n_rows: int
 ) -> CSR:
-    """Rows from cells in any order; cells in the same place are summed."""
+    """Rows from cells in any order; cells in the same place are summed, as float64."""
     order = np.lexsort((column, row))
     row, column, value = row[order], column[order], value[order]
     if len(row):
         new = np.r_[True, (row[1:] != row[:-1]) | (column[1:] != column[:-1])]
         if not new.all():
             starts = np.flatnonzero(new)
-            row, column, value = row[starts], column[starts], np.add.reduceat(value, starts)
+            row, column = row[starts], column[starts]
+            value = np.add.reduceat(value.astype(np.float64), starts)
     indptr = np.zeros(n_rows + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=n_rows), out=indptr[1:])
-    return CSR(indptr, column.astype(np.int32), value.astype(np.float32))
+    return CSR(indptr, column.astype(np.int32), value)
 
 
 def beside(parts: Sequence[CSR]) -> CSR:

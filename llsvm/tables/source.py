@@ -154,6 +154,7 @@ class TableSource(ABC):
             reader_bytes=library + self._reader_bytes(),
             library_bytes=library,
             is_dense=self.encoder.is_dense,
+            rounding=(self.encoder.rounding,),
             is_table=not any(c.kind in LISTS for c in self.encoder.columns),
             labelled=self.encoder.label is not None,
             notes=(*self._notes, *self.encoder.doubts.notes),

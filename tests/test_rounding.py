@@ -1,0 +1,236 @@
+"""Certificates hold for the file, not for what rounding its values to 32-bit floats has left of it.
+
+The twin here reads the text with Python's float and computes every objective in float64.
+"""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+
+from llsvm.data import open_with_settings
+from llsvm.model import Model
+from llsvm.rounding import Rounding, most_lost
+from llsvm.settings import Settings
+from llsvm.train import Training
+
+pytestmark = pytest.mark.filterwarnings("ignore:not converged")
+
+
+def rows(n=120, d=40, classes=2, seed=0, digits=9):
+    """Sparse rows that are nearly separable, with values of that many digits, none of them a float32."""
+    rng = np.random.default_rng(seed)
+    X = np.where(rng.random((n, d)) < 0.4, rng.random((n, d)), 0.0)
+    X = np.array([[float(f"{v:.{digits}g}") for v in row] for row in X])
+    scores = X @ rng.standard_normal((d, classes)) + 0.3 * rng.standard_normal((n, classes))
+    return X, scores.argmax(axis=1)
+
+
+def write_svmlight(path, X, y):
+    with path.open("w") as file:
+        for row, label in zip(X, y, strict=True):
+            cells = (f"{j + 1}:{float(v)!r}" for j, v in enumerate(row) if v)
+            file.write(f"{label} {' '.join(cells)}\n")
+    return path
+
+
+def write_csv(path, X, y):
+    with path.open("w") as file:
+        file.write(",".join([f"c{j}" for j in range(X.shape[1])] + ["label"]) + "\n")
+        for row, label in zip(X, y, strict=True):
+            file.write(",".join([*(repr(float(v)) for v in row), f"k{label}"]) + "\n")
+    return path
+
+
+def trained(path, **options):
+    """The finished Training and its model. Tables as svmlight has them: no scale, no bias."""
+    if path.suffix == ".csv":
+        options = {"label": "last", "scale": "none", "bias": 0.0} | options
+    settings = Settings(**({"threads": 1, "memory_limit": "1GB"} | options))
+    with Training(open_with_settings(settings, str(path)), settings) as training:
+        reports = list(training)
+        return training, training.model, reports
+
+
+def twin(model, X, y, options):
+    """The primal of each problem, in float64, by the weights of the model and the numbers of the text."""
+    W, C, k = np.zeros((len(model.coef_), X.shape[1])), options.get("C", 1.0), y.max() + 1
+    W[:, : model.coef_.shape[1]] = model.coef_
+    F, method, loss = (
+        X @ W.T + model.intercept_,
+        options.get("multi_class", "ovr"),
+        options.get("loss", "hinge"),
+    )
+
+    def total(margins):
+        return C * (np.maximum(0, 1 - margins) ** (2 if loss == "squared_hinge" else 1)).sum()
+
+    if loss == "least-squares":
+        return [0.5 * W[0] @ W[0] + C * ((1 - np.where(y == 1, F[:, 0], -F[:, 0])) ** 2).sum()]
+    norms = 0.5 * np.einsum("ij,ij->i", W, W)
+    own = F[np.arange(len(y)), y] if k > 2 else None
+    if method == "crammer-singer":
+        E = F + 1
+        E[np.arange(len(y)), y] -= 1
+        return [norms.sum() + C * (E.max(axis=1) - own).sum()]
+    if method == "weston-watkins":
+        E = np.maximum(0, 1 + F - own[:, None])
+        E[np.arange(len(y)), y] = 0
+        return [norms.sum() + C * E.sum()]
+    if k == 2:
+        return [norms[0] + total(np.where(y == 1, F[:, 0], -F[:, 0]))]
+    if method == "ovr":
+        return [norms[c] + total(np.where(y == c, F[:, c], -F[:, c])) for c in range(k)]
+    pairs = [(i, j) for i in range(k) for j in range(i + 1, k)]
+    return [
+        norms[c] + total(np.where(y == i, F[:, c], -F[:, c])[(y == i) | (y == j)])
+        for c, (i, j) in enumerate(pairs)
+    ]
+
+
+def check(model, X, y, options, optimum):
+    """No gap that is reported is smaller than the twin's, against the best dual of the tightest run."""
+    certificate, slack = model.certificate, 1e-11 * (1.0 + options.get("C", 1.0))
+    for primal, best, mine, gap in zip(
+        twin(model, X, y, options), optimum, certificate.dual, certificate.gaps, strict=True
+    ):
+        assert mine <= primal * (1 + 1e-9) + slack
+        assert primal - best <= gap * primal + 1e-9 * primal + slack, (options, primal, best, gap)
+    return certificate
+
+
+CASES = [
+    {"solver": "llsvm"},
+    {"solver": "llsvm", "loss": "squared_hinge"},
+    {"multi_class": "ovr", "solver": "llsvm"},
+    {"multi_class": "ovo", "solver": "llsvm"},
+    {"multi_class": "crammer-singer"},
+    {"multi_class": "weston-watkins"},
+    {"solver": "smsvm"},
+    {"solver": "nesvm"},
+    {"solver": "nesvm", "loss": "least-squares"},
+]
+
+
+def compare(tmp_path, case, write, *limits):
+    X, y = rows(classes=3 if "multi_class" in case else 2)
+    path = write(tmp_path / ("rows.csv" if write is write_csv else "rows.svm"), X, y)
+    for C, tol in limits:
+        options = case | {"C": C, "tol": tol, "max_passes": 60}
+        _, model, _ = trained(path, **options)
+        # the best dual that is known: of the same numbers as 64-bit arrays, which nobody rounds
+        settings = Settings(**(case | {"C": C, "tol": 1e-9, "max_passes": 200, "threads": 1}))
+        with Training(open_with_settings(settings, X, y), settings) as training:
+            list(training)
+            dual = training.model.certificate.dual
+        check(model, X, y, options, dual)
+
+
+@pytest.mark.parametrize("write", [write_svmlight, write_csv])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_no_gap_is_smaller_than_the_files(tmp_path, write, loss):
+    # 32-bit floats are enough; are tried, but not enough; are not tried
+    compare(tmp_path, {"solver": "llsvm", "loss": loss}, write, (1.0, 1e-3), (1e3, 1e-3), (1e4, 1e-6))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [write_svmlight, write_csv])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()))
+def test_no_gap_of_any_solver_is_smaller_than_the_files(tmp_path, case, write):
+    compare(tmp_path, case, write, (1.0, 1e-3), (1e3, 1e-3), (1e2, 2e-5), (1.0, 1e-7), (1e5, 1e-6))
+
+
+def test_rounding_is_counted_without_a_second_reading(tmp_path):
+    X, y = rows()
+    training, model, reports = trained(write_svmlight(tmp_path / "rows.svm", X, y), solver="llsvm")
+    assert training.summary()["values"] == "float32"
+    assert sum(report.kind == "read" for report in reports) == 1
+    certificate = model.certificate
+    lost = np.sqrt(((X - X.astype(np.float32)) ** 2).sum())
+    least = lost * np.linalg.norm(model.coef_) / np.sqrt(len(y))  # what one row could do
+    assert least < certificate.rounding[0] < 1e-3 * certificate.primal[0]
+    assert certificate.relative_gap >= certificate.rounding[0] / certificate.primal[0]
+    model.save(tmp_path / "m")
+    assert Model.load(tmp_path / "m").certificate == certificate
+
+
+def test_numbers_that_are_32_bit_floats_stay_so_at_any_tolerance(tmp_path):
+    X, y = rows()
+    X = np.round(X * 8) / 4  # 0.25, 0.5, ...
+    for write, name in ((write_svmlight, "rows.svm"), (write_csv, "rows.csv")):
+        training, model, reports = trained(write(tmp_path / name, X, y), solver="llsvm", C=1e4, tol=1e-9)
+        assert training.summary()["values"] == "float32"
+        assert sum(report.kind == "read" for report in reports) == 1
+        assert model.certificate.rounding == ()
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "hdf5", "npz"])
+def test_every_format_keeps_what_the_tolerance_asks_for(tmp_path, kind):
+    X, y = rows(n=80, d=12)
+    path, options = tmp_path / f"rows.{kind}", {"solver": "llsvm", "scale": "none", "bias": 0.0}
+    if kind == "npy":
+        np.save(path, np.c_[X, y])
+        options["label"] = "last"
+    elif kind == "npz":
+        np.save(tmp_path / "labels.npy", y)
+        sp.save_npz(path, sp.csr_matrix(X))
+        options["label"] = str(tmp_path / "labels.npy")
+    elif kind == "parquet":
+        pq.write_table(pa.table({f"c{j}": X[:, j] for j in range(12)} | {"label": y}), path)
+        options["label"] = "label"
+    else:
+        with h5py.File(path, "w") as file:
+            file["X"], file["y"] = X, y
+    for tol, values in ((1e-3, "float32"), (1e-9, "float64")):
+        training, model, _ = trained(path, tol=tol, **options)
+        assert training.summary()["values"] == values
+        primal, certificate = twin(model, X, y, options)[0], model.certificate
+        assert primal <= certificate.primal[0] + sum(certificate.rounding) + 1e-9
+        assert (certificate.primal[0] == pytest.approx(primal, rel=1e-12)) == (values == "float64")
+
+
+@pytest.mark.parametrize("scale", ["standard", "unit-row"])
+def test_scaled_values_count_their_rounding(tmp_path, scale):
+    X, y = rows()
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    _, loose, _ = trained(path, solver="llsvm", scale=scale)
+    training, tight, _ = trained(path, solver="llsvm", scale=scale, tol=1e-8)
+    assert loose.certificate.rounding[0] > 0
+    assert tight.converged
+    assert training.summary()["values"] == "float64"
+    assert loose.certificate.primal[0] + loose.certificate.rounding[0] >= tight.certificate.dual[0]
+    assert loose.certificate.dual[0] <= tight.certificate.primal[0]
+
+
+def test_sample_weights_that_are_rounded_count_too():
+    X, y = rows()
+    weight = np.random.default_rng(0).random(len(y))
+    for weights, rounded in ((weight, True), (np.round(weight * 4) / 4, False)):
+        settings = Settings(solver="llsvm", tol=1e-4)
+        with Training(open_with_settings(settings, X, y, weights), settings) as training:
+            list(training)
+            assert (training.model.certificate.rounding != ()) == rounded
+
+
+def test_a_table_read_again_leaves_missing_values_to_their_mean(tmp_path):
+    X, y = rows(n=60, d=5)
+    path = write_csv(tmp_path / "rows.csv", X, y)
+    lines = path.read_text().splitlines()
+    lines[7] = "," + lines[7].partition(",")[2]
+    path.write_text("\n".join(lines) + "\n")
+    filled = X.copy()
+    filled[6, 0] = np.delete(X[:, 0], 6).mean()
+    model = trained(path, solver="llsvm", missing="mean", tol=1e-8)[1]
+    assert model.certificate.primal[0] == pytest.approx(twin(model, filled, y, {})[0], rel=1e-9)
+
+
+def test_the_bound_on_unmeasured_rounding_holds():
+    wide = np.random.default_rng(0).lognormal(0, 3, 200_000)
+    rounding = Rounding()
+    kept = rounding.values(wide)
+    assert rounding.squares == pytest.approx(((wide - kept.astype(float)) ** 2).sum())
+    assert rounding.squares < most_lost(kept) < 20 * rounding.squares
