@@ -29,6 +29,7 @@ from llsvm.ingest import Facts
 from llsvm.labels import quoted
 from llsvm.memory import (
     COMPILING,
+    LEAST_WORK_BYTES,
     MemoryBudget,
     default_limit_bytes,
     default_threads,
@@ -242,6 +243,11 @@ class Training:
         """The source through an approximate feature map, which becomes part of the model."""
         from llsvm.data.mapped import FIT_BYTES, MappedSource
 
+        def sign(nbytes: int) -> None:
+            more = max(0, nbytes - budget.lines.get("feature map", 0))
+            budget.require({"feature map": more, "reading and working on rows": LEAST_WORK_BYTES})
+            budget.resize("feature map", nbytes)
+
         chosen = self.settings
         budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
         mapped = MappedSource(
@@ -253,7 +259,7 @@ class Training:
             chosen.degree,
             chosen.coef0,
             chosen.seed,
-            lambda nbytes: budget.resize("feature map", nbytes),
+            sign,
         )
         budget.release("reading")
         self._map = mapped.map

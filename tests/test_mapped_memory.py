@@ -42,3 +42,14 @@ def test_no_more_is_taken_than_was_signed_for(tmp_path, kind, density):
     assert peak <= max(signed) + OVERHEAD_BYTES
     assert signed[-1] >= mapped.map.nbytes
     assert np.isfinite(next(iter(mapped.blocks(10_000))).X).all()
+
+
+def test_the_limit_that_a_map_asks_for_works(tmp_path):
+    X, y = rows(n=300, d=40)
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    path.write_text(path.read_text() + "1 30000:1\n")
+    options = {"feature_map": "rff", "components": 100, "max_passes": 2}
+    with pytest.raises(BudgetError) as caught:
+        run(path, ledger=20_000_000, **options)
+    training = run(path, ledger=caught.value.smallest_bytes, **options)
+    assert training.reports[-1].certificate is not None
