@@ -108,6 +108,15 @@ def test_parquet_text_that_is_not_utf8(tmp_path):
         list(open_source(path, options=TEXT).blocks(PLENTY))
 
 
+def test_a_column_name_that_is_not_utf8(tmp_path):
+    path = tmp_path / "rows.arrow"
+    with pa.ipc.new_file(path, texts().rename_columns(["a", "town", "label"]).schema) as out:
+        out.write_table(texts().rename_columns(["a", "town", "label"]))
+    path.write_bytes(path.read_bytes().replace(b"town", b"to\xe4n"))
+    with pytest.raises(DataError, match="not readable as arrow"):
+        list(open_source(path, options=TEXT).blocks(PLENTY))
+
+
 def sparse(path, indices, n_columns, indptr=None, n=200):
     """CSR with three values a row, whose indices are of any type."""
     arrays = {

@@ -305,6 +305,7 @@ class TableSource(ABC):
     def _full_schema(self, number: int) -> pa.Schema:
         with self._explaining(number):
             schema = self._schema(number)
+            _ = schema.names  # in a damaged file they need not be UTF-8
         twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
         if twice:
             raise DataError(f"{self._paths[number]}: two columns are named {twice[0]!r}; rename one of them")
