@@ -114,11 +114,10 @@ class FeatureMap:
     @property
     def work_bytes(self) -> int:
         """What it holds, and what mapping a few rows takes beside them."""
-        row_bytes = 16 * self.width + 8 * self.n_features
         landmarks = (
             0 if isinstance(self.landmarks, CSR) else 8 * self.landmarks.size
         )  # as float64, transposed
-        return self.nbytes + landmarks + 2 * max(_CHUNK_BYTES, row_bytes)
+        return self.nbytes + landmarks + mapping_bytes(self.width, self.n_features)
 
     def rows_at_once(self, nbytes: int = _CHUNK_BYTES) -> int:
         """Rows whose mapping takes about ``nbytes``."""
@@ -216,6 +215,11 @@ def _checked_csr(n_features: int, indptr: NDArray[Any], indices: NDArray[Any], d
 
 def _within(indices: NDArray[Any], n: int) -> bool:
     return not len(indices) or (int(indices.min()) >= 0 and int(indices.max()) < n)
+
+
+def mapping_bytes(width: int, n_features: int) -> int:
+    """What mapping a few rows takes, beside the map."""
+    return 2 * max(_CHUNK_BYTES, 16 * width + 8 * n_features)
 
 
 def projection_bytes(n_landmarks: int, n_features: int, is_dense: bool) -> int:

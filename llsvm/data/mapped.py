@@ -11,7 +11,7 @@ import numpy as np
 from llsvm.block import CSR, Block, concat
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.feature_map import FeatureMap, KernelFunction, nystroem_projection, projection_bytes
+from llsvm.feature_map import FeatureMap, KernelFunction, mapping_bytes, nystroem_projection, projection_bytes
 from llsvm.rounding import Rounding
 
 FIT_BYTES = 1 << 20
@@ -87,13 +87,14 @@ def _learn(
     d = max(columns - base, source.info().n_features or 0, 1)
     function = KernelFunction(kernel, 1.0 / d if gamma is None else gamma, degree, coef0)
     if kind == "rff":
-        sign(8 * n_components * (2 * d + 2))  # ω, and once more while it is scaled
+        # ω, and once more while it is scaled, or in the model
+        sign(8 * n_components * (2 * d + 2) + mapping_bytes(n_components, d))
         omega = rng.standard_normal((d, n_components)) * np.sqrt(2.0 * function.gamma)
         phase = rng.uniform(0.0, 2.0 * np.pi, n_components)
         return FeatureMap(kind, function, d, omega, phase, base)
     X = sample.X
     n_rows = sample.n_rows
-    sign(2 * sample.nbytes + projection_bytes(n_rows, d, sample.is_dense))
+    sign(2 * sample.nbytes + projection_bytes(n_rows, d, sample.is_dense) + mapping_bytes(n_rows, d))
     if isinstance(X, CSR):
         landmarks: CSR | np.ndarray = CSR(X.indptr, X.indices - np.int32(base), X.data)
     else:
