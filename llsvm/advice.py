@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llsvm.report import ROUNDED, STALLED
+from llsvm.report import ROUNDED, SETTLED, STALLED
 from llsvm.settings import Settings
 
 UNSCALED_ABOVE = 10.0  # values: where some are larger, scaling is the first thing to try
@@ -39,11 +39,15 @@ class Ending:
 
 
 def advise(settings: Settings, end: Ending) -> tuple[str, str]:
-    """The likely cause, in a word ("paper", "passes", "rounding", "scale", "solver", "C", "memory"), and in a
+    """The likely cause, in a word ("settled", "passes", "rounding", "scale", "solver", "C", "memory"), and in a
     sentence that ends in the remedy."""
     if settings.paper:
-        return "paper", (
+        return SETTLED, (
             "the slides' algorithm ends where its dual variables have settled, wherever that is (--exact goes on)"
+        )
+    if end.cause == SETTLED:
+        return SETTLED, (
+            "--stop change ends where the objective has settled, wherever that is (--stop gap goes on)"
         )
     more = 0 if end.cause == STALLED else passes_to_come(end.gaps, settings.tol)
     if more and more <= max(SOON * len(end.gaps), LAST_PASSES):

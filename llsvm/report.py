@@ -93,6 +93,7 @@ def relative_gap(primal: float, dual: float, rounding: float = 0.0) -> float:
 
 
 STALLED = "stalled"  # the gap falls too slowly for the passes that are left, or not at all
+SETTLED = "settled"  # what the paper's rule watches no longer changes, however large the gap may be
 ROUNDED = "rounding"  # what is missing to the tolerance is lost in rounding
 
 
@@ -104,7 +105,7 @@ class Report:
     survivors). passes: full passes so far, the first reading not counted. coef: (k, columns) float64, the best
     certified weights, the bias in the last column if there is one; None before there are any. dual: the dual
     objective now. survivors: rows kept for the next epochs. note: one sentence for people, or "".
-    cause: where a solver ends here without having converged, and knows why: one of STALLED, ROUNDED.
+    cause: where a solver ends here without having converged, and knows why: one of STALLED, SETTLED, ROUNDED.
     expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows
     count and the FeatureMap (llsvm.feature_map) that holds them.
     """

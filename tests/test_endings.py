@@ -14,7 +14,7 @@ from llsvm.advice import Ending, advise, passes_to_come
 from llsvm.data import open_source
 from llsvm.memory import MemoryBudget
 from llsvm.optim.stall import WINDOW, Stall
-from llsvm.report import ROUNDED, STALLED
+from llsvm.report import ROUNDED, SETTLED, STALLED
 from llsvm.settings import Settings
 from llsvm.train import Training
 
@@ -211,7 +211,8 @@ def ending(**changes):
         ({}, {"cause": ROUNDED}, "rounding", "--tol"),
         ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory"),
         ({"scale": "standard"}, {"largest_value": 4000.0}, "passes", "--max-passes"),
-        ({"paper": True}, {}, "paper", "--exact"),
+        ({"paper": True}, {}, "settled", "--exact"),
+        ({"solver": "nesvm", "stop": "change"}, {"cause": SETTLED}, "settled", "--stop gap"),
     ],
 )
 def test_the_likely_cause_comes_first(options, end, cause, remedy):

@@ -20,6 +20,7 @@ from llsvm.optim.bundle import DualBundle
 from llsvm.optim.metric import GramMetric, ScalarMetric
 from llsvm.optim.nesterov import PaperSteps
 from llsvm.optim.thinning import Thinning
+from llsvm.report import SETTLED
 from llsvm.settings import Settings
 from llsvm.train import Training
 
@@ -345,14 +346,17 @@ def test_blocks_from_disk_change_nothing(loss, tmp_path):
 
 @pytest.mark.parametrize("step", ["auto", "paper"])
 def test_stops_by_the_change_of_the_objective(step):
-    """|ΔF_μ| < tol ends each stage; the last is the first with μ ≤ mu_end."""
+    """|ΔF_μ| < tol ends each stage; the last is the first with μ ≤ mu_end. Settled is not converged."""
     X, y = cancer()
     options = {"C": 0.1, "step": step, "stop": "change", "tol": 1e-3}
     _, last = train(X, y, mu=1.0, mu_end=0.3, **options)
-    assert last.converged
+    assert last.cause == SETTLED
+    assert not last.converged
+    assert last.certificate.relative_gap > 1e-3
     assert last.extra["mu"] == pytest.approx(0.3 if step == "auto" else 0.25)  # 1/2, 1/3, 1/4
     _, fixed = train(X, y, mu=0.3, homotopy=False, **options)
-    assert fixed.converged
+    assert fixed.cause == SETTLED
+    assert not fixed.converged
     assert fixed.extra["mu"] == 0.3
 
 

@@ -36,7 +36,7 @@ from llsvm.optim.bundle import DualBundle
 from llsvm.optim.metric import GramMetric, Metric, ScalarMetric
 from llsvm.optim.nesterov import VECTORS, PaperSteps, SearchedSteps
 from llsvm.optim.thinning import Thinning
-from llsvm.report import Report
+from llsvm.report import SETTLED, Report
 from llsvm.rounding import SHARE
 from llsvm.settings import Settings
 from llsvm.stream import Stream
@@ -82,7 +82,7 @@ class NESVM:
                 passes += 1
                 report = self._report(passes, metric)
                 yield report
-                if all(p.converged for p in self.problems) or (most and passes >= most):
+                if all(p.ended for p in self.problems) or (most and passes >= most):
                     break
             if report.converged and settings.penalty == "l1" and settings.stop == "gap":
                 yield from self._thin(stream, width, metric, passes, most)
@@ -173,7 +173,7 @@ class NESVM:
 
     def _pass(self, stream: Stream, width: int) -> None:
         """Measure at w and y of every problem that is not solved yet, and move on."""
-        todo = [j for j, problem in enumerate(self.problems) if not problem.converged]
+        todo = [j for j, problem in enumerate(self.problems) if not problem.ended]
         W = np.stack([problem.steps.w for problem in self.problems])
         V = np.stack([problem.steps.y for problem in self.problems])
         mu = np.array([problem.mu for problem in self.problems])
@@ -233,9 +233,8 @@ class NESVM:
         note = f"step {how}: L = {largest:.4g}" + ("" if self.squares else f", mu = {mu:.3g}")
         coef = np.stack([p.coef for p in problems])
         certificate = self.bound.certificate(coef, primal, dual, passes)
-        converged = all(p.converged for p in problems)
-        if self.settings.stop == "gap":
-            converged = converged and certificate.relative_gap <= self.settings.tol
+        ended = all(p.ended for p in problems)
+        converged = ended and certificate.relative_gap <= self.settings.tol
         return Report(
             "pass",
             passes,
@@ -243,6 +242,7 @@ class NESVM:
             certificate,
             sum(dual),
             converged=converged,
+            cause=SETTLED if ended and not converged and self.settings.stop == "change" else "",
             note=note,
             extra={"L": largest, "mu": mu},
         )
@@ -264,7 +264,7 @@ class _Problem:
         self.bundle = DualBundle(width, bundle, self.l1)
         self.coef = np.zeros(width)
         self.primal = np.inf
-        self.converged = False
+        self.ended = False
         self.scalar = metric.name == "scalar"
         self._paper_L = paper_L
         self._F = np.inf
@@ -314,11 +314,11 @@ class _Problem:
     def _stop(self, F: float) -> bool:
         if self.settings.stop == "change":
             last = self.squares or not self.settings.homotopy or self.mu <= self.settings.mu_end
-            self.converged = bool(last and self._same and abs(F - self._F) < self.settings.tol)
+            self.ended = bool(last and self._same and abs(F - self._F) < self.settings.tol)
         else:
             gap = self.primal - self.bundle.best
-            self.converged = bool(gap <= self.tol * self.primal)
-        return self.converged
+            self.ended = bool(gap <= self.tol * self.primal)
+        return self.ended
 
     def thinning(self) -> Thinning:
         penalised = len(self.coef) - 1 if self.settings.intercept else len(self.coef)

@@ -86,7 +86,7 @@ def nesvm(passes: int, **options: Any) -> Fit:
         certificate = model.certificate
         assert certificate is not None
         note = f"{certificate.passes} passes, gap {certificate.relative_gap:.0e}"
-        return model.coef_[0], model.predict, note + ("" if model.converged else " (gave up)")
+        return model.coef_[0], model.predict, note + (" (gave up)" if certificate.passes >= passes else "")
 
     return fit
 
