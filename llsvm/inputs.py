@@ -19,13 +19,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from llsvm import remote, windows
+from llsvm import remote, windows, xz
 from llsvm.credentials import without_credentials
 from llsvm.errors import DataError
 
 STDIN = "-"
 HEAD_BYTES = 16
-_XZ_WORK_BYTES = 4 << 20  # of a decoder, beside its dictionary
 REMOTE_BUFFER_BYTES = 1 << 21  # each is a request of its own, which takes tens of milliseconds
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
@@ -91,8 +90,13 @@ class Input(io.RawIOBase):
             if self._kind == "zstd":
                 self._raw.frames = windows.ZstdFrames()
             self._stream: Any = self._raw
-            if self._kind:
-                self._stream = _decompressed(self._raw, self._kind, self._declared)
+            if self._kind == "xz":
+                text_bytes = self._raw.xz_text_bytes()
+                self._stream = xz.Xz(self._raw, self._declared, text_bytes)
+                if text_bytes is not None:  # of its dictionary it touches no more
+                    self._declared = min(self._declared, text_bytes)
+            elif self._kind:
+                self._stream = _decompressed(self._raw, self._kind)
             if self._stream is not self._raw:
                 self.head = self._pending = self._read(HEAD_BYTES)
         except BaseException:
@@ -182,6 +186,12 @@ class _Counting(io.RawIOBase):
         self._head = head
         return head
 
+    def xz_text_bytes(self) -> int | None:
+        """``xz.text_bytes_of`` of this file; None where only what is next can be read of it."""
+        if self.path == STDIN or not isinstance(self._file, io.FileIO):
+            return None
+        return xz.text_bytes_of(self._file.fileno())
+
     def readable(self) -> bool:
         return True
 
@@ -220,56 +230,11 @@ class _Counting(io.RawIOBase):
         super().close()
 
 
-class _Xz(io.RawIOBase):
-    """Decompresses xz: as ``lzma.LZMAFile``, but no block may have a larger dictionary than the first declared."""
-
-    def __init__(self, raw: _Counting, dictionary_bytes: int) -> None:
-        self._raw, self._limit = raw, dictionary_bytes + _XZ_WORK_BYTES
-        self._decoder = self._new()
-        self._ended = False
-
-    def _new(self) -> lzma.LZMADecompressor:
-        return lzma.LZMADecompressor(lzma.FORMAT_XZ, self._limit)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        while not self._ended:
-            text = b""
-            if self._decoder.eof:
-                text = self._next_stream(self._decoder.unused_data)
-                if self._ended:
-                    break
-            elif self._decoder.needs_input:
-                text = self._raw.read(io.DEFAULT_BUFFER_SIZE) or b""
-                if not text:
-                    raise EOFError("the file ends before the compressed data do")
-            got = self._decoder.decompress(text, len(view))
-            if got:
-                view[: len(got)] = got
-                return len(got)
-        return 0
-
-    def _next_stream(self, text: bytes) -> bytes:
-        """The first bytes of the stream after one that has ended; padding before it is zeros."""
-        while not (text := text.lstrip(b"\0")):
-            text = self._raw.read(io.DEFAULT_BUFFER_SIZE) or b""
-            if not text:
-                self._ended = True
-                return b""
-        self._decoder = self._new()
-        return text
-
-
-def _decompressed(raw: _Counting, kind: str, window_bytes: int) -> Any:
+def _decompressed(raw: _Counting, kind: str) -> Any:
     if kind == "gzip":
         return gzip.GzipFile(fileobj=raw, mode="rb")
     if kind == "bzip2":
         return bz2.BZ2File(raw)
-    if kind == "xz":
-        return _Xz(raw, window_bytes)
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.PythonFile(raw, "r"), kind)

@@ -2,8 +2,10 @@
 
 import io
 import lzma
+import os
 import shutil
 import subprocess
+import zlib
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from llsvm.data import open_source
 from llsvm.errors import BudgetError, DataError
 from llsvm.inputs import Input
 from llsvm.windows import ZstdFrames, declared
+from llsvm.xz import text_bytes_of
 
 TEXT = b"".join(b"%d 1:%d.5 7:2\n" % (i % 2, i) for i in range(20_000))
 
@@ -68,6 +71,53 @@ def test_streams_of_xz_one_after_the_other(tmp_path, padding):
         assert stream.window_bytes == 1 << 16
 
 
+@pytest.mark.parametrize("padding", [0, 4, 400])
+def test_no_more_is_held_of_a_dictionary_than_there_is_text(tmp_path, padding):
+    path = tmp_path / "rows.svm.xz"
+    data = xz(TEXT, 1 << 26) + bytes(padding) + lzma.compress(b"") + xz(TEXT, 1 << 26) + bytes(padding)
+    path.write_bytes(data)
+    with Input(str(path)) as stream:
+        assert stream.window_bytes == 2 * len(TEXT)
+        assert io.BufferedReader(stream).read() == 2 * TEXT
+    path.write_bytes(b"junk" + data)
+    assert text_bytes(path) is None
+    path.write_bytes(data[: -20 - padding])
+    assert text_bytes(path) is None
+    with Input(str(path)) as stream:
+        assert stream.window_bytes == 1 << 26
+
+
+def text_bytes(path):
+    with open(path, "rb") as file:
+        return text_bytes_of(file.fileno())
+
+
+def test_an_index_that_tells_of_less_text_than_there_is_is_damage(tmp_path):
+    path = tmp_path / "rows.svm.xz"
+    data, at = xz(TEXT, 1 << 26), 0
+    footer = data[-12:]
+    index = bytearray(data[-12 - 4 * (int.from_bytes(footer[4:8], "little") + 1) : -12])
+    while index[at : at + 3] != bytes(
+        [len(TEXT) & 0x7F | 0x80, len(TEXT) >> 7 & 0x7F | 0x80, len(TEXT) >> 14]
+    ):
+        at += 1
+    index[at + 2] = 1
+    index[-4:] = zlib.crc32(index[:-4]).to_bytes(4, "little")
+    path.write_bytes(data[: -12 - len(index)] + index + footer)
+    assert text_bytes(path) < len(TEXT)
+    with pytest.raises(DataError, match="more text than its index says"):
+        list(open_source(path).blocks(1 << 20))
+
+
+def test_a_pipe_has_no_index():
+    reading, writing = os.pipe()
+    try:
+        assert text_bytes_of(reading) is None
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
 def test_a_later_block_may_not_hold_more_than_the_first_declared(tmp_path):
     path = tmp_path / "rows.svm.xz"
     path.write_bytes(xz(TEXT, 1 << 16) + xz(TEXT, 1 << 26))
@@ -81,7 +131,8 @@ def test_a_window_larger_than_the_limit_is_refused_with_the_number(tmp_path, kin
 
     path = tmp_path / f"rows.svm.{kind}"
     size = 1 << 27
-    path.write_bytes(xz(TEXT, size) if kind == "xz" else zstd(TEXT, "--zstd=wlog=27"))
+    padding = bytes(8000)  # too much to look for an index behind it
+    path.write_bytes(xz(TEXT, size) + padding if kind == "xz" else zstd(TEXT, "--zstd=wlog=27"))
     with pytest.raises(BudgetError) as caught:
         run(path, ledger=100_000_000)
     assert caught.value.smallest_bytes > size

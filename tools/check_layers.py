@@ -33,6 +33,7 @@ LAYERS = [
         "hdf5_file",
         "inputs",
         "windows",
+        "xz",
         "remote",
         "kernels",
         "arena",
