@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from llsvm.errors import DataError, UsageError
-from llsvm.frames import column_names
+from llsvm.frames import column_names, require_order
 from llsvm.kinds import require_kind
 from llsvm.memory import default_threads
 from llsvm.model import Model
@@ -196,7 +196,11 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
-        names = column_names(X) if self.model_.named_columns else None
+        names = None
+        if self.model_.named_columns:
+            names = column_names(X)
+        else:
+            require_order(X)
         if self._from_file and names is not None:
             return X  # the model finds them by name, and refuses what it lacks
         if "feature_names_in_" not in vars(self) and names not in (None, self.model_.feature_names):

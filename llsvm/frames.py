@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llsvm.errors import DataError, UsageError
+from llsvm.errors import DataError, LLSVMWarning, UsageError
 from llsvm.tables.options import listed
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ _CHUNK_BYTES = 1 << 20
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
-    """The names of a data frame's columns. None for arrays, and where names are numbers (pandas' own numbering).
+    """The names of a data frame's columns, as text. None for arrays, and for columns that are numbered 0, 1, 2, ...
+    in order, as pandas does where it is given no names.
 
     Raises UsageError where some are text and others are not.
     """
@@ -29,7 +31,18 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     if any(texts) and not all(texts):
         other = found[texts.index(False)]
         raise UsageError(f"X has columns named by text and others not ({other!r}); rename them all to text")
-    return tuple(map(str, found)) if any(texts) else None
+    return None if found == tuple(range(len(found))) else tuple(map(str, found))
+
+
+def require_order(X: Any) -> None:
+    """Raise DataError for a data frame whose columns are numbered 0, 1, 2, ..., but do not stand in that order."""
+    names = column_names(X) or ()
+    numbers = tuple(map(str, range(len(names))))
+    if set(names) == set(numbers) and names != numbers:
+        raise DataError(
+            f"X: its columns are numbered {listed(names)}, but the model knows its columns by their position only; "
+            "put them in order, or pass X.to_numpy() if they are"
+        )
 
 
 def columns(X: Any, names: Sequence[str]) -> Any:
@@ -44,13 +57,17 @@ def columns(X: Any, names: Sequence[str]) -> Any:
         )
     if twice := [name for name in names if there.count(name) > 1]:
         raise DataError(f"X: two columns are named {twice[0]!r}; rename one of them")
-    return X.select(list(names)) if hasattr(X, "select") else X[list(names)]  # pandas has no select
+    if hasattr(X, "iloc"):  # pandas, where names may be numbers, or have several levels
+        at = {name: place for place, name in enumerate(there)}
+        return X.iloc[:, [at[name] for name in names]]
+    return X.select(list(names))
 
 
-def encoded(X: Any, table: Mapping[str, Any]) -> Iterator[Matrix]:
+def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
     """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
 
-    Raises DataError where a column is missing, or holds what the model cannot take.
+    double: as 64-bit floats. Warns (LLSVMWarning) of text columns none of whose values the model knows. Raises
+    DataError where a column is missing, or holds what the model cannot take.
     """
     import pyarrow as pa
 
@@ -58,7 +75,7 @@ def encoded(X: Any, table: Mapping[str, Any]) -> Iterator[Matrix]:
     from llsvm.tables.plan import check_columns
 
     encoder = TableEncoder.from_dict(table)
-    encoder.label = None
+    encoder.label, encoder.rounding.double = None, double
     frame = columns(X, [column.name for column in encoder.columns])
     try:
         arrow = pa.table(frame)
@@ -79,3 +96,5 @@ def encoded(X: Any, table: Mapping[str, Any]) -> Iterator[Matrix]:
             at, reason = error.args if len(error.args) == 2 else (0, str(error))
             raise DataError(f"X: row {row + at}: {reason}") from error
         row += batch.num_rows
+    for sentence in encoder.strange:
+        warnings.warn(f"X: {sentence}", LLSVMWarning, stacklevel=2)

@@ -170,7 +170,8 @@ def _model(head: dict[str, list[str]], lines: TextIO) -> Model:
         np.sort(labels),
         settings=settings,
         index_base=1,
-        extra={"imported": {"from": "liblinear", "solver_type": solver}},
+        extra={"imported": {"from": "liblinear", "solver_type": solver}, "double": True},
+        requires=("double",),
     )
 
 

@@ -29,7 +29,7 @@ from llsvm import model_file
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import CertificateError, DataError, ModelError
 from llsvm.feature_map import FeatureMap
-from llsvm.frames import column_names, columns, encoded
+from llsvm.frames import column_names, columns, encoded, require_order
 from llsvm.report import Certificate
 from llsvm.scaling import filled, unit_rows
 
@@ -179,10 +179,13 @@ class Model:
 
     def _by_name(self, X: Any) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""
-        if not self.named_columns or column_names(X) is None:
+        if column_names(X) is None:
+            return None
+        if not self.named_columns:
+            require_order(X)
             return None
         if "table" in self.extra:
-            return encoded(X, self.extra["table"])
+            return encoded(X, self.extra["table"], bool(self.extra.get("double")))
         return _matrices(np.asarray(columns(X, self.feature_names or ())))
 
     def scorer(self) -> Callable[[Matrix, int], NDArray[np.float64]]:

@@ -90,6 +90,7 @@ _SETTINGS: dict[str, Test] = {
 }
 _EXTRA: dict[str, Test] = {
     "unit_row": is_flag,
+    "double": is_flag,
     "multi_class": one_of("ovo"),
     "solver": is_text,
     "why": is_text,

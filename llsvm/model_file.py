@@ -43,7 +43,7 @@ from llsvm.remote import is_remote
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
 # names in ``requires`` that this package honours
-KNOWN_REQUIREMENTS = frozenset({"unit_row", "feature_map", "multi_class"})
+KNOWN_REQUIREMENTS = frozenset({"unit_row", "feature_map", "multi_class", "double"})
 
 _HEADER = "header.json"
 _CHUNK_BYTES = 1 << 20

@@ -23,6 +23,7 @@ from llsvm.inputs import open_binary
 from llsvm.labels import is_text, quoted
 from llsvm.memory import RUNTIME_BYTES, MemoryBudget, memory_limit_bytes, resident_bytes
 from llsvm.model import Model, label_text
+from llsvm.rounding import keep_double
 
 DEFAULT_MEMORY = "50%"
 _LARGEST_BLOCK_BYTES = 8 << 20
@@ -92,7 +93,8 @@ def require_room(path: str | os.PathLike[str], memory_limit: str | int | None = 
 
 
 def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) -> BlockSource:
-    """The data to score, read as the model's training data was: same columns, categories, positive label.
+    """The data to score, read as the model's training data was: same columns, categories, positive label, and
+    values rounded to 32-bit floats or not.
 
     options: what ``open_source`` takes, to read it otherwise.
     """
@@ -113,6 +115,8 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
         **options,
     )
     _require_same_kind(model, source)
+    if model.extra.get("double"):
+        keep_double(source.info().rounding)
     names = source.info().feature_names
     if (
         source.info().encoder is None

@@ -86,6 +86,12 @@ def most_lost(kept: NDArray[np.float32]) -> float:
     return 1.01 * HALF_ULP**2 * sum(float(np.einsum("i,i", piece, piece)) for piece in pieces)
 
 
+def keep_double(roundings: Iterable[Rounding]) -> None:
+    """From now on readers hand out float64."""
+    for rounding in roundings:
+        rounding.double = True
+
+
 def lost_squares(roundings: Iterable[Rounding]) -> float:
     return sum(each.squares for each in roundings)
 

@@ -44,7 +44,7 @@ from llsvm.optim.penalty import Penalty
 from llsvm.progress import Progress
 from llsvm.remote import is_remote
 from llsvm.report import Report
-from llsvm.rounding import SHARE, ValuesRounded
+from llsvm.rounding import SHARE, ValuesRounded, keep_double
 from llsvm.scaling import ROW_SCALE
 from llsvm.settings import AUTO, Settings
 from llsvm.solvers import make_solver
@@ -221,8 +221,7 @@ class Training:
         return self.stream.rounded and part > SHARE * settings.tol
 
     def _double(self, source: BlockSource) -> None:
-        for rounding in source.info().rounding:
-            rounding.double = True
+        keep_double(source.info().rounding)
         self._doubled = True
 
     def _keep_double(self) -> None:
@@ -377,8 +376,10 @@ class Training:
         )
 
     def _extra(self) -> dict[str, Any]:
-        """What predictions need beside weights: the table's columns, the positive label, unit rows."""
+        """What predictions need beside weights: the table's columns, positive label, unit rows, exact values."""
         extra: dict[str, Any] = {"solver": self.solver, "why": self.why}
+        if self.stream.facts.dtype == np.float64 or self._map is not None:
+            extra["double"] = True
         encoder, scaling = self.stream.source.info().encoder, self.stream.scaling
         fill = None
         if scaling is not None and self.settings.missing == "mean":

@@ -177,6 +177,28 @@ def test_partitions_become_columns(tmp_path):
     np.testing.assert_array_equal(found[-1], [2, 2021, 0, 1])
 
 
+@pytest.mark.parametrize("options", [{}, {"text": ("region",)}])
+def test_partitions_that_are_categories_keep_their_spelling(tmp_path, options):
+    """``01`` is a category of its own, whether or not a name stands beside it in the data at hand."""
+    import pyarrow.parquet as pq
+
+    from llsvm.predict import open_for
+    from llsvm.train import train
+
+    for region in ("01", "02", *([] if options else ["XX"])):
+        folder = tmp_path / f"region={region}"
+        folder.mkdir()
+        x = [1.0, 2.0, 3.0]
+        pq.write_table(
+            pa.table({"x": x, "label": np.roll([0, 1, 1], int(region == "01"))}), folder / "p.parquet"
+        )
+    model = train(str(tmp_path), memory_limit="900MB", threads=1, **options)
+    assert set(model.feature_names[1:]) == {f"region={folder.name[7:]}" for folder in tmp_path.iterdir()}
+    one = tmp_path / "region=01"
+    (block,) = open_for(model, str(one)).blocks(1 << 20)
+    assert block.X.indices.reshape(3, 2)[:, 1].tolist() == [model.feature_names.index("region=01")] * 3
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet", "svm", "h5", "npz"])
 def test_addresses_are_read_through_file_systems(tmp_path, kind):
     path = write(tmp_path, kind, X, Y)

@@ -27,7 +27,7 @@ CITIES = {"paris": 2.0, "rome": -2.0, "oslo": 1.0, "bonn": -1.0}
 
 
 class Frame:
-    """As pandas' data frames are, as far as anyone may know: columns, [names], an array of values, a shape."""
+    """As pandas' data frames are, as far as anyone may know: columns, iloc, an array of values, a shape."""
 
     def __init__(self, values, columns):
         self.values, self.columns = np.asarray(values), list(columns)
@@ -39,8 +39,13 @@ class Frame:
     def __len__(self):
         return len(self.values)
 
-    def __getitem__(self, names):
-        return Frame(self.values[:, [self.columns.index(name) for name in names]], names)
+    @property
+    def iloc(self):
+        return self
+
+    def __getitem__(self, places):
+        rows, columns = places
+        return Frame(self.values[rows][:, columns], [self.columns[j] for j in columns])
 
     def __array__(self, dtype=None, copy=None):
         return self.values.astype(dtype or self.values.dtype)
@@ -150,6 +155,36 @@ def test_frames_with_numbered_columns_go_by_position(numbers):
     np.testing.assert_array_equal(model.predict(Frame(X, "abc")), model.predict(X))
     with pytest.raises(UsageError, match="named by text and others not"):
         llsvm.train(Frame(X, ("a", 1, "c")), y)
+
+
+@pytest.mark.parametrize("names", [(10, 20, 30), (("u", "s"), ("u", "t"), ("v", "s")), (0, 1, 3)])
+def test_names_that_are_no_text_are_names_too(names, numbers):
+    """Of years, say, or of several levels."""
+    X, y = numbers
+    model = llsvm.train(Frame(X, names), y, memory_limit=LIMIT)
+    assert model.feature_names == tuple(map(str, names))
+    np.testing.assert_array_equal(model.predict(Frame(X[:, ::-1], names[::-1])), model.predict(X))
+    with pytest.raises(DataError, match="1 of the model's columns are missing"):
+        model.predict(Frame(X, (*names[:2], 99)))
+    machine = LLSVMClassifier(memory_limit=LIMIT).fit(Frame(X, names), y)
+    with pytest.raises(DataError, match="fitted on"):
+        machine.predict(Frame(X[:, ::-1], names[::-1]))
+
+
+def test_numbered_columns_out_of_order_are_refused(numbers, tmp_path):
+    X, y = numbers
+    path = tmp_path / "headless.csv"
+    np.savetxt(path, np.c_[X, y], delimiter=",")
+    swapped = Frame(X[:, ::-1], (2, 1, 0))
+    for model in (
+        llsvm.train(Frame(X, range(3)), y, memory_limit=LIMIT),
+        llsvm.train(str(path), label="last", memory_limit=LIMIT),
+        LLSVMClassifier(memory_limit=LIMIT).fit(Frame(X, range(3)), y),
+        LLSVMClassifier(memory_limit=LIMIT).fit_file(str(path), label="last"),
+    ):
+        assert (model.predict(Frame(X, range(3))) == y).mean() > 0.95
+        with pytest.raises(DataError, match="numbered 2, 1, 0"):
+            model.predict(swapped)
 
 
 def test_models_of_frames_find_the_columns_of_files_by_name(numbers, tmp_path):

@@ -8,15 +8,17 @@ from __future__ import annotations
 import h5py
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
 from llsvm.data import open_with_settings
 from llsvm.model import Model
+from llsvm.predict import evaluate, open_for
 from llsvm.rounding import Rounding, most_lost
 from llsvm.settings import Settings
-from llsvm.train import Training
+from llsvm.train import Training, load, train
 
 pytestmark = pytest.mark.filterwarnings("ignore:not converged")
 
@@ -234,3 +236,27 @@ def test_the_bound_on_unmeasured_rounding_holds():
     kept = rounding.values(wide)
     assert rounding.squares == pytest.approx(((wide - kept.astype(float)) ** 2).sum())
     assert rounding.squares < most_lost(kept) < 20 * rounding.squares
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "arrays"])
+def test_predictions_read_values_as_training_did(tmp_path, kind):
+    """Columns far from 0, of which 32-bit floats leave nothing: the model was trained on 64-bit floats."""
+    rng = np.random.default_rng(0)
+    X = 1e9 + rng.standard_normal((200, 2))
+    y = np.where(X[:, 0] > X[:, 1], "more", "less")
+    frame = pa.table({"a": X[:, 0], "b": X[:, 1], "label": y})
+    path = str(tmp_path / f"rows.{kind}")
+    if kind == "csv":
+        pacsv.write_csv(frame, path)
+    elif kind == "npz":
+        np.savez(path, X=X, y=y)
+    else:
+        pq.write_table(frame, path)
+    options = {"memory_limit": "900MB", "threads": 1, "scale": "standard", "bias": 1.0}
+    model = train(frame.select(["a", "b"]), y, **options) if kind == "arrays" else train(path, **options)
+    model.save(tmp_path / "m")
+    loaded = load(tmp_path / "m")
+    assert (loaded.predict(X) == y).mean() > 0.95
+    assert (loaded.predict(frame.select(["a", "b"])) == y).mean() > 0.95
+    source = open_for(loaded, path, need_label=True, **({"format": "parquet"} if kind == "arrays" else {}))
+    assert evaluate(loaded, source, memory_limit="900MB")["accuracy"] > 0.95

@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -244,6 +245,41 @@ def test_unknown_categories_are_all_zero(trained):
     row = {name: table[name][0].as_py() for name in ("age", "size")}
     expected = model.intercept_[0] + sum(weights[name] * value for name, value in row.items())
     assert score == pytest.approx(expected, rel=1e-5)
+
+
+def test_categories_that_are_all_unknown_are_noted(trained):
+    """Written in capitals, say: predictions would be made without the column, and nobody would know."""
+    model, table, folder = trained
+    capitals = [town.upper() for town in table["town"].to_pylist()]
+    path = folder / "capitals.parquet"
+    for towns, noted in ((capitals, True), ([*capitals[:-1], table["town"][-1].as_py()], False)):
+        changed = table.set_column(1, "town", pa.array(towns))
+        pq.write_table(changed, path)
+        source = open_for(model, path)
+        list(source.blocks(1000))
+        notes = [
+            note for note in source.info().notes if "column town: the model knows none of its values" in note
+        ]
+        assert bool(notes) == noted
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.predict(changed)
+        assert bool(caught) == noted
+
+
+def test_space_around_categories_is_no_part_of_them(tmp_path):
+    """As after the comma: the same towns, and the same model."""
+    spaced = csv(
+        tmp_path, *(line.replace(",", ", ") for line in LINES), "30, Rome ,1.5, yes", name="spaced.csv"
+    )
+    source = open_source(spaced)
+    X, _ = dense_of(source)
+    assert source.info().feature_names == ("age", "size", "town=Rome", "town=Oslo", "town=Bern")
+    np.testing.assert_array_equal(X[0], X[-1])
+    plain = pa.table({"town": ["Rome", " Rome", "Oslo"], "label": [0, 1, 0]})
+    pq.write_table(plain, tmp_path / "rows.parquet")
+    X, _ = dense_of(open_source(tmp_path / "rows.parquet"))
+    np.testing.assert_array_equal(X, [[1, 0], [1, 0], [0, 1]])
 
 
 def test_one_label_against_the_rest(tmp_path):

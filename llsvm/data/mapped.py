@@ -12,7 +12,7 @@ from llsvm.block import CSR, Block, concat
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
 from llsvm.feature_map import FeatureMap, KernelFunction, mapping_bytes, nystroem_projection, projection_bytes
-from llsvm.rounding import Rounding
+from llsvm.rounding import Rounding, keep_double
 
 FIT_BYTES = 1 << 20
 _HELD_BYTES = 5  # a source holds about so many blocks of its own
@@ -39,8 +39,7 @@ class MappedSource:
         Reads the source once, in blocks of ``FIT_BYTES``. Raises DataError.
         """
         if not source.info().in_memory:
-            for rounding in source.info().rounding:
-                rounding.double = True  # what is mapped are the file's own values
+            keep_double(source.info().rounding)  # what is mapped are the file's own values
         self._source = source
         self.rounding = Rounding()
         self.bytes_read = 0

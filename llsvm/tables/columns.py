@@ -101,6 +101,7 @@ def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
 def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int64], list[str]]:
     """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance.
 
+    Space around it is no part of a value: it stands around separators, and would be seen by nobody.
     empty_is_missing: "" is missing, as in CSV.
     """
     if types.is_dictionary(column.type):
@@ -110,7 +111,11 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
         codes = plain(column.indices.fill_null(-1)).astype(np.int64)
     else:
         codes = plain(column.indices).astype(np.int64)
-    words = column.dictionary.to_pylist()
+    words = [word.strip() for word in column.dictionary.to_pylist()]
+    distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
+    if len(distinct) < len(words):
+        codes = np.array([*(distinct[word] for word in words), -1])[codes]
+        words = list(distinct)
     if empty_is_missing and "" in words:
         codes[codes == words.index("")] = -1
     return codes, words
@@ -120,8 +125,7 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """(n,) float64, or text as objects, and where it is missing."""
     if kind_of(column.type) == "text":
         codes, words = categories(column, True)
-        # what stands around a separator is no part of a label, and would be seen by nobody
-        words = [*(word.strip() for word in words), ""]
+        words = [*words, ""]
         # objects: as an array of text all rows would be as long as the longest label
         return np.array(words, object)[codes], np.array([not word for word in words])[codes]
     if types.is_temporal(column.type) or types.is_boolean(column.type):

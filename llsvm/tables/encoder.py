@@ -91,6 +91,7 @@ class TableEncoder:
         self._kinds = {c.name: c.kind for c in self.columns}
         self._ids: dict[tuple[str, str], int] = {}
         self._category_bytes = 0
+        self._met: dict[str, bool] = {}  # text columns of a model with values: is a category of theirs known?
         self._largest_index = -1
         self._dense = [c for c in self.columns if c.kind in ("number", "vector")]
         self._text = [c for c in self.columns if c.kind == "text"]
@@ -265,6 +266,11 @@ class TableEncoder:
             axis=1,
         )
         row, place = np.nonzero(ids >= 0)
+        if self.predicting and self.hash_bits is None:
+            for place_in_row, (name, codes, _) in enumerate(found):
+                if (codes >= 0).any():
+                    known = bool((ids[:, place_in_row] >= 0).any())
+                    self._met[name] = known or self._met.get(name, False)
         if self.learning and self.hash_bits is None:
             self.doubts.count(ids[row, place], len(self._ids))
             self._refuse_too_many()
@@ -292,6 +298,16 @@ class TableEncoder:
                 f"column {most}: {counts[most]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
                 f"leave it out (--exclude {most}), or hash the categories (--hash-bits 18)"
             )
+
+    @property
+    def strange(self) -> list[str]:
+        """A sentence for each text column none of whose values the model knows, of the rows so far."""
+        return [
+            f"column {name}: the model knows none of its values; they count as 0 in every row (are they written "
+            "otherwise than in the training data?)"
+            for name, known in self._met.items()
+            if not known
+        ]
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from llsvm.tables.encoder import TableEncoder
-
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
-def partition_values(paths: Sequence[str], encoder: TableEncoder | None) -> list[dict[str, pa.Scalar]]:
-    """What folders named ``key=value`` say of each file: columns. For training, those that differ among files."""
+def partition_values(
+    paths: Sequence[str], wanted: Collection[str] | None, text: Collection[str] = ()
+) -> list[dict[str, pa.Scalar]]:
+    """What folders named ``key=value`` say of each file: the columns ``wanted``; None for those that differ among
+    files. Of columns in ``text`` the values are text as written (``01``), else numbers where all are whole."""
     found: list[dict[str, str]] = []
     for path in paths:
         pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
         found.append({unquote(key): unquote(value) for key, equals, value in pairs if equals and key})
     keys = [key for key in found[0] if all(key in each for each in found)] if found else []
-    if encoder is None:
+    if wanted is None:
         keys = [key for key in keys if len({each[key] for each in found}) > 1]
     else:
-        keys = [key for key in keys if key in encoder.used]
+        keys = [key for key in keys if key in wanted]
     columns = {}
     for key in keys:
         values = [None if each[key] == _NULL_PARTITION else each[key] for each in found]
         whole = all(value is None or re.fullmatch(r"-?\d{1,18}", value) for value in values)
-        type_ = pa.int64() if whole and any(values) else pa.string()
+        type_ = pa.int64() if whole and any(values) and key not in text else pa.string()
         columns[key] = [pa.scalar(value, pa.string()).cast(type_) for value in values]
     return [{key: columns[key][i] for key in keys} for i in range(len(found))]

@@ -67,12 +67,15 @@ class TableSource(ABC):
         self._n_rows: int | None = None
         self._notes: list[str] = []
         self._text_labels: bool | None = None
-        self._partitions = partition_values(self._paths, encoder)
+        wanted = None if encoder is None else encoder.used
+        self._partitions = partition_values(self._paths, wanted)
         self._need_label = need_label
         self._predicting = encoder is not None
         self._begin(encoder)
         schema = self._full_schema(0)
         self.encoder = self._planned(schema) if encoder is None else self._bound(schema, encoder)
+        texts = {column.name for column in self.encoder.columns if column.kind == "text"}
+        self._partitions = partition_values(self._paths, wanted, texts)
         self.encoder.empty_is_missing = self.format == "csv"
         self.bytes_read = 0  # what was looked at before does not count
 
@@ -240,6 +243,8 @@ class TableSource(ABC):
                         yield from cut(block, max_bytes)
         if row == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
+        for sentence in self.encoder.strange:
+            self._note(f"{self.info().name}: {sentence}")
         if self._n_rows is None:
             self._n_rows = row
             self.encoder.finish()
