@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
+from errno import EPIPE
+from typing import Any
 
 from llsvm.signals import watch
 
 
+class _StandardError(io.FileIO):
+    """Standard error, which never ends a run: what a full disk or a terminal that has gone does not take is lost.
+    A reader that went away is another matter: it has seen enough."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno == EPIPE:
+                raise
+            return len(data)
+
+
+def _prepare_standard_files() -> None:
+    """Nothing of ours gets the number of a standard file that the caller has closed: what is meant for standard
+    error would be written into it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)
+    encoding = "utf-8" if sys.stderr is None else sys.stderr.encoding
+    buffer = io.BufferedWriter(_StandardError(2, "w", closefd=False))
+    sys.stderr = io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=True)
+
+
 def main() -> None:
     """Run a command and exit with its code."""
+    _prepare_standard_files()
     watch()
     import atexit
-    import sys
     from contextlib import suppress
 
     from llsvm.cli import main as run

@@ -36,7 +36,7 @@ from llsvm.credentials import without_credentials
 from llsvm.errors import DataError, DiskError, LLSVMWarning, ModelError, UsageError
 from llsvm.files import replacing
 from llsvm.inputs import open_binary
-from llsvm.memory import available_bytes, format_size
+from llsvm.memory import available_bytes, format_size, resident_bytes
 from llsvm.model_check import check, check_header, is_text, list_of
 from llsvm.remote import is_remote
 
@@ -269,9 +269,10 @@ def _read_array(archive: zipfile.ZipFile, member: _Member) -> NDArray[Any]:
 
 
 def _require_memory(nbytes: int) -> None:
-    if nbytes > available_bytes():
+    free = available_bytes() - resident_bytes()
+    if nbytes > free:
         raise ModelError(
-            f"its arrays take {format_size(nbytes)}, and {format_size(available_bytes())} of memory are free; load "
+            f"its arrays take {format_size(nbytes)}, and {format_size(free)} of memory are free; load "
             "it on a larger machine, or train it anew if it should be small"
         )
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import glob
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 from llsvm import leftovers
@@ -25,6 +26,8 @@ _GS_RETRY_SECONDS = 60  # the library's own limit is 15 minutes, in which nothin
 _REASON_CHARACTERS = 240
 _LIBRARY_BYTES = 24_000_000  # measured with S3, its buffers included
 _COPY_BYTES = 1 << 20
+_OBJECT_STORES = ("s3", "gcs", "abfs")
+_abandoned: list[Any] = []  # streams to object stores that must never be closed
 _REMEDIES = {
     "s3": "check bucket, key and region, and the credentials ($AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY, or "
     "~/.aws); $AWS_ENDPOINT_URL names a server other than Amazon's",
@@ -178,23 +181,47 @@ def require_folder(path: str) -> None:
 def replacing(path: str) -> Iterator[BinaryIO]:
     """A local temporary file ($TMPDIR) that is sent to the address when the block ends without an error.
 
-    Nothing is sent after an error in the block; should sending itself fail, what was sent is deleted.
+    Nothing is sent after an error in the block; should sending itself fail, what was at the address stays.
     Raises UsageError.
     """
     with ExitStack() as stack:
         local = stack.enter_context(tempfile.NamedTemporaryFile(prefix="llsvm-"))
         stack.enter_context(leftovers.expected(lambda: os.unlink(local.name)))
-        yield local  # type: ignore[misc]
+        yield cast(BinaryIO, local)
         local.flush()
         local.seek(0)
         system, inner = file_system(path)
         try:
-            with system.open_output_stream(inner, compression=None) as out:
-                while piece := local.read(_COPY_BYTES):
-                    out.write(piece)
-        except BaseException as error:
+            _send(cast(BinaryIO, local), system, inner)
+        except OSError as error:
+            raise UsageError(
+                f"{unreachable(path, error, 'cannot be written')}; what was there is as it was"
+            ) from error
+
+
+def _send(local: BinaryIO, system: Any, inner: str) -> None:
+    """In a store of objects one appears, or takes another's place, when its stream is closed, and only then; a file
+    elsewhere is written beside its place, and renamed."""
+    store = system.type_name in _OBJECT_STORES
+    there = inner if store else os.path.join(os.path.dirname(inner), f".llsvm-{secrets.token_hex(8)}.tmp")
+    out = system.open_output_stream(there, compression=None)
+    try:
+        while piece := local.read(_COPY_BYTES):
+            out.write(piece)
+    except BaseException:
+        if store:
+            _abandoned.append(out)  # letting go of it would close it
+        raise
+    else:
+        out.close()
+        if system.type_name == "hdfs":  # it renames to a free name alone
             with suppress(OSError):
                 system.delete_file(inner)
-            if isinstance(error, OSError):
-                raise UsageError(str(unreachable(path, error, "cannot be written"))) from error
-            raise
+        if not store:
+            system.move(there, inner)
+    finally:
+        if not store:
+            with suppress(OSError):
+                out.close()
+            with suppress(OSError):  # renamed, as a rule
+                system.delete_file(there)

@@ -9,6 +9,7 @@ pipe, and a thread that waits there ends the process: it has the model so far wr
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 import time
@@ -22,6 +23,7 @@ from llsvm.text import printable
 EXIT_SIGNAL = 128  # plus the signal's number, as shells have it: 130 for Ctrl-C, 143 for kill
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_SECONDS = 0.8
+_TELL_SECONDS = 0.2
 
 _claim = threading.Lock()  # held for good by whoever ends the process: the command, or a signal
 _watching = False
@@ -70,6 +72,14 @@ def sentence(number: int, words: str = "") -> str:
     return f"stopped by {name}: temporary files are removed{words or ', outputs are untouched'}"
 
 
+def tell(text: str) -> None:
+    """Write to standard error past all that buffers and locks it; not where a full pipe or a stopped terminal would
+    keep us waiting."""
+    with suppress(OSError, ValueError):
+        if select.select([], [2], [], _TELL_SECONDS)[1]:
+            os.write(2, text.encode(errors="backslashreplace"))
+
+
 def _note(number: int, frame: FrameType | None) -> None:
     _came.set()
 
@@ -82,9 +92,8 @@ def _wait(reader: int) -> None:
         os._exit(EXIT_SIGNAL + number)
     began = time.monotonic()
     threading.Thread(target=_end, args=(number,), name="llsvm-end", daemon=True).start()
-    while (
-        True
-    ):  # whoever insists need not wait for a disk that hangs; a second signal at once is the same one
+    while True:
+        # whoever insists need not wait for a disk that hangs; a second signal at once is the same one
         again = os.read(reader, 1)[0]
         if time.monotonic() - began > _GRACE_SECONDS:
             os._exit(EXIT_SIGNAL + again)
@@ -99,7 +108,6 @@ def _end(number: int) -> None:
             except Exception as error:
                 words += f", no model is written: {error}"
         leftovers.clear()
-        with suppress(OSError, ValueError, AttributeError):
-            os.write(2, f"llsvm: {printable(sentence(number, words))}\n".encode(errors="backslashreplace"))
+        tell(f"llsvm: {printable(sentence(number, words))}\n")
     finally:
         os._exit(EXIT_SIGNAL + number)

@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 import llsvm
 from llsvm import errors
-from llsvm.cli import app
+from llsvm.cli import app, inspect
 from llsvm.cli.demo import write_data
 from llsvm.cli.display import Meter, _go_dark, report_line
 from llsvm.cli.train import parse_class_weight
@@ -275,6 +275,17 @@ def test_text_goes_to_standard_output_where_that_is_asked_for(model, data):
     converted = run("convert", data, "-", "--to", "svmlight")
     assert (converted.exit_code, converted.stdout) == (0, DATA)
     assert "4 rows written" in converted.stderr
+
+
+def test_the_largest_weights_are_looked_for_in_pieces(monkeypatch):
+    monkeypatch.setattr(inspect, "_PIECE_WEIGHTS", 7)
+    coef = np.asfortranarray(np.random.default_rng(0).permutation(300).reshape(3, 100) - 150.0)
+    coef[1, 5] = coef[0, 70] = 500
+    expected = [divmod(i, 100) for i in np.argsort(-np.abs(coef).ravel(), kind="stable")[:10].tolist()]
+    found = inspect._places_of_largest(coef)
+    assert found[:2] == expected[:2] == [(0, 70), (1, 5)]
+    assert [abs(coef[place]) for place in found] == [abs(coef[place]) for place in expected]
+    assert inspect._places_of_largest(np.zeros((2, 0))) == []
 
 
 def test_inspect_a_model(model, tmp_path):

@@ -245,6 +245,44 @@ def test_nothing_is_sent_after_an_error(s3):
     assert not s3.get_file_info("half").is_file
 
 
+class _Breaking:
+    """A file that cannot be read to its end."""
+
+    def __init__(self, error):
+        self.pieces, self.error = [b"half"], error
+
+    def read(self, n):
+        if self.pieces:
+            return self.pieces.pop()
+        raise self.error
+
+
+@pytest.mark.parametrize("where", [pytest.param("s3", marks=needs_moto), "file"])
+@pytest.mark.parametrize("error", [OSError(5, "a disk that fails"), KeyboardInterrupt()])
+def test_what_was_there_stays_when_sending_fails(where, error, tmp_path, request):
+    from pyarrow import fs
+
+    system, inner = fs.LocalFileSystem(), str(tmp_path / "model")
+    if where == "s3":
+        request.getfixturevalue("s3")
+        system, inner = remote.file_system("s3://bucket/sent/model")
+    with system.open_output_stream(inner) as out:
+        out.write(b"the older, good one")
+    with pytest.raises(type(error)):
+        remote._send(_Breaking(error), system, inner)
+    with system.open_input_file(inner) as file:
+        assert file.read() == b"the older, good one"
+    assert len(system.get_file_info(fs.FileSelector(os.path.dirname(inner)))) == 1
+
+
+def test_a_file_by_its_address_is_replaced_as_a_whole(tmp_path):
+    address = f"file://{tmp_path / 'out'}"
+    for text in (b"first", b"second"):
+        with remote.replacing(address) as out:
+            out.write(text)
+        assert [path.read_bytes() for path in tmp_path.iterdir()] == [text]
+
+
 REFUSED = {
     "s3://bucket/none.csv": "there is no such file",
     "s3://none/rows.csv": "there is no such file",

@@ -129,6 +129,16 @@ def test_a_signal_ends_the_program_whatever_it_meets(tmp_path, meets, number):
     assert os.listdir(tmp_path) == ["a.svm"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nobody_need_read_standard_error(number):
+    """A million bytes are more than the pipe holds."""
+    before = f"from llsvm.signals import watch\nwatch()\n{SAY}\nos.write(2, b'x' * 10**6)\ntime.sleep(60)"
+    process = started(["--version"], before)
+    process.send_signal(number)
+    assert process.wait(timeout=20) == 128 + number
+    process.communicate()
+
+
 def test_what_the_caller_ignores_stays_ignored():
     before = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{MEETS['an import']}"
     process = started(["--version"], before)

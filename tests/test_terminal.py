@@ -105,7 +105,7 @@ def test_errors_of_the_system_are_no_bugs(tmp_path, monkeypatch, error, status, 
 
     said = []
     monkeypatch.setattr(answers, "_say", said.append)
-    assert answers._explained(error) == status
+    assert answers.explained(error) == status
     assert re.search(words, said[0])
     assert ("internal error" in said[0]) == (status == 1)
 
@@ -131,6 +131,42 @@ def test_a_disk_that_fills_after_the_model_is_no_failure(tmp_path):
     assert "llsvm: warning: /dev/full: No space left" in done.stderr
     assert "the model itself is written" in done.stderr
     Model.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("standard_error", ["full", "closed", "all closed"])
+def test_a_run_does_not_need_standard_error(tmp_path, standard_error):
+    path = write_svmlight(tmp_path / "a.svm", *rows(n=50, d=3))
+    redirect = {"full": "2>/dev/full", "closed": "2>&-", "all closed": "<&- >&- 2>&-"}[standard_error]
+    command = ["sh", "-c", f'"$@" {redirect}', "sh", *PROGRAM, "train", path, "--model", tmp_path / "m"]
+    done = subprocess.run([*command, "--memory", "1GB"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith("" if standard_error == "all closed" else f"written to {tmp_path / 'm'}\n")
+    Model.load(tmp_path / "m")
+
+
+def test_nothing_takes_the_place_of_a_closed_standard_file(tmp_path):
+    """A message from below (a C library, the sentence at a signal) would else be written into a file of ours."""
+    program = f"""
+import os, llsvm.__main__, llsvm.cli
+def run():
+    with open({str(tmp_path / "m")!r}, "w") as out:
+        print([os.readlink(f"/proc/self/fd/{{i}}") for i in range(3)], file=out)
+        os.write(2, b"lost")
+llsvm.cli.main = run
+llsvm.__main__.main()
+"""
+    (tmp_path / "program.py").write_text(program)
+    command = f"{sys.executable} {tmp_path / 'program.py'} <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+    assert (tmp_path / "m").read_text() == "['/dev/null', '/dev/null', '/dev/null']\n"
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_on_a_full_disk(option):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*PROGRAM, option], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 4
+    assert done.stderr == "llsvm: error: standard output: No space left on device; free some space\n"
 
 
 LONG = "x" * 250  # the file system takes 255 bytes, but not with .log.json behind

@@ -14,7 +14,7 @@ import typer
 
 from llsvm import __version__
 from llsvm.cli import convert, demo, inspect, model_io, path, predict, train
-from llsvm.cli.answers import answering, show_warning
+from llsvm.cli.answers import answering, explained, show_warning
 from llsvm.credentials import without_credentials
 from llsvm.signals import watch
 
@@ -76,4 +76,9 @@ def main() -> None:
     warnings.showwarning = show_warning
     gc.disable()  # until a command runs: looking for garbage in modules as they load takes time
     words = [without_credentials(word) for word in sys.argv[1:]]  # before any message can repeat them
-    app(words, prog_name="llsvm")
+    try:
+        app(words, prog_name="llsvm")
+    except (
+        OSError
+    ) as error:  # of --help and --version, whose output nobody takes; commands answer for themselves
+        sys.exit(explained(error))

@@ -36,7 +36,7 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
             finish()
         except Exception as error:
             finish()
-            code = _explained(error)
+            code = explained(error)
         except KeyboardInterrupt:  # in a program that is not our own
             _say(sentence(signal.SIGINT))
             code = EXIT_SIGNAL + signal.SIGINT
@@ -56,7 +56,7 @@ def show_warning(message: Any, category: type[Warning], *where: Any, **more: Any
         _warn(message, category, *where, **more)
 
 
-def _explained(error: Exception) -> int:
+def explained(error: Exception) -> int:
     """Say what happened on standard error and return the exit code."""
     if isinstance(error, typer.Exit):
         return error.exit_code
@@ -85,7 +85,7 @@ def _explained(error: Exception) -> int:
 
 
 def _explained_system(error: OSError) -> int:
-    """As ``_explained``, for what the system says of a file, or of anything else that was asked of it."""
+    """As ``explained``, for what the system says of a file, or of anything else that was asked of it."""
     reason = error.strerror or str(error) or type(error).__name__
     if error.errno in NO_ROOM:
         _give_up_output()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from llsvm.cli.echo import echo
 from llsvm.memory import format_size, resident_bytes
 from llsvm.progress import Progress
 from llsvm.report import Report
-from llsvm.signals import last_words
+from llsvm.signals import last_words, tell
 from llsvm.text import printable
 
 if TYPE_CHECKING:
@@ -98,8 +97,7 @@ def _go_dark(console: Console) -> str:
     """Clear the live lines away and show the cursor, without the display itself, whose locks others hold; what it
     draws from now on, while the model is being written, goes nowhere."""
     console.file = io.StringIO()
-    with suppress(OSError):
-        os.write(2, b"\r\x1b[1A\x1b[J\x1b[?25h")
+    tell("\r\x1b[1A\x1b[J\x1b[?25h")
     return ""
 
 

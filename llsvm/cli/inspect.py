@@ -25,9 +25,13 @@ from llsvm.cli.options import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from llsvm.model import Model
 
 _LARGEST_WEIGHTS = 10
+_PIECE_WEIGHTS = 1 << 20
 _CLASSES_SHOWN = 20
 _COLUMNS_SHOWN = 60
 
@@ -152,17 +156,8 @@ def _machine(model: Model) -> str:
 
 def _largest_weights(model: Model) -> list[dict[str, Any]]:
     """The largest in absolute value; features are numbered as in the svmlight file, or named."""
-    import numpy as np
-
     if model.feature_map is not None:
         return []  # they are not weights of columns
-    weights = model.coef_.ravel()
-    count = min(_LARGEST_WEIGHTS, len(weights))
-    if count == 0:
-        return []
-    places = np.argpartition(-np.abs(weights), count - 1)[:count]
-    places = places[np.lexsort((places, -np.abs(weights[places])))]
-    rows, columns = np.divmod(places, model.n_features_in_)
     labels = model.problem_names
     return [
         {
@@ -170,9 +165,26 @@ def _largest_weights(model: Model) -> list[dict[str, Any]]:
             "feature": model.feature_names[j] if model.feature_names else str(j + model.index_base),
             "weight": float(model.coef_[row, j]),
         }
-        for row, j in zip(rows.tolist(), columns.tolist(), strict=True)
+        for row, j in _places_of_largest(model.coef_)
         if model.coef_[row, j] != 0
     ]
+
+
+def _places_of_largest(coef: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """(row, column) of the largest of ``coef`` (k, d) in absolute value, in order; looked for in pieces, since a
+    model may be as large as memory."""
+    import numpy as np
+
+    found: list[tuple[float, int, int]] = []
+    step = max(1, _PIECE_WEIGHTS // len(coef))
+    for start in range(0, coef.shape[1], step):
+        piece = -np.abs(coef[:, start : start + step])
+        count = min(_LARGEST_WEIGHTS, piece.size)
+        rows, columns = np.divmod(np.argpartition(piece, count - 1, axis=None)[:count], piece.shape[1])
+        sizes = piece[rows, columns]
+        found += zip(sizes.tolist(), rows.tolist(), (columns + start).tolist(), strict=True)
+        found = sorted(found)[:_LARGEST_WEIGHTS]
+    return [(row, column) for _, row, column in found]
 
 
 def _print_model(answer: dict[str, Any]) -> None:
