@@ -57,7 +57,12 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             f"a gap of {settings.tol:g} is about what rounding in sums over all rows amounts to: ask for less "
             "(--tol 1e-6)"
         )
-    if settings.scale == "none" and end.largest_value > UNSCALED_ABOVE:
+    if settings.scale == "none" and end.largest_value > UNSCALED_ABOVE and settings.kernel != "precomputed":
+        if settings.takes_rows_as_they_are:
+            return "scale", (
+                f"values are as large as {end.largest_value:.3g}, and then few methods get on: pass --scale "
+                "unit-row, or bring the columns to like ranges before (a kernel or a feature map takes no other)"
+            )
         return "scale", (
             f"the columns are not scaled (values are as large as {end.largest_value:.3g}), and then few methods "
             f"get on: pass --scale {'maxabs' if end.sparse else 'standard'}"

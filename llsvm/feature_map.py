@@ -65,6 +65,15 @@ class KernelFunction:
             return np.ones_like(norms)
         return self.apply(norms.copy(), norms, norms)
 
+    def sizes(self, X: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """s and a of the rows of X, both (n,): k(x_i, x_j) is known to a few roundings of s_i s_j + a_i + a_j, more
+        than of itself where a power makes them more, or a distance is the difference of large numbers."""
+        norms = _squares(X)
+        if self.name == "rbf":
+            return np.ones_like(norms), self.gamma * norms
+        power = max(self.degree, 1) if self.name == "poly" else 1
+        return np.sqrt(power * np.abs(self.diagonal(X))), np.zeros_like(norms)
+
     def between(self, X: Matrix, Z: Matrix, n_features: int, base: int = 0) -> NDArray[np.float64]:
         """(n, m) float64: k(x_i, z_j). base: subtracted from the columns of X; those of Z start at 0.
 

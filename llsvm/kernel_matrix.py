@@ -131,11 +131,16 @@ class KernelMatrix:
         out += self._constant * A.sum(axis=0)
         return out
 
-    def diagonal(self, block: Block) -> NDArray[np.float64]:
-        """k(x_i, x_i) of the rows of a block, (n,)."""
+    def sizes(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """``KernelFunction.sizes`` of the rows of a block, whatever the kernel."""
+        if self.precomputed:
+            return np.sqrt(np.abs(self._diagonal(block))), np.zeros(block.n_rows)
+        norms, squares = self.function.sizes(block.X)
+        return np.hypot(norms, self._constant**0.5), squares
+
+    def _diagonal(self, block: Block) -> NDArray[np.float64]:
+        """k(x_i, x_i) of the rows of a block, (n,), where it is precomputed."""
         X, first = block.X, self._stream.facts.first_column
-        if not self.precomputed:
-            return self.function.diagonal(X) + self._constant
         if not isinstance(X, CSR):
             return X[np.arange(block.n_rows), first + block.rows].astype(np.float64) + self._constant
         out = np.full(block.n_rows, self._constant)

@@ -24,7 +24,8 @@ class Certificate:
     of each problem lies in [dual, primal]. passes: full passes over the data made when it was measured.
     rounding: (p,) by how much more the primal may be on the data before their values were rounded, (): not at all;
     the dual holds for those data (llsvm/rounding.py). rounding_gap: how much of a relative gap is due to that, at
-    most, primal and dual together; not kept in a model's file.
+    most, primal and dual together; rounding_floor: about how much of that stays when the rest is closed; neither
+    is kept in a model's file.
 
     Every certificate passes through here: CertificateError where a number is not finite, or where a dual is above
     its primal by more than rounding, which no feasible point and no weights can bring about.
@@ -35,6 +36,7 @@ class Certificate:
     passes: int
     rounding: tuple[float, ...] = ()
     rounding_gap: float = field(default=0.0, compare=False)
+    rounding_floor: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         for number, (primal, dual) in enumerate(zip(self.primal, self.dual, strict=True)):

@@ -11,7 +11,8 @@ Cauchy and Schwarz that bounds what a pass over x_i measures, for costs C_i and 
 
 and D falls by at most (s δ + δ²/2) / l2, s = ‖soft(v, l1)‖ ≤ l2 (‖w‖ + 2 sqrt((P − D)/l2)) (P and D are strongly
 convex and concave in w and v); without l2, α is scaled until it is feasible again. The joint multi-class losses are
-the hinge's but for the slope. Float64 has no such bound here: its rounding is that of any computation.
+the hinge's but for the slope. 64-bit sums lose some 2^-52 of what their terms come to, as if each x_i were off by
+that share of ‖x_i‖: it is counted with E, and matters where C is so large that costs dwarf the objective.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from llsvm.report import Certificate
 
 SHARE = 0.25  # of the gap asked for may be rounding's: beyond, values are read again as float64
 HALF_ULP = 2.0**-24  # rounding to float32 changes a number by at most this share of it
+LEAST_FLOAT32 = 2.0**-149  # numbers nearer to 0 are rounded to a multiple of it
+NOISE = 2.0**-52  # of what their terms come to, that 64-bit sums may lose
+NO_NOISE = 1e-10  # of the primal: less need not be told
 _PIECE = 1 << 16
 
 
@@ -80,10 +84,16 @@ class Rounding:
 
 
 def most_lost(kept: NDArray[np.float32]) -> float:
-    """Σ e² is at most this where it was not measured how ``kept``, (n,), was rounded. In 32-bit sums of pieces: it
-    need not be exact, but takes next to no time."""
+    """Σ e² is at most this where it was not measured how ``kept``, (n,), was rounded."""
     pieces = (kept[at : at + _PIECE] for at in range(0, len(kept), _PIECE))
-    return 1.01 * HALF_ULP**2 * sum(float(np.einsum("i,i", piece, piece)) for piece in pieces)
+    return 1.01 * HALF_ULP**2 * sum(map(_squares, pieces)) + len(kept) * LEAST_FLOAT32**2
+
+
+def _squares(piece: NDArray[np.float32]) -> float:
+    """Σ x², as a 32-bit sum, which takes next to no time, where that is neither too large nor too small for it."""
+    with np.errstate(over="ignore"):
+        total = float(np.einsum("i,i", piece, piece))
+    return total if 1e-20 < total < 1e30 else float(np.einsum("i,i", piece, piece, dtype=np.float64))
 
 
 def keep_double(roundings: Iterable[Rounding]) -> None:
@@ -100,9 +110,9 @@ def lost_squares(roundings: Iterable[Rounding]) -> float:
 class RoundingBound:
     """Makes certificates that hold for the data before they were rounded; see the file's head.
 
-    lost: E. weights: sample weights were rounded too. cost_squares, largest_cost: (k,) Σ C_i² and max C_i of each
-    class. pairs: the problems are pairs of classes; else every row takes part in each. loss: of Settings, or a
-    joint multi-class method. l1, l2: of the penalty.
+    lost: E. noise: what 64-bit sums may lose, as E. weights: sample weights were rounded too. cost_squares,
+    largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
+    takes part in each. loss: of Settings, or a joint multi-class method. l1, l2: of the penalty.
     free_bias: the last weight, of the constant feature, is not penalised.
     """
 
@@ -115,6 +125,7 @@ class RoundingBound:
     l1: float = 0.0
     l2: float = 1.0
     free_bias: bool = False
+    noise: float = 0.0
 
     def certificate(
         self,
@@ -124,8 +135,6 @@ class RoundingBound:
         passes: int,
     ) -> Certificate:
         """coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual: (p,) as measured."""
-        if not (self.lost or self.weights):
-            return Certificate(tuple(map(float, primal)), tuple(map(float, dual)), passes)
         of_features, of_all = np.zeros(len(primal)), np.zeros(len(primal))
         for j, w in enumerate(coef):
             at = j if len(coef) == len(primal) else 0
@@ -136,13 +145,17 @@ class RoundingBound:
         measured = Certificate(
             tuple(map(float, primal)), tuple(map(float, dual)), passes
         )  # refuses what is false
-        more, less, part = [], [], 0.0
+        more, less, part, floor = [], [], 0.0, 0.0
         for p, d, norm, costs in zip(measured.primal, measured.dual, norms, self._costs(), strict=False):
             up, down = self._moved(costs, p, d, *map(float, norm))
             more.append(up)
             less.append(d - down)
-            part = max(part, (up + down) / p if p > 0 else 0.0)
-        return Certificate(measured.primal, tuple(less), passes, tuple(more), part)
+            if p > 0:
+                part = max(part, (up + down) / p)
+                floor = max(floor, sum(self._moved(costs, p, p, *map(float, norm))) / p)
+        if part <= NO_NOISE and not (self.lost or self.weights):
+            return measured
+        return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor)
 
     def _costs(self) -> Iterator[tuple[float, float]]:
         """sqrt(Σ C_i²) and max C_i of each problem, without end where they are the same for all."""
@@ -161,7 +174,7 @@ class RoundingBound:
         near = norm_of_all + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
         share = HALF_ULP if self.weights else 0.0
         if self.loss in ("squared_hinge", "least-squares"):
-            reach = norm * self.lost
+            reach = norm * self.lost + norm_of_all * self.noise
             more = 2.0 * reach * math.sqrt(largest * primal) + largest * reach * reach
             alpha = 2.0 * math.sqrt(largest) * (math.sqrt(max(primal, 0.0)) + math.sqrt(gap))
         else:
@@ -171,10 +184,10 @@ class RoundingBound:
             elif self.loss == "weston-watkins":
                 k = len(self.cost_squares)
                 slope, spread, bounded = k - 1.0 + math.sqrt(k - 1.0), math.sqrt(2.0), k - 1.0
-            more = slope * total * norm * self.lost
+            more = slope * total * (norm * self.lost + norm_of_all * self.noise)
             summed = max(dual, 0.0) + (0.5 * ridge * near * near if self.l2 > 0 else 0.0)  # at least Σ α
             alpha = spread * min(bounded * total, math.sqrt(bounded * largest * summed))
-        moved = alpha * self.lost
+        moved = alpha * (self.lost + self.noise)
         if self.l2 > 0:
             less = near * moved + 0.5 * moved * moved / self.l2
         else:

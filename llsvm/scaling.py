@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
-from llsvm.rounding import HALF_ULP
+from llsvm.rounding import HALF_ULP, LEAST_FLOAT32
 
 ROW_SCALE = "unit-row"
 UNSCALED_ABOVE = 100.0  # where values are larger than this, coordinate descent hardly converges
@@ -83,7 +83,8 @@ class ColumnStatistics:
         if scaling.kind == ROW_SCALE:  # the values, and the norm that they are divided by
             return (1.0 + (2.0 if lost else 0.0)) * HALF_ULP * n_rows**0.5
         zeros = n_rows - count - missing
-        before = np.minimum(HALF_ULP**2 * (squares + count * mean**2), lost * lost)
+        before = 2.0 * HALF_ULP**2 * (squares + count * mean**2) + 2.0 * n_rows * LEAST_FLOAT32**2
+        before = np.minimum(before, lost * lost)
         after = squares + count * (mean - scaling.shift) ** 2
         after += (zeros + missing) * scaling.shift**2 + missing * (scaling.fill - scaling.shift) ** 2
         changed = (scaling.scale != 1.0) | (scaling.shift != 0.0) | (missing > 0)

@@ -8,6 +8,7 @@ shared between the block being worked on, the next one being read meanwhile, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +31,7 @@ from llsvm.memory import (
     trim_freed_memory,
 )
 from llsvm.progress import Progress
-from llsvm.rounding import RoundingBound
+from llsvm.rounding import NOISE, RoundingBound
 from llsvm.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.sparsestate import SparseState
 from llsvm.spill.rowstate import RowState
@@ -164,6 +165,7 @@ class Stream:
         self,
         loss: str,
         cost: NDArray[np.float64],
+        constant: float,
         pairs: bool = False,
         l1: float = 0.0,
         l2: float = 1.0,
@@ -171,11 +173,13 @@ class Stream:
     ) -> RoundingBound:
         """What makes certificates hold for the data before values were rounded.
 
-        cost: (k,) C of a row of weight 1, by class; for the rest see RoundingBound."""
+        cost: (k,) C of a row of weight 1, by class. constant: the constant feature's value; for the rest see
+        RoundingBound."""
         squares, largest = self._ingest.weight_squares * cost * cost, cost * self._ingest.largest_weight
         weights = any(each.weights for each in self.source.info().rounding)
         pairs = pairs and len(cost) > 2
-        return RoundingBound(self._lost, weights, squares, largest, loss, pairs, l1, l2, free_bias)
+        noise = NOISE * math.sqrt(self.facts.n_rows * (self.squared_norm + constant * constant))
+        return RoundingBound(self._lost, weights, squares, largest, loss, pairs, l1, l2, free_bias, noise)
 
     @property
     def note(self) -> str:

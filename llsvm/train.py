@@ -215,10 +215,15 @@ class Training:
         certificate, settings = report.certificate, self.settings
         if certificate is None or report.converged or settings.paper or settings.stop != "gap":
             return False
-        part = certificate.rounding_gap
+        part, tol = certificate.rounding_gap, settings.tol
+        measured = certificate.relative_gap - part
         if self._doubled or not self.stream.source.info().rereadable:
-            return part >= settings.tol >= certificate.relative_gap - part
-        return self.stream.rounded and part > SHARE * settings.tol
+            return part >= tol >= measured
+        # far from the optimum little is known of the dual's move: only what stays there counts until it is near
+        most = SHARE * tol
+        return self.stream.rounded and (
+            certificate.rounding_floor > most or (part > most and measured <= tol)
+        )
 
     def _double(self, source: BlockSource) -> None:
         keep_double(source.info().rounding)

@@ -80,7 +80,7 @@ def test_a_dual_that_has_gone_wrong_ends_the_run_without_a_model(tmp_path, monke
         return moving
 
     monkeypatch.setattr(llsvm.sweeps, "sweep_dense", forgets)
-    arguments = ["train", str(data), "--model", str(model), "--solver", "llsvm", "--memory", "400MB"]
+    arguments = ["train", str(data), "--model", str(model), "--solver", "llsvm"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == EXIT_INTERNAL
     assert "above the primal" in result.output
@@ -108,7 +108,7 @@ def test_a_saved_certificate_that_proves_nothing_is_none(tmp_path, monkeypatch):
 def test_paper_mode_does_not_call_settled_converged(tmp_path):
     X, y = problem(400, 5)
     data, model = write(tmp_path / "rows.svm", X, y), tmp_path / "m"
-    arguments = ["train", str(data), "--model", str(model), "--paper", "-C", "10", "--memory", "400MB"]
+    arguments = ["train", str(data), "--model", str(model), "--paper", "-C", "10"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == EXIT_NOT_CONVERGED, result.output
     assert "not converged" in result.output

@@ -272,9 +272,45 @@ def test_intercept_is_the_middle_of_the_best_ones():
     for _ in range(50):
         signs = rng.permutation([1.0, -1.0, *rng.choice([-1.0, 1.0], 5)])
         cost, f = rng.integers(1, 3, 7).astype(float), rng.normal(size=7).round(1)
-        problem = _Problem(Settings(solver="nesvm", kernel="rbf", intercept=True), signs, cost, np.ones(7))
+        problem = _Problem(
+            Settings(solver="nesvm", kernel="rbf", intercept=True), signs, cost, np.ones((2, 7))
+        )
         b = problem._middle_b(f)
         grid = np.arange(-80, 81) / 20  # of half the distance between breakpoints
         losses = [cost @ np.maximum(0, 1 - signs * (f + at)) for at in grid]
         best = grid[np.isclose(losses, min(losses))]
         assert b == pytest.approx((best[0] + best[-1]) / 2)
+
+
+def test_a_machine_without_support_vectors_is_a_model(tmp_path):
+    """Rows of one class weigh nothing, and nothing but the intercept is left."""
+    X, y = np.random.default_rng(0).standard_normal((20, 3)), np.arange(20) % 2
+    for kernel, rows in (("rbf", X), ("precomputed", X @ X.T)):
+        _, model, _ = train(rows, y, kernel=kernel, class_weight={0: 0.0, 1: 1.0})
+        assert model.converged
+        model.save(tmp_path / "m")
+        assert (Model.load(tmp_path / "m").predict(rows) == 1).all()
+
+
+@pytest.mark.parametrize("loss", ["hinge", "least-squares"])
+def test_distances_of_large_rows_count_their_rounding(loss):
+    """|x|² + |z|² − 2 x·z is off by what rounding does to |x|²: here K is the unit matrix, up to that."""
+    rng, C = np.random.default_rng(0), 1e4
+    X, y = 1e5 * rng.standard_normal((40, 4)), np.arange(40) % 2
+    options = {"intercept": False, "gamma": 5.0, "C": C, "loss": loss, "tol": 1e-9, "max_passes": 30}
+    certificate = train(X, y, **options)[1].certificate
+    optimum = 40 * (C / (1 + 2 * C) if loss == "least-squares" else 0.5)
+    assert certificate.dual[0] <= optimum <= certificate.primal[0]
+
+
+def test_converged_is_what_the_certificate_says():
+    """Sample weights are kept as 32-bit floats, which tells nothing of a gap of 1e-9."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 3)), np.arange(20) % 2
+    settings = Settings(solver="nesvm", kernel="rbf", gamma=5.0, tol=1e-9, C=0.1, loss="least-squares")
+    with Training(open_source(X, y, rng.random(20)), settings) as training:
+        list(training)
+        model = training.model
+        assert model.certificate.relative_gap > 1e-9
+        assert not model.converged
+        assert training.advice[0] == "rounding"

@@ -79,7 +79,8 @@ class LLSVM:
     def solve(self, stream: Stream) -> Iterator[Report]:
         facts, settings = stream.facts, self.settings
         self.problems = Problems(len(facts.classes), settings.multi_class == "ovo")
-        self.bound = stream.rounding_bound(settings.loss, settings.C * self.class_weight, self.problems.pairs)
+        cost = settings.C * self.class_weight
+        self.bound = stream.rounding_bound(settings.loss, cost, settings.constant, self.problems.pairs)
         k, width = len(self.problems), self.problems.width
         weights_bytes = 8 * k * (facts.n_columns + 1)
         # w, w as a pass or its epochs begin, and the best so far; each thread's own of one problem

@@ -72,7 +72,8 @@ class NESVM:
         self.signs = class_signs(n_classes, pairs)
         lasso = settings.penalty == "l1"
         cost, l1, l2 = settings.C * self.class_weight, float(lasso), float(not lasso)
-        self.bound = stream.rounding_bound(settings.loss, cost, pairs, l1, l2, settings.intercept)
+        constant, free = self.bias, settings.intercept
+        self.bound = stream.rounding_bound(settings.loss, cost, constant, pairs, l1, l2, free)
         with ThreadPoolExecutor(self.threads) as self.pool:
             metric, passes = self._survey(stream, width)
             self.problems = [self._problem(j, facts.counts, metric, width) for j in range(len(self.signs))]

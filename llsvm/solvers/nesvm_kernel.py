@@ -17,6 +17,7 @@ large C that is what bounds it. Stop when gap ≤ tol · primal.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from llsvm.feature_map import FeatureMap, KernelFunction
 from llsvm.kernel_matrix import KernelMatrix
 from llsvm.labels import class_signs, signs_bytes
 from llsvm.optim.bundle import DualBundle
-from llsvm.report import Report
+from llsvm.report import ROUNDED, Report
 from llsvm.settings import Settings
 from llsvm.stream import Stream
 
@@ -75,17 +76,17 @@ class KernelNESVM:
         needs |= matrix.needs(stream.budget.available_bytes - state_bytes)
         stream.prepare(needs, 16)
         matrix.build(self.threads)
-        ids, cost, norms = self._labels(stream, matrix)
-        problems = [_Problem(settings, row[ids], cost, norms) for row in signs]
-        bound = stream.rounding_bound(
-            settings.loss, settings.C * self.class_weight, pairs
-        )  # of the weights alone
+        ids, cost, sizes = self._labels(stream, matrix)
+        problems = [_Problem(settings, row[ids], cost, sizes) for row in signs]
+        # of the sample weights alone: what else rounding does is counted here
+        bound = stream.rounding_bound(settings.loss, settings.C * self.class_weight, 0.0, pairs)
+        bound = replace(bound, noise=0.0)
         passes, most = 0, settings.max_passes
         while True:
             ended = bool(most and passes + 1 >= most)
             self._pass(matrix, problems, ended)
             passes += 1
-            converged = all(p.converged for p in problems)
+            done = all(p.converged for p in problems)
             beta = np.zeros((len(problems), facts.n_rows))
             for row, problem in zip(beta, problems, strict=True):
                 row[problem.rows] = problem.best.beta
@@ -93,6 +94,7 @@ class KernelNESVM:
             coef = np.c_[beta, intercept]
             primal, dual = [p.best.primal for p in problems], [p.dual for p in problems]
             certificate = bound.certificate(coef, primal, dual, passes)
+            converged = done and certificate.relative_gap <= settings.tol
             yield Report(
                 "pass",
                 passes,
@@ -101,12 +103,13 @@ class KernelNESVM:
                 certificate.total_dual,
                 int(np.count_nonzero(beta.any(axis=0))),
                 converged,
+                cause=ROUNDED if done and not converged else "",
                 note=f"kernel matrix in {matrix.place}; step searched: L = {max(p.L for p in problems):.4g}, "
                 f"mu = {max(p.mu for p in problems):.3g}",
                 extra={"L": max(p.L for p in problems), "mu": max(p.mu for p in problems)},
                 expand=partial(self._expand, stream, beta),
             )
-            if converged or ended:
+            if done or ended:
                 return
 
     def _pass(self, matrix: KernelMatrix, problems: list[_Problem], last: bool) -> None:
@@ -125,20 +128,21 @@ class KernelNESVM:
             at += len(vectors)
 
     def _labels(self, stream: Stream, matrix: KernelMatrix) -> tuple[NDArray[np.int32], Vector, Vector]:
-        """Class ids, c_i and √k(x_i, x_i) of all rows, in a pass."""
+        """Class ids (n,), c_i (n,) and ``KernelMatrix.sizes`` (2, n) of all rows, in a pass."""
         ids = np.empty(stream.facts.n_rows, np.int32)
-        cost, norms = np.empty(stream.facts.n_rows), np.empty(stream.facts.n_rows)
+        cost, sizes = np.empty(stream.facts.n_rows), np.empty((2, stream.facts.n_rows))
         for block in stream.all():
             ids[block.rows] = block.y
             weight = 1.0 if block.weight is None else block.weight
             cost[block.rows] = self.settings.C * self.class_weight[block.y] * weight
-            norms[block.rows] = np.sqrt(np.abs(matrix.diagonal(block)))
-        return ids, cost, norms
+            sizes[:, block.rows] = matrix.sizes(block)
+        return ids, cost, sizes
 
     def _expand(self, stream: Stream, beta: Vector) -> tuple[NDArray[np.bool_], FeatureMap]:
         """Which rows are support vectors, and the map that holds them; in a pass."""
         facts = stream.facts
         support = (beta != 0).any(axis=0)
+        support[0] |= not support.any()  # the intercept alone: the map is of a row nevertheless
         base = facts.first_column
         if self.function.name == "precomputed":
             columns = np.flatnonzero(support)
@@ -168,12 +172,14 @@ class _Problem:
     best, dual: certified, of the solution and of a feasible α. converged: their gap is within the tolerance.
     """
 
-    def __init__(self, settings: Settings, signs: Vector, cost: Vector, norms: Vector) -> None:
-        """signs, cost, norms: of all rows: y of the problem (0: takes no part), c_i, √k(x_i, x_i)."""
+    def __init__(self, settings: Settings, signs: Vector, cost: Vector, sizes: Vector) -> None:
+        """signs, cost (n,), sizes (2, n): of all rows: y of the problem (0: takes no part), c_i, and what tells how
+        exactly the kernel is known, see ``KernelFunction.sizes``."""
         self.settings = settings
         self.squares = settings.loss == "least-squares"
         self.rows = np.flatnonzero((signs != 0) & (cost > 0))
-        self.sign, self.cost, self.norms = signs[self.rows], cost[self.rows], norms[self.rows]
+        self.sign, self.cost = signs[self.rows], cost[self.rows]
+        self.norms, self.squared_norms = sizes[:, self.rows]
         n = len(self.rows)
         self.mu = settings.mu or MU
         self.L = 1.0 + (2.0 if self.squares else 0.1 / self.mu)
@@ -238,11 +244,12 @@ class _Problem:
     def _measured(self, beta: Vector, f: Vector) -> _Solution:
         """β with the best intercept, and at most so large an objective."""
         b = self._middle_b(f)
-        error = ROUNDING * (1.0 + abs(b) + self.norms * float(self.norms @ np.abs(beta)))
+        lost = self._lost(beta)
+        error = np.where(f == 0, 0.0, ROUNDING * (1.0 + abs(b))) + lost  # 1 ∓ b alone is as good as exact
         z = 1.0 - self.sign * (f + b)
         z = np.abs(z) + error if self.squares else np.maximum(z + error, 0.0)
         losses = float(self.cost @ (z * z if self.squares else z))
-        norm = 0.5 * float(beta @ f) + ROUNDING * float(self.norms @ np.abs(beta)) ** 2
+        norm = 0.5 * float(beta @ f) + float(lost @ np.abs(beta))
         return _Solution(beta, b, norm + losses)
 
     def _feasible(self, alpha: Vector) -> Vector:
@@ -269,12 +276,19 @@ class _Problem:
             total, sizes = total - squares, sizes + squares
         if self.settings.intercept:  # Σ α y is not 0 to the last bit
             sizes *= 1.0 + abs(self.best.b)
-        rounding = ROUNDING * (sizes + float(self.norms @ np.abs(v)) ** 2)
+        rounding = ROUNDING * sizes + float(self._lost(v) @ np.abs(v))
         return total - 0.5 * float(v @ image) - rounding
+
+    def _lost(self, v: Vector) -> Vector:
+        """(n,) by how much rounding may have changed each value of K v."""
+        v = np.abs(v)
+        far = self.squared_norms * float(v.sum()) + float(self.squared_norms @ v)
+        return ROUNDING * (self.norms * float(self.norms @ v) + far)
 
     def _check_symmetry(self, beta: Vector, f: Vector, v: Vector, image: Vector) -> None:
         size = float(self.norms @ np.abs(beta)) * float(self.norms @ np.abs(v))
-        if abs(float(beta @ image) - float(v @ f)) > ASYMMETRIC * size:
+        rounding = float(self._lost(v) @ np.abs(beta))
+        if abs(float(beta @ image) - float(v @ f)) > ASYMMETRIC * size + rounding:
             raise DataError(
                 "the kernel matrix is not symmetric (vectors u and v with uᵀKv ≠ vᵀKu were met), so there is no "
                 "optimum to certify; pass a matrix that is"
@@ -318,7 +332,7 @@ class _Problem:
         """A step from w with the smallest L that keeps its promise, then momentum, unless it points uphill."""
         beta, f = self._w
         square = float(slope @ slope_f)
-        if square < -INDEFINITE * abs(F):
+        if square < -INDEFINITE * abs(F) - float(self._lost(slope) @ np.abs(slope)):
             raise DataError(
                 "the kernel matrix is not positive semi-definite (a vector v with vᵀKv < 0 was met), so there is "
                 "no optimum to certify; pass another --kernel, or a matrix that is"

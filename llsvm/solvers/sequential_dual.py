@@ -94,7 +94,7 @@ class SequentialDual:
         self.goal_share = TOL_SHARE
         self.progress = stream.progress
         cost = settings.C * self.class_weight
-        self.bound = stream.rounding_bound(settings.multi_class, cost)
+        self.bound = stream.rounding_bound(settings.multi_class, cost, settings.constant)
         self._prepare(stream, k)
         self.grid = 2.0 ** (24 if self.dtype == np.float32 else 50)
         self.stall = Stall(settings.tol, settings.max_passes)

@@ -236,7 +236,9 @@ class SmSVM:
         coef = np.array([p.best for p in problems])
         penalty = self.penalty
         cost = penalty.C * self.class_weight
-        bound = self.stream.rounding_bound("hinge", cost, False, penalty.l1, penalty.l2)
+        bound = self.stream.rounding_bound(
+            "hinge", cost, self.settings.constant, False, penalty.l1, penalty.l2
+        )
         certificate = bound.certificate(
             coef, [p.primal for p in problems], [p.dual for p in problems], self.passes
         )
