@@ -277,6 +277,10 @@ class Stream:
 
         room = max(LEAST_WORK_BYTES, self.budget.limit_bytes - sum(self._before_reading.values()))
         most = resident_bytes() + room
+        info = self.source.info()
+        batches = info.reader_bytes - info.library_bytes  # the library itself has been loaded by now
+        if batches > max(room, self.budget.limit_bytes - resident_bytes()):
+            self.budget.require({_LIBRARY: info.reader_bytes, "reading": self._reading_bytes})
 
         def go_on() -> int:
             if resident_bytes() > most:  # what is counted cannot be held

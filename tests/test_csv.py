@@ -1,5 +1,8 @@
 """CSV as people write it: headers or none, odd names, separators, line ends, wide rows."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from test_formats import dense_of
@@ -133,3 +136,33 @@ def test_thousands_of_columns(tmp_path):
     found, _ = dense_of(source)
     np.testing.assert_array_equal(found, X)
     assert source.info().reader_bytes > 24_000_000 + 20_000 * d
+
+
+def test_a_header_longer_than_what_is_looked_at_first(tmp_path):
+    path, names = tmp_path / "t.csv", [f"{'n' * 300}{i}" for i in range(4000)]  # 1.2 MB
+    rows = "".join(",".join([str(i % 3)] * 4000) + f",{i % 2}\n" for i in range(4))
+    path.write_text(",".join(names) + ",label\n" + rows)
+    source = open_source(path)
+    assert sum(block.n_rows for block in source.blocks(1 << 22)) == 4
+    assert source.info().feature_names == tuple(names)
+
+
+@pytest.mark.parametrize("start", ["a,b,label\n", ""])
+def test_a_line_without_end(tmp_path, start):
+    path = tmp_path / "t.csv"
+    path.write_text(start + "1," * 5_000_000)
+    with pytest.raises(DataError, match="a line of more than 4 MB, or a quote"):
+        list(open_source(path, options={"label": "0"} if not start else {}).blocks(1 << 20))
+
+
+@pytest.mark.slow
+def test_types_of_many_columns_take_little_memory(tmp_path):
+    """The whole process, where the limit is refused: pyarrow would hold 20 kB for each column."""
+    path, d = tmp_path / "t.csv", 40_000
+    row = ",".join(["1"] * d)
+    path.write_text(",".join(f"c{i}" for i in range(d)) + ",label\n" + f"{row},0\n{row},1\n")
+    code = "import llsvm.memory as m, llsvm.cli as c\ntry: c.main()\nfinally: print(m.peak_resident_bytes())"
+    command = [sys.executable, "-c", code, "train", path, "--model", tmp_path / "m", "--memory", "300MB"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert int(done.stdout.split()[-1]) < 300_000_000

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from llsvm.errors import DataError
 from llsvm.inputs import open_seekable
+from llsvm.remote import is_remote
+from llsvm.tables.arrow_sizes import sizes_of
 from llsvm.tables.check import refer_to_others, validate
 from llsvm.tables.source import TableSource
 
@@ -24,6 +26,7 @@ class ArrowSource(TableSource):
 
     format = "arrow"
     magic = _FILE_MAGIC
+    _held_bytes = 0  # at least; not known yet
     no_footer = ("Not an Arrow file", "File is too small", "File is smaller than")
 
     def _schema(self, number: int) -> pa.Schema:
@@ -31,16 +34,21 @@ class ArrowSource(TableSource):
             return reader.schema
 
     def _reader_bytes(self) -> int:
-        """A record batch is read whole, but for columns without a use: of the first file, its average, compressed
-        and not."""
-        names = [name for name in self.encoder.used if name not in self._partitions[0]]
-        with self._opened(0, names) as (reader, seekable):
-            columns = _COLUMN_BYTES * len(reader.schema)
-            if not seekable:
-                return (8 << 20) + columns
-            batches = max(reader.num_record_batches, 1)
-            first = self._batch(0, reader, 0, seekable).nbytes if reader.num_record_batches else 0
-        return (4 << 20) + columns + max(first, self._prints[0][0] // batches) + self._prints[0][0] // batches
+        """A record batch is read whole, and is held while the next one is read."""
+        if self._held_bytes == 0:
+            self._held_bytes = max(self._bytes_of(number) for number in range(len(self._paths)))
+        return self._held_bytes
+
+    def _bytes_of(self, number: int) -> int:
+        """Held of a file; of remote ones all are taken to be as the first."""
+        path = self._paths[number]
+        if number > 0 and is_remote(path):
+            return 0
+        with self._explaining(number), open_seekable(path) as file:
+            has_footer = file.read(len(_FILE_MAGIC)) == _FILE_MAGIC
+            stored, batch, dictionaries = sizes_of(file, has_footer)
+        packed = stored if batch > stored else 0
+        return (4 << 20) + _COLUMN_BYTES * len(self._schema(number)) + 2 * batch + packed + dictionaries
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int

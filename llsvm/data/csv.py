@@ -26,6 +26,7 @@ _PROBE_BYTES = 1 << 20
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together; a line may not be longer
 _CHUNK_LINES = 16  # but so many long lines, for there is work to do for every column of a chunk
 _LONG_CHUNK_BYTES = 4 << 20
+_INFERRED_COLUMNS = 4000  # whose types are inferred at a time
 _COLUMN_BYTES = 20_000  # held for each column of the file, however small; measured
 _HELD_CHUNKS = 6  # as text and as values
 _READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
@@ -36,7 +37,11 @@ _MISSING = {word.lower() for word in _NULLS}
 _DELIMITERS = ",\t;|"
 # a header and the rows it is compared with may have cells of any length, which a line's length bounds (this is a
 # setting of the module's: there is no other)
-csv.field_size_limit(_PROBE_BYTES)
+csv.field_size_limit(3 * _LONG_CHUNK_BYTES)
+_TOO_LONG = (
+    f"{{}}: a line of more than {_LONG_CHUNK_BYTES >> 20} MB, or a quote that is never closed; close it, or write "
+    "rows that long as svmlight or Parquet"
+)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -80,6 +85,13 @@ class CSVSource(TableSource):
             path = self._paths[number]
             stream = Input(path)
             text = _first(stream, _PROBE_BYTES)
+            while len(text) >= _PROBE_BYTES and text.count(b"\n", 0, -1) < 2:  # the header and a row, whole
+                if len(text) > 2 * _LONG_CHUNK_BYTES:
+                    raise DataError(_TOO_LONG.format(path))
+                more = _first(stream, _PROBE_BYTES)
+                text += more
+                if not more:
+                    break
             self._window_bytes = max(self._window_bytes, stream.window_bytes)
             if path == STDIN:
                 self._stdin = stream
@@ -188,9 +200,7 @@ class CSVSource(TableSource):
                 f"{path}: text that is not UTF-8: {text}; convert it, perhaps with iconv -f latin1 -t utf-8"
             ) from error
         if "straddling" in text:
-            raise DataError(
-                f"{path}: a line of more than {_LONG_CHUNK_BYTES} bytes, or a quote that is never closed"
-            ) from error
+            raise DataError(_TOO_LONG.format(path)) from error
         raise DataError(f"{path}: cannot be read as CSV: {text}") from error
 
     def _name(self, number: int, place: int) -> str:
@@ -229,26 +239,35 @@ class _Head:
         self.header = header == "yes" or (header == "auto" and _is_header(cells, some))
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
+        # doubled names are refused by whoever asks for the schema
+        self.index = names[:1] if self.header and not cells[0] else []
+        self.schema = pa.schema([(n, pa.string()) for n in names])
+        if len(set(names)) == len(names):
+            self.schema = self._inferred(rest if self.header else body, names, kinds)
+
+    def _inferred(self, rows: bytes, names: list[str], kinds: dict[str, str]) -> pa.Schema:
+        """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
         types = {name: pa.string() for name in names if kinds.get(name) == "text"}
-        table = (
-            pacsv.read_csv(
-                io.BytesIO(rest if self.header else body) if rest or not self.header else io.BytesIO(b"\n"),
+        fields: list[pa.Field] = []
+        for first in range(0, len(names), _INFERRED_COLUMNS):
+            some = names[first : first + _INFERRED_COLUMNS]
+            table = pacsv.read_csv(
+                io.BytesIO(rows or b"\n"),
                 read_options=pacsv.ReadOptions(
-                    use_threads=False, column_names=names, block_size=max(len(body) + 1, 1024)
+                    use_threads=False, column_names=names, block_size=max(len(rows) + 1, 1024)
                 ),
                 parse_options=pacsv.ParseOptions(
                     delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
                 ),
                 convert_options=pacsv.ConvertOptions(
-                    column_types=types, null_values=_NULLS, decimal_point=self.decimal_point
+                    column_types={name: types[name] for name in some if name in types},
+                    include_columns=some,
+                    null_values=_NULLS,
+                    decimal_point=self.decimal_point,
                 ),
             )
-            if len(set(names)) == len(names)
-            else None
-        )
-        # doubled names are refused by whoever asks for the schema
-        self.index = names[:1] if self.header and not cells[0] else []
-        self.schema = pa.schema([(n, pa.string()) for n in names]) if table is None else table.schema
+            fields.extend(table.schema)
+        return pa.schema(fields)
 
     def _cells(self, line: bytes) -> list[str]:
         text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")

@@ -18,6 +18,7 @@ from llsvm.tables.source import TableSource
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
 _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds
 _PAGE_BYTES = 1 << 20  # what writers put into a page by default
+_NEXT_NUMBER = 0x15  # in a page's header: a field after the one before, a number of 32 bits
 _METADATA = 10  # held for each byte of the footer; measured
 _COLUMN_BYTES = 10_000  # held for each column that is read, however small; measured
 _PAGES = 2.5  # held per column: compressed, decompressed, dictionary; measured
@@ -28,6 +29,7 @@ class ParquetSource(TableSource):
 
     format = "parquet"
     magic = b"PAR1"
+    _held_bytes = 0  # not known yet
     no_footer = ("magic bytes not found", "file size is", "Parquet file size")
 
     def _schema(self, number: int) -> pa.Schema:
@@ -35,18 +37,32 @@ class ParquetSource(TableSource):
             return file.schema_arrow
 
     def _reader_bytes(self) -> int:
-        """Pages of each column, of the first file."""
-        with self._explaining(0), _opened(self._paths[0]) as file:
-            held, buffer = 0, _buffer_bytes(self._paths[0])
+        if self._held_bytes == 0:
+            self._held_bytes = self._page_bytes()
+        return self._held_bytes
+
+    def _page_bytes(self) -> int:
+        """Pages of each column, of the first file, and what describes it."""
+        path = self._paths[0]
+        with self._explaining(0), _opened(path) as file, open_seekable(path) as raw:
+            held, buffer = 0, _buffer_bytes(path)
             used = {name for name in self.encoder.used if name not in self._partitions[0]}
-            schema = file.metadata.schema
+            metadata, schema = file.metadata, file.metadata.schema
             places = [i for i in range(len(schema)) if schema.column(i).path.split(".")[0] in used]
-            _require_column_metadata(file.metadata, self._prints[0][0], sorted(used))
-            for g in range(file.metadata.num_row_groups):
-                group = file.metadata.row_group(g)
-                sizes = [group.column(i).total_uncompressed_size for i in places]
-                held = max(held, sum(min(size, _PAGE_BYTES) + min(size, buffer) for size in sizes))
-            describing = _METADATA * file.metadata.serialized_size
+            _require_column_metadata(metadata, self._prints[0][0], sorted(used))
+            groups = range(metadata.num_row_groups)
+            largest = max(groups, key=lambda g: metadata.row_group(g).total_byte_size, default=0)
+            pages = [
+                max(_PAGE_BYTES, _first_page_bytes(raw, metadata.row_group(largest).column(i)))
+                for i in (places if groups else ())
+            ]
+            for g in groups:
+                sizes = [metadata.row_group(g).column(i).total_uncompressed_size for i in places]
+                held = max(
+                    held,
+                    sum(min(size, page) + min(size, buffer) for size, page in zip(sizes, pages, strict=True)),
+                )
+            describing = _METADATA * metadata.serialized_size
         return (16 << 20) + int(_PAGES * held) + describing + _COLUMN_BYTES * len(used)
 
     def _batches(
@@ -139,6 +155,27 @@ class _NoBytes(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         self.asked = True
         raise OSError("metadata only")
+
+
+def _first_page_bytes(file: Any, column: Any) -> int:
+    """Bytes of a column's first data page, unpacked, as its header tells: writers may be told to make them large.
+    0 for a header that is not as writers write them."""
+    file.seek(column.data_page_offset)
+    header = file.read(32)
+    # fields 1 to 3 are numbers, in groups of seven bits, the low ones first: kind, size unpacked, size
+    numbers: list[int] = []
+    number = shift = at = 0
+    while len(numbers) < 2 and at < len(header):
+        if shift == 0:
+            if header[at] != _NEXT_NUMBER:
+                return 0
+            at += 1
+        byte = header[at : at + 1] or b"\0"
+        number, shift, at = number | (byte[0] & 0x7F) << shift, shift + 7, at + 1
+        if byte[0] < 0x80:
+            numbers.append(number >> 1)  # signs come last
+            number = shift = 0
+    return numbers[1] if len(numbers) == 2 else 0
 
 
 def _buffer_bytes(path: str) -> int:

@@ -1,0 +1,154 @@
+"""Sizes of the record batches in Arrow's files and streams, read from what describes them and not from the batches:
+a batch is read whole, so that memory must be signed for before."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+_MAGIC_BYTES = 6
+_CONTINUES = 0xFFFFFFFF
+_DICTIONARY, _RECORD_BATCH = 2, 3  # kinds of messages
+_BLOCK = struct.Struct("<qi4xq")  # of a footer: place, bytes of metadata, bytes of body
+_MAX_DESCRIPTION_BYTES = 64 << 20  # longer ones are damage
+_MAX_LOOKED_AT = 20_000  # buffers of compressed batches, the largest batches' first
+
+
+class Sizes(NamedTuple):
+    """Bytes of the largest batch as it is read (stored), as it is used, and of all dictionaries."""
+
+    stored: int
+    batch: int
+    dictionaries: int
+
+
+class _Message(NamedTuple):
+    """place: of its metadata in the file. body_bytes: after them."""
+
+    place: int
+    metadata_bytes: int
+    body_bytes: int
+
+
+def sizes_of(file: Any, has_footer: bool) -> Sizes:
+    """Of an open Arrow file (has_footer) or stream; seeks in it. What cannot be made sense of counts nothing: the
+    reader will say what is wrong with it."""
+    stored = batch = dictionaries = looked_at = 0
+    messages: list[_Message] = []
+    with suppress(struct.error, IndexError, ValueError, OSError):
+        messages.extend(_listed(file) if has_footer else _walked(file))
+    for message in sorted(messages, key=lambda message: -message.body_bytes):
+        unpacked = message.body_bytes
+        kind = _RECORD_BATCH
+        if looked_at < _MAX_LOOKED_AT:
+            with suppress(struct.error, IndexError, ValueError, OSError):
+                kind, unpacked, n_buffers = _described(file, message)
+                looked_at += 1 + n_buffers
+        if kind == _DICTIONARY:
+            dictionaries += unpacked
+        elif kind == _RECORD_BATCH:
+            stored, batch = max(stored, message.body_bytes), max(batch, unpacked)
+    return Sizes(stored, batch, dictionaries)
+
+
+class _Table:
+    """A table of a flatbuffer: fields by number."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data, self.at = data, at
+        self._fields = at - struct.unpack_from("<i", data, at)[0]
+        self._end = struct.unpack_from("<H", data, self._fields)[0]
+
+    def place(self, field: int) -> int:
+        """Where a field's value is, or 0 where there is none."""
+        entry = 4 + 2 * field
+        if entry >= self._end:
+            return 0
+        offset = int(struct.unpack_from("<H", self.data, self._fields + entry)[0])
+        return self.at + offset if offset else 0
+
+    def number(self, field: int, kind: str) -> int:
+        place = self.place(field)
+        return int(struct.unpack_from(kind, self.data, place)[0]) if place else 0
+
+    def target(self, field: int) -> int:
+        """Where the table or vector is that a field refers to, or 0."""
+        place = self.place(field)
+        return place + int(struct.unpack_from("<I", self.data, place)[0]) if place else 0
+
+    def table(self, field: int) -> _Table:
+        return _Table(self.data, self.target(field))
+
+
+def _root(data: bytes) -> _Table:
+    return _Table(data, int(struct.unpack_from("<I", data, 0)[0]))
+
+
+def _at(file: Any, place: int, n: int) -> bytes:
+    if not 0 <= n <= _MAX_DESCRIPTION_BYTES:
+        raise ValueError(n)
+    file.seek(place)
+    return bytes(file.read(n))
+
+
+def _listed(file: Any) -> Iterator[_Message]:
+    """By a file's footer."""
+    end = file.size() - _MAGIC_BYTES - 4
+    n = int(struct.unpack("<i", _at(file, end, 4))[0])
+    footer = _root(_at(file, end - n, n))
+    for field in (2, 3):  # dictionaries, record batches
+        if vector := footer.target(field):
+            count = int(struct.unpack_from("<I", footer.data, vector)[0])
+            for place, metadata_bytes, body_bytes in _BLOCK.iter_unpack(
+                footer.data[vector + 4 : vector + 4 + count * _BLOCK.size]
+            ):
+                yield _Message(place, metadata_bytes, body_bytes)
+
+
+def _walked(file: Any) -> Iterator[_Message]:
+    """One after the other; without the schema, the first."""
+    place, first = 0, True
+    while True:
+        n = _prefix(_at(file, place, 8))[1]
+        if n == 0:
+            return
+        body_bytes = _root(_message(_at(file, place, 8 + n))).number(3, "<q")
+        if body_bytes < 0:
+            raise ValueError(body_bytes)
+        if not first:
+            yield _Message(place, 8 + n, body_bytes)
+        place, first = place + sum(_prefix(_at(file, place, 8))) + body_bytes, False
+
+
+def _prefix(data: bytes) -> tuple[int, int]:
+    """Bytes before a message's metadata, and of them; (0, 0) at the end. Old writers wrote no first four."""
+    if len(data) < 4:
+        return 0, 0
+    first = int(struct.unpack_from("<I", data, 0)[0])
+    return (8, int(struct.unpack_from("<I", data, 4)[0])) if first == _CONTINUES else (4, first)
+
+
+def _message(data: bytes) -> bytes:
+    before, n = _prefix(data)
+    return data[before : before + n]
+
+
+def _described(file: Any, message: _Message) -> tuple[int, int, int]:
+    """A message's kind, the bytes of its body unpacked, and how many buffers were looked at for that."""
+    described = _root(_message(_at(file, message.place, message.metadata_bytes)))
+    kind = described.number(1, "<B")
+    if kind not in (_DICTIONARY, _RECORD_BATCH):
+        return kind, 0, 0
+    batch = described.table(2) if kind == _RECORD_BATCH else described.table(2).table(1)
+    if not batch.place(3):
+        return kind, message.body_bytes, 0
+    vector = batch.target(2)
+    count = int(struct.unpack_from("<I", batch.data, vector)[0])
+    body, unpacked = message.place + message.metadata_bytes, 0
+    for offset, length in struct.iter_unpack("<qq", batch.data[vector + 4 : vector + 4 + 16 * count]):
+        if length >= 8:  # the size comes first; -1 says that it is not compressed
+            size = int(struct.unpack("<q", _at(file, body + offset, 8))[0])
+            unpacked += length if size < 0 else size
+    return kind, unpacked, count
