@@ -13,8 +13,9 @@ which is what absorbs it. Where rows are dense, every column is shifted.
     standard    mean        1 / standard deviation
     unit-row    each row is divided by its Euclidean norm (at prediction too)
 
-A column that does not vary (for maxabs: that is all zero) has scale 1. Columns from ``first_indicator`` on are
-indicators of categories and stay 0 and 1. ``fill`` replaces missing values (NaN): the column's mean.
+A column that does not vary (for maxabs: that is all zero), or by less than 2e-308, has scale 1. Columns from
+``first_indicator`` on are indicators of categories and stay 0 and 1. ``fill`` replaces missing values (NaN): the
+column's mean.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ ROW_SCALE = "unit-row"
 UNSCALED_ABOVE = 100.0  # where values are larger than this, coordinate descent hardly converges
 _FIELDS = 6  # of the table of statistics, see llsvm.kernels.columns
 _CHUNK = 1 << 16
+_LEAST_SPAN = float(np.finfo(np.float64).tiny)  # one over less is no number
 _COLUMN_BYTES = 260  # of a column, while the scale is computed: measured
 
 
@@ -118,7 +120,7 @@ class ColumnStatistics:
             shift, span = fill, np.sqrt(total / n_rows)  # what is missing becomes the mean
             # rounding leaves a trace of spread where all values are the same
             span = np.where(smallest == largest, 0.0, span)
-        scale = np.divide(1.0, span, out=np.ones(n_columns), where=span > 0)
+        scale = np.divide(1.0, span, out=np.ones(n_columns), where=span >= _LEAST_SPAN)
         left_out = has_zeros & (shift != 0) if not is_dense else np.zeros(n_columns, bool)
         shift = np.where(left_out, 0.0, shift)
         return Scaling(kind, shift, scale, fill, int(np.count_nonzero(left_out)))

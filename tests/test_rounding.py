@@ -240,6 +240,16 @@ def test_numbers_next_to_nothing_count_their_rounding(tmp_path, write, size):
     assert primal >= certificate.dual[0]
 
 
+def test_a_column_too_small_for_a_scale_is_left_as_it_is(tmp_path):
+    X, y = rows(d=6)
+    X[:, 0] = 1e-310 * (1 + X[:, 0])
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    for scale in ("maxabs", "standard", "minmax"):
+        model = trained(path, solver="llsvm", scale=scale, tol=1e-6)[1]
+        assert model.converged
+        assert np.isfinite(model.coef_).all()
+
+
 def test_what_64_bit_sums_lose_counts_where_costs_dwarf_the_objective(tmp_path):
     X, y = rows(d=60)
     X = np.round(X * 1e6)
