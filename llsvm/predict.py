@@ -99,21 +99,29 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     options: what ``open_source`` takes, to read it otherwise.
     """
     options.setdefault("zero_based", zero_based(model))
-    read = options.setdefault("options", {})
-    table = model.extra.get("table")
+    table, label = model.extra.get("table"), None
+    told: dict[str, Any] = {}
     if table is None:
-        for name in ("label", "features", "missing"):
-            if model.settings.get(name) and not read.get(name):
-                read[name] = model.settings[name]
+        label = model.settings.get("label")
+        if options.get("options", {}).get("label") or (label or "").endswith(".npy"):
+            label = (
+                None  # another is asked for; the file that had the labels of the training data has no others
+            )
+        told = {name: model.settings.get(name) for name in ("features", "missing")}
         if model.feature_names is not None:
             table = _numbers_table(model)
-    source = open_source(
+    opened = partial(
+        open_source,
         data,
         positive=model.extra.get("positive"),
         table=table,
         need_label=need_label,
         **options,
     )
+    source = opened(told={**told, "label": label if need_label else None})
+    info = source.info()
+    if label and not need_label and info.is_dense and info.n_features == model.n_features_in_ + 1:
+        source = opened(told={**told, "label": label})  # one of the columns is the label
     _require_same_kind(model, source)
     if model.extra.get("double"):
         keep_double(source.info().rounding)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from llsvm import model_file
 from llsvm.advice import Ending, advise
 from llsvm.auto import Auto
-from llsvm.data import open_with_settings
+from llsvm.data import DEFAULT_FORMAT, open_with_settings
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.feature_map import FeatureMap
@@ -98,7 +98,6 @@ class Training:
                     raise
                 self._refused = error  # the data may ask for more still
                 budget = MemoryBudget(error.smallest_bytes, more=more)
-        self._in_memory = info.in_memory
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None
         if self.settings.feature_map is not None:
@@ -406,8 +405,8 @@ class Training:
         return extra
 
     def _index_base(self) -> int:
-        """Columns of arrays have no numbers of their own: score svmlight files as LIBLINEAR would."""
-        if self._in_memory:
+        """Only columns of svmlight have numbers of their own; others score such files as LIBLINEAR would."""
+        if self.stream.source.info().format != DEFAULT_FORMAT:
             return 1
         return self.stream.facts.first_column if self._map is None else self._map.base
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from llsvm.cli.model_io import export_model
 from llsvm.errors import ModelError, UsageError
 from llsvm.liblinear import read_liblinear, write_liblinear
 from llsvm.model import Model
@@ -125,3 +126,14 @@ def test_paths_that_do_not_work(tmp_path):
         read_liblinear(tmp_path)
     with pytest.raises(UsageError, match="cannot be written"):
         write_liblinear(Model(np.zeros((1, 2)), np.zeros(1), np.array([0, 1])), tmp_path / "no" / "m")
+
+
+def test_export_says_what_columns_from_0_become(tmp_path, capsys):
+    model = Model(np.ones((1, 3)), np.zeros(1), np.array([-1.0, 1.0]))
+    notes = []
+    for model.index_base in (0, 1):
+        model.save(tmp_path / "m")
+        export_model(str(tmp_path / "m"), str(tmp_path / "m.liblinear"))
+        notes.append(capsys.readouterr().err)
+    assert "add 1 to the indices" in notes[0]
+    assert not notes[1]

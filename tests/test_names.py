@@ -1,5 +1,6 @@
 """Columns that have names are found by their names, in files and in data frames, and never silently by place."""
 
+import io
 import json
 
 import h5py
@@ -20,7 +21,7 @@ from llsvm.data.mapped import MappedSource
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.errors import DataError, ModelError, UsageError
 from llsvm.liblinear import write_liblinear
-from llsvm.predict import evaluate, open_for
+from llsvm.predict import evaluate, open_for, predict_file
 
 LIMIT = "900MB"
 CITIES = {"paris": 2.0, "rome": -2.0, "oslo": 1.0, "bonn": -1.0}
@@ -358,6 +359,58 @@ def test_feature_maps_keep_names_categories_and_what_is_left_out(feature_map, pe
 def test_feature_maps_do_not_learn_means():
     with pytest.raises(UsageError, match="pass --missing zero"):
         llsvm.settings.Settings(feature_map="rff", missing="mean")
+
+
+@pytest.mark.parametrize("kind", ["last.npy", "first.npy", "beside.npy", "x.npz", "x.h5", "x.svm"])
+def test_models_without_names_score_every_format(kind, numbers, tmp_path, monkeypatch):
+    """Columns by position, that of svmlight's index 1 first; labels where they are, and needed."""
+    X, y = numbers
+    monkeypatch.chdir(tmp_path)
+    np.save("last.npy", np.c_[X, y])
+    np.save("first.npy", np.c_[y, X])
+    np.save("beside.npy", X)
+    np.save("y.npy", y)
+    rows, marks = ("rows", "marks") if kind == "x.npz" else ("X", "y")
+    np.savez("x.npz", **{rows: X, marks: y})
+    with h5py.File("x.h5", "w") as file:
+        file[rows], file[marks] = X, y
+    lines = [" ".join(f"{j}:{v!r}" for j, v in enumerate(row, 1)) for row in X.tolist()]
+    (tmp_path / "x.svm").write_text(
+        "".join(f"{label} {line}\n" for label, line in zip(y, lines, strict=True))
+    )
+    reading = {
+        "last.npy": {"label": "last"},
+        "first.npy": {"label": "0"},
+        "beside.npy": {"label": "y.npy"},
+        "x.npz": {"features": ("rows",), "label": "marks"},
+    }
+    model = llsvm.train(kind, memory_limit=LIMIT, **reading.get(kind, {}))
+    expected = model.predict(X)
+    (tmp_path / "y.npy").rename("y_of_training.npy")
+    np.save("unlabelled.npy", X[:100])
+    for other in ("x.svm", "x.h5", "x.npz", "unlabelled.npy"):
+        out = io.StringIO()
+        predict_file(model, open_for(model, other), out, memory_limit=LIMIT)
+        lines = out.getvalue().split()
+        np.testing.assert_array_equal(np.array(lines, float), expected[: len(lines)], other)
+    for other, label in (("x.svm", None), ("x.h5", marks), ("last.npy", "last")):
+        source = open_for(model, other, need_label=True, options={"label": label})
+        assert evaluate(model, source, memory_limit=LIMIT)["accuracy"] == (expected == y).mean()
+    if kind == "beside.npy":  # its labels are those of other rows
+        with pytest.raises(DataError, match="where are the labels"):
+            open_for(model, "unlabelled.npy", need_label=True)
+
+
+def test_a_feature_named_as_labels_are_is_no_label(numbers, tmp_path):
+    X, y = numbers
+    model = llsvm.train(Frame(X, ("x", "y", "z")), y, memory_limit=LIMIT)
+    path = tmp_path / "rows.parquet"
+    pq.write_table(table(X, "xyz").append_column("class", pa.array(y)), path)
+    source = open_for(model, str(path), need_label=True)
+    assert evaluate(model, source, memory_limit=LIMIT)["accuracy"] > 0.95
+    pq.write_table(table(X, "xyz"), path)
+    with pytest.raises(DataError, match="which column has the labels"):
+        open_for(model, str(path), need_label=True)
 
 
 # -- path and export --------------------------------------------------------------------------------------

@@ -16,13 +16,20 @@ def export_model(
     to: Annotated[str, typer.Option(metavar="liblinear", help="The format.")] = "liblinear",
 ) -> None:
     """Write MODEL in the format of another program."""
+    from llsvm.cli.display import say
     from llsvm.liblinear import write_liblinear
     from llsvm.model import Model
 
     if to != "liblinear":
         raise UsageError(f"--to must be liblinear, not {to!r}")
     check_output(path, [model], text=True)
-    write_liblinear(Model.load(model), path)
+    loaded = Model.load(model)
+    write_liblinear(loaded, path)
+    if loaded.index_base == 0:
+        say(
+            f"{model} was trained on svmlight whose columns count from 0, and LIBLINEAR's count from 1: add 1 to "
+            "the indices of the files that its model is to score"
+        )
 
 
 def import_model(

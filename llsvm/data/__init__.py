@@ -13,7 +13,15 @@ from llsvm.errors import DataError, UsageError
 if TYPE_CHECKING:
     from llsvm.settings import Settings
 
-__all__ = ["FORMATS", "BlockSource", "Format", "SourceInfo", "open_source", "open_with_settings"]
+__all__ = [
+    "DEFAULT_FORMAT",
+    "FORMATS",
+    "BlockSource",
+    "Format",
+    "SourceInfo",
+    "open_source",
+    "open_with_settings",
+]
 
 
 class Format(NamedTuple):
@@ -65,6 +73,7 @@ def open_source(
     positive: str | None = None,
     table: Mapping[str, Any] | None = None,
     need_label: bool = True,
+    told: Mapping[str, Any] | None = None,
 ) -> BlockSource:
     """A source of blocks over files or over arrays.
 
@@ -73,13 +82,16 @@ def open_source(
     zero_based: "auto", "yes" or "no": whether svmlight column indices start at 0. threads: that parse.
     options: the fields of TableOptions. positive: y is 1 for this label, -1 for all others. table: what a
     model knows of its table (``extra["table"]``), to read for prediction. need_label: refuse data without labels.
+    told: label, features and missing as a model's own data were read: they hold where ``options`` does not say, and
+    the format has such a thing.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
     """
     if _names_files(data):
         if y is not None or sample_weight is not None:
             raise UsageError("y and sample_weight go with arrays; a file has its own labels")
         paths = [data] if isinstance(data, str | os.PathLike) else list(data)
-        source = _open_files(paths, format, zero_based, threads, dict(options or {}), table, need_label)
+        read, told = dict(options or {}), dict(told or {})
+        source = _open_files(paths, format, zero_based, threads, read, table, need_label, told)
     else:
         if y is None:
             raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
@@ -128,6 +140,7 @@ def _open_files(
     options: dict[str, Any],
     table: Mapping[str, Any] | None,
     need_label: bool,
+    told: dict[str, Any],
 ) -> BlockSource:
     from llsvm.inputs import expand
 
@@ -143,6 +156,7 @@ def _open_files(
     reader = getattr(import_module(module), reader_name)
     sources: list[Any]
     if entry.kind == "table":
+        options |= {key: told[key] for key in ("label", "missing") if told.get(key) and not options.get(key)}
         from llsvm.tables.encoder import TableEncoder
         from llsvm.tables.options import TableOptions
 
@@ -150,7 +164,9 @@ def _open_files(
         result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label)
         return result
     if entry.kind == "matrix":
-        picked = {key: options.get(key) for key in ("label", "features", "weight", "missing")}
+        picked = {
+            key: options.get(key) or told.get(key) for key in ("label", "features", "weight", "missing")
+        }
         sources = [reader(path, need_label=need_label, **picked) for path in paths]
     else:
         if options.get("label") or options.get("features") or options.get("weight"):

@@ -338,7 +338,7 @@ class TableSource(ABC):
         if wanted is not None:
             encoder.label = find_column(where, schema.names, wanted, "label")
         elif encoder.label is None:  # the model was trained on something else than a table
-            encoder.label = usual_label(schema.names)
+            encoder.label = usual_label([name for name in schema.names if encoder.kind(name) is None])
         check_columns(where, schema, encoder, self._need_label)
         if encoder.label not in schema.names:
             encoder.label = None
