@@ -120,6 +120,22 @@ def test_compiling_the_joint_methods_stays_under_the_limit(tmp_path, method):
 
 
 @pytest.mark.slow
+def test_newton_on_millions_of_columns_keeps_the_limit_that_it_names(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = (np.unique(rng.integers(1, 3_000_000, 40)) for _ in range(5000))
+    lines = (f"{i % 2} {' '.join(f'{j}:1' for j in row)}\n" for i, row in enumerate(rows))
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(lines))
+    options = ["--solver", "smsvm", "--max-passes", "3", "--tol", "0.05", "--memory"]
+    status, _, errors = llsvm(path, tmp_path, *options, "400MB")
+    assert status == 4
+    named = re.search(r"--memory (\d+)MB or more", errors)[1]
+    status, answer, errors = llsvm(path, tmp_path, *options, f"{named}MB")
+    assert status in (0, 5), errors
+    assert answer["peak_rss_bytes"] <= int(named) * MB
+
+
+@pytest.mark.slow
 def test_a_memory_cgroup_of_the_limit_is_enough(large, tmp_path):
     group = CGROUP / f"llsvm-test-{os.getpid()}"
     try:

@@ -105,3 +105,18 @@ def arrow_sizes(file, has_footer):
     from llsvm.tables.arrow_sizes import sizes_of
 
     assert all(size >= 0 for size in sizes_of(file, has_footer))
+
+
+@pytest.mark.parametrize("name", ["y", "weights"])
+def test_chunks_of_labels_and_weights_in_hdf5_count(tmp_path, name):
+    h5py = pytest.importorskip("h5py")
+    path, held = tmp_path / "t.h5", []
+    for chunk in (1000, ROWS):
+        with h5py.File(path, "w") as file:
+            file["X"] = np.ones((ROWS, 2), np.float32)
+            file["y"] = np.arange(ROWS) % 2
+            file["weights"] = np.ones(ROWS)
+            del file[name]
+            file.create_dataset(name, data=np.arange(ROWS) % 2.0, chunks=(chunk,), compression="gzip")
+        held.append(open_source(path, options={"weight": "weights"}).info().reader_bytes)
+    assert held[1] - held[0] >= 2 * 8 * (ROWS - 1000)

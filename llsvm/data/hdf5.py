@@ -258,19 +258,26 @@ def _feature_names(file: Any, n_features: int | None) -> tuple[str, ...] | None:
 def _chunk_bytes(reader: MatrixReader) -> tuple[int, int]:
     """A chunk cache in which no chunk is decompressed twice, if that is affordable; and what is held in all."""
     X = reader.X
-    if isinstance(X, DenseRows):
-        chunks, itemsize = X.values.chunks, X.values.dtype.itemsize  # type: ignore[attr-defined]
-        if chunks is None:
-            return _LEAST_CACHE_BYTES, 0
-        one = int(np.prod(chunks)) * itemsize
-        stripe = one * -(-X.shape[1] // chunks[1])
-    else:
-        sets = [array for array in (X.data, X.indices, X.indptr) if array.chunks is not None]  # type: ignore[attr-defined]
-        one = max((array.chunks[0] * array.dtype.itemsize for array in sets), default=0)  # type: ignore[attr-defined]
-        stripe = one
-    cache = min(max(stripe + one, _LEAST_CACHE_BYTES), max(_MOST_CACHE_BYTES, _LEAST_CACHE_BYTES))
-    n_sets = 4 if isinstance(X, SparseRows) else 2
-    return cache, n_sets * cache + 2 * one
+    parts: tuple[Any, ...] = (X.values,) if isinstance(X, DenseRows) else (X.data, X.indices, X.indptr)
+    one = max(map(_chunk_of, parts))
+    stripe = one
+    if isinstance(X, DenseRows) and one:
+        stripe = one * -(-X.shape[1] // parts[0].chunks[1])
+    cache = _LEAST_CACHE_BYTES
+    if one:
+        cache = min(max(stripe + one, _LEAST_CACHE_BYTES), _MOST_CACHE_BYTES)
+    of_rows = [
+        _chunk_of(part.values if isinstance(part, Flat) else part) for part in (reader.y, reader.weight)
+    ]
+    n_sets = sum(map(bool, (*map(_chunk_of, parts), *of_rows)))
+    return cache, n_sets * cache + 2 * (one + max(of_rows))  # packed and not, one at a time
+
+
+def _chunk_of(array: Any) -> int:
+    """Bytes of a data set's chunk, unpacked; 0 where it is not in chunks, or is none."""
+    if array is None or array.chunks is None:
+        return 0
+    return math.prod(array.chunks) * int(array.dtype.itemsize)
 
 
 def _text(value: Any) -> str:

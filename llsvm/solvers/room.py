@@ -12,9 +12,9 @@ from llsvm.optim.smoothed import work_bytes
 HESSIAN_SHARE = 4  # Hessians get at most this part (1/4) of the memory that is left
 MOST_ACTIVE = 4096  # columns of a Hessian: beyond, the cube of it costs more than passes do
 ALL_ACTIVE = 512  # up to so many columns all of them are active, however few the rows
-VECTORS = (
-    18  # of a problem, beside those of the threads: Descent, its copy for near rows, what is far, a step
-)
+# of a problem, beside those of the threads: Descent, its copy for near rows, what is far, conjugate gradients, a
+# report; measured where the weights are most of all that is held
+VECTORS = 24
 ROW_WORK_BYTES = 64  # distance, and what keeping the nearest rows takes
 SPARE = 1.2  # a little more room than rows take, before they are counted on to stay in memory
 COPIED = 2.5  # the same, with a copy of the near ones

@@ -209,6 +209,7 @@ class SmSVM:
         points = [self._point(p) for p in inner]
         at_hand = self._sum_near(points)
         far = [Far.between(*each) for each in zip((p.sums for p in inner), at_hand, points, strict=True)]
+        del points, at_hand  # vectors as long as the weights
 
         def measure(which: list[int]) -> None:
             points = [self._point(inner[i]) for i in which]
