@@ -549,11 +549,11 @@ def train(
         try:
             for _ in training:
                 pass
+            model = training.model
         except KeyboardInterrupt as stopped:
             if output is not None:
                 stopped.add_note(f"llsvm: stopped{training.save_so_far(output)}")
             raise
-        model = training.model
         advice = training.advice[1]
     for note in source.info().notes:
         warnings.warn(note, stacklevel=3)  # see _CallableModule

@@ -187,6 +187,23 @@ def interrupted(monkeypatch, passes, change=lambda report: None):
     monkeypatch.setattr(Training, "note", stop)
 
 
+@pytest.mark.parametrize("moment", ["save", "summary"])
+def test_a_signal_after_the_last_pass_does_not_cost_the_model(tmp_path, moment):
+    name = {"save": "model", "summary": "summary"}[moment]
+    wait = f"""
+from llsvm.train import Training
+def wait(self):
+    {SAY}
+    time.sleep(60)
+Training.{name} = {"property(wait)" if moment == "save" else "wait"}
+"""
+    path = write_svmlight(tmp_path / "a.svm", *rows(n=50, d=5))
+    process = started(["train", path, "--model", tmp_path / "m", "--memory", "1GB", "--quiet"], wait)
+    words = stopped(process, signal.SIGTERM)
+    assert f"is written to {tmp_path / 'm'}" in words
+    assert Model.load(tmp_path / "m").converged
+
+
 def test_in_python_too_and_the_interrupt_goes_on(tmp_path, monkeypatch):
     X, y = rows(n=300, d=10, noise=2.0)
     interrupted(monkeypatch, 2)

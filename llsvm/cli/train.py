@@ -259,14 +259,22 @@ def run_training(
     from llsvm.train import Training
 
     start_quickly()
+    saved = False
+
+    def what_became_of_it() -> str:
+        if saved:
+            return f", and the model is written to {model_path}"
+        return training.save_so_far(model_path) if keep_so_far else ""
+
     with Training(source, settings, output=model_path) as training:
         say(training.defaults, quiet)
-        so_far = last_words(lambda: training.save_so_far(model_path) if keep_so_far else "")
-        with so_far, showing(training.progress, settings, quiet) as show:
-            for report in training:
-                show(report)
-        training.model.save(model_path)
-        return dict(training.summary())
+        with last_words(what_became_of_it):
+            with showing(training.progress, settings, quiet) as show:
+                for report in training:
+                    show(report)
+            training.model.save(model_path)
+            saved = True
+            return dict(training.summary())
 
 
 def outcome(summary: dict[str, Any], settings: Settings) -> str:
