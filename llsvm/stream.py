@@ -178,7 +178,11 @@ class Stream:
         squares, largest = self._ingest.weight_squares * cost * cost, cost * self._ingest.largest_weight
         weights = any(each.weights for each in self.source.info().rounding)
         pairs = pairs and len(cost) > 2
-        noise = NOISE * math.sqrt(self.facts.n_rows * (self.squared_norm + constant * constant))
+        size = self.squared_norm + constant * constant
+        if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
+            moved = self.scaling.shift * self.scaling.scale
+            size += float(moved @ moved)
+        noise = NOISE * math.sqrt(self.facts.n_rows * size)
         return RoundingBound(self._lost, weights, squares, largest, loss, pairs, l1, l2, free_bias, noise)
 
     @property

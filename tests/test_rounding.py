@@ -265,6 +265,22 @@ def test_what_64_bit_sums_lose_counts_where_costs_dwarf_the_objective(tmp_path):
     assert most > 1e-6  # else this shows nothing
 
 
+def test_a_shift_far_from_zero_leaves_fewer_digits_to_the_intercept(tmp_path):
+    X, y = rows(d=6)
+    X = np.round(X + 1e9, 1)
+    C = 1e4
+    model = trained(write_svmlight(tmp_path / "rows.svm", X, y), C=C, tol=1e-9, scale="minmax", bias=0.1)[1]
+    low, span, wide = X.min(axis=0), np.ptp(X, axis=0), np.longdouble
+    w = model.coef_[0].astype(wide)
+    b = model.intercept_[0] + w @ low
+    margins = np.where(y == 1, 1, -1) * ((X - low).astype(wide) @ w + b)
+    norm = float((w * span) @ (w * span) + (b / 0.1) ** 2)
+    primal = 0.5 * norm + float(C * np.maximum(0, 1 - margins).sum())
+    certificate = model.certificate
+    assert primal > certificate.primal[0] * (1 + 1e-9)  # else this shows nothing
+    assert primal - certificate.dual[0] <= certificate.relative_gap * primal
+
+
 def test_sample_weights_that_are_rounded_count_too():
     X, y = rows()
     weight = np.random.default_rng(0).random(len(y))
