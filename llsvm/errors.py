@@ -62,29 +62,43 @@ class CertificateError(LLSVMError, ArithmeticError):
 class BudgetError(LLSVMError, MemoryError):
     """The memory limit is too small.
 
-    Attributes: ``limit_bytes``, ``smallest_bytes`` (the smallest limit that works) and ``lines``
-    (what would be held, in bytes).
+    Attributes: ``limit_bytes``, ``smallest_bytes`` (the smallest limit that works), ``lines`` (what would be held,
+    in bytes) and ``at_least`` (more may be needed than that: it is not known before the data have been read, and
+    reading them does not fit the limit).
     """
 
     exit_code = EXIT_LIMIT
 
     def __init__(
-        self, what: str, limit_bytes: int, smallest_bytes: int, lines: Mapping[str, int] | None = None
+        self,
+        what: str,
+        limit_bytes: int,
+        smallest_bytes: int,
+        lines: Mapping[str, int] | None = None,
+        at_least: bool = False,
     ) -> None:
         self.what = what
         self.limit_bytes = limit_bytes
         self.smallest_bytes = smallest_bytes
         self.lines = dict(lines or {})
+        self.at_least = at_least
         mb = 1_000_000
         smallest_mb = -(-smallest_bytes // mb)
         held = "; ".join(f"{name} {nbytes / mb:,.1f} MB" for name, nbytes in self.lines.items())
+        least, more = "", "more"
+        if at_least:
+            least, more = "at least ", "rather more: the rest is known once the data have been read"
         super().__init__(
-            f"memory limit too small for {what}: the limit is {limit_bytes / mb:,.0f} MB and "
-            f"{smallest_mb:,} MB are needed ({held}); pass --memory {smallest_mb}MB or more"
+            f"memory limit too small for {what}: the limit is {limit_bytes / mb:,.0f} MB and {least}{smallest_mb:,} MB "
+            f"are needed ({held}); pass --memory {smallest_mb}MB or {more}"
         )
 
+    def as_least(self) -> BudgetError:
+        """The same, saying that more may be needed."""
+        return BudgetError(self.what, self.limit_bytes, self.smallest_bytes, self.lines, at_least=True)
+
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.what, self.limit_bytes, self.smallest_bytes, self.lines)
+        return type(self), (self.what, self.limit_bytes, self.smallest_bytes, self.lines, self.at_least)
 
 
 class DiskError(LLSVMError, OSError):

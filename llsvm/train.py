@@ -95,7 +95,7 @@ class Training:
                 budget = MemoryBudget(nbytes, more=more)
             except BudgetError as error:
                 if self.settings.feature_map is not None or (info.n_bytes or 0) > _MEASURED_BYTES:
-                    raise
+                    raise error.as_least() from error
                 self._refused = error  # the data may ask for more still
                 budget = MemoryBudget(error.smallest_bytes, more=more)
         self._map: FeatureMap | None = None
@@ -160,7 +160,9 @@ class Training:
             raise self._with_smallest(error) from error
 
     def _with_smallest(self, error: BudgetError) -> BudgetError:
-        """The error with the smallest limit that works: the first need that did not fit may not be the last."""
+        """The error with the smallest limit that works, or that says that it cannot be told.
+
+        The first need that did not fit may not be the last."""
         limit, smallest = error.limit_bytes, error
         try:
             self.stream.measure()
@@ -172,8 +174,8 @@ class Training:
                     smallest = larger
         except LimitFound:
             return BudgetError(smallest.what, limit, smallest.smallest_bytes, smallest.lines)
-        except (BudgetError, DataError, UsageError):  # cannot be told: what is known then
-            return error
+        except (BudgetError, DataError, UsageError):  # what is known
+            return error.as_least()
 
     def _reports(self) -> Iterator[Report]:
         while True:

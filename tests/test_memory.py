@@ -109,6 +109,8 @@ def test_a_refusal_survives_a_process_pool():
     error = BudgetError("blocks", 10, 20, {"blocks": 20})
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.smallest_bytes, again.lines) == (str(error), 20, {"blocks": 20})
+    unknown = BudgetError("blocks", 10, 20, at_least=True)
+    assert str(pickle.loads(pickle.dumps(unknown))) == str(unknown) != str(error)
 
 
 def test_a_limit_below_the_process_itself_is_refused_with_room_to_work():

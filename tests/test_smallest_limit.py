@@ -1,11 +1,14 @@
 """The smallest limit that a refusal names works when it is then given, at the first time."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from oracle import rows, run, write_svmlight
 
 from llsvm.data import open_source
-from llsvm.errors import BudgetError
+from llsvm.errors import EXIT_LIMIT, BudgetError
 from llsvm.settings import Settings
 from llsvm.train import Training
 
@@ -89,3 +92,25 @@ def test_what_can_be_read_once_only_is_refused_all_the_same(tmp_path, monkeypatc
         monkeypatch.setattr("sys.stdin", file)
         with pytest.raises(BudgetError):
             run("-", ledger=30_000)
+
+
+def test_what_cannot_be_known_yet_is_no_promise(tmp_path):
+    """A pipe can be read once only: what its data need beyond the first refusal stays unknown, and that is said."""
+    path = wide(tmp_path, d=9_000_000)
+    with open(path, "rb") as rows_:
+        command = [
+            sys.executable,
+            "-m",
+            "llsvm",
+            "train",
+            "-",
+            "--model",
+            tmp_path / "m",
+            "--memory",
+            "300MB",
+        ]
+        command += ["--scale", "maxabs"]  # 260 bytes a column, signed for as columns appear
+        done = subprocess.run(command, input=rows_.read(), capture_output=True)
+    assert done.returncode == EXIT_LIMIT, done.stderr
+    assert b"at least" in done.stderr
+    assert b"or rather more" in done.stderr
