@@ -39,8 +39,8 @@ class Ending:
 
 
 def advise(settings: Settings, end: Ending) -> tuple[str, str]:
-    """The likely cause, in a word ("settled", "passes", "rounding", "scale", "solver", "C", "memory"), and in a
-    sentence that ends in the remedy."""
+    """The likely cause, in a word ("settled", "passes", "rounding", "scale", "solver", "C", "memory", "stalled"),
+    and in a sentence that ends in the remedy."""
     if settings.paper:
         return SETTLED, (
             "the slides' algorithm ends where its dual variables have settled, wherever that is (--exact goes on)"
@@ -79,6 +79,8 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         return "memory", (
             f"the memory limit leaves few rows at hand between full passes ({slow}): pass a larger --memory"
         )
+    if end.cause == STALLED:
+        return "stalled", f"{slow}, so that more passes would not help: pass a larger --tol, or a smaller -C"
     return "passes", _more_passes(end, more)
 
 

@@ -356,7 +356,10 @@ class Stream:
         self.scaling = statistics.scaling(self._scale, facts.n_rows, facts.n_columns, facts.is_dense)
         self.budget.resize(_STATISTICS, self.scaling.nbytes)
         if facts.dtype == np.float32:
-            beyond = self._lost if len(self.scaling.scale) < facts.n_columns else 0.0  # what is not scaled
+            encoder = self.source.info().encoder
+            # Of what is not scaled, indicators of categories are exact; values of lists are not.
+            unscaled = len(self.scaling.scale) < facts.n_columns and encoder is not None and encoder.has_lists
+            beyond = self._lost if unscaled else 0.0
             self._lost = statistics.lost_by_scaling(self.scaling, self._lost, facts.n_rows) + beyond
         if self.scaling.left_out and not self._has_bias:
             self._scaling_note = (

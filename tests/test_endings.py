@@ -13,6 +13,7 @@ import llsvm
 from llsvm.advice import Ending, advise, passes_to_come
 from llsvm.data import open_source
 from llsvm.memory import MemoryBudget
+from llsvm.optim.descent import Descent
 from llsvm.optim.stall import WINDOW, Stall
 from llsvm.report import ROUNDED, SETTLED, STALLED
 from llsvm.settings import Settings
@@ -131,6 +132,15 @@ def test_a_run_that_stalls_ends_and_says_what_to_do(recwarn):
     assert run(*rows(n=300, d=4)).summary()["advice"] == ""
 
 
+def test_newtons_method_ends_too_where_nothing_moves_any_more(monkeypatch):
+    monkeypatch.setattr(Descent, "newton", lambda self, *_: self.step_to(self.w, np.inf))
+    training = run(*rows(n=100, d=4), solver="smsvm")
+    last = training.reports[-1]
+    assert (last.converged, last.cause) == (False, STALLED)
+    assert last.passes == WINDOW + 1
+    assert training.summary()["cause"] == "stalled"
+
+
 @pytest.mark.parametrize(
     ("multi_class", "kernel", "order"),
     [("ovr", "llsvm.sweeps.sweep_dense", 5), ("crammer-singer", "llsvm.solvers.sequential_dual.sweep", 8)],
@@ -216,6 +226,7 @@ def ending(**changes):
         ({"scale": "standard"}, {"largest_value": 4000.0}, "passes", "--max-passes"),
         ({"paper": True}, {}, "settled", "--exact"),
         ({"solver": "nesvm", "stop": "change"}, {"cause": SETTLED}, "settled", "--stop gap"),
+        ({"scale": "standard"}, {"largest_value": 4000.0, "cause": STALLED}, "stalled", "larger --tol"),
     ],
 )
 def test_the_likely_cause_comes_first(options, end, cause, remedy):

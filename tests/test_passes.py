@@ -1,6 +1,7 @@
 """How many full passes real data takes when few rows may be kept between them, in memory and on disk together."""
 
 import lzma
+import shutil
 
 import pytest
 
@@ -17,8 +18,18 @@ CASES = {
 }
 
 
+def unpacked(path, tmp_path):
+    """The file without xz, whose decoder may take more than all the rows."""
+    if path.suffix != ".xz":
+        return path
+    with lzma.open(path) as packed, open(tmp_path / path.stem, "wb") as file:
+        shutil.copyfileobj(packed, file)
+    return tmp_path / path.stem
+
+
 def passes(path, tmp_path, limit_bytes, **options):
     """Full passes to the default tolerance with survivors of an eighth of the rows."""
+    path = unpacked(path, tmp_path)
     settings = make_settings(None, {"survivors": 0.125, "max_passes": 30, **options})
     budget = MemoryBudget(limit_bytes, runtime_bytes=0)
     source = open_with_settings(settings, str(path))

@@ -281,6 +281,18 @@ def test_a_shift_far_from_zero_leaves_fewer_digits_to_the_intercept(tmp_path):
     assert primal - certificate.dual[0] <= certificate.relative_gap * primal
 
 
+def test_what_large_numbers_lose_is_scaled_with_them_beside_categories(tmp_path):
+    """A byte lost of a thousand million is nothing once scaled, and no reason to read again."""
+    rng = np.random.default_rng(0)
+    size, y = rng.integers(10**8, 10**9, 200) | 1, rng.integers(0, 2, 200)
+    lines = [f"{a},{'xyz'[a % 3]},{label}" for a, label in zip(size, y, strict=True)]
+    path = tmp_path / "sizes.csv"
+    path.write_text("\n".join(["bytes,kind,label", *lines]) + "\n")
+    training, _, reports = trained(path, solver="llsvm", scale="minmax", label="label")
+    assert training.summary()["values"] == "float32"
+    assert sum(report.kind == "read" for report in reports) == 1
+
+
 def test_sample_weights_that_are_rounded_count_too():
     X, y = rows()
     weight = np.random.default_rng(0).random(len(y))

@@ -179,6 +179,19 @@ def test_rows_at_hand_and_far_ones_sum_to_all_while_none_crosses_the_margin():
     assert found.alpha == pytest.approx(expected.alpha, rel=1e-5)
 
 
+def test_what_the_smoothing_of_far_rows_costs_is_known_at_another_smoothing():
+    """Of a row it is next to nothing; of all that are far it may be more than the tolerance."""
+    X, y, _, w, _ = problem(n=400)
+    near = np.abs(1 - np.where(y == 1, 1.0, -1.0) * (X @ w[:-1])) < 0.5
+    block, zero = block_of(X, y, None, True), np.zeros_like(w)
+    at, less = Point(w, zero, 0.02, 0.0, 1), Point(w, zero, 0.005, 0.0, 1)
+    far = Far.between(summed(at, block, 0.0), summed(at, block.take(near), 0.0), at)
+    at_hand, found = summed(less, block.take(near), 0.0), summed(less, block.take(near), 0.0)
+    far.add_to(found, less)
+    expected = summed(less, block, 0.0)
+    assert found.excess - at_hand.excess == pytest.approx(expected.excess - at_hand.excess, rel=0.01)
+
+
 def test_curvatures_of_rows_at_hand_are_handed_out():
     X, y, weight, w, change = problem()
     point = Point(w, change, 0.3, 0.6, 1, active=np.arange(3), curvature=np.zeros(len(y)))

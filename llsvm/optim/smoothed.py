@@ -102,25 +102,28 @@ class Sums:
 @dataclass(slots=True)
 class Far:
     """The rows that are not at hand, after a pass over all: they stay on their side of the margin, so their losses
-    go on linearly from the point (n,) of that pass. sums: theirs, there."""
+    go on linearly from the point (n,) of that pass. sums: theirs, there. a: the smoothing parameter there. What the
+    smoothing costs of them goes with its square: next to nothing of a row, but they are many."""
 
     at: Vector
     sums: Sums
+    a: float
 
     @classmethod
     def between(cls, all_rows: Sums, at_hand: Sums, point: Point) -> Far:
         """all_rows, at_hand: what each sums to at the point."""
         at, none = point.w + point.change, np.zeros(0)
         totals, v = all_rows.totals - at_hand.totals, all_rows.v - at_hand.v
-        totals[1:] = totals[0] + float(v @ at), 0.0  # Σ α_i of the straight lines
-        return cls(at, Sums(all_rows.losses - at_hand.losses, totals, v, none, none, none))
+        totals[1] = totals[0] + float(v @ at)  # Σ α_i of the straight lines
+        return cls(at, Sums(all_rows.losses - at_hand.losses, totals, v, none, none, none), point.a)
 
     def add_to(self, sums: Sums, point: Point) -> None:
         """Add what the far rows come to at the point, but for their curvature: it is next to nothing."""
         far, moved = self.sums, point.w - self.at
+        excess = far.excess * (point.a / self.a) ** 2
         before, step = float(far.v @ moved), float(far.v @ point.change)
         sums.losses += far.losses[STEPS == 1] - before - STEPS * step
-        sums.totals += far.totals - np.array([before + step, 0.0, 0.0])
+        sums.totals += np.array([far.hinge - before - step, far.alpha - excess, excess])
         sums.v += far.v
 
 

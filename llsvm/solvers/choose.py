@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from llsvm.ingest import Facts
 from llsvm.settings import Settings
 
-NEWTON_PASSES = 20  # what passes, and the work between them, come to
-NEWTON_PRODUCTS = 1000  # ... or, where no Hessian has room, the products of its conjugate gradients
+NEWTON_PASSES = 12  # what passes, and the work between them, come to, measured: 8 to 15 on most data
+NEWTON_PRODUCTS = 400  # ... or, where no Hessian has room, the products of its conjugate gradients
 NEWTON_START = 2e8  # ns: loading more code
 NEWTON_CALLS = 7.5e5  # ns: what a pass takes for each problem beside the work on rows
 ROUND = (

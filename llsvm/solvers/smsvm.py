@@ -42,7 +42,8 @@ from llsvm.optim.conjugate import MOST_CG, ConjugateGradients
 from llsvm.optim.descent import LEAST_SMOOTHING, Descent
 from llsvm.optim.penalty import Penalty
 from llsvm.optim.smoothed import Far, Point, Summing, Sums
-from llsvm.report import ROUNDED, Report, Start
+from llsvm.optim.stall import Stall
+from llsvm.report import ROUNDED, STALLED, Report, Start
 from llsvm.settings import Settings
 from llsvm.solvers.room import ALL_ACTIVE, newton_room
 from llsvm.stream import Stream
@@ -135,7 +136,7 @@ class SmSVM:
 
     def _passes(self, stream: Stream) -> Iterator[Report]:
         settings = self.settings
-        live = list(self.problems)
+        live, stall = list(self.problems), Stall(settings.tol, None)  # Newton's gap may fall all at once
         while True:
             for problem, sums in zip(live, self._sum(stream, [self._point(p) for p in live]), strict=True):
                 problem.measure(sums, self.penalty)
@@ -146,6 +147,8 @@ class SmSVM:
             live = [p for p in live if p.a >= LEAST_SMOOTHING]
             if not live and not report.converged:  # what is left cannot be smoothed any less
                 report.cause = ROUNDED
+            elif stall.note(self.passes, report.certificate.primal, report.certificate.dual):
+                report.cause, live = STALLED, []
             yield report
             if not live or self._out_of_passes():
                 return

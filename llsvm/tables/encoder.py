@@ -109,6 +109,11 @@ class TableEncoder:
         return not self._text and not self._lists
 
     @property
+    def has_lists(self) -> bool:
+        """Are there columns of sparse lists, whose values need not be exact?"""
+        return bool(self._lists)
+
+    @property
     def first_indicator(self) -> int | None:
         return self.n_dense if self._text else None
 
