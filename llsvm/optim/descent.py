@@ -175,15 +175,6 @@ class Descent:
         """What is added to the Hessian's diagonal, whose mean is known."""
         return max(penalty.l2, self.proximal * mean)
 
-    def smooth_more(self, most: float) -> bool:
-        """Let a grow to what goes with the gap, but not above ``most``: after the near rows have had another
-        optimum than all. Returns whether it did."""
-        before, gap = self.a, self.primal - self.dual
-        if gap > 0 and self.sums.excess > 0:
-            self.a *= max(1.0, (gap / (HALVE_BELOW * self.sums.excess)) ** 0.5)
-            self.a = max(before, min(self.a, most, FIRST_SMOOTHING))
-        return self.a > before
-
     def step_to(self, target: Vector, fall: float) -> None:
         self.target, self.change, self.fall = target, target - self.w, fall
         self.previous = self.a

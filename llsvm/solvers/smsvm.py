@@ -221,7 +221,6 @@ class SmSVM:
                 inner[i].measure(sums, self.penalty)
 
         going = ahead = list(range(len(inner)))
-        measure([i for i in going if inner[i].smooth_more(self.near.most_smoothing / inner[i].caution)])
         for _ in range(MOST_NEAR):
             yield from self._step([inner[i] for i in ahead], self._sum_near, near=True)
             measure(going)
