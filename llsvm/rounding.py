@@ -5,6 +5,8 @@ E = sqrt(Σ ‖e_i‖²), which readers sum up as they round (0 for indicators, 
 Cauchy and Schwarz that bounds what a pass over x_i measures, for costs C_i and c = sqrt(Σ C_i²):
 
     hinge: the primal     Σ C_i |w·e_i| ≤ c ‖w‖ E                         (a loss of slope 1)
+                          c may leave out rows whose margin is t > 0 or more beyond 1, for max C_i (‖w‖ E)² / 4t: of
+                          their losses max(0, |w·e_i| − t) ≤ (w·e_i)² / 4t
     hinge: the dual       v = Σ α_i y_i x_i moves by at most δ = ‖α‖ E, ‖α‖ ≤ c, ‖α‖² ≤ max C_i · Σ α_i
     squares: the primal   2 ‖w‖ E sqrt(max C_i · Σ C_i ξ_i²) + max C_i (‖w‖ E)²
     squares: the dual     ‖α‖ ≤ 2 sqrt(max C_i) (sqrt(P) + sqrt(P − D)), as D is 1/(2 C_i)-strongly concave in α_i
@@ -28,10 +30,11 @@ from numpy.typing import NDArray
 
 from llsvm.report import Certificate
 
-SHARE = 0.25  # of the gap asked for may be rounding's: beyond, values are read again as float64
+SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64
 HALF_ULP = 2.0**-24  # rounding to float32 changes a number by at most this share of it
 LEAST_FLOAT32 = 2.0**-149  # numbers nearer to 0 are rounded to a multiple of it
 NOISE = 2.0**-52  # of what their terms come to, that 64-bit sums may lose
+CLOSE = 2.0**-6  # t above: rows with smaller margins than 1 + t are close
 NO_NOISE = 1e-10  # of the primal: less need not be told
 _PIECE = 1 << 16
 
@@ -133,8 +136,11 @@ class RoundingBound:
         primal: Sequence[float] | NDArray[np.float64],
         dual: Sequence[float] | NDArray[np.float64],
         passes: int,
+        close_squares: NDArray[np.float64] | None = None,
     ) -> Certificate:
-        """coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual: (p,) as measured."""
+        """coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual: (p,) as measured.
+        close_squares: (p,) Σ C_i² over rows with a margin below 1 + CLOSE, where that has been measured with the
+        primal, of the hinge loss."""
         of_features, of_all = np.zeros(len(primal)), np.zeros(len(primal))
         for j, w in enumerate(coef):
             at = j if len(coef) == len(primal) else 0
@@ -146,7 +152,11 @@ class RoundingBound:
             tuple(map(float, primal)), tuple(map(float, dual)), passes
         )  # refuses what is false
         more, less, part, floor = [], [], 0.0, 0.0
-        for p, d, norm, costs in zip(measured.primal, measured.dual, norms, self._costs(), strict=False):
+        close = repeat(math.inf) if close_squares is None else map(math.sqrt, close_squares)
+        for p, d, norm, (total, largest), some in zip(
+            measured.primal, measured.dual, norms, self._costs(), close, strict=False
+        ):
+            costs = (total, largest, some)
             up, down = self._moved(costs, p, d, *map(float, norm))
             more.append(up)
             less.append(d - down)
@@ -166,10 +176,12 @@ class RoundingBound:
             yield math.sqrt(squares), float(max(self.largest_cost[i], self.largest_cost[j]))
 
     def _moved(
-        self, costs: tuple[float, float], primal: float, dual: float, norm: float, norm_of_all: float
+        self, costs: tuple[float, float, float], primal: float, dual: float, norm: float, norm_of_all: float
     ) -> tuple[float, float]:
-        """By how much the primal of a problem may be larger, and the dual smaller."""
-        total, largest = costs
+        """By how much the primal of a problem may be larger, and the dual smaller.
+
+        costs: sqrt(Σ C_i²), max C_i, and sqrt(Σ C_i²) of the close rows alone, infinite where that is not known."""
+        total, largest, close = costs
         gap, ridge = max(primal - dual, 0.0), self.l2 if self.l2 > 0 else 1.0
         near = norm_of_all + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
         share = HALF_ULP if self.weights else 0.0
@@ -184,7 +196,11 @@ class RoundingBound:
             elif self.loss == "weston-watkins":
                 k = len(self.cost_squares)
                 slope, spread, bounded = k - 1.0 + math.sqrt(k - 1.0), math.sqrt(2.0), k - 1.0
-            more = slope * total * (norm * self.lost + norm_of_all * self.noise)
+            reach = norm * self.lost
+            risen = total * reach
+            if close < total:
+                risen = min(risen, close * reach + largest * reach * reach / (4.0 * CLOSE))
+            more = slope * (risen + total * norm_of_all * self.noise)
             summed = max(dual, 0.0) + (0.5 * ridge * near * near if self.l2 > 0 else 0.0)  # at least Σ α
             alpha = spread * min(bounded * total, math.sqrt(bounded * largest * summed))
         moved = alpha * (self.lost + self.noise)

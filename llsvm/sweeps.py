@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.kernels.dcd import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
 from llsvm.problems import Part, Problems
+from llsvm.rounding import CLOSE
 from llsvm.settings import Settings
 
 PARALLEL_ABOVE = 500  # columns: below, rows share so many of them that threads undo each other's steps
@@ -151,11 +152,15 @@ class Sweeps:
 
     # -- measuring --------------------------------------------------------------------------------------
 
-    def loss(self, part: Part, c: int) -> float:
-        """Of the part's rows in problem ``c``, by their margins, times their costs."""
+    def loss(self, part: Part, c: int) -> tuple[float, float]:
+        """Of the part's rows in problem ``c``, by their margins, times their costs; and the sum of squared costs of
+        those close to having one, see RoundingBound."""
         rows, _, margin = part.of(c)
         loss = np.maximum(0.0, 1.0 - margin)
-        return float(np.einsum("i,i", part.cost[rows], loss * loss if self.squared else loss))
+        cost = part.cost[rows]
+        close = cost[margin < 1.0 + CLOSE]
+        total = float(np.einsum("i,i", cost, loss * loss if self.squared else loss))
+        return total, float(np.einsum("i,i", close, close))
 
     def measure(self, part: Part, w: NDArray[np.float64] | None) -> None:
         """Set the part's margins of the open problems to those at ``w`` (k, d + 1); None is zero."""

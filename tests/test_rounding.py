@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from llsvm.data import open_with_settings
 from llsvm.model import Model
 from llsvm.predict import evaluate, open_for
-from llsvm.rounding import Rounding, most_lost
+from llsvm.rounding import CLOSE, Rounding, RoundingBound, most_lost
 from llsvm.settings import Settings
 from llsvm.train import Training, load, train
 
@@ -345,3 +345,33 @@ def test_predictions_read_values_as_training_did(tmp_path, kind):
     assert (loaded.predict(frame.select(["a", "b"])) == y).mean() > 0.95
     source = open_for(loaded, path, need_label=True, **({"format": "parquet"} if kind == "arrays" else {}))
     assert evaluate(loaded, source, memory_limit="900MB")["accuracy"] > 0.95
+
+
+@pytest.mark.parametrize("lost", [1e-6, 1e-3, 0.1, 3.0])
+@pytest.mark.parametrize("slacks", ["all", "few", "none"])
+def test_rows_far_beyond_their_margin_hardly_count(lost, slacks):
+    """Whatever of E goes to which row, the hinge loss rises by no more than the bound says; and that is far less
+    where few rows are close to a loss."""
+    rng = np.random.default_rng(5)
+    n, norm = 400, 2.0
+    margin = {"all": 0.5, "few": 1.2, "none": 3.0}[slacks] + rng.exponential(0.3, n)
+    cost = rng.uniform(0.1, 2.0, n)
+    w = np.array([norm, 0.0, 0.0])
+    close = cost[margin < 1 + CLOSE]
+    bound = RoundingBound(lost, False, np.array([cost @ cost]), np.array([cost.max()]), "hinge")
+    primal = 0.5 * norm**2 + cost @ np.maximum(0.0, 1.0 - margin)
+    risen = [
+        bound.certificate(w[None], [primal], [0.0], 1, squares).rounding[0]
+        for squares in (np.array([close @ close]), None)
+    ]
+    assert risen[0] <= risen[1]
+    if slacks == "none" and lost < 0.1:
+        assert risen[0] < 0.1 * risen[1]
+    shares = [np.eye(n)[np.argmin(margin)], cost, np.where(margin < 1 + CLOSE, cost, 0.0)]
+    shares += [np.maximum(0.0, 1.0 - margin + tight) for tight in (2 * CLOSE, 0.3, 3.0)]
+    shares += [rng.exponential(1.0, n) ** power for power in (1, 3)]
+    for share in shares:
+        size = np.linalg.norm(share)
+        moved = norm * lost * share / size if size else share  # w·e_i, all of it against the row
+        rise = cost @ (np.maximum(0.0, 1.0 - margin + moved) - np.maximum(0.0, 1.0 - margin))
+        assert rise <= risen[0] * (1 + 1e-12)

@@ -145,9 +145,9 @@ class LLSVM:
         while True:
             self.start[...] = self.sweeps.w
             self.sweeps.begin()
-            primal, moving = self._full_pass(stream, measure=passes > 0)
+            (primal, close_squares), moving = self._full_pass(stream, measure=passes > 0)
             passes += 1
-            best.offer(primal, self.start)
+            best.offer(primal, close_squares, self.start)
             certificate = best.certificate(self.dual, passes, self.bound)
             converged = certificate.relative_gap <= settings.tol
             self.sweeps.open = certificate.open(settings.tol)
@@ -171,12 +171,12 @@ class LLSVM:
             yield Report("epoch", passes, best.coef, certificate, dual, kept, converged)
 
     def _full_pass(self, stream: Stream, measure: bool) -> tuple[NDArray[np.float64], int]:
-        """Measure the primal at the weights it begins with, and update; returns it, (k,), and how many rows are
-        moving."""
+        """Measure the primal at the weights it begins with, and update; returns it with what Best wants beside it,
+        (2, k), and how many rows are moving."""
         start = self.start
-        primal = np.full(len(start), np.inf)
+        measured = np.full((2, len(start)), np.inf)
         for c in self.sweeps.open:
-            primal[c] = 0.5 * float(np.einsum("i,i", start[c], start[c]))
+            measured[:, c] = 0.5 * float(np.einsum("i,i", start[c], start[c])), 0.0
         moving, drift = 0, 0.0
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
@@ -185,7 +185,7 @@ class LLSVM:
             self.sweeps.measure(part, start if measure else None)
 
             def train(c: int, part: Part = part) -> None:
-                primal[c] += self.sweeps.loss(part, c)
+                measured[:, c] += self.sweeps.loss(part, c)
                 part.active[c] = part.near(c, self.sweeps.squared) if measure else part.members(c)
                 self._train(part, c)
 
@@ -207,7 +207,7 @@ class LLSVM:
             self.most_sweeps = SWEEPS_ALONE if alone else MOST_SWEEPS
             self.limited |= alone
         self.reach = REACH * drift
-        return primal, moving
+        return measured, moving
 
     def _reach(self, distance: NDArray[np.float32]) -> float:
         """How near to moving the rows of a block must be to be spilled: at most some times as many as move."""
@@ -390,7 +390,8 @@ class LLSVM:
             epochs += 1
             yield Report("epoch", 1, dual=float(self.dual.sum()), survivors=len(survivors))
         best = Best(len(self.sweeps.w))
-        best.offer(self._measure(stream), self.sweeps.w)
+        primal, close_squares = self._measure(stream)
+        best.offer(primal, close_squares, self.sweeps.w)
         note = "" if settled or not len(survivors) else f"α had not settled after {epochs} epochs"
         certificate = best.certificate(self.dual, 2, self.bound)
         yield Report(
@@ -428,14 +429,15 @@ class LLSVM:
         return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
 
     def _measure(self, stream: Stream) -> NDArray[np.float64]:
-        """The primal at ``w``, (k,), in a full pass."""
-        primal = 0.5 * np.einsum("ij,ij->i", self.sweeps.w, self.sweeps.w)
+        """The primal at ``w`` and what Best wants beside it, (2, k), in a full pass."""
+        measured = np.zeros((2, len(self.sweeps.w)))
+        measured[0] = 0.5 * np.einsum("ij,ij->i", self.sweeps.w, self.sweeps.w)
         for block in stream.all():
             part = self._part(block)
             self.sweeps.measure(part, self.sweeps.w)
             for c in range(len(self.sweeps.w)):
-                primal[c] += self.sweeps.loss(part, c)
-        return primal
+                measured[:, c] += self.sweeps.loss(part, c)
+        return measured
 
     # -- parts ------------------------------------------------------------------------------------------
 
