@@ -213,6 +213,7 @@ def test_a_disk_that_fails_is_named(format):
 
 FULL = """
 import resource, sys
+sys.dont_write_bytecode = True  # Python does not notice that the limit cuts these files
 import h5py, numba, numpy as np, scipy.sparse as sp
 from llsvm.block import Block
 from llsvm.convert import convert

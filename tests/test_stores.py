@@ -80,6 +80,7 @@ def test_importing_the_spill_loads_neither_library():
 
 FULL_DISK = """
 import resource, sys
+sys.dont_write_bytecode = True  # Python does not notice that the limit cuts these files
 sys.path.insert(0, sys.argv[3])
 from store_suite import make_block
 from llsvm.errors import DiskError
