@@ -113,6 +113,7 @@ _COLUMN: dict[str, Test] = {
     "kind": one_of(*_COLUMN_KINDS),
     "width": is_whole(1, MAX_FEATURES),
 }
+_DATES: dict[str, Test] = {"dates": maybe(is_flag)}  # not in the first files
 _ARRAY: dict[str, Test] = {
     "shape": list_of(is_whole(0)),
     "dtype": is_text,
@@ -144,8 +145,8 @@ def check_header(header: Mapping[str, Any]) -> None:
 def _check_table(table: dict[str, Any], n_features: int) -> None:
     check(table, _TABLE, "table")
     for column in table["columns"]:
-        check(column, _COLUMN, "table's columns")
-        if unknown := set(column) - set(_COLUMN):
+        check(column, _COLUMN | (_DATES if "dates" in column else {}), "table's columns")
+        if unknown := set(column) - set(_COLUMN) - set(_DATES):
             raise ValueError(f"its table's columns have {_shown(sorted(unknown)[0])}, which is not known")
     if not all(map(is_number, table["fill"].values())):
         raise ValueError("its table fills in what is no number")

@@ -439,3 +439,45 @@ def test_export_refuses_by_name_what_the_format_cannot_say(numbers, people, tmp_
             write_liblinear(model, tmp_path / "m.txt")
     assert not (tmp_path / "m.txt").exists()
     write_liblinear(llsvm.train(X, y, scale="standard", memory_limit=LIMIT), tmp_path / "m.txt")
+
+
+def table_of_days(path, days):
+    """A feature x that tells the label, and a day of each row, as ``days`` writes it."""
+    n = 60
+    x = np.random.default_rng(3).standard_normal(n)
+    day = np.datetime64("2024-01-01") + np.arange(n)
+    columns = {"x": x, "day": days(day), "label": np.where(x > 0, "yes", "no")}
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_dates_and_numbers_are_not_taken_for_each_other(tmp_path):
+    """The same day is 19723 as a date and 20240101 as a number: scores would be far off, without a word."""
+    dates = table_of_days(tmp_path / "dates.parquet", lambda day: day)
+    times = table_of_days(tmp_path / "times.parquet", lambda day: day.astype("datetime64[ms]"))
+    numbers = table_of_days(
+        tmp_path / "numbers.parquet",
+        lambda day: np.array([int(str(each).replace("-", "")) for each in day.astype("datetime64[D]")]),
+    )
+    empty = table_of_days(tmp_path / "empty.parquet", lambda day: pa.nulls(len(day)))
+    options = {"label": "label", "missing": "mean", "max_passes": 5, "memory_limit": "1GB"}
+    model = llsvm.train(dates, output=tmp_path / "m", **options)
+    scored = [evaluate(model, open_for(model, path, True))["accuracy"] for path in (dates, times)]
+    assert scored[0] == scored[1] > 0.9
+    assert evaluate(model, open_for(model, empty, True))["rows"] == 60
+    loaded = llsvm.load(tmp_path / "m")
+    with pytest.raises(
+        DataError, match=r"numbers.parquet: column day has type int64, .* trained on dates or times"
+    ):
+        open_for(loaded, numbers, True)
+    with pytest.raises(DataError, match="trained on numbers that are no dates"):
+        open_for(llsvm.train(numbers, **options), dates, True)
+    with pytest.raises(
+        DataError, match=r"numbers.parquet: column day has type int64, but holds dates or times in"
+    ):
+        llsvm.train([dates, numbers], **options)
+    for column in loaded.extra["table"]["columns"]:  # as earlier versions wrote it
+        del column["dates"]
+    loaded.save(tmp_path / "old")
+    old = llsvm.load(tmp_path / "old")
+    assert evaluate(old, open_for(old, dates, True))["accuracy"] == scored[0]

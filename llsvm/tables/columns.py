@@ -39,6 +39,25 @@ def kind_of(type_: pa.DataType) -> str:
     return ""
 
 
+def are_dates(type_: pa.DataType) -> bool | None:
+    """Does a column of that Arrow type hold dates or times? None where it holds nothing."""
+    if types.is_dictionary(type_):
+        return are_dates(type_.value_type)
+    return None if types.is_null(type_) else bool(types.is_temporal(type_))
+
+
+def other_numbers(dates: bool | None, type_: pa.DataType) -> str:
+    """What a column of numbers is expected to hold where one of that type holds something else, or "".
+
+    dates: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers."""
+    if kind_of(type_) != "number":
+        return "dates or times" if dates else "numbers"
+    found = are_dates(type_)
+    if dates is None or found is None or dates == found:
+        return ""
+    return "dates or times" if dates else "numbers that are no dates"
+
+
 @lru_cache(maxsize=64)
 def _dtype(type_: pa.DataType) -> np.dtype:
     return np.dtype(type_.to_pandas_dtype())

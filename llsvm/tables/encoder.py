@@ -37,11 +37,13 @@ _TEXT_COPIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A feature column. kind: "number", "text", "vector" (``width`` numbers), "indices", "values", "struct"."""
+    """A feature column. kind: "number", "text", "vector" (``width`` numbers), "indices", "values", "struct".
+    dates: the numbers are those of dates or times, days since 1970; None where a model's file does not say."""
 
     name: str
     kind: str
     width: int = 1
+    dates: bool | None = None
 
 
 class MissingValues(Exception):

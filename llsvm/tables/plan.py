@@ -56,7 +56,9 @@ def plan(
             type_ = schema.field(name).type
             found.append(Column(name, "vector", type_.list_size if kind == "vector" else widths[name]))
         else:
-            found.append(Column(name, "text" if name in forced else kind))
+            kind = "text" if name in forced else kind
+            dates = arrow.are_dates(schema.field(name).type) if kind == "number" else None
+            found.append(Column(name, kind, dates=dates))
     if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
     encoder = TableEncoder(found, roles.label, roles.weight, options.missing, options.hash_bits, header)
@@ -92,7 +94,7 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
         )
     for c in encoder.columns:
         type_ = schema.field(c.name).type
-        if c.kind == "number" and arrow.kind_of(type_) != "number":
+        if c.kind == "number" and (expected := arrow.other_numbers(c.dates, type_)):
             raise DataError(
-                f"{where}: column {c.name} has type {type_}, but the model was trained on numbers"
+                f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
             )

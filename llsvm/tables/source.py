@@ -19,7 +19,7 @@ from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
 from llsvm.inputs import STDIN, disk_failed, fingerprint, open_seekable, unchanged, unreadable
 from llsvm.remote import library_bytes
-from llsvm.tables.columns import kind_of, numbers
+from llsvm.tables.columns import kind_of, numbers, other_numbers
 from llsvm.tables.encoder import LISTS, MissingValues, TableEncoder
 from llsvm.tables.options import TableOptions, assign_roles, find_column, matching, usual_label
 from llsvm.tables.partitions import partition_values
@@ -352,12 +352,13 @@ class TableSource(ABC):
         missing = [name for name in names if name not in there]
         if missing:
             raise DataError(f"{path}: without the column {missing[0]} that {self._paths[0]} has")
-        for name in names:
-            kind = self.encoder.kind(name)
-            if kind == "number" and kind_of(schema.field(name).type) != "number":
+        for column in self.encoder.columns:
+            if column.kind != "number" or column.name not in names:
+                continue
+            type_ = schema.field(column.name).type
+            if expected := other_numbers(column.dates, type_):
                 raise DataError(
-                    f"{path}: column {name} has type {schema.field(name).type}, "
-                    f"but holds numbers in {self._paths[0]}"
+                    f"{path}: column {column.name} has type {type_}, but holds {expected} in {self._paths[0]}"
                 )
 
     def _has_header(self) -> bool:
