@@ -138,14 +138,14 @@ def test_scores_of_short_rows_take_no_more_than_a_block():
     np.testing.assert_array_equal(whole, sliced)
 
 
-def test_the_confusion_of_many_classes_is_signed_for():
+def test_the_confusion_of_many_classes_is_signed_for(steady_process):
     with pytest.raises(BudgetError) as caught:
         evaluate(model_of(2000), ShortRows(10), memory_limit="300MB")
     assert caught.value.lines["confusion of classes"] >= 16 * 2000**2
     assert evaluate(model_of(2000), ShortRows(10), memory_limit=caught.value.smallest_bytes)["rows"] == 10
 
 
-def test_a_model_that_unpacks_to_more_than_the_limit_is_not_unpacked(tmp_path):
+def test_a_model_that_unpacks_to_more_than_the_limit_is_not_unpacked(tmp_path, steady_process):
     path = tmp_path / "m"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("header.json", "{}")

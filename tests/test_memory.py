@@ -113,7 +113,7 @@ def test_a_refusal_survives_a_process_pool():
     assert str(pickle.loads(pickle.dumps(unknown))) == str(unknown) != str(error)
 
 
-def test_a_limit_below_the_process_itself_is_refused_with_room_to_work():
+def test_a_limit_below_the_process_itself_is_refused_with_room_to_work(steady_process):
     with pytest.raises(BudgetError) as caught:
         MemoryBudget(1)
     assert caught.value.smallest_bytes >= RUNTIME_BYTES + LEAST_WORK_BYTES
@@ -185,7 +185,7 @@ def test_a_limit_above_what_there_is_is_refused(monkeypatch, container, words):
             use("1TB")
 
 
-def test_lines_to_begin_with_are_part_of_the_smallest_limit():
+def test_lines_to_begin_with_are_part_of_the_smallest_limit(steady_process):
     with pytest.raises(BudgetError) as caught:
         MemoryBudget(1, more={"compiling": 20_000_000})
     assert caught.value.smallest_bytes >= RUNTIME_BYTES + LEAST_WORK_BYTES + 20_000_000

@@ -53,7 +53,7 @@ def test_of_very_many_columns(tmp_path, ledger, case):
     assert run(path, ledger=error.smallest_bytes, **options).reports[-1].certificate is not None
 
 
-def test_a_limit_below_the_process_names_what_the_data_need(tmp_path):
+def test_a_limit_below_the_process_names_what_the_data_need(tmp_path, steady_process):
     path = wide(tmp_path)
     with (
         pytest.raises(BudgetError) as caught,
