@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from llsvm.estimators import LLSVMClassifier
-    from llsvm.model import Model
+    from llsvm.models.model import Model
     from llsvm.train import load, train
 
 # Before pyarrow is loaded: its own allocators keep what readers free, 100 MB of it after a wide Parquet file.
@@ -21,7 +21,7 @@ os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 # Loaded when first used, so that ``import llsvm`` and ``llsvm --help`` stay instant.
 _WHERE = {
     "LLSVMClassifier": "llsvm.estimators",
-    "Model": "llsvm.model",
+    "Model": "llsvm.models.model",
     "load": "llsvm.train",
     "train": "llsvm.train",
 }

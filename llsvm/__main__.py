@@ -8,7 +8,7 @@ import sys
 from errno import EPIPE
 from typing import Any
 
-from llsvm.signals import watch
+from llsvm.process.signals import watch
 
 
 class _StandardError(io.FileIO):

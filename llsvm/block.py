@@ -31,7 +31,7 @@ class Block:
 
     X: CSR, or an (n, d) C-contiguous float32/float64 array.
     y: (n,) labels. From a source: as the source has them (float64, integers or text). From a Stream:
-       int32 class ids, positions in ``stream.facts.classes``.
+       int32 class ids, positions in ``stream.dataset.classes``.
     rows: (n,) int64, the rows' numbers in the data set, in the order in which the source hands them out.
     weight: (n,) float32 sample weights, or None where all are 1.
     """

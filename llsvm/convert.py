@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from llsvm.arena import sparsify, steps
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
-from llsvm.files import naming, replacing
-from llsvm.hdf5_file import HDF5Output
-from llsvm.model import label_text
+from llsvm.files.hdf5_output import HDF5Output
+from llsvm.files.writing import naming, replacing
+from llsvm.models.model import label_text
 from llsvm.predict import block_bytes
+from llsvm.row_buffer import sparsify, steps
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ FORMATS = {
     "arrow": (".arrow", ".feather", ".ipc"),
     "hdf5": (".h5", ".hdf5", ".h5ad"),
 }
-_MOST_COLUMNS = 1000  # of a table, one for each feature
+_MAX_COLUMNS = 1000  # of a table, one for each feature
 _TEXT_BYTES = 1 << 20  # of rows that become text together
 _HDF5_ROWS, _HDF5_BYTES = 1024, 1 << 20
 Put = Callable[[Block], None]
@@ -186,7 +186,7 @@ def _record_batch(block: Block, info: SourceInfo) -> pa.RecordBatch:
         indices = block.X.indices[first:last] - (info.index_base or 0)
         arrays["indices"] = pa.ListArray.from_arrays(offsets, pa.array(indices))
         arrays["values"] = pa.ListArray.from_arrays(offsets, pa.array(block.X.data[first:last]))
-    elif block.X.shape[1] > _MOST_COLUMNS:
+    elif block.X.shape[1] > _MAX_COLUMNS:
         flat = pa.array(block.X.reshape(-1))
         arrays["features"] = pa.FixedSizeListArray.from_arrays(flat, block.X.shape[1])
     else:

@@ -15,13 +15,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from llsvm.errors import DataError, UsageError
-from llsvm.frames import column_names, require_order
-from llsvm.kinds import require_kind
-from llsvm.memory import default_threads
-from llsvm.model import Model
-from llsvm.report import Certificate
-from llsvm.settings import Settings
-from llsvm.tables.options import listed
+from llsvm.features.frames import column_names, require_order
+from llsvm.features.table_options import listed
+from llsvm.memory.process import default_threads
+from llsvm.models.model import Model
+from llsvm.objective.certificate import Certificate
+from llsvm.settings.kinds import require_kind
+from llsvm.settings.settings import Settings
 from llsvm.train import train
 
 _READING = {
@@ -53,7 +53,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     the place of ½‖w‖², see below); one problem per
     class (one against the rest) where there are more than two. The intercept is the weight of a constant
     feature, penalised like the others (as in LIBLINEAR), or not (as in LIBSVM; solver "nesvm" only) where
-    ``penalize_intercept`` is False. See ``llsvm.settings.Settings`` for what is not explained here.
+    ``penalize_intercept`` is False. See ``llsvm.settings.settings.Settings`` for what is not explained here.
 
     multi_class: "ovr", "ovo" (a problem for each pair of classes, which vote), or one joint problem:
     "crammer-singer" or "weston-watkins".

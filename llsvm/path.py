@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
-from llsvm.files import replacing
-from llsvm.memory import default_threads
-from llsvm.model import Model
-from llsvm.optim.penalty import Penalty
-from llsvm.settings import Settings
-from llsvm.solvers.smsvm import SmSVM
+from llsvm.files.writing import replacing
+from llsvm.memory.process import default_threads
+from llsvm.models.model import Model
+from llsvm.objective.penalty import Penalty
+from llsvm.settings.settings import Settings
+from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.train import Training, class_weights
 
-LEAST_RATIO = 1e-3  # the smallest λ₁ of the path, as a share of the largest
-MOST_LINES, NAMED = 50, 8  # weights drawn, and of these so many named
+MIN_RATIO = 1e-3  # the smallest λ₁ of the path, as a share of the largest
+MAX_LINES, NAMED = 50, 8  # weights drawn, and of these so many named
 
 
 @dataclass(slots=True)
@@ -71,17 +71,17 @@ def path(
         raise UsageError("a path with --penalty elasticnet needs --lambda2")
     settings = replace(settings, solver="smsvm", lambda1=1.0)  # any λ₁ will do until the data are known
     with Training(source, settings, output) as training:
-        facts = training.read()
-        weights = class_weights(settings.class_weight, facts)
+        dataset = training.read()
+        weights = class_weights(settings.class_weight, dataset)
         solver = SmSVM(settings, weights, settings.threads or default_threads())
         solver.prepare(training.stream)
         if isinstance(lambdas, int):
-            lambdas = solver.largest_lambda1(training.stream) * np.geomspace(1.0, LEAST_RATIO, lambdas)
+            lambdas = solver.largest_lambda1(training.stream) * np.geomspace(1.0, MIN_RATIO, lambdas)
         for lambda1 in np.sort(np.asarray(lambdas, float))[::-1]:
             training.settings = replace(settings, lambda1=float(lambda1))
             training.history = []
             before = solver.passes
-            for report in solver.optimise(training.stream, Penalty.of(training.settings, facts.n_rows)):
+            for report in solver.optimise(training.stream, Penalty.of(training.settings, dataset.n_rows)):
                 training.note(report)
             yield PathPoint(float(lambda1), training.model, solver.passes - before)
 
@@ -100,7 +100,7 @@ def plot(points: Sequence[PathPoint], file: str) -> None:
     figure = Figure(figsize=(8, 7), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     weights = np.array([point.model.coef_.ravel() for point in points])
-    largest = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[:MOST_LINES]
+    largest = np.argsort(-np.abs(weights).max(axis=0), kind="stable")[:MAX_LINES]
     largest = largest[weights[:, largest].any(axis=0)]
     above.axhline(0, color="0.8", linewidth=0.8)
     for rank, j in enumerate(largest):
@@ -108,7 +108,7 @@ def plot(points: Sequence[PathPoint], file: str) -> None:
         above.plot(lambdas, weights[:, j], **(style if rank < NAMED else {"color": "0.6", "linewidth": 0.7}))
     if len(largest):
         above.legend(title="largest weights", fontsize="small", loc="upper left", ncols=2)
-    above.set_ylabel("weights" if weights.shape[1] <= MOST_LINES else f"the {len(largest)} largest weights")
+    above.set_ylabel("weights" if weights.shape[1] <= MAX_LINES else f"the {len(largest)} largest weights")
     below.plot(lambdas, [point.nonzero_weights for point in points], "k.-")
     below.set(xscale="log", xlabel="λ₁ (sparser to the left)", ylabel="weights that are not zero")
     below.yaxis.set_major_locator(MaxNLocator(integer=True))

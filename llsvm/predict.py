@@ -19,11 +19,13 @@ from llsvm.block import Block
 from llsvm.data import open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, LongRowError, ModelError
-from llsvm.inputs import open_binary
-from llsvm.labels import is_text, quoted
-from llsvm.memory import RUNTIME_BYTES, MemoryBudget, memory_limit_bytes, resident_bytes
-from llsvm.model import Model, label_text
-from llsvm.rounding import keep_double
+from llsvm.features.labels import is_text, quoted
+from llsvm.files.inputs import open_binary
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.process import RUNTIME_BYTES, resident_bytes
+from llsvm.memory.sizes import memory_limit_bytes
+from llsvm.models.model import Model, label_text
+from llsvm.objective.rounding import keep_double
 
 DEFAULT_MEMORY = "50%"
 _LARGEST_BLOCK_BYTES = 8 << 20
@@ -139,7 +141,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
 
 def _numbers_table(model: Model) -> dict[str, Any]:
     """What a model whose columns have names, though it was not trained on a table, asks of one."""
-    from llsvm.tables.encoder import TableEncoder
+    from llsvm.features.encoder import TableEncoder
 
     encoder = TableEncoder.of_numbers(model.feature_names or ())
     encoder.missing = model.settings.get("missing", "refuse")

@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.memory import LEAST_WORK_BYTES, RUNTIME_BYTES, memory_limit_bytes
-from llsvm.model import label_text
+from llsvm.features.scaling import UNSCALED_ABOVE
+from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES
+from llsvm.memory.sizes import memory_limit_bytes
+from llsvm.models.model import label_text
 from llsvm.predict import DEFAULT_MEMORY, block_bytes
-from llsvm.scaling import UNSCALED_ABOVE
 
 _CLASSES_LISTED = 1000
 _ROW_BYTES = 40  # of a row held in memory, its values left out: place, number, label, dual variables
 _VALUE_BYTES = 8  # of a stored value: float32 and column number
-_WORK_BYTES = LEAST_WORK_BYTES
+_WORK_BYTES = MIN_WORK_BYTES
 _READING_SHARE = 1.15  # rows held in memory take this times their size while they are being read
 _WEIGHT_VECTORS = 4  # weights, the best so far, and those that a pass began with, once more while copied
 _STORED_ROW_BYTES = 20  # of a row on disk: place, number, label

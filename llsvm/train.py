@@ -18,39 +18,37 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm import model_file
-from llsvm.advice import Ending, advise
-from llsvm.auto import Auto
 from llsvm.data import DEFAULT_FORMAT, open_with_settings
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, DataError, UsageError
-from llsvm.feature_map import FeatureMap
-from llsvm.ingest import Facts
-from llsvm.labels import quoted
-from llsvm.memory import (
-    COMPILING,
-    LEAST_WORK_BYTES,
-    MemoryBudget,
+from llsvm.features.feature_map import FeatureMap
+from llsvm.features.labels import quoted
+from llsvm.features.scaling import ROW_SCALE
+from llsvm.files.remote import is_remote
+from llsvm.memory.budget import COMPILING, MemoryBudget
+from llsvm.memory.process import (
+    MIN_WORK_BYTES,
     default_limit_bytes,
     default_threads,
-    memory_limit_bytes,
-    parse_size,
     peak_resident_bytes,
     return_freed_memory,
 )
-from llsvm.model import Model
-from llsvm.model_file import KNOWN_REQUIREMENTS
-from llsvm.optim.penalty import Penalty
-from llsvm.progress import Progress
-from llsvm.remote import is_remote
-from llsvm.report import Report
-from llsvm.rounding import SHARE, ValuesRounded, keep_double
-from llsvm.scaling import ROW_SCALE
-from llsvm.settings import AUTO, Settings
+from llsvm.memory.sizes import memory_limit_bytes, parse_size
+from llsvm.models import model_file
+from llsvm.models.model import Model
+from llsvm.models.model_file import KNOWN_REQUIREMENTS
+from llsvm.objective.penalty import Penalty
+from llsvm.objective.rounding import SHARE, ValuesRounded, keep_double
+from llsvm.settings.settings import AUTO, Settings
 from llsvm.solvers import make_solver
+from llsvm.solvers.advice import Ending, advise
+from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver
+from llsvm.solvers.report import Report
 from llsvm.spill.workspace import choose_parent
-from llsvm.stream import READING_BLOCKS, LimitFound, Stream
+from llsvm.stream.first_reading import DatasetInfo
+from llsvm.stream.progress import Progress
+from llsvm.stream.stream import READING_BLOCKS, LimitFound, Stream
 
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _SHOWN = 20  # classes
@@ -60,7 +58,7 @@ _JOINT = ("crammer-singer", "weston-watkins")
 _JOINT_COMPILE_BYTES = 20_000_000
 _MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
 
-LEAST_TOL, MOST_C_PER_TOL = 1e-5, 1e6  # beyond, values that are no 32-bit floats are kept as 64-bit ones
+MIN_TOL, MAX_C_PER_TOL = 1e-5, 1e6  # beyond, values that are no 32-bit floats are kept as 64-bit ones
 _DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
 
 
@@ -169,7 +167,7 @@ class Training:
             while True:
                 try:
                     self.stream.suppose(smallest.smallest_bytes)
-                    next(iter(self._make_solver(self.stream.facts).solve(self.stream)), None)
+                    next(iter(self._make_solver(self.stream.dataset).solve(self.stream)), None)
                 except BudgetError as larger:
                     smallest = larger
         except LimitFound:
@@ -179,8 +177,8 @@ class Training:
 
     def _reports(self) -> Iterator[Report]:
         while True:
-            facts = self.read()
-            solver = self._make_solver(facts)
+            dataset = self.read()
+            solver = self._make_solver(dataset)
             chosen = f"solver {self.solver}: {self.why}" if self.why else ""
             wide = _DOUBLE if self._doubled else ""
             yield Report("read", 0, note="; ".join(filter(None, (self.stream.note, wide, chosen))))
@@ -202,7 +200,7 @@ class Training:
         if self._last is not None and self._last.expand is not None:
             self._support, self._map = self._last.expand()
 
-    def read(self) -> Facts:
+    def read(self) -> DatasetInfo:
         """The first reading. Where the settings leave no room for it, values are not rounded to 32-bit floats: the
         reading ends with the first that would be, and begins again."""
         try:
@@ -250,7 +248,7 @@ class Training:
 
         def sign(nbytes: int) -> None:
             more = max(0, nbytes - budget.lines.get("feature map", 0))
-            budget.require({"feature map": more, "reading and working on rows": LEAST_WORK_BYTES})
+            budget.require({"feature map": more, "reading and working on rows": MIN_WORK_BYTES})
             budget.resize("feature map", nbytes)
 
         chosen = self.settings
@@ -270,11 +268,11 @@ class Training:
         self._map = mapped.map
         return mapped
 
-    def _make_solver(self, facts: Facts) -> Solver:
+    def _make_solver(self, dataset: DatasetInfo) -> Solver:
         """The solver asked for, with C instead of λ₁ and λ₂."""
         settings, threads = self.settings, self.settings.threads or default_threads()
-        weights = class_weights(settings.class_weight, facts)
-        penalty = Penalty.of(settings, facts.n_rows)
+        weights = class_weights(settings.class_weight, dataset)
+        penalty = Penalty.of(settings, dataset.n_rows)
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
         settings = replace(settings, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
         if settings.solver == "auto":
@@ -354,27 +352,30 @@ class Training:
         )
 
     def _model_of(self, report: Report, coef: NDArray[np.float64]) -> Model:
-        facts = self.stream.facts
+        dataset = self.stream.dataset
         if self._support is not None:
             coef, intercept = coef[:, :-1][:, self._support], coef[:, -1]
         else:
-            coef, intercept = coef[:, : facts.n_columns], coef[:, facts.n_columns] * self.settings.constant
+            coef, intercept = (
+                coef[:, : dataset.n_columns],
+                coef[:, dataset.n_columns] * self.settings.constant,
+            )
             if self.stream.scaling is not None:
                 coef, intercept = self.stream.scaling.raw_weights(coef, intercept)
-            coef = coef[:, facts.first_column :]
+            coef = coef[:, dataset.first_column :]
         extra = self._extra()
         names = self.stream.source.info().feature_names
         n_features = coef.shape[1] if self._map is None else self._map.n_features
         return Model(
             coef_=coef.copy(order="K"),  # transposing many classes' weights takes long
             intercept_=intercept,
-            classes_=facts.classes,
+            classes_=dataset.classes,
             certificate=report.certificate,
             settings=self.settings.as_dict(),
             history=self.history,
             index_base=self._index_base(),
             converged=report.converged,
-            n_rows=facts.n_rows,
+            n_rows=dataset.n_rows,
             feature_names=names if names is not None and len(names) == n_features else None,
             extra=extra,
             requires=tuple(name for name in extra if name in KNOWN_REQUIREMENTS),
@@ -384,12 +385,12 @@ class Training:
     def _extra(self) -> dict[str, Any]:
         """What predictions need beside weights: the table's columns, positive label, unit rows, exact values."""
         extra: dict[str, Any] = {"solver": self.solver, "why": self.why}
-        if self.stream.facts.dtype == np.float64 or self._map is not None:
+        if self.stream.dataset.dtype == np.float64 or self._map is not None:
             extra["double"] = True
         encoder, scaling = self.stream.source.info().encoder, self.stream.scaling
         fill = None
         if scaling is not None and self.settings.missing == "mean":
-            fill = scaling.fill[self.stream.facts.first_column :]
+            fill = scaling.fill[self.stream.dataset.first_column :]
         if encoder is not None:
             if fill is not None:
                 encoder.set_fill(fill)
@@ -402,7 +403,7 @@ class Training:
             extra["unit_row"] = True
         if self._map is not None:
             extra |= self._map.as_extra()
-        if self.settings.multi_class == "ovo" and len(self.stream.facts.classes) > 2:
+        if self.settings.multi_class == "ovo" and len(self.stream.dataset.classes) > 2:
             extra["multi_class"] = "ovo"
         return extra
 
@@ -410,11 +411,11 @@ class Training:
         """Only columns of svmlight have numbers of their own; others score such files as LIBLINEAR would."""
         if self.stream.source.info().format != DEFAULT_FORMAT:
             return 1
-        return self.stream.facts.first_column if self._map is None else self._map.base
+        return self.stream.dataset.first_column if self._map is None else self._map.base
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
-        facts, report = self.stream.facts, self._last
+        dataset, report = self.stream.dataset, self._last
         certificate = None if report is None else report.certificate
         workspace = self.stream.workspace
         return {
@@ -423,7 +424,7 @@ class Training:
             "dual": None if certificate is None else certificate.total_dual,
             "relative_gap": None if certificate is None else certificate.relative_gap,
             "passes": 0 if report is None else report.passes,
-            "values": str(facts.dtype),
+            "values": str(dataset.dtype),
             "solver": self.solver,
             "why": self.why,
             "scale": self.settings.scale,
@@ -431,9 +432,9 @@ class Training:
             "nonzero_weights": None
             if report is None or report.coef is None
             else int(np.count_nonzero(report.coef)),
-            "rows": facts.n_rows,
-            "features": facts.n_features,
-            "classes": [label_key(label) for label in facts.classes],
+            "rows": dataset.n_rows,
+            "features": dataset.n_features,
+            "classes": [label_key(label) for label in dataset.classes],
             "bytes_read": self.stream.bytes_read,
             "bytes_spilled": self.stream.bytes_spilled,
             "peak_rss_bytes": peak_resident_bytes(),
@@ -460,7 +461,7 @@ class Training:
             report.cause,
             self.solver,
             self.stream.largest_value,
-            not self.stream.facts.is_dense,
+            not self.stream.dataset.is_dense,
             in_memory,
             self._out_of_time(),
             self.seconds,
@@ -495,19 +496,21 @@ def settings_need_double(settings: Settings) -> bool:
     """Is the tolerance so small, C so large, that rounding a file's values to 32-bit floats, 2^-24 of them, can
     hardly be left out of the proof? Kernel machines take the rows as they are: what is large is their kernel."""
     exact = settings.kernel is not None and settings.feature_map is None
-    return exact or settings.tol < LEAST_TOL or MOST_C_PER_TOL * settings.tol * (1 + 1e-9) < settings.C
+    return exact or settings.tol < MIN_TOL or MAX_C_PER_TOL * settings.tol * (1 + 1e-9) < settings.C
 
 
-def class_weights(class_weight: str | Mapping[Any, float] | None, facts: Facts) -> NDArray[np.float64]:
+def class_weights(
+    class_weight: str | Mapping[Any, float] | None, dataset: DatasetInfo
+) -> NDArray[np.float64]:
     """(n_classes,) factors of C. "balanced": n / (k · count), as scikit-learn has it. Raises UsageError."""
-    factors = np.ones(len(facts.classes))
+    factors = np.ones(len(dataset.classes))
     if class_weight == "balanced":
-        return facts.n_rows / (len(facts.classes) * facts.counts)
+        return dataset.n_rows / (len(dataset.classes) * dataset.counts)
     if isinstance(class_weight, Mapping):
-        position = {str(label_key(label)): i for i, label in enumerate(facts.classes)}
+        position = {str(label_key(label)): i for i, label in enumerate(dataset.classes)}
         for label, factor in class_weight.items():
             if str(label_key(label)) not in position:
-                there = ", ".join(quoted(each) for each in facts.classes[:_SHOWN])
+                there = ", ".join(quoted(each) for each in dataset.classes[:_SHOWN])
                 raise UsageError(f"class weight for {label!r}, but the classes are {there}")
             factors[position[str(label_key(label))]] = factor
     return factors

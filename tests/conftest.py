@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import llsvm.memory
+import llsvm.memory.budget
 import llsvm.predict
 
 # Whoever runs the tests in the background, or under nohup, has these ignored, and every child would inherit that.
@@ -28,6 +28,6 @@ def data_dir():
 def steady_process(monkeypatch):
     """This process, which holds what other tests have left, counts as much at every look: a limit that is named is
     then the one that works."""
-    held = llsvm.memory.resident_bytes()
-    for name in ("llsvm.memory.resident_bytes", "llsvm.predict.resident_bytes"):
+    held = llsvm.memory.process.resident_bytes()
+    for name in ("llsvm.memory.process.resident_bytes", "llsvm.predict.resident_bytes"):
         monkeypatch.setattr(name, lambda: held)

@@ -4,11 +4,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
-from llsvm import stream as stream_module
 from llsvm.block import CSR
 from llsvm.data import open_source
-from llsvm.memory import MemoryBudget
-from llsvm.settings import Settings
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
+from llsvm.stream import stream as stream_module
 from llsvm.train import Training
 
 

@@ -1,4 +1,4 @@
-"""Slow twins of kernels/multiclass.py: the sub-problems by enumeration, a sweep in plain NumPy."""
+"""Slow twins of solvers/sequential_dual/kernels.py: the sub-problems by enumeration, a sweep in plain NumPy."""
 
 from __future__ import annotations
 

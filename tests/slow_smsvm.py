@@ -1,4 +1,4 @@
-"""Slow twins of kernels/smsvm.py and of the sums over rows, in plain NumPy on dense rows."""
+"""Slow twins of solvers/smsvm/kernels.py and of the sums over rows, in plain NumPy on dense rows."""
 
 import numpy as np
 

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from llsvm.arena import Arena
 from llsvm.block import CSR, Block, concat
 from llsvm.errors import DiskError, SpillError
-from llsvm.spill import PageStore, Scratch, Workspace, open_store
+from llsvm.row_buffer import RowBuffer
+from llsvm.spill.store import PageStore, Scratch
+from llsvm.spill.stores import open_store
+from llsvm.spill.workspace import Workspace
 
 # One test, two backends: hypothesis sees two classes run it, on purpose.
 quickly = settings(
@@ -130,11 +132,11 @@ class StoreSuite:
             for i, n in enumerate(sizes)
         ]
         store = self.store(workspace, *pages)
-        arena = Arena(1_000_000, np.dtype(value), None, weighted)
-        other = Arena(1_000_000, np.dtype("float32" if value == "float64" else "float64"))
+        arena = RowBuffer(1_000_000, np.dtype(value), None, weighted)
+        other = RowBuffer(1_000_000, np.dtype("float32" if value == "float64" else "float64"))
         assert store.is_like(arena)
         assert not store.is_like(other)
-        assert not store.is_like(Arena(1_000_000, np.dtype(value), 5))
+        assert not store.is_like(RowBuffer(1_000_000, np.dtype(value), 5))
         rooms = [arena.extend(block.n_rows, block.nnz) for block in pages]
         for i in reversed(range(len(pages))):  # in any order
             store.fill(i, rooms[i], Scratch())

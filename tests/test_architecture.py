@@ -29,11 +29,15 @@ def package(tmp_path, files):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("memory.py", "from llsvm.stream import Stream", "llsvm.stream, which is a layer above"),
+        (
+            "memory.py",
+            "from llsvm.stream.stream import Stream",
+            "llsvm.stream.stream, which is a layer above",
+        ),
         ("block.py", "def f():\n    import llsvm.train", "block.py:2: llsvm.block imports llsvm.train"),
         ("data/csv.py", "from llsvm.data.svmlight import parse", "data stand alone"),
         ("data/csv.py", "from llsvm.data import svmlight", "data stand alone"),
-        ("solvers/a.py", "from llsvm.solvers import llsvm", "solvers stand alone"),
+        ("solvers/a.py", "from llsvm.solvers.llsvm import solver as llsvm", "solvers stand alone"),
         ("spill/a.py", "from llsvm.train import train", "a layer above"),
     ],
 )

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import dense
 
-from llsvm.arena import Arena, densify, row_bytes, sparsify, steps, take
 from llsvm.block import CSR, Block
+from llsvm.row_buffer import RowBuffer, densify, row_bytes, sparsify, steps, take
 
 
 def block(n=50, d=9, density=0.4, seed=0, layout="csr", weighted=False, first=0):
@@ -36,7 +36,7 @@ def assert_same_rows(ours, theirs, d=9):
 @pytest.mark.parametrize("given_as", ["csr", "dense"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_append_and_keep(kept, given_as, weighted):
-    arena = Arena(100_000, np.dtype(np.float32), 9 if kept == "dense" else None, weighted)
+    arena = RowBuffer(100_000, np.dtype(np.float32), 9 if kept == "dense" else None, weighted)
     parts = [block(seed=s, layout=given_as, weighted=weighted, first=50 * s) for s in range(3)]
     for part in parts:
         assert arena.fits(part.n_rows, part.nnz)
@@ -107,7 +107,7 @@ def test_dense_rows_are_widened_in_place(weighted):
     X = rng.normal(size=(3000, 30)).astype(np.float32)
     weight = np.arange(3000, dtype=np.float32) if weighted else None
     block = Block(X, np.arange(3000, dtype=np.int32), np.arange(3000), weight)
-    arena = Arena(600_000, np.dtype(np.float32), 30, weighted)
+    arena = RowBuffer(600_000, np.dtype(np.float32), 30, weighted)
     arena.append(block)
     assert arena.could_widen(44, 0)
     assert not arena.could_widen(44, 200)

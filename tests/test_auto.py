@@ -13,9 +13,9 @@ import llsvm.solvers.choose as choose_module
 from llsvm.cli import app
 from llsvm.errors import UsageError
 from llsvm.estimators import LLSVMClassifier
-from llsvm.ingest import Facts
-from llsvm.settings import Settings
+from llsvm.settings.settings import Settings
 from llsvm.solvers.choose import PATIENCE, ROUND, choose, enough, newton_updates
+from llsvm.stream.first_reading import DatasetInfo
 
 PLENTY = 10**9
 
@@ -31,8 +31,8 @@ def hard(n=4000, d=10, **options):
     return rows(n=n, d=d, seed=3, noise=0.8, **options)
 
 
-def facts(n_rows=100_000, columns=50, per_row=12.0, classes=2, dense=False):
-    return Facts(
+def dataset(n_rows=100_000, columns=50, per_row=12.0, classes=2, dense=False):
+    return DatasetInfo(
         name="rows",
         n_rows=n_rows,
         n_columns=columns,
@@ -72,7 +72,7 @@ def test_auto_is_what_everything_begins_with():
 def test_what_one_solver_alone_does_it_does(options, solver):
     settings = Settings(**options)
     assert settings.only_solver[0] == solver
-    choice = choose(settings, facts(classes=3), PLENTY, 2)
+    choice = choose(settings, dataset(classes=3), PLENTY, 2)
     assert (choice.solver, choice.why, choice.newton) == (*settings.only_solver, None)
 
 
@@ -121,26 +121,30 @@ def test_what_no_solver_does_is_refused(options):
 
 
 def test_without_memory_for_hessians_there_is_no_trial():
-    assert choose(Settings(), facts(columns=1000), PLENTY, 2).newton is not None
-    choice = choose(Settings(), facts(columns=1000), 50_000_000, 2)
+    assert choose(Settings(), dataset(columns=1000), PLENTY, 2).newton is not None
+    choice = choose(Settings(), dataset(columns=1000), 50_000_000, 2)
     assert (choice.newton, "memory limit" in choice.why) == (None, True)
-    choice = choose(Settings(), facts(), PLENTY, 2, has_room=lambda needs, row_work_bytes: False)
+    choice = choose(Settings(), dataset(), PLENTY, 2, has_room=lambda needs, row_work_bytes: False)
     assert (choice.newton, "memory limit" in choice.why) == (None, True)
 
 
 def test_hessians_are_priced_by_their_size():
     """A few columns have room under any limit, and for any number of classes."""
-    assert choose(Settings(), facts(n_rows=10_000, columns=16, classes=10, dense=True), 10_000_000, 2).newton
-    assert choose(Settings(), facts(n_rows=15_000, columns=16, classes=26, dense=True), 10_000_000, 2).newton
-    small = choose(Settings(), facts(n_rows=178, columns=13, classes=3, dense=True), PLENTY, 2)
-    few = choose(Settings(), facts(n_rows=100, columns=60, dense=True), PLENTY, 2)
+    assert choose(
+        Settings(), dataset(n_rows=10_000, columns=16, classes=10, dense=True), 10_000_000, 2
+    ).newton
+    assert choose(
+        Settings(), dataset(n_rows=15_000, columns=16, classes=26, dense=True), 10_000_000, 2
+    ).newton
+    small = choose(Settings(), dataset(n_rows=178, columns=13, classes=3, dense=True), PLENTY, 2)
+    few = choose(Settings(), dataset(n_rows=100, columns=60, dense=True), PLENTY, 2)
     assert small.newton
     assert few.newton
     assert not few.at_hand
 
 
 def test_too_wide_for_hessians_newton_works_on_rows_in_memory_alone():
-    wide = facts(n_rows=20_000, columns=8000)
+    wide = dataset(n_rows=20_000, columns=8000)
     choice = choose(Settings(), wide, PLENTY, 2, in_memory=True)
     assert choice.at_hand
     assert choice.newton > 100
@@ -148,14 +152,14 @@ def test_too_wide_for_hessians_newton_works_on_rows_in_memory_alone():
 
 
 def test_newtons_price_rises_with_the_length_of_rows_and_falls_with_their_number():
-    prices = [newton_updates(facts(per_row=r, columns=200)) for r in (5, 20, 80, 160)]
+    prices = [newton_updates(dataset(per_row=r, columns=200)) for r in (5, 20, 80, 160)]
     assert prices == sorted(prices)
-    prices = [newton_updates(facts(n_rows=n)) for n in (10_000, 100_000, 10_000_000)]
+    prices = [newton_updates(dataset(n_rows=n)) for n in (10_000, 100_000, 10_000_000)]
     assert prices == sorted(prices, reverse=True)
-    assert newton_updates(facts(columns=1000, dense=True)) > newton_updates(facts(columns=20, dense=True))
-    assert newton_updates(facts(), 3) < 3 * newton_updates(facts())  # code is loaded once
+    assert newton_updates(dataset(columns=1000, dense=True)) > newton_updates(dataset(columns=20, dense=True))
+    assert newton_updates(dataset(), 3) < 3 * newton_updates(dataset())  # code is loaded once
     many = 10**9
-    assert newton_updates(facts(many), 3) == pytest.approx(3 * newton_updates(facts(many)), rel=1e-3)
+    assert newton_updates(dataset(many), 3) == pytest.approx(3 * newton_updates(dataset(many)), rel=1e-3)
 
 
 def test_when_a_trial_ends():
@@ -175,8 +179,8 @@ def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, 
     if where == "disk":
         X *= np.random.default_rng(0).random(X.shape) < 0.4
         data, ledger = str(write_svmlight(tmp_path / "rows.svm", X, y)), 700_000
-        monkeypatch.setattr("llsvm.optim.smoothed._PIECE_ROWS", 64)
-        monkeypatch.setattr("llsvm.optim.smoothed._PIECE_BYTES", 5000)
+        monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_ROWS", 64)
+        monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_BYTES", 5000)
         small_pages(monkeypatch, 4000, 20_000)
     labels = None if where == "disk" else y
     training = run(data, labels, ledger=ledger, C=10.0, tol=1e-4)

@@ -233,7 +233,7 @@ def test_a_type_that_is_no_feature(tmp_path):
 
 
 def test_too_many_categories(tmp_path, monkeypatch):
-    monkeypatch.setattr("llsvm.tables.encoder.MAX_CATEGORIES", 10)
+    monkeypatch.setattr("llsvm.features.encoder.MAX_CATEGORIES", 10)
     path = csv(tmp_path, "id,label", *[f"n{i},{i % 2}" for i in range(20)])
     text = refusal(path)
     assert "column id" in text

@@ -104,7 +104,7 @@ def test_columns_beyond_the_model_weigh_nothing(tmp_path):
 
 
 def test_reads_llsvms_models(tmp_path):
-    from llsvm.model import Model
+    from llsvm.models.model import Model
 
     rng = np.random.default_rng(1)
     for base, classes in ((0, [-1, 1]), (1, [2, 5, 9])):

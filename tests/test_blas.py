@@ -9,7 +9,7 @@ import pytest
 from oracle import rows
 
 from llsvm.estimators import LLSVMClassifier
-from llsvm.optim.blas import one_blas_thread
+from llsvm.solvers.blas import one_blas_thread
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 
@@ -17,7 +17,7 @@ threadpoolctl = pytest.importorskip("threadpoolctl")
 SEEN = """
 import numpy as np
 from threadpoolctl import threadpool_info
-from llsvm.optim import newton
+from llsvm.solvers.smsvm.solver import newton
 from llsvm.train import train
 
 threads, solve = [], newton.solve

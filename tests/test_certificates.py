@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import llsvm.sweeps
+import llsvm.solvers.llsvm.sweeps
 from llsvm import LLSVMClassifier
 from llsvm.cli import app
 from llsvm.cli.train import outcome
 from llsvm.errors import EXIT_INTERNAL, EXIT_NOT_CONVERGED, CertificateError, DataError
-from llsvm.model import Model
-from llsvm.report import Certificate
-from llsvm.settings import Settings
+from llsvm.models.model import Model
+from llsvm.objective.certificate import Certificate
+from llsvm.settings.settings import Settings
 
 
 def problem(n=60, d=3, classes=2, seed=0):
@@ -72,14 +72,14 @@ def test_infinite_objectives_end_in_a_sentence(multi_class):
 def test_a_dual_that_has_gone_wrong_ends_the_run_without_a_model(tmp_path, monkeypatch):
     X, y = problem(300)
     data, model = write(tmp_path / "rows.svm", X, y), tmp_path / "m"
-    sweep, calls = llsvm.sweeps.sweep_dense, itertools.count()
+    sweep, calls = llsvm.solvers.llsvm.sweeps.sweep_dense, itertools.count()
 
     def forgets(*arguments):
         moving = sweep(*arguments)
         arguments[-1][0] += next(calls) * 1e4  # a gain that no step has made
         return moving
 
-    monkeypatch.setattr(llsvm.sweeps, "sweep_dense", forgets)
+    monkeypatch.setattr(llsvm.solvers.llsvm.sweeps, "sweep_dense", forgets)
     arguments = ["train", str(data), "--model", str(model), "--solver", "llsvm"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == EXIT_INTERNAL

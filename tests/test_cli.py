@@ -27,9 +27,10 @@ from llsvm.cli.demo import write_data
 from llsvm.cli.display import Meter, _go_dark, report_line
 from llsvm.cli.train import parse_class_weight
 from llsvm.errors import BudgetError, SpillError, UsageError
-from llsvm.model import Model
-from llsvm.report import Certificate, Report
-from llsvm.settings import Settings
+from llsvm.models.model import Model
+from llsvm.objective.certificate import Certificate
+from llsvm.settings.settings import Settings
+from llsvm.solvers.report import Report
 
 PROGRAM = [sys.executable, "-c", "from llsvm.cli import main; main()"]
 DATA = "1 1:1 3:2\n-1 2:1\n1 1:0.5\n-1 2:2 3:-1\n"
@@ -359,7 +360,7 @@ SLEEPER = """
 import sys, time
 from types import SimpleNamespace
 from pathlib import Path
-from llsvm import leftovers
+from llsvm.process import leftovers
 from test_cli import FakeTraining
 
 class Sleeper(FakeTraining):

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from llsvm.arena import sparsify
 from llsvm.block import CSR, Block
 from llsvm.convert import _text, convert
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
+from llsvm.row_buffer import sparsify
 
 BITS = hnp.arrays(np.uint32, st.integers(0, 60)).map(lambda bits: bits.view(np.float32))
 

@@ -15,7 +15,7 @@ import llsvm
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError
-from llsvm.labels import LabelEncoder
+from llsvm.features.labels import LabelEncoder
 from llsvm.predict import evaluate, open_for, predict_file
 
 LIMIT = "900MB"
@@ -280,8 +280,8 @@ def test_what_is_said_of_hashed_and_of_too_many_categories(tmp_path, monkeypatch
     path = write(tmp_path / "sales.csv", documents(30, lambda i: f"${i}"))
     with pytest.raises(DataError, match="are numbers written as text"):
         llsvm.train(path, hash_bits=8, memory_limit=LIMIT)
-    monkeypatch.setattr("llsvm.tables.encoder.MAX_CATEGORIES", 300)
-    monkeypatch.setattr("llsvm.tables.source._MOST_ROWS", 250)
+    monkeypatch.setattr("llsvm.features.encoder.MAX_CATEGORIES", 300)
+    monkeypatch.setattr("llsvm.data.table._MAX_ROWS", 250)
     path = write(tmp_path / "docs.csv", documents(1000, lambda i: f"a document of its own number {i}"))
     with pytest.raises(DataError, match="rows have a value that no other row has"):  # hashing would not help
         llsvm.train(path, memory_limit=LIMIT)

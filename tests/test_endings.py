@@ -10,13 +10,13 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
 import llsvm
-from llsvm.advice import Ending, advise, passes_to_come
 from llsvm.data import open_source
-from llsvm.memory import MemoryBudget
-from llsvm.optim.descent import Descent
-from llsvm.optim.stall import WINDOW, Stall
-from llsvm.report import ROUNDED, SETTLED, STALLED
-from llsvm.settings import Settings
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
+from llsvm.solvers.advice import Ending, advise, passes_to_come
+from llsvm.solvers.report import ROUNDED, SETTLED, STALLED
+from llsvm.solvers.smsvm.descent import Descent
+from llsvm.solvers.stall import WINDOW, Stall
 from llsvm.train import Training
 
 
@@ -143,7 +143,10 @@ def test_newtons_method_ends_too_where_nothing_moves_any_more(monkeypatch):
 
 @pytest.mark.parametrize(
     ("multi_class", "kernel", "order"),
-    [("ovr", "llsvm.sweeps.sweep_dense", 5), ("crammer-singer", "llsvm.solvers.sequential_dual.sweep", 8)],
+    [
+        ("ovr", "llsvm.solvers.llsvm.sweeps.sweep_dense", 5),
+        ("crammer-singer", "llsvm.solvers.sequential_dual.solver.sweep", 8),
+    ],
 )
 def test_the_time_limit_holds_between_passes(multi_class, kernel, order, monkeypatch):
     """Epochs that would visit every row hundreds of times end with the loop in which the time is over."""

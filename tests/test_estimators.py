@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import llsvm.estimators
-import llsvm.memory
+import llsvm.memory.process
 from llsvm import LLSVMClassifier
 from llsvm.errors import UsageError
 
@@ -72,8 +72,8 @@ def test_fit_file_is_fit(tmp_path):
 
 
 def test_no_limit_given_never_refuses_small_arrays_in_a_large_process(monkeypatch):
-    monkeypatch.setattr(llsvm.memory, "resident_bytes", lambda: 60_000_000_000)
-    monkeypatch.setattr(llsvm.memory, "available_bytes", lambda: 60_000_001_000)
+    monkeypatch.setattr(llsvm.memory.process, "resident_bytes", lambda: 60_000_000_000)
+    monkeypatch.setattr(llsvm.memory.process, "available_bytes", lambda: 60_000_001_000)
     X, y = rows()
     assert LLSVMClassifier().fit(X, y).certificate_.relative_gap <= 1e-3
 

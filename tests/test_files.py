@@ -9,10 +9,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from llsvm import files
 from llsvm.errors import DiskError, UsageError
-from llsvm.files import replacing, require_writable
-from llsvm.model import Model
+from llsvm.files.writing import replacing, require_writable
+from llsvm.files.writing import writing as files
+from llsvm.models.model import Model
 
 
 def model(seed):

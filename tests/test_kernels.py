@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from llsvm.kernels.dcd import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
 from llsvm.kernels.pages import (
     ESCAPE,
     gather,
@@ -18,6 +17,7 @@ from llsvm.kernels.pages import (
     unpack_indices,
     unpack_values,
 )
+from llsvm.solvers.llsvm.kernels import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
 from llsvm.spill.checksum import Checksum
 
 

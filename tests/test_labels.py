@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llsvm.errors import DataError
-from llsvm.labels import LabelEncoder
+from llsvm.features.labels import LabelEncoder
 
 
 @given(st.lists(st.lists(st.integers(-3, 9), min_size=1, max_size=20), min_size=1, max_size=6))

@@ -11,9 +11,9 @@ from llsvm import Model
 from llsvm.block import CSR, Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError, DataError
-from llsvm.labels import MAX_CLASSES, LabelEncoder, class_signs
+from llsvm.features.labels import MAX_CLASSES, LabelEncoder
+from llsvm.objective.problems import Problems, class_signs
 from llsvm.predict import evaluate, require_room, score_blocks
-from llsvm.problems import Problems
 
 MB = 1_000_000
 
@@ -21,7 +21,7 @@ MB = 1_000_000
 def cli(*arguments):
     """llsvm in a process of its own: its exit status, errors and peak resident set in bytes."""
     code = (
-        "import sys, atexit\nfrom llsvm.memory import peak_resident_bytes\n"
+        "import sys, atexit\nfrom llsvm.memory.budget import peak_resident_bytes\n"
         "atexit.register(lambda: print('PEAK', peak_resident_bytes(), file=sys.stderr))\n"
         "from llsvm.cli import main\nmain()"
     )

@@ -11,8 +11,8 @@ import pytest
 
 from llsvm.cli.model_io import export_model
 from llsvm.errors import ModelError, UsageError
-from llsvm.liblinear import read_liblinear, write_liblinear
-from llsvm.model import Model
+from llsvm.models.liblinear import read_liblinear, write_liblinear
+from llsvm.models.model import Model
 
 TRAIN, PREDICT = (shutil.which(f"liblinear-{name}") or shutil.which(name) for name in ("train", "predict"))
 needs_liblinear = pytest.mark.skipif(not (TRAIN and PREDICT), reason="LIBLINEAR's programs are not on PATH")

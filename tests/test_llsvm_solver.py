@@ -10,11 +10,11 @@ from oracle import run as run_any
 
 from llsvm.data import open_source
 from llsvm.errors import BudgetError
-from llsvm.memory import MemoryBudget
-from llsvm.settings import Settings
-from llsvm.solvers.llsvm import LLSVM
-from llsvm.stream import Stream
-from llsvm.sweeps import Sweeps
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.solver import LLSVM
+from llsvm.solvers.llsvm.sweeps import Sweeps
+from llsvm.stream.stream import Stream
 
 
 def run(*data, **options):
@@ -36,9 +36,11 @@ def assert_optimal(training, X, y, squared=False, weight=None, C=1.0, bias=0.0, 
     theirs, _ = liblinear(X, y, C, loss, weight, bias)
     coef = training.coef[0]
     wide = with_bias(X, bias)
-    assert training.stream.facts.n_features == X.shape[1]
+    assert training.stream.dataset.n_features == X.shape[1]
     ours = (
-        coef[training.stream.facts.first_column :] if bias else coef[training.stream.facts.first_column : -1]
+        coef[training.stream.dataset.first_column :]
+        if bias
+        else coef[training.stream.dataset.first_column : -1]
     )
     cost = C * (np.ones(X.shape[0]) if weight is None else np.asarray(weight, float))
     primal = objective(ours, wide, np.where(y == y.max(), 1.0, -1.0), cost, squared)
@@ -178,7 +180,7 @@ def test_awkward_rows(monkeypatch, kind, loss, layout, ledger):
 def check_one_row_blocks(monkeypatch, kind, loss, max_passes):
     X, y = awkward(kind)
     small_pages(monkeypatch, page_bytes=1)
-    monkeypatch.setattr(Stream, "_share_out", lambda self, work: vars(self).update(ONE_ROW_BLOCKS))
+    monkeypatch.setattr(Stream, "_allocate", lambda self, work: vars(self).update(ONE_ROW_BLOCKS))
     training = run(X, y, ledger=20_000, loss=loss, tol=1e-4, max_passes=max_passes)
     assert_optimal(training, X, y, loss == "squared_hinge", tol=1e-4)
 

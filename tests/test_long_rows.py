@@ -29,8 +29,8 @@ def long(tmp_path_factory):
 def test_training(long, tmp_path, cache):
     options = {"cache": cache, "max_passes": 2, "spill_dir": str(tmp_path)}
     training = run(long, ledger=1000 * MB if cache == "auto" else 420 * MB, **options)
-    facts = training.stream.facts
-    assert (facts.n_rows, facts.n_features) == (41, N)
+    dataset = training.stream.dataset
+    assert (dataset.n_rows, dataset.n_features) == (41, N)
     assert training.reports[-1].certificate is not None
 
 
@@ -38,7 +38,7 @@ def test_where_there_is_no_room_the_limit_that_works_is_named(long):
     with pytest.raises(BudgetError) as caught:
         run(long, ledger=20 * MB, max_passes=2)
     training = run(long, ledger=caught.value.smallest_bytes, max_passes=2)
-    assert training.stream.facts.n_rows == 41
+    assert training.stream.dataset.n_rows == 41
 
 
 def test_predictions(long):

@@ -7,19 +7,19 @@ import numpy as np
 import psutil
 import pytest
 
-import llsvm.memory
+import llsvm.memory.process
+import llsvm.memory.sizes
 from llsvm.errors import BudgetError, UsageError
-from llsvm.memory import (
-    LEAST_WORK_BYTES,
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.process import (
+    MIN_WORK_BYTES,
     RUNTIME_BYTES,
-    MemoryBudget,
     container_limit_bytes,
     default_limit_bytes,
-    memory_limit_bytes,
-    parse_size,
     peak_resident_bytes,
     resident_bytes,
 )
+from llsvm.memory.sizes import memory_limit_bytes, parse_size
 
 X, Y = np.eye(4), np.arange(4) % 2
 
@@ -116,7 +116,7 @@ def test_a_refusal_survives_a_process_pool():
 def test_a_limit_below_the_process_itself_is_refused_with_room_to_work(steady_process):
     with pytest.raises(BudgetError) as caught:
         MemoryBudget(1)
-    assert caught.value.smallest_bytes >= RUNTIME_BYTES + LEAST_WORK_BYTES
+    assert caught.value.smallest_bytes >= RUNTIME_BYTES + MIN_WORK_BYTES
     MemoryBudget(caught.value.smallest_bytes)
 
 
@@ -135,10 +135,10 @@ def test_the_process_is_counted():
 )
 def test_the_limit_where_none_is_given(monkeypatch, held, available, limit):
     mb = 1_000_000
-    monkeypatch.setattr(llsvm.memory, "resident_bytes", lambda: held * mb)
-    monkeypatch.setattr(llsvm.memory, "available_bytes", lambda: available * mb)
+    monkeypatch.setattr(llsvm.memory.process, "resident_bytes", lambda: held * mb)
+    monkeypatch.setattr(llsvm.memory.process, "available_bytes", lambda: available * mb)
     if limit is None:
-        assert MemoryBudget(default_limit_bytes()).available_bytes >= LEAST_WORK_BYTES
+        assert MemoryBudget(default_limit_bytes()).available_bytes >= MIN_WORK_BYTES
     else:
         assert default_limit_bytes() == limit * mb
 
@@ -178,7 +178,7 @@ def test_a_line_is_resized_and_all_returns_to_a_mark():
 )
 def test_a_limit_above_what_there_is_is_refused(monkeypatch, container, words):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=10**11, available=10**11))
-    monkeypatch.setattr(llsvm.memory, "container_limit_bytes", lambda: container)
+    monkeypatch.setattr(llsvm.memory.sizes, "container_limit_bytes", lambda: container)
     assert memory_limit_bytes("9GB") == 9 * 10**9
     for use in (memory_limit_bytes, lambda limit: llsvm.train(X, Y, memory_limit=limit)):
         with pytest.raises(UsageError, match=f"limit of 1TB is more than the {words}: pass less"):
@@ -188,6 +188,6 @@ def test_a_limit_above_what_there_is_is_refused(monkeypatch, container, words):
 def test_lines_to_begin_with_are_part_of_the_smallest_limit(steady_process):
     with pytest.raises(BudgetError) as caught:
         MemoryBudget(1, more={"compiling": 20_000_000})
-    assert caught.value.smallest_bytes >= RUNTIME_BYTES + LEAST_WORK_BYTES + 20_000_000
+    assert caught.value.smallest_bytes >= RUNTIME_BYTES + MIN_WORK_BYTES + 20_000_000
     budget = MemoryBudget(caught.value.smallest_bytes, more={"compiling": 20_000_000})
     assert budget.lines["compiling"] == 20_000_000

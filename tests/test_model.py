@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from llsvm import files, model_file
 from llsvm.errors import DataError, DiskError, ModelError, UsageError
-from llsvm.model import Model, label_text
-from llsvm.report import Certificate
+from llsvm.files.writing import writing as files
+from llsvm.models import model_file
+from llsvm.models.model import Model, label_text
+from llsvm.objective.certificate import Certificate
 
 OLD_MODEL = Path(__file__).parent / "data" / "model-v1.llsvm"
 

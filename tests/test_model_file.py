@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from oracle import rows
 
-from llsvm import model_file, train
+from llsvm import train
 from llsvm.errors import LLSVMWarning, ModelError
-from llsvm.model import Model
+from llsvm.models import model_file
+from llsvm.models.model import Model
 
 
 def parts(path: Path) -> dict[str, bytes]:
@@ -207,7 +208,7 @@ def test_other_compression(saved):
 
 PEAK = """
 import resource, sys
-from llsvm.model import Model
+from llsvm.models.model import Model
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     Model.load(sys.argv[1])

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize
 
-from llsvm import stream as stream_module
 from llsvm.data import open_source
 from llsvm.errors import UsageError
-from llsvm.kernels.multiclass import ALL, ECONOMICAL, SHRUNK, jump, sweep
-from llsvm.memory import MemoryBudget
-from llsvm.optim.jumps import Conjugate, Inside
-from llsvm.settings import Settings
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
+from llsvm.solvers.sequential_dual.jumps import Conjugate, Inside
+from llsvm.solvers.sequential_dual.kernels import ALL, ECONOMICAL, SHRUNK, jump, sweep
+from llsvm.stream import stream as stream_module
 from llsvm.train import Training
 
 GRID = 2.0**50
@@ -391,7 +391,7 @@ def test_command_line_trains_exports_and_draws(tmp_path):
     from typer.testing import CliRunner
 
     from llsvm.cli import app
-    from llsvm.model import Model
+    from llsvm.models.model import Model
 
     X, y = blobs(n=120, k=3)
     dump_svmlight_file(X, y, str(tmp_path / "a.svm"), zero_based=False)
@@ -407,7 +407,7 @@ def test_command_line_trains_exports_and_draws(tmp_path):
 
 
 def test_crammer_singer_is_exported_as_such(tmp_path):
-    from llsvm.liblinear import read_liblinear, write_liblinear
+    from llsvm.models.liblinear import read_liblinear, write_liblinear
 
     X, y = blobs(n=120, k=3)
     model, _ = fit(X, y, multi_class="crammer-singer", bias=1.0)

@@ -96,7 +96,7 @@ def test_crammer_singer_is_within_a_thousandth_of_liblinear(real, tmp_path):
     path = write_svmlight(tmp_path / "a.svm", X, y)
     command = ["liblinear-train", "-s", "4", "-e", "0.001", "-q", str(path), str(tmp_path / "m")]
     subprocess.run(command, check=True, timeout=600)
-    from llsvm.liblinear import read_liblinear
+    from llsvm.models.liblinear import read_liblinear
 
     theirs = read_liblinear(tmp_path / "m")
     X = X[:, : theirs.n_features_in_]

@@ -20,7 +20,7 @@ from llsvm.data.by_name import ColumnsByName
 from llsvm.data.mapped import MappedSource
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.errors import DataError, ModelError, UsageError
-from llsvm.liblinear import write_liblinear
+from llsvm.models.liblinear import write_liblinear
 from llsvm.predict import evaluate, open_for, predict_file
 
 LIMIT = "900MB"
@@ -358,7 +358,7 @@ def test_feature_maps_keep_names_categories_and_what_is_left_out(feature_map, pe
 
 def test_feature_maps_do_not_learn_means():
     with pytest.raises(UsageError, match="pass --missing zero"):
-        llsvm.settings.Settings(feature_map="rff", missing="mean")
+        llsvm.settings.settings.Settings(feature_map="rff", missing="mean")
 
 
 @pytest.mark.parametrize("kind", ["last.npy", "first.npy", "beside.npy", "x.npz", "x.h5", "x.svm"])

@@ -14,14 +14,14 @@ from sklearn.svm import SVC, LinearSVC
 from llsvm.block import CSR
 from llsvm.data import open_source, open_with_settings
 from llsvm.errors import UsageError
-from llsvm.kernels import nesvm as kernel
-from llsvm.memory import MemoryBudget
-from llsvm.optim.bundle import DualBundle
-from llsvm.optim.metric import GramMetric, ScalarMetric
-from llsvm.optim.nesterov import PaperSteps
-from llsvm.optim.thinning import Thinning
-from llsvm.report import SETTLED
-from llsvm.settings import Settings
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
+from llsvm.solvers.nesvm.bundle import DualBundle
+from llsvm.solvers.nesvm.metric import GramMetric, ScalarMetric
+from llsvm.solvers.nesvm.nesterov import PaperSteps
+from llsvm.solvers.nesvm.solver import kernels as kernel
+from llsvm.solvers.nesvm.thinning import Thinning
+from llsvm.solvers.report import SETTLED
 from llsvm.train import Training
 
 

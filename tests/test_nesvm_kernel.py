@@ -12,12 +12,12 @@ from sklearn.svm import SVC
 from llsvm.block import CSR
 from llsvm.data import open_source
 from llsvm.errors import DataError, DiskError, UsageError
-from llsvm.feature_map import FeatureMap, KernelFunction
-from llsvm.memory import MemoryBudget
-from llsvm.model import Model
+from llsvm.features.feature_map import FeatureMap, KernelFunction
+from llsvm.memory.budget import MemoryBudget
+from llsvm.models.model import Model
 from llsvm.predict import evaluate
-from llsvm.settings import Settings
-from llsvm.solvers.nesvm_kernel import _Problem
+from llsvm.settings.settings import Settings
+from llsvm.solvers.nesvm.kernel_solver import _Problem
 from llsvm.train import Training
 
 KERNELS = {

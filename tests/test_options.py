@@ -10,7 +10,7 @@ from typer.main import get_command
 from llsvm.cli import app
 from llsvm.cli.train import train
 from llsvm.estimators import _READING, LLSVMClassifier
-from llsvm.settings import Settings
+from llsvm.settings.settings import Settings
 
 DEFAULTS = {field.name: field.default for field in fields(Settings)}
 COMMAND = {"multiclass": "multi_class", "memory": "memory_limit"}  # as the command calls some of them

@@ -12,11 +12,12 @@ from scipy import sparse
 
 from llsvm.errors import BudgetError, ModelError, UsageError
 from llsvm.estimators import LLSVMClassifier
-from llsvm.kernels.pairs import pair_margins
-from llsvm.liblinear import write_liblinear
-from llsvm.model import Model
-from llsvm.problems import Duals, Problems
-from llsvm.settings import Settings
+from llsvm.models.liblinear import write_liblinear
+from llsvm.models.model import Model
+from llsvm.objective.problems import Problems
+from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.block_state import Duals
+from llsvm.solvers.llsvm.pair_kernels import pair_margins
 
 K = 4
 PAIRS = [(i, j) for i in range(K) for j in range(i + 1, K)]

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from llsvm.data import open_with_settings
-from llsvm.memory import MemoryBudget
+from llsvm.memory.budget import MemoryBudget
 from llsvm.train import Training, make_settings
 
 TABLE = {"label": "last", "scale": "minmax"}

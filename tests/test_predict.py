@@ -15,7 +15,7 @@ from sklearn import metrics
 from llsvm.block import CSR, Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
-from llsvm.model import Model
+from llsvm.models.model import Model
 from llsvm.predict import block_bytes, evaluate, predict_file, score_blocks, zero_based
 
 

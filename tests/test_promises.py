@@ -16,9 +16,9 @@ from oracle import rows, run, write_svmlight
 
 from llsvm import Model
 from llsvm.errors import BudgetError, DiskError, SpillError
-from llsvm.spill import rawfile
+from llsvm.spill import raw_file as rawfile
 from llsvm.spill.store import PageStore
-from llsvm.stream import Stream
+from llsvm.stream.stream import Stream
 
 MB = 1_000_000
 LIMIT = 280 * MB

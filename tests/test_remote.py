@@ -13,12 +13,12 @@ from format_files import OPTIONS, WRITERS, rows, write
 from source_suite import SourceSuite
 from test_formats import dense_of
 
-from llsvm import credentials, remote
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
-from llsvm.inputs import expand
-from llsvm.memory import MemoryBudget
-from llsvm.settings import Settings
+from llsvm.files.inputs import expand
+from llsvm.files.writing import credentials, remote
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
 from llsvm.train import Training, load, train
 
 X, Y = rows(2000)

@@ -14,10 +14,10 @@ import pytest
 import scipy.sparse as sp
 
 from llsvm.data import open_with_settings
-from llsvm.model import Model
+from llsvm.models.model import Model
+from llsvm.objective.rounding import CLOSE, Rounding, RoundingBound, most_lost
 from llsvm.predict import evaluate, open_for
-from llsvm.rounding import CLOSE, Rounding, RoundingBound, most_lost
-from llsvm.settings import Settings
+from llsvm.settings.settings import Settings
 from llsvm.train import Training, load, train
 
 pytestmark = pytest.mark.filterwarnings("ignore:not converged")

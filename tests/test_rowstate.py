@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import llsvm
 from llsvm.errors import DiskError, SpillError
-from llsvm.spill import RowState, Workspace
+from llsvm.spill.row_state import RowState
+from llsvm.spill.workspace import Workspace
 
 ROOT = Path(llsvm.__file__).parents[1]
 N_ROWS = 50_000  # of 8 bytes and more: several windows of the file
@@ -189,9 +190,10 @@ def test_threads_that_read_what_another_writes_find_no_damage(workspace):
 MEMORY = """
 import sys
 import numpy as np
-from llsvm.memory import peak_resident_bytes
+from llsvm.memory.process import peak_resident_bytes
 from llsvm.spill.checksum import chunk_checksums
-from llsvm.spill import RowState, Workspace
+from llsvm.spill.row_state import RowState
+from llsvm.spill.workspace import Workspace
 
 n, step = 10_000_000, 20_000
 rng = np.random.default_rng(0)

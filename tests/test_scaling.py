@@ -16,11 +16,11 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, no
 from llsvm.block import CSR
 from llsvm.data import open_source
 from llsvm.estimators import LLSVMClassifier
-from llsvm.liblinear import read_liblinear, write_liblinear
-from llsvm.memory import MemoryBudget
+from llsvm.features.scaling import ColumnStatistics
+from llsvm.memory.budget import MemoryBudget
+from llsvm.models.liblinear import read_liblinear, write_liblinear
 from llsvm.predict import evaluate, open_for
-from llsvm.scaling import ColumnStatistics
-from llsvm.settings import Settings
+from llsvm.settings.settings import Settings
 from llsvm.train import Training, load, said_of_defaults, train
 
 SKLEARN = {"maxabs": MaxAbsScaler, "minmax": MinMaxScaler, "standard": StandardScaler}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from llsvm.errors import UsageError
-from llsvm.settings import Settings
+from llsvm.settings.settings import Settings
 from llsvm.train import make_settings
 
 

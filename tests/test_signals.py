@@ -11,7 +11,7 @@ import pytest
 from oracle import rows, write_svmlight
 
 from llsvm import Model, train
-from llsvm.solvers.sequential_dual import SequentialDual
+from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.train import Training
 
 SECONDS = 3.0  # one is promised; this machine may be busy with other tests
@@ -78,20 +78,20 @@ def called(left, right):
         time.sleep(1)
     return 0
 kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-import llsvm.memory
+import llsvm.memory.sizes
 def parse(text):
     ctypes.CDLL(None).qsort((ctypes.c_int * 2)(1, 2), 2, 4, kind(called))
-llsvm.memory.parse_size = parse
+llsvm.memory.sizes.parse_size = parse
 """,
     "a long call of C": f"""
-import ctypes, llsvm.memory
+import ctypes, llsvm.memory.sizes
 def parse(text):
     {SAY}
     ctypes.CDLL(None).sleep(60)
-llsvm.memory.parse_size = parse
+llsvm.memory.sizes.parse_size = parse
 """,
     "an except that takes all": f"""
-import llsvm.memory
+import llsvm.memory.sizes
 def parse(text):
     {SAY}
     for _ in range(600):
@@ -99,7 +99,7 @@ def parse(text):
             time.sleep(0.1)
         except BaseException:
             pass
-llsvm.memory.parse_size = parse
+llsvm.memory.sizes.parse_size = parse
 """,
     "the interpreter's end": f"""
 import atexit
@@ -132,7 +132,9 @@ def test_a_signal_ends_the_program_whatever_it_meets(tmp_path, meets, number):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_nobody_need_read_standard_error(number):
     """A million bytes are more than the pipe holds."""
-    before = f"from llsvm.signals import watch\nwatch()\n{SAY}\nos.write(2, b'x' * 10**6)\ntime.sleep(60)"
+    before = (
+        f"from llsvm.process.signals import watch\nwatch()\n{SAY}\nos.write(2, b'x' * 10**6)\ntime.sleep(60)"
+    )
     process = started(["--version"], before)
     process.send_signal(number)
     assert process.wait(timeout=20) == 128 + number

@@ -9,7 +9,7 @@ from oracle import rows, run, write_svmlight
 
 from llsvm.data import open_source
 from llsvm.errors import EXIT_LIMIT, BudgetError
-from llsvm.settings import Settings
+from llsvm.settings.settings import Settings
 from llsvm.train import Training
 
 MB = 1_000_000
@@ -73,7 +73,7 @@ def test_text_categories(tmp_path):
     path.write_text("city,size,label\n" + "\n".join(lines) + "\n")
 
     def trained(ledger):
-        from llsvm.memory import MemoryBudget
+        from llsvm.memory.budget import MemoryBudget
 
         source, settings = open_source(path, options={"label": "label"}), Settings(max_passes=2)
         with Training(source, settings, budget=MemoryBudget(ledger, 0)) as training:

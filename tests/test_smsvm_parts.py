@@ -12,12 +12,12 @@ from scipy.optimize import minimize_scalar
 
 from llsvm.block import CSR, Block
 from llsvm.errors import UsageError
-from llsvm.optim.columns import ColumnModel, Columns
-from llsvm.optim.linesearch import search
-from llsvm.optim.newton import Dense, minimise
-from llsvm.optim.penalty import Penalty
-from llsvm.optim.smoothed import STEPS, Far, Point, Summing
-from llsvm.settings import Settings
+from llsvm.objective.penalty import Penalty
+from llsvm.settings.settings import Settings
+from llsvm.solvers.smsvm.columns import ColumnModel, Columns
+from llsvm.solvers.smsvm.linesearch import search
+from llsvm.solvers.smsvm.newton import Dense, minimise
+from llsvm.solvers.smsvm.smoothed import STEPS, Far, Point, Summing
 
 COST = np.array([0.5, 2.0])
 

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import UsageError
-from llsvm.model import Model
+from llsvm.models.model import Model
 from llsvm.path import path
-from llsvm.settings import Settings
+from llsvm.settings.settings import Settings
 from llsvm.train import train
 
-MOST_PASSES = 25  # to a relative gap of 1e-3 on data with more rows than columns
+MAX_PASSES = 25  # to a relative gap of 1e-3 on data with more rows than columns
 
 
 def solve(X, y=None, **options):
@@ -97,13 +97,13 @@ def test_passes_are_few_and_do_not_grow_with_rows(penalty):
         training = solve(X, y, penalty=penalty, tol=1e-3, C=1.0)
         assert training.reports[-1].converged
         passes.append(training.reports[-1].passes)
-    assert max(passes) <= MOST_PASSES
+    assert max(passes) <= MAX_PASSES
     assert passes[-1] <= passes[0] + 3
 
 
 def test_every_pass_is_counted(monkeypatch):
     X, y = rows(n=500, d=6)
-    from llsvm.stream import Stream
+    from llsvm.stream.stream import Stream
 
     calls, all_rows = [], Stream.all
     monkeypatch.setattr(Stream, "all", lambda stream: calls.append(1) or all_rows(stream))
@@ -115,24 +115,24 @@ def test_every_pass_is_counted(monkeypatch):
 @pytest.mark.parametrize("density", [0.3, 0.9])
 def test_out_of_core_reaches_the_same_weights(density, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_BYTES", 4000)
-    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_ROWS", 64)
+    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_BYTES", 4000)
+    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_ROWS", 64)
     X, y = rows(n=1500, d=6, density=density)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside, roomy = (solve(str(path), ledger=ledger) for ledger in (None, 40_000, 160_000))
     assert [t.stream.place for t in (inside, outside, roomy)] == ["memory", "cache", "cache"]
     for other in (outside, roomy):
         np.testing.assert_allclose(inside.coef, other.coef, rtol=3e-4, atol=1e-4)
-        assert other.reports[-1].passes <= MOST_PASSES
+        assert other.reports[-1].passes <= MAX_PASSES
     assert sum(r.survivors for r in roomy.reports) > 0  # there is room for rows near the margin
 
 
 def test_without_room_for_rows_near_the_margin_passes_are_the_papers(tmp_path, monkeypatch):
     """Then the number of passes does not depend on where the rows are."""
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.solvers.smsvm._Near.MOST", 0.0)
-    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_BYTES", 4000)
-    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_ROWS", 64)
+    monkeypatch.setattr("llsvm.solvers.smsvm.solver._Near.MOST", 0.0)
+    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_BYTES", 4000)
+    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_ROWS", 64)
     X, y = rows(n=1500, d=6)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside = solve(str(path)), solve(str(path), ledger=40_000)
@@ -190,9 +190,9 @@ def test_wide_data_in_memory_equals_liblinear_and_linear_programming():
 )
 def test_wide_data_out_of_core_keeps_to_its_limits_and_says_so(penalty, C, words, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.solvers.room.MOST_ACTIVE", 30)
-    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_BYTES", 20_000)
-    monkeypatch.setattr("llsvm.optim.smoothed._PIECE_ROWS", 16)
+    monkeypatch.setattr("llsvm.solvers.smsvm.room.MAX_ACTIVE", 30)
+    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_BYTES", 20_000)
+    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_ROWS", 16)
     X, y = rows(n=800, d=300, seed=4, density=0.1)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     whole = solve(str(path), penalty=penalty, tol=1e-4, C=C)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llsvm.sparsestate import SparseState
-from llsvm.spill.rowstate import RowState
+from llsvm.spill.row_state import RowState
 from llsvm.spill.workspace import Workspace
+from llsvm.stream.sparse_state import SparseState
 
 
 def state(n, width, nbytes=1 << 20, dtype=np.float32):

@@ -15,7 +15,8 @@ from store_suite import StoreSuite, make_block
 
 import llsvm
 from llsvm.errors import UsageError
-from llsvm.spill import Workspace, open_store
+from llsvm.spill.stores import open_store
+from llsvm.spill.workspace import Workspace
 
 ROOT = Path(llsvm.__file__).parents[1]
 
@@ -84,7 +85,8 @@ sys.dont_write_bytecode = True  # Python does not notice that the limit cuts the
 sys.path.insert(0, sys.argv[3])
 from store_suite import make_block
 from llsvm.errors import DiskError
-from llsvm.spill import Workspace, open_store
+from llsvm.spill.stores import open_store
+from llsvm.spill.workspace import Workspace
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # the kernel refuses to write further
 try:
@@ -110,8 +112,10 @@ MEMORY = """
 import sys
 import h5py, numpy as np, pyarrow
 from llsvm.block import CSR, Block
-from llsvm.memory import peak_resident_bytes
-from llsvm.spill import Scratch, Workspace, open_store
+from llsvm.memory.process import peak_resident_bytes
+from llsvm.spill.store import Scratch
+from llsvm.spill.stores import open_store
+from llsvm.spill.workspace import Workspace
 
 rng = np.random.default_rng(0)
 n, k, pages = 5000, 100, int(sys.argv[3])

@@ -9,12 +9,12 @@ import pytest
 import scipy.sparse as sp
 from oracle import dense, rows, run, small_pages, write_svmlight
 
-from llsvm.arena import Arena
 from llsvm.data import open_source
 from llsvm.errors import BudgetError
-from llsvm.memory import MemoryBudget
-from llsvm.solvers.llsvm import LLSVM
-from llsvm.stream import Stream
+from llsvm.memory.budget import MemoryBudget
+from llsvm.row_buffer import RowBuffer
+from llsvm.solvers.llsvm.solver import LLSVM
+from llsvm.stream.stream import Stream
 
 LEDGER = 30_000
 OVERHEAD_BYTES = 400_000  # small objects, the solver's threads: part of the process, not of the ledger
@@ -60,11 +60,11 @@ def test_every_row_once_in_every_pass(monkeypatch, tmp_path, kind, where, spill_
     cache = {"cache": "always", "source": "never"}.get(where, "auto")
     with opened(data, tmp_path, labels, None, ledger, cache=cache, spill_format=spill_format) as stream:
         assert stream.place == ("memory" if where.endswith("arrays") else where)
-        first = stream.facts.first_column
+        first = stream.dataset.first_column
         for _ in range(2):
             seen, blocks = [], 0
             for block in stream.all():
-                wide = np.zeros((block.n_rows, stream.facts.n_columns))
+                wide = np.zeros((block.n_rows, stream.dataset.n_columns))
                 matrix = dense(block.take(np.arange(block.n_rows)).X)
                 wide[:, : matrix.shape[1]] = matrix
                 np.testing.assert_array_equal(wide[:, first:], X[block.rows])
@@ -105,7 +105,7 @@ def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cac
     options = {"cache": cache, "spill_format": spill_format, "spill_dir": str(tmp_path), "max_passes": 3}
     run(path, **options)  # imports and compiles
     arenas, peaks = [], []
-    made, prepare = Arena.__init__, Stream.prepare
+    made, prepare = RowBuffer.__init__, Stream.prepare
 
     def counting(self, *args, **kwargs):
         made(self, *args, **kwargs)
@@ -129,7 +129,7 @@ def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cac
             tracemalloc.reset_peak()
             prepare(self, *args, **kwargs)
 
-    monkeypatch.setattr(Arena, "__init__", counting)
+    monkeypatch.setattr(RowBuffer, "__init__", counting)
     monkeypatch.setattr(Stream, "prepare", noting)
     survivor_epochs = LLSVM._survivor_epochs
 
@@ -197,7 +197,7 @@ def test_a_column_that_first_appears_late_leaves_mostly_filled_rows_in_memory(mo
     X[:200, 30:] = 0  # of later pages
     path = write_svmlight(tmp_path / "rows.svm", X.astype(float), y)
     with opened(path, tmp_path, ledger=10_000_000) as stream:
-        assert (stream.place, stream.facts.is_dense) == ("memory", True)
+        assert (stream.place, stream.dataset.is_dense) == ("memory", True)
         assert stream.bytes_read == path.stat().st_size
         (block,) = stream.all()
         np.testing.assert_array_equal(block.X[:, 1:], X)
@@ -211,5 +211,5 @@ def test_a_far_column_does_not_blow_mostly_filled_rows_up(monkeypatch, tmp_path)
     path = write_svmlight(tmp_path / "rows.svm", X, y)
     path.write_text(path.read_text() + "1 1000000:1\n")
     with opened(path, tmp_path, ledger=10_000_000) as stream:
-        assert not stream.facts.is_dense
+        assert not stream.dataset.is_dense
         assert sum(block.n_rows for block in stream.all()) == 601

@@ -10,9 +10,11 @@ import pytest
 from oracle import rows, write_svmlight
 from typer.testing import CliRunner
 
-from llsvm import cli, files, model_file
-from llsvm.model import Model
-from llsvm.text import printable
+from llsvm import cli
+from llsvm.files.writing import writing as files
+from llsvm.models import model_file
+from llsvm.models.model import Model
+from llsvm.process.terminal import printable
 
 EVIL = "\x1b]0;mine\x07\x1b[31m"
 PROGRAM = [sys.executable, "-m", "llsvm"]
@@ -112,7 +114,7 @@ def test_errors_of_the_system_are_no_bugs(tmp_path, monkeypatch, error, status, 
 
 def test_a_disk_that_fills_after_the_model_is_no_failure(tmp_path):
     path = write_svmlight(tmp_path / "a.svm", *rows(n=50, d=3))
-    before = "import llsvm.model_file as m; m.log_path = lambda path: m.Path('/dev/full')"
+    before = "import llsvm.models.model_file as m; m.log_path = lambda path: m.Path('/dev/full')"
     program = f"{before}\nfrom llsvm.__main__ import main\nmain()"
     command = [
         sys.executable,
@@ -176,7 +178,7 @@ def test_everything_about_the_output_is_tried_before_the_first_pass(tmp_path, mo
     def never(*args, **kwargs):
         raise AssertionError("it has begun to read")
 
-    from llsvm.stream import Stream
+    from llsvm.stream.stream import Stream
 
     monkeypatch.setattr(Stream, "read", never)
     data = write_svmlight(tmp_path / "a.svm", *rows(n=20, d=3))

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import llsvm
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
-from llsvm.ingest import Facts
+from llsvm.stream.first_reading import DatasetInfo
 from llsvm.train import Training, class_weights
 
 
@@ -65,12 +65,14 @@ def test_one_class_is_refused_by_name(tmp_path):
         llsvm.train(path, memory_limit="1GB")
 
 
-def facts(classes, counts):
-    return Facts("x", sum(counts), 2, 0, 4, np.array(classes), np.array(counts), True, np.dtype(float), False)
+def dataset(classes, counts):
+    return DatasetInfo(
+        "x", sum(counts), 2, 0, 4, np.array(classes), np.array(counts), True, np.dtype(float), False
+    )
 
 
 def test_class_weights():
-    known = facts([-1.0, 1.0], [30, 10])
+    known = dataset([-1.0, 1.0], [30, 10])
     np.testing.assert_allclose(class_weights(None, known), [1, 1])
     np.testing.assert_allclose(class_weights("balanced", known), [40 / 60, 2])
     np.testing.assert_allclose(class_weights({1: 5.0}, known), [1, 5])

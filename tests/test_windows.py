@@ -12,9 +12,9 @@ import pytest
 
 from llsvm.data import open_source
 from llsvm.errors import BudgetError, DataError
-from llsvm.inputs import Input
-from llsvm.windows import ZstdFrames, declared
-from llsvm.xz import text_bytes_of
+from llsvm.files.inputs import Input
+from llsvm.files.windows import ZstdFrames, declared
+from llsvm.files.xz import text_bytes_of
 
 TEXT = b"".join(b"%d 1:%d.5 7:2\n" % (i % 2, i) for i in range(20_000))
 

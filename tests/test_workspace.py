@@ -15,13 +15,7 @@ import pytest
 import llsvm
 from llsvm.errors import DiskError
 from llsvm.spill import workspace as workspace_module
-from llsvm.spill.workspace import (
-    LOCK_NAME,
-    RESERVE_BYTES,
-    Workspace,
-    choose_parent,
-    is_memory_backed,
-)
+from llsvm.spill.workspace import LOCK_NAME, RESERVE_BYTES, Workspace, choose_parent, is_memory_backed
 
 ROOT = Path(llsvm.__file__).parents[1]
 

@@ -15,8 +15,8 @@ import typer
 from llsvm import __version__
 from llsvm.cli import convert, demo, inspect, model_io, path, predict, train
 from llsvm.cli.answers import answering, explained, show_warning
-from llsvm.credentials import without_credentials
-from llsvm.signals import watch
+from llsvm.files.credentials import without_credentials
+from llsvm.process.signals import watch
 
 EXIT_CODES = """\b
 Exit codes:

@@ -16,9 +16,9 @@ from typing import Any
 import typer
 
 from llsvm.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, EXIT_LIMIT, LLSVMError, LLSVMWarning
-from llsvm.files import NO_PLACE, NO_ROOM
-from llsvm.signals import EXIT_SIGNAL, finish, sentence
-from llsvm.text import printable
+from llsvm.files.writing import NO_PLACE, NO_ROOM
+from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
+from llsvm.process.terminal import printable
 
 
 def answering(command: Callable[..., int | None]) -> Callable[..., None]:

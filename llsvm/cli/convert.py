@@ -58,7 +58,7 @@ def convert(
     from llsvm.convert import format_for
     from llsvm.data import open_source
     from llsvm.errors import UsageError
-    from llsvm.memory import default_threads
+    from llsvm.memory.process import default_threads
 
     if missing == "mean":
         raise UsageError("--missing mean: means are learned in training only; pass --missing zero")

@@ -13,13 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm import leftovers
 from llsvm.cli.echo import echo
 from llsvm.cli.options import Quiet, open_data
 from llsvm.cli.predict import print_evaluation
 from llsvm.cli.train import outcome, run_training
 from llsvm.errors import DiskError
-from llsvm.settings import Settings
+from llsvm.process import leftovers
+from llsvm.settings.settings import Settings
 
 _N_FEATURES = 50_000
 _C = 0.01
@@ -38,7 +38,7 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Train on a made-up file larger than the limit: a minute."""
-    from llsvm.memory import format_size, memory_limit_bytes, parse_size
+    from llsvm.memory.sizes import format_size, memory_limit_bytes, parse_size
 
     file_bytes, limit_bytes = parse_size(size), memory_limit_bytes(memory)
     settings = Settings(C=_C, seed=seed, memory_limit=memory)
@@ -87,7 +87,7 @@ def write_data(path: Path, file_bytes: int, seed: int) -> int:
 @contextmanager
 def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
     """The folder to work in: ``keep``, or a temporary one that is removed in the end, whatever happens."""
-    from llsvm.memory import format_size
+    from llsvm.memory.sizes import format_size
 
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
 
 
 def _evaluate(model: Path, test: Path, memory: str) -> None:
-    from llsvm.model import Model
+    from llsvm.models.model import Model
     from llsvm.predict import evaluate
 
     print_evaluation(
@@ -119,7 +119,7 @@ def _evaluate(model: Path, test: Path, memory: str) -> None:
 
 def _print_story(summary: dict[str, Any], limit_bytes: int, file_bytes: int) -> None:
     from llsvm.cli.tables import print_table
-    from llsvm.memory import format_size
+    from llsvm.memory.sizes import format_size
 
     peak = summary["peak_rss_bytes"]
     print_table(

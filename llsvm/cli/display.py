@@ -12,21 +12,22 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from llsvm.cli.echo import echo
-from llsvm.memory import format_size, resident_bytes
-from llsvm.progress import Progress
-from llsvm.report import Report
-from llsvm.signals import last_words, tell
-from llsvm.text import printable
+from llsvm.memory.process import resident_bytes
+from llsvm.memory.sizes import format_size
+from llsvm.process.signals import last_words, tell
+from llsvm.process.terminal import printable
+from llsvm.solvers.report import Report
+from llsvm.stream.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from llsvm.data.source import BlockSource
-    from llsvm.settings import Settings
+    from llsvm.settings.settings import Settings
 
 _REDRAWS_PER_SECOND = 4
 _TREND_PASSES = 5  # that tell how fast the gap shrinks
-_MOST_PASSES_TOLD = 1000  # a trend that asks for more is none
+_MAX_PASSES_TOLD = 1000  # a trend that asks for more is none
 _PHASES = {"reading": "reading", "pass": "pass {}", "survivors": "epochs over survivors, before pass {}"}
 Show = Callable[[Report], None]
 
@@ -161,7 +162,7 @@ class Meter:
             a_pass = (t1 - t0) / count
             if g0 > g1 > 0:
                 passes = max(0.0, math.log(g1 / chosen.tol) / math.log(g0 / g1) * count)
-                if passes <= _MOST_PASSES_TOLD:
+                if passes <= _MAX_PASSES_TOLD:
                     ends.append(t1 + math.ceil(passes) * a_pass)
             if chosen.max_passes is not None:
                 ends.append(t1 + max(0, chosen.max_passes - self.progress.passes) * a_pass)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from llsvm.text import printable
+from llsvm.process.terminal import printable
 
 
 def echo(text: str, err: bool = False) -> None:

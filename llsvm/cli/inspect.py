@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from llsvm.model import Model
+    from llsvm.models.model import Model
 
 _LARGEST_WEIGHTS = 10
 _PIECE_WEIGHTS = 1 << 20
@@ -60,7 +60,7 @@ def inspect(
         answer, show = describe_model(_loaded(file[0], start)), _print_model
     else:
         from llsvm.data import open_source
-        from llsvm.memory import default_threads
+        from llsvm.memory.process import default_threads
         from llsvm.survey import survey
 
         options = {
@@ -84,7 +84,7 @@ def inspect(
         )
         answer, show = {"kind": "data", **survey(source, memory)}, _print_data
     if json:
-        from llsvm.model_file import json_bytes
+        from llsvm.models.model_file import json_bytes
 
         typer.echo(json_bytes(answer).decode(), nl=False)
     else:
@@ -95,8 +95,8 @@ def _first_bytes(file: str) -> bytes:
     """The file's first bytes; none where it cannot be read, which its reader then explains."""
     import os
 
-    from llsvm.inputs import open_binary
-    from llsvm.remote import is_remote
+    from llsvm.files.inputs import open_binary
+    from llsvm.files.remote import is_remote
 
     if not is_remote(file) and not os.path.isfile(
         file
@@ -108,10 +108,10 @@ def _first_bytes(file: str) -> bytes:
 
 def _loaded(file: str, start: bytes) -> Model:
     if start.startswith(b"PK"):
-        from llsvm.model import Model
+        from llsvm.models.model import Model
 
         return Model.load(file)
-    from llsvm.liblinear import read_liblinear
+    from llsvm.models.liblinear import read_liblinear
 
     return read_liblinear(file)
 
@@ -235,7 +235,7 @@ def _listed(words: list[str]) -> str:
 
 def _print_data(answer: dict[str, Any]) -> None:
     from llsvm.cli.tables import print_table
-    from llsvm.memory import format_size
+    from llsvm.memory.sizes import format_size
 
     named = [name for name in _DATA_ROWS if name != "index_base" or not answer["columns"]]
     rows = [[name.replace("_", " "), answer[name]] for name in named]

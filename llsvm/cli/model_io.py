@@ -17,8 +17,8 @@ def export_model(
 ) -> None:
     """Write MODEL in the format of another program."""
     from llsvm.cli.display import say
-    from llsvm.liblinear import write_liblinear
-    from llsvm.model import Model
+    from llsvm.models.liblinear import write_liblinear
+    from llsvm.models.model import Model
 
     if to != "liblinear":
         raise UsageError(f"--to must be liblinear, not {to!r}")
@@ -37,7 +37,7 @@ def import_model(
     model: Annotated[str, typer.Option(metavar="PATH", help="Where to write the model.")],
 ) -> None:
     """Make a model of one that LIBLINEAR trained."""
-    from llsvm.liblinear import read_liblinear
+    from llsvm.models.liblinear import read_liblinear
 
     check_model_output(model, [path])
     read_liblinear(path).save(model)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llsvm.errors import UsageError
-from llsvm.files import STDOUT, require_writable
-from llsvm.remote import is_remote
-from llsvm.settings import AUTO
+from llsvm.files.remote import is_remote
+from llsvm.files.writing import STDOUT, require_writable
+from llsvm.settings.settings import AUTO
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
-    from llsvm.settings import Settings
+    from llsvm.settings.settings import Settings
 
 Memory = Annotated[
     str | None,
@@ -55,7 +55,7 @@ def check_output(path: str, inputs: Sequence[str], text: bool = False) -> None:
 
 def check_model_output(path: str, inputs: Sequence[str]) -> None:
     """As ``check_output``, for a model and the log beside it."""
-    from llsvm.model_file import require_writable
+    from llsvm.models.model_file import require_writable
 
     check_output(path, inputs)
     require_writable(path)
@@ -149,6 +149,6 @@ def names(text: str | None) -> tuple[str, ...]:
 def open_data(data: Sequence[str], settings: Settings) -> BlockSource:
     """The source that the arguments DATA... name, read as the settings say. Raises UsageError, DataError."""
     from llsvm.data import open_with_settings
-    from llsvm.memory import default_threads
+    from llsvm.memory.process import default_threads
 
     return open_with_settings(settings, list(data), threads=settings.threads or default_threads())

@@ -30,7 +30,7 @@ from llsvm.cli.options import (
     open_data,
 )
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
-from llsvm.settings import AUTO, Settings
+from llsvm.settings.settings import AUTO, Settings
 
 _DEFAULT = Settings()
 
@@ -75,7 +75,7 @@ def path(
     import numpy as np
 
     from llsvm.cli.display import say, say_notes
-    from llsvm.memory import default_threads
+    from llsvm.memory.process import default_threads
     from llsvm.path import path as train_path
     from llsvm.path import plot as draw
     from llsvm.predict import evaluate as measure
@@ -143,7 +143,7 @@ def path(
 
 def _show(rows: list[dict[str, Any]], json: bool) -> None:
     if json:
-        from llsvm.model_file import json_bytes
+        from llsvm.models.model_file import json_bytes
 
         typer.echo(json_bytes({"points": rows}).decode(), nl=False)
         return

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from llsvm.errors import UsageError
-from llsvm.files import replacing
+from llsvm.files.writing import replacing
 
 _FORMATS = ("png", "svg", "pdf")
 _NUMBERED = 25  # up to so many classes, cells show their counts;

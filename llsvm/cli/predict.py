@@ -13,11 +13,11 @@ import typer
 from llsvm.cli.echo import echo
 from llsvm.cli.options import DataFormat, Json, Label, Memory, ZeroBased, check_output
 from llsvm.errors import UsageError
-from llsvm.text import printable
+from llsvm.process.terminal import printable
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
-    from llsvm.model import Model
+    from llsvm.models.model import Model
 
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")]
 Data = Annotated[
@@ -76,7 +76,7 @@ def evaluate(
 ) -> None:
     """Compare predictions with the labels in DATA."""
     from llsvm.cli.display import say_notes
-    from llsvm.model_file import json_bytes
+    from llsvm.models.model_file import json_bytes
     from llsvm.predict import evaluate as evaluated
 
     if plot is not None:
@@ -106,8 +106,8 @@ def _opened(
 ) -> tuple[Model, BlockSource]:
     """Model and data; the model's size is held against the limit before it is loaded."""
     from llsvm.kernels.start import start_quickly
-    from llsvm.memory import default_threads
-    from llsvm.model import Model
+    from llsvm.memory.process import default_threads
+    from llsvm.models.model import Model
     from llsvm.predict import open_for, require_room
 
     if zero_based not in ("auto", "yes", "no"):
@@ -148,7 +148,7 @@ def _writing(output: str) -> Iterator[TextIO]:
             raise UsageError("standard output is closed; pass --output PATH")
         yield cast(TextIO, _Terminal(sys.stdout)) if sys.stdout.isatty() else sys.stdout
         return
-    from llsvm.files import replacing
+    from llsvm.files.writing import replacing
 
     with replacing(output) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8", newline="")

@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from llsvm.model import label_text
-from llsvm.text import printable
+from llsvm.models.model import label_text
+from llsvm.process.terminal import printable
 
 _WIDTH = 120  # where there is no terminal to ask
 

@@ -43,8 +43,8 @@ from llsvm.cli.options import (
     open_data,
 )
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
-from llsvm.settings import AUTO, Settings
-from llsvm.signals import last_words
+from llsvm.process.signals import last_words
+from llsvm.settings.settings import AUTO, Settings
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
@@ -232,7 +232,7 @@ def train(
     check_model_output(model, data)
     summary = run_training(open_data(data, settings), settings, model, quiet)
     if json:
-        from llsvm.model_file import json_bytes
+        from llsvm.models.model_file import json_bytes
 
         typer.echo(json_bytes(summary).decode(), nl=False)
     elif not (quiet and summary["converged"]):
@@ -279,7 +279,7 @@ def run_training(
 
 def outcome(summary: dict[str, Any], settings: Settings) -> str:
     """A summary in plain words."""
-    from llsvm.memory import format_size
+    from llsvm.memory.sizes import format_size
 
     state = "converged" if summary["converged"] else "not converged"
     passes = f"{summary['passes']} pass" + ("" if summary["passes"] == 1 else "es")

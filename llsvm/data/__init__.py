@@ -11,7 +11,7 @@ from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from llsvm.settings import Settings
+    from llsvm.settings.settings import Settings
 
 __all__ = [
     "DEFAULT_FORMAT",
@@ -142,7 +142,7 @@ def _open_files(
     need_label: bool,
     told: dict[str, Any],
 ) -> BlockSource:
-    from llsvm.inputs import expand
+    from llsvm.files.inputs import expand
 
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
@@ -157,8 +157,8 @@ def _open_files(
     sources: list[Any]
     if entry.kind == "table":
         options |= {key: told[key] for key in ("label", "missing") if told.get(key) and not options.get(key)}
-        from llsvm.tables.encoder import TableEncoder
-        from llsvm.tables.options import TableOptions
+        from llsvm.features.encoder import TableEncoder
+        from llsvm.features.table_options import TableOptions
 
         encoder = None if table is None else TableEncoder.from_dict(table)
         result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label)
@@ -206,7 +206,7 @@ def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
 def format_of(path: str | os.PathLike[str]) -> str:
     """A name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the first
     bytes, else svmlight."""
-    from llsvm.inputs import base_suffix, head_of
+    from llsvm.files.inputs import base_suffix, head_of
 
     suffix = base_suffix(os.fspath(path))
     for name, entry in FORMATS.items():
@@ -224,7 +224,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 def _guess_text(path: str) -> str:
     """svmlight or CSV, by the first line: of a file whose name does not tell."""
-    from llsvm.inputs import STDIN, Input
+    from llsvm.files.inputs import STDIN, Input
 
     if path == STDIN:
         return DEFAULT_FORMAT

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
-from llsvm.frames import column_names
-from llsvm.rounding import Rounding
+from llsvm.features.frames import column_names
+from llsvm.objective.rounding import Rounding
 
 MAX_COLUMNS = 2**31 - 1
 STEP = 1 << 20  # values looked at together while a sparse matrix is checked

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from llsvm.data.arrow_check import refer_to_others, validate
+from llsvm.data.arrow_sizes import sizes_of
+from llsvm.data.table import TableSource
 from llsvm.errors import DataError
-from llsvm.inputs import open_seekable
-from llsvm.remote import is_remote
-from llsvm.tables.arrow_sizes import sizes_of
-from llsvm.tables.check import refer_to_others, validate
-from llsvm.tables.source import TableSource
+from llsvm.files.inputs import open_seekable
+from llsvm.files.remote import is_remote
 
 _COLUMN_BYTES = 3_000  # held for each column, however small; measured
 _FILE_MAGIC = b"ARROW1"

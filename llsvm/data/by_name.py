@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.tables.options import listed
+from llsvm.features.table_options import listed
 
 
 def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:

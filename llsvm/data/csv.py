@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from llsvm.data.source import CUT_OFF
+from llsvm.data.table import TableSource
 from llsvm.errors import DataError
-from llsvm.inputs import STDIN, Input, base_suffix
-from llsvm.tables.columns import kind_of
-from llsvm.tables.encoder import TableEncoder
-from llsvm.tables.source import TableSource
+from llsvm.features.columns import kind_of
+from llsvm.features.encoder import TableEncoder
+from llsvm.files.inputs import STDIN, Input, base_suffix
 
 _PROBE_BYTES = 1 << 20
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together; a line may not be longer

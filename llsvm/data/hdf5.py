@@ -16,10 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.data.source import SourceInfo
-from llsvm.errors import DataError
-from llsvm.inputs import check_regular, disk_failed, fingerprint, open_binary, unchanged, unreadable
-from llsvm.matrix import (
+from llsvm.data.matrix import (
     DAMAGE,
     FEATURE_NAMES,
     LABEL_NAMES,
@@ -32,13 +29,16 @@ from llsvm.matrix import (
     one_name,
     unasked_weights,
 )
-from llsvm.remote import is_remote, library_bytes
-from llsvm.rounding import Rounding
+from llsvm.data.source import SourceInfo
+from llsvm.errors import DataError
+from llsvm.files.inputs import check_regular, disk_failed, fingerprint, open_binary, unchanged, unreadable
+from llsvm.files.remote import is_remote, library_bytes
+from llsvm.objective.rounding import Rounding
 
 _CSR = {"data", "indices", "indptr"}
 _LIBRARY_BYTES = 14_000_000  # measured, h5py
-_MOST_CACHE_BYTES = 32 << 20
-_LEAST_CACHE_BYTES = 1 << 20
+_MAX_CACHE_BYTES = 32 << 20
+_MIN_CACHE_BYTES = 1 << 20
 
 
 class HDF5Source:
@@ -61,7 +61,7 @@ class HDF5Source:
         self._need_label = need_label
         self._notes: tuple[str, ...] = ()
         self._print = fingerprint(path)
-        self._cache_bytes = _LEAST_CACHE_BYTES
+        self._cache_bytes = _MIN_CACHE_BYTES
         with self._opened() as file:
             reader = self._reader(file)
             self._n_rows = reader.n_rows
@@ -263,9 +263,9 @@ def _chunk_bytes(reader: MatrixReader) -> tuple[int, int]:
     stripe = one
     if isinstance(X, DenseRows) and one:
         stripe = one * -(-X.shape[1] // parts[0].chunks[1])
-    cache = _LEAST_CACHE_BYTES
+    cache = _MIN_CACHE_BYTES
     if one:
-        cache = min(max(stripe + one, _LEAST_CACHE_BYTES), _MOST_CACHE_BYTES)
+        cache = min(max(stripe + one, _MIN_CACHE_BYTES), _MAX_CACHE_BYTES)
     of_rows = [
         _chunk_of(part.values if isinstance(part, Flat) else part) for part in (reader.y, reader.weight)
     ]

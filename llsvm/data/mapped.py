@@ -11,8 +11,14 @@ import numpy as np
 from llsvm.block import CSR, Block, concat
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.feature_map import FeatureMap, KernelFunction, mapping_bytes, nystroem_projection, projection_bytes
-from llsvm.rounding import Rounding, keep_double
+from llsvm.features.feature_map import (
+    FeatureMap,
+    KernelFunction,
+    mapping_bytes,
+    nystroem_projection,
+    projection_bytes,
+)
+from llsvm.objective.rounding import Rounding, keep_double
 
 FIT_BYTES = 1 << 20
 _HELD_BYTES = 5  # a source holds about so many blocks of its own
@@ -33,7 +39,7 @@ class MappedSource:
         seed: int,
         sign: Callable[[int], object] = lambda nbytes: None,
     ) -> None:
-        """kind: "nystroem" or "rff". gamma: None for 1 / features. See llsvm.feature_map for the rest.
+        """kind: "nystroem" or "rff". gamma: None for 1 / features. See llsvm.features.feature_map for the rest.
         sign: called with the bytes that the map takes now, or is about to; it refuses by raising.
 
         Reads the source once, in blocks of ``FIT_BYTES``. Raises DataError.

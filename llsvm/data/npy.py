@@ -21,10 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.data.source import SourceInfo
-from llsvm.errors import DataError
-from llsvm.inputs import disk_failed, fingerprint, open_binary, unchanged, unreadable
-from llsvm.matrix import (
+from llsvm.data.matrix import (
     DAMAGE,
     FEATURE_NAMES,
     LABEL_NAMES,
@@ -36,8 +33,11 @@ from llsvm.matrix import (
     one_name,
     unasked_weights,
 )
-from llsvm.remote import is_remote, library_bytes
-from llsvm.rounding import Rounding
+from llsvm.data.source import SourceInfo
+from llsvm.errors import DataError
+from llsvm.files.inputs import disk_failed, fingerprint, open_binary, unchanged, unreadable
+from llsvm.files.remote import is_remote, library_bytes
+from llsvm.objective.rounding import Rounding
 
 _MAGIC = b"\x93NUMPY"
 _SKIP_BYTES = 1 << 16

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llsvm.inputs import open_seekable
-from llsvm.remote import is_remote
-from llsvm.tables.check import refer_to_others, validate
-from llsvm.tables.source import TableSource
+from llsvm.data.arrow_check import refer_to_others, validate
+from llsvm.data.table import TableSource
+from llsvm.files.inputs import open_seekable
+from llsvm.files.remote import is_remote
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
 _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds

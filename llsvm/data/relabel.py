@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.labels import quoted
+from llsvm.features.labels import quoted
 
 POSITIVE, NEGATIVE = 1.0, -1.0
 _SHOWN = 12

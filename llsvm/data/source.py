@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from llsvm.block import Block
-from llsvm.rounding import Rounding
+from llsvm.objective.rounding import Rounding
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from llsvm.tables.encoder import TableEncoder
+    from llsvm.features.encoder import TableEncoder
 
 # a note on text, for its path and the place
 CUT_OFF = "{}: {} does not end with an end of line: if the file was cut off there, its last value may be too"

@@ -22,10 +22,10 @@ from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, SourceInfo
 from llsvm.data.svmlight_errors import looks_binary, refuse_binary, refuse_line, refuse_magic
 from llsvm.errors import DataError, LongRowError, UsageError
-from llsvm.inputs import STDIN, Input, fingerprint, unchanged
+from llsvm.files.inputs import STDIN, Input, fingerprint, unchanged
+from llsvm.files.remote import library_bytes
 from llsvm.kernels.parse import PADDING_BYTES, parse
-from llsvm.remote import library_bytes
-from llsvm.rounding import Rounding, most_lost
+from llsvm.objective.rounding import Rounding, most_lost
 
 ZeroBased = Literal["auto", "yes", "no"]
 

@@ -28,7 +28,7 @@ from typing import Any
 import numba
 
 import llsvm
-from llsvm import leftovers
+from llsvm.process import leftovers
 
 # nogil: kernels run in plain Python threads. cache: the compilation is part of the user's time only once.
 JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}

@@ -8,16 +8,16 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.settings import DIRECT, Settings
+from llsvm.settings.settings import DIRECT, Settings
 from llsvm.solvers.base import Solver
 
 # name -> "module:class"; a class takes (settings, class_weight, threads)
 SOLVERS = {
-    "llsvm": "llsvm.solvers.llsvm:LLSVM",
-    "sequential-dual": "llsvm.solvers.sequential_dual:SequentialDual",
-    "smsvm": "llsvm.solvers.smsvm:SmSVM",
-    "nesvm": "llsvm.solvers.nesvm:NESVM",
-    "nesvm-kernel": "llsvm.solvers.nesvm_kernel:KernelNESVM",
+    "llsvm": "llsvm.solvers.llsvm.solver:LLSVM",
+    "sequential-dual": "llsvm.solvers.sequential_dual.solver:SequentialDual",
+    "smsvm": "llsvm.solvers.smsvm.solver:SmSVM",
+    "nesvm": "llsvm.solvers.nesvm.solver:NESVM",
+    "nesvm-kernel": "llsvm.solvers.nesvm.kernel_solver:KernelNESVM",
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from llsvm.report import Report
-from llsvm.stream import Stream
+from llsvm.solvers.report import Report
+from llsvm.stream.stream import Stream
 
 
 class Solver(Protocol):

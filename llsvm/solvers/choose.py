@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from llsvm.ingest import Facts
-from llsvm.settings import Settings
+from llsvm.settings.settings import Settings
+from llsvm.stream.first_reading import DatasetInfo
 
 NEWTON_PASSES = 12  # what passes, and the work between them, come to, measured: 8 to 15 on most data
 NEWTON_PRODUCTS = 400  # ... or, where no Hessian has room, the products of its conjugate gradients
@@ -42,7 +42,7 @@ class Choice:
 
 def choose(
     settings: Settings,
-    facts: Facts,
+    dataset: DatasetInfo,
     available_bytes: int,
     threads: int,
     in_memory: bool = False,
@@ -52,24 +52,24 @@ def choose(
     for a solver that needs so many bytes by name, and so many for each row at hand; see ``Stream.has_room``."""
     if settings.only_solver is not None:
         return Choice(*settings.only_solver)
-    from llsvm.solvers.room import newton_room
+    from llsvm.solvers.smsvm.room import newton_room
 
-    columns, problems = facts.n_features, len(facts.classes) if len(facts.classes) > 2 else 1
-    room = newton_room(facts, problems, threads, False, available_bytes, in_memory)
+    columns, problems = dataset.n_features, len(dataset.classes) if len(dataset.classes) > 2 else 1
+    room = newton_room(dataset, problems, threads, False, available_bytes, in_memory)
     if room.by_products and not room.all_near:
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
     if not has_room(room.needs, room.row_work_bytes):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
-    newton = newton_updates(facts, problems, room.by_products)
+    newton = newton_updates(dataset, problems, room.by_products)
     why = f"Newton's method would cost as much as {newton:.0f} updates a row"
     return Choice("llsvm", why, newton, room.by_products)
 
 
-def newton_updates(facts: Facts, problems: int = 1, by_products: bool = False) -> float:
+def newton_updates(dataset: DatasetInfo, problems: int = 1, by_products: bool = False) -> float:
     """So many updates of each row by coordinate descent cost as much as smsvm in all. by_products: it has no room
     for a Hessian."""
-    n, rows, r = facts.n_features, max(facts.n_rows, 1), facts.nnz / max(facts.n_rows, 1)
-    if facts.is_dense:
+    n, rows, r = dataset.n_features, max(dataset.n_rows, 1), dataset.nnz / max(dataset.n_rows, 1)
+    if dataset.is_dense:
         r = float(n)
         update, a_pass, product = 100 + 0.45 * r, 100 + r + 0.05 * r * r, 100 + 3 * r
     else:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.spill.checksum import Checksum
-from llsvm.spill.rawfile import write_at
+from llsvm.spill.raw_file import write_at
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment
 from llsvm.spill.workspace import Workspace
 

@@ -18,7 +18,7 @@ from llsvm.block import CSR, Block, Matrix
 Arrays = dict[str, NDArray[Any]]
 Layout = tuple[tuple[str, str], ...]  # the names of a page's arrays, and their dtypes' names
 
-MOST_CODES = 1 << 16
+MAX_CODES = 1 << 16
 _VALUES_PER_CODE = 8  # a table pays where each value comes about so often
 
 _DTYPES = {
@@ -78,7 +78,7 @@ class Packer:
     def _pack_values(self, name: str, arrays: Arrays) -> None:
         """Replace the array ``name`` by codes and a table, where that is smaller."""
         values = np.ascontiguousarray(arrays[name]).reshape(-1)
-        most = min(MOST_CODES, len(values) // _VALUES_PER_CODE)
+        most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
         if not self._codes_pay or values.dtype != np.float32 or not most:
             return
         from llsvm.kernels.pages import pack_values
@@ -125,7 +125,7 @@ def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
 
 
 def unpack_into(into: Block, shape: Shape, arrays: Arrays) -> None:
-    """Write the block's rows into an arena's room for them, see ``Arena.extend``; they are CSR of its dtype."""
+    """Write the block's rows into an arena's room for them, see ``RowBuffer.extend``; they are CSR of its dtype."""
     assert isinstance(into.X, CSR)
     _rows(shape, arrays, into.rows)
     into.y[:] = arrays["y"]

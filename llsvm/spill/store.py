@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.arena import Arena
 from llsvm.block import Block
-from llsvm.errors import UsageError
+from llsvm.row_buffer import RowBuffer
 from llsvm.spill.checksum import Checksum
 from llsvm.spill.packing import (
     Arrays,
@@ -30,7 +29,7 @@ from llsvm.spill.packing import (
     unpack,
     unpack_into,
 )
-from llsvm.spill.rawfile import damaged, read_at
+from llsvm.spill.raw_file import damaged, read_at
 from llsvm.spill.workspace import Workspace
 
 
@@ -173,13 +172,13 @@ class PageStore(ABC):
             buffer = scratch.view(self.scratch_bytes)
         return unpack(page.shape, self._load(i, buffer), buffer[page.buffer_bytes : page.scratch_bytes])
 
-    def is_like(self, arena: Arena) -> bool:
+    def is_like(self, arena: RowBuffer) -> bool:
         """Whether ``fill`` may be used for this arena: its rows and those of all pages are CSR of one dtype."""
         dtype = arena.dtype.name  # not the dtype itself, which None is equal to where it is float64
         return arena.width is None and all(csr_dtype(layout) == dtype for layout in self._layouts)
 
     def fill(self, i: int, into: Block, scratch: Scratch) -> None:
-        """Read page ``i`` into ``Arena.extend``'s rows. Errors and threads: as ``read``."""
+        """Read page ``i`` into ``RowBuffer.extend``'s rows. Errors and threads: as ``read``."""
         page = self.pages[i]
         unpack_into(into, page.shape, self._load(i, scratch.view(self.buffer_bytes)))
 
@@ -245,19 +244,6 @@ class PageStore(ABC):
     @abstractmethod
     def _complete(self) -> None:
         """Write what belongs after the last page."""
-
-
-def open_store(workspace: Workspace, name: str, spill_format: str) -> PageStore:
-    """A new, empty store in the file ``name`` of ``workspace``. ``spill_format``: "arrow" or "hdf5"."""
-    if spill_format == "arrow":
-        from llsvm.spill.arrow import ArrowStore
-
-        return ArrowStore(workspace, name)
-    if spill_format == "hdf5":
-        from llsvm.spill.hdf5 import HDF5Store
-
-        return HDF5Store(workspace, name)
-    raise UsageError(f"spill format must be arrow or hdf5, not {spill_format!r}")
 
 
 def aligned(nbytes: int) -> int:

@@ -21,9 +21,9 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
-from llsvm import leftovers
 from llsvm.errors import DiskError
-from llsvm.memory import format_size
+from llsvm.memory.sizes import format_size
+from llsvm.process import leftovers
 
 PREFIX = "llsvm-"
 LOCK_NAME = "lock"

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.arena import Arena, row_bytes
 from llsvm.block import CSR, Block
+from llsvm.row_buffer import RowBuffer, row_bytes
 from llsvm.spill.store import PageStore
 
 
@@ -27,7 +27,7 @@ class PageWriter:
         self._page_bytes = page_bytes
         self._make_store = make_store
         self._store: PageStore | None = None
-        self._page, self._other = (Arena(page_bytes, np.dtype(np.float32)) for _ in range(2))
+        self._page, self._other = (RowBuffer(page_bytes, np.dtype(np.float32)) for _ in range(2))
         self._writing: Future[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
 
@@ -97,7 +97,7 @@ class PageWriter:
         if (self._page.width, self._page.dtype, self._page.weighted) != (width, dtype, weighted):
             self._flush()
             self._wait()
-            self._page, self._other = (Arena(self._page_bytes, dtype, width, weighted) for _ in range(2))
+            self._page, self._other = (RowBuffer(self._page_bytes, dtype, width, weighted) for _ in range(2))
 
     def _flush(self) -> None:
         """Let the page be written, and go on with the other."""
@@ -124,7 +124,7 @@ class PageWriter:
             writing.result()
 
 
-def row_sizes(block: Block, arena: Arena) -> NDArray[np.int64]:
+def row_sizes(block: Block, arena: RowBuffer) -> NDArray[np.int64]:
     """(n,) bytes that each row of a block takes in an arena."""
     per_row = row_bytes(1, 0, arena.dtype.itemsize, arena.width, arena.weighted)
     if arena.width is not None:

@@ -20,8 +20,8 @@ from tools.bench.generate import generate
 def counts(kind: str, rows: int, ledger_bytes: int, work: Path) -> dict[str, float]:
     """Train on generated data of a kind and count. Raises RuntimeError where training did not converge."""
     from llsvm.data import open_source
-    from llsvm.memory import MemoryBudget
-    from llsvm.settings import Settings
+    from llsvm.memory.budget import MemoryBudget
+    from llsvm.settings.settings import Settings
     from llsvm.train import Training
 
     path = work / f"{kind}-{rows}.svm"

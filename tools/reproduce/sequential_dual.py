@@ -35,7 +35,7 @@ PAPER = {
     "COVER": {"OVR": (71.35, 0.33), "CS": (72.31, 0.37), "WW": (72.40, 0.25)},
     "NEWS20 (20news)": {"OVR": (85.39, 0.37), "CS": (85.26, 0.37), "WW": (85.10, 0.43)},
 }
-MOST_PASSES = 50
+MAX_PASSES = 50
 FIGURE = Path("build/reproduce/sequential-dual-figure-1.png")
 CURVES = {  # label -> (shrinking, cooling, jumps), style
     "loops over all rows": ((False, False, False), "b-"),
@@ -105,7 +105,7 @@ def partition(y: Labels, seed: int) -> Iterator[NDArray[np.intp]]:
 def accuracy(X: Rows, y: Labels, train: NDArray[np.intp], test: NDArray[np.intp], **options: Any) -> float:
     import llsvm
 
-    model = llsvm.train(X[train], y[train], max_passes=MOST_PASSES, **options)
+    model = llsvm.train(X[train], y[train], max_passes=MAX_PASSES, **options)
     return 100.0 * float(np.mean(model.predict(X[test]) == y[test]))
 
 
@@ -151,10 +151,11 @@ def _p_value(by_method: dict[str, list[float]], label: str) -> str:
 def climb(X: Rows, y: Labels, switches: tuple[bool, bool, bool], tol: float, seconds: float) -> NDArray[Any]:
     """Crammer-Singer, C = 1, one thread: (CPU seconds, dual objective) after each loop, (n, 2)."""
     from llsvm.data import open_source
-    from llsvm.memory import MemoryBudget, default_limit_bytes
-    from llsvm.settings import Settings
-    from llsvm.solvers.sequential_dual import SequentialDual
-    from llsvm.stream import Stream
+    from llsvm.memory.budget import MemoryBudget
+    from llsvm.memory.process import default_limit_bytes
+    from llsvm.settings.settings import Settings
+    from llsvm.solvers.sequential_dual.solver import SequentialDual
+    from llsvm.stream.stream import Stream
 
     class Recorder(SequentialDual):
         def _sweep(self, part: Any, mode: int) -> float:

@@ -1,0 +1,339 @@
+"""Matrices in files: what HDF5 and NumPy files have in common. Rows in slices, by their own or usual names."""
+
+from __future__ import annotations
+
+import lzma
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block, Matrix
+from llsvm.errors import DataError, UsageError
+from llsvm.files.inputs import disk_failed, unreadable
+from llsvm.objective.rounding import Rounding
+
+FEATURE_NAMES = ("X", "x", "data", "features", "X_train", "train")
+LABEL_NAMES = ("y", "Y", "label", "labels", "target", "targets", "class", "y_train")
+WEIGHT_NAMES = ("weight", "weights", "sample_weight")
+BOOLEANS = np.array(["false", "true"], object)  # as labels
+MAX_COLUMNS = 2**31 - 1
+_INDEX_ROWS = 1 << 16  # row pointers looked at together
+DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, NotImplementedError),
+    *(ValueError, RuntimeError, LookupError, TypeError, OverflowError),
+)  # what libraries raise for files that are cut off or damaged
+
+
+class Vector(Protocol):
+    """An array in a file: ``[a:b]`` reads that slice."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __getitem__(self, key: slice) -> NDArray[Any]: ...
+
+
+class Flat:
+    """A matrix of one column as a vector."""
+
+    def __init__(self, values: Vector) -> None:
+        self.values = values
+        self.shape, self.dtype = values.shape[:1], values.dtype
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        return self.values[key].reshape(-1)
+
+
+@dataclass(slots=True)
+class DenseRows:
+    """(n, d) values in a file."""
+
+    name: str
+    values: Vector
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n, d = self.values.shape
+        return n, d
+
+
+@dataclass(slots=True)
+class SparseRows:
+    """CSR in a file: row i has ``indices[indptr[i]:indptr[i+1]]``."""
+
+    name: str
+    indptr: Vector
+    indices: Vector
+    data: Vector
+    n_columns: int | None
+
+    @property
+    def shape(self) -> tuple[int, int | None]:
+        return self.indptr.shape[0] - 1, self.n_columns
+
+
+class MatrixReader:
+    """Blocks of rows from arrays in a file. where: the file's name, for messages."""
+
+    def __init__(
+        self,
+        where: str,
+        X: DenseRows | SparseRows,
+        y: Vector | None,
+        weight: Vector | None,
+        label_texts: NDArray[Any] | None = None,
+        missing: str = "refuse",
+        rounding: Rounding | None = None,
+    ) -> None:
+        """label_texts: y holds positions in these. rounding: how values are kept.
+
+        Raises DataError where lengths do not match."""
+        self.where, self.X, self.y, self.weight = where, X, y, weight
+        # objects: as an array of text all rows would be as long as the longest label
+        self.label_texts = None if label_texts is None else label_texts.astype(object)
+        self.missing = missing
+        self.rounding = rounding or Rounding()
+        if isinstance(X, SparseRows):
+            for name, numbers in (("indptr", X.indptr), ("indices", X.indices), ("data", X.data)):
+                if len(numbers.shape) != 1 or (name != "data" and numbers.dtype.kind not in "iu"):
+                    raise DataError(
+                        f"{where}: {name} of {X.name} has shape {numbers.shape} and type {numbers.dtype}; "
+                        "a CSR matrix has vectors there, indptr and indices integers"
+                    )
+        self.n_rows = X.shape[0]
+        for name, values in (("labels", y), ("weights", weight)):
+            if values is not None and (len(values.shape) != 1 or values.shape[0] != self.n_rows):
+                raise DataError(
+                    f"{where}: {self.n_rows} rows in {X.name}, but {name} of shape {values.shape}; "
+                    "there must be one for each row"
+                )
+        if isinstance(X, SparseRows) and X.indices.shape != X.data.shape:
+            raise DataError(
+                f"{where}: {X.indices.shape[0]} indices, but {X.data.shape[0]} values in {X.name}; "
+                "the file is damaged or was not written to its end"
+            )
+        if self.n_rows <= 0:
+            raise DataError(f"{where}: there is no row in {X.name}; give a file with at least one row")
+        columns = X.shape[1]
+        if columns is not None and not 0 < columns <= MAX_COLUMNS:
+            raise DataError(
+                f"{where}: {X.name} has {columns} columns; 1 to {MAX_COLUMNS} are supported: hash the features, "
+                "or write the file again if it is damaged"
+            )
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """All rows; the file's arrays are read from front to back."""
+        if isinstance(self.X, SparseRows):
+            start = 0
+            for indptr in self._pieces(self.X, max_bytes):
+                stop = start + len(indptr) - 1
+                yield self._block(self._sparse_rows(self.X, indptr, start), start, stop)
+                start = stop
+        else:
+            for start, stop in self._bounds(self.X, max_bytes):
+                values = self._part(self.X.name, self.X.values, start, stop)
+                X = self._finite_dense(self._floats(values), start)
+                yield self._block(X, start, stop)
+
+    def _block(self, X: Matrix, start: int, stop: int) -> Block:
+        rows = np.arange(start, stop, dtype=np.int64)
+        return Block(X, self._labels(start, stop), rows, self._weights(start, stop))
+
+    def _part(self, name: str, values: Vector, start: int, stop: int) -> NDArray[Any]:
+        """``values[start:stop]``. Raises DataError where the file is damaged there."""
+        try:
+            return np.asarray(values[start:stop])
+        except DataError:
+            raise
+        except DAMAGE as error:
+            if disk_failed(error):
+                raise unreadable(self.where, error) from error
+            reason = " ".join(str(error).split())
+            raise DataError(
+                f"{self.where}: {name}: rows or values {start:,} to {stop:,} cannot be read, "
+                f"the file is cut off or damaged: {reason}; fetch or write it again"
+            ) from error
+
+    def _row_bytes(self) -> int:
+        label = 8
+        if self.label_texts is not None:
+            label = max(8, self.label_texts.dtype.itemsize)
+        elif self.y is not None and self.y.dtype.kind in "SUO":
+            label = 4 * max(self.y.dtype.itemsize, 16)
+        return label + 8 + 8 + (4 if self.weight is not None else 0)
+
+    def _bounds(self, X: DenseRows, max_bytes: int) -> Iterator[tuple[int, int]]:
+        """Row ranges of a dense matrix. Values of another type than float32 are read before they are cast."""
+        kept = self.rounding.dtype
+        wide = kept.itemsize + (X.values.dtype.itemsize if X.values.dtype != kept else 0)
+        step = max(1, max_bytes // (X.shape[1] * wide + self._row_bytes()))
+        for start in range(0, self.n_rows, step):
+            yield start, min(start + step, self.n_rows)
+
+    def _pieces(self, X: SparseRows, max_bytes: int) -> Iterator[NDArray[np.int64]]:
+        """Row pointers of blocks with at most ``max_bytes``; the last of a piece is the first of the next."""
+        row_bytes, n_values = self._row_bytes() + 8, X.indices.shape[0]
+        pending = self._part(f"indptr of {X.name}", X.indptr, 0, 1).astype(np.int64)
+        if pending[0] != 0:
+            self._bad(0, f"the row pointers begin with {pending[0]} instead of 0")
+        for at in range(0, self.n_rows, _INDEX_ROWS):
+            stop = min(at + _INDEX_ROWS, self.n_rows) + 1
+            ends = self._part(f"indptr of {X.name}", X.indptr, at + 1, stop).astype(np.int64)
+            bad = (ends < 0) | (ends > n_values) | (np.diff(ends, prepend=pending[-1]) < 0)
+            if bad.any():
+                row = at + int(np.argmax(bad))
+                self._bad(row, f"its row pointers do not ascend up to {n_values}, the values that there are")
+            pending = np.concatenate([pending, ends])
+            while len(pending) > 1:
+                value_bytes = 4 + self.rounding.dtype.itemsize
+                sizes = value_bytes * (pending - pending[0]) + 8 + row_bytes * np.arange(len(pending))
+                fits = max(1, int(np.searchsorted(sizes, max_bytes, "right")) - 1)
+                if fits == len(pending) - 1:  # as far as is known: the next rows may fit too
+                    break
+                yield pending[: fits + 1]
+                pending = pending[fits:]
+        if len(pending) > 1:
+            yield pending
+
+    def _sparse_rows(self, X: SparseRows, indptr: NDArray[np.int64], start: int) -> CSR:
+        first, last = int(indptr[0]), int(indptr[-1])
+        raw = self._part(f"indices of {X.name}", X.indices, first, last)
+        data = self._part(f"data of {X.name}", X.data, first, last)
+        indptr = indptr - first
+        n_columns = X.n_columns if X.n_columns is not None else MAX_COLUMNS
+        bad = (raw < 0) | (raw >= n_columns)  # as they are stored: in 32 bits they would wrap
+        if bad.any():
+            place = int(np.argmax(bad))
+            row = start + int(np.searchsorted(indptr, place, "right")) - 1
+            self._bad(row, f"column index {raw[place]}, but there are {n_columns} columns")
+        indptr, indices, data = _ascending(CSR(indptr, raw.astype(np.int32), data))
+        return self._finite_sparse(CSR(indptr, indices, self._floats(data)), start)
+
+    def _floats(self, values: NDArray[Any]) -> NDArray[np.floating]:
+        if values.dtype.kind not in "biuf":
+            raise DataError(f"{self.where}: {self.X.name} has type {values.dtype}; it must hold numbers")
+        return self.rounding.values(values)  # what is too large becomes infinite, which is refused
+
+    def _finite_dense(self, X: NDArray[np.floating], start: int) -> NDArray[np.floating]:
+        if not self._clean(X):
+            row, column = divmod(int(np.argmin(self._good(X))), X.shape[1])
+            self._bad_value(start + row, column, float(X[row, column]))
+        return X
+
+    def _finite_sparse(self, X: CSR, start: int) -> CSR:
+        if not self._clean(X.data):
+            place = int(np.argmin(self._good(X.data)))
+            row = start + int(np.searchsorted(X.indptr, place, "right")) - 1
+            self._bad_value(row, int(X.indices[place]), float(X.data[place]))
+        return X
+
+    def _clean(self, values: NDArray[np.floating]) -> bool:
+        """Replace missing values where that is wanted; are all values fit for training then?"""
+        if np.isfinite(values).all():
+            return True
+        if self.missing == "zero":
+            values[np.isnan(values)] = 0
+        return bool(self._good(values).all())
+
+    def _good(self, values: NDArray[np.floating]) -> NDArray[np.bool_]:
+        return ~np.isinf(values) if self.missing == "mean" else np.isfinite(values)
+
+    def _bad_value(self, row: int, column: int, value: float) -> NoReturn:
+        if np.isnan(value):
+            self._bad(
+                row,
+                f"the value in column {column} is missing (NaN); train with --missing zero or --missing mean, "
+                "or fill it in",
+            )
+        self._bad(row, f"the value in column {column} is infinite, or too large for a 32-bit float")
+
+    def _bad(self, row: int, what: str) -> NoReturn:
+        raise DataError(f"{self.where}: {self.X.name}: row {row}: {what}")
+
+    def _labels(self, start: int, stop: int) -> NDArray[Any]:
+        if self.y is None:
+            return np.zeros(stop - start)
+        y = self._part("labels", self.y, start, stop)
+        if self.label_texts is not None:
+            if len(y) and (y.min() < 0 or y.max() >= len(self.label_texts)):
+                self._bad(
+                    start + int(np.argmax((y < 0) | (y >= len(self.label_texts)))), "the label is missing"
+                )
+            return self.label_texts[y]
+        if y.dtype.kind in "SO":
+            return np.array([each.decode() if isinstance(each, bytes) else str(each) for each in y], object)
+        if y.dtype.kind == "U":
+            return y
+        if y.dtype.kind == "b":
+            return BOOLEANS[y.astype(np.intp)]
+        if y.dtype.kind not in "iuf":
+            raise DataError(f"{self.where}: labels of type {y.dtype}; they must be numbers or text")
+        with np.errstate(invalid="ignore"):  # what is not a number is refused
+            y = y.astype(np.float64)
+        if not np.isfinite(y).all():
+            self._bad(start + int(np.argmin(np.isfinite(y))), "the label is missing (NaN) or infinite")
+        return y
+
+    def _weights(self, start: int, stop: int) -> NDArray[np.float32] | None:
+        if self.weight is None:
+            return None
+        weight = self.rounding.sample_weights(self._part("weights", self.weight, start, stop))
+        good = np.isfinite(weight) & (weight >= 0)
+        if not good.all():
+            at = int(np.argmin(good))
+            self._bad(start + at, f"weight {weight[at]}; weights are 0 or more")
+        return weight
+
+
+def _ascending(X: CSR) -> CSR:
+    """The same rows with ascending columns, doubled ones summed."""
+    row = np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr))
+    if len(row) == 0 or np.all((row[1:] != row[:-1]) | (X.indices[1:] > X.indices[:-1])):
+        return X
+    from llsvm.features.csr_rows import from_cells
+
+    return from_cells(row, X.indices, X.data, len(X.indptr) - 1)
+
+
+def find_name(
+    where: str, names: Collection[str], wanted: str | None, usual: tuple[str, ...], option: str
+) -> str | None:
+    """The array that is meant: the one asked for, else one with a usual name, else None. Raises DataError."""
+    if wanted:
+        if wanted in names:
+            return wanted
+        raise DataError(
+            f"{where}: there is no array {wanted!r} (--{option}); it has {', '.join(sorted(names)[:12])}"
+        )
+    return next((name for name in usual if name in names), None)
+
+
+def unasked_weights(where: str, names: Collection[str], wanted: str | None) -> tuple[str, ...]:
+    """A note on an array that could be sample weights, where none is asked for."""
+    name = next((name for name in WEIGHT_NAMES if name in names), None)
+    if wanted or name is None:
+        return ()
+    return (f"{where}: the array {name!r} is left aside (--weight {name} takes it for sample weights)",)
+
+
+def one_name(where: str, features: Any) -> str | None:
+    """The one array that --features names in such a file."""
+    if not features:
+        return None
+    if len(features) != 1:
+        raise UsageError(
+            f"{where}: --features names the one array of features in such a file, not {len(features)}"
+        )
+    return str(features[0])
+
+
+def no_labels(where: str, names: Collection[str]) -> DataError:
+    return DataError(
+        f"{where}: no labels: none of the arrays is named {', '.join(LABEL_NAMES[:5])}; "
+        f"pass --label with the name of one ({', '.join(sorted(names)[:12])})"
+    )

@@ -1,0 +1,415 @@
+"""TableSource: what readers of tables share. A reader adds how a file of its format gives schema and batches."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from llsvm.block import Block
+from llsvm.data.partitions import partition_values
+from llsvm.data.source import SourceInfo
+from llsvm.errors import DataError
+from llsvm.features.columns import kind_of, numbers, other_numbers
+from llsvm.features.encoder import LISTS, MissingValues, TableEncoder
+from llsvm.features.schema import check_columns, plan
+from llsvm.features.table_options import TableOptions, assign_roles, find_column, matching, usual_label
+from llsvm.files.inputs import STDIN, disk_failed, fingerprint, open_seekable, unchanged, unreadable
+from llsvm.files.remote import library_bytes
+
+# pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
+LIBRARY_BYTES = 24_000_000
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+_MIN_ROWS, _MAX_ROWS = 16, 1 << 16  # of a batch
+_DESCRIBED_ROWS, _MAX_LABELS = 10_000, 50
+_ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
+
+
+def use_system_memory() -> None:
+    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed. (As
+    the package does when it is loaded before pyarrow, and then for all that pyarrow holds.)"""
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+class TableSource(ABC):
+    """Files of one format, with the same columns, as one table; see BlockSource.
+
+    options: see TableOptions. encoder: of a model, to read for prediction: its columns are found by name, and
+    what else there is does not matter. need_label: for prediction, refuse a table without labels.
+    """
+
+    format: str
+    no_footer: tuple[str, ...] = ()
+    """What the library says of a file that lacks its end."""
+    magic: bytes = b""
+    """What such files begin with."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        options: TableOptions | None = None,
+        encoder: TableEncoder | None = None,
+        need_label: bool = True,
+    ) -> None:
+        use_system_memory()
+        self.bytes_read = 0
+        self._paths = list(paths)
+        self._options = options or TableOptions()
+        self._prints = [fingerprint(path) for path in self._paths]
+        self._n_rows: int | None = None
+        self._notes: list[str] = []
+        self._text_labels: bool | None = None
+        wanted = None if encoder is None else encoder.used
+        self._partitions = partition_values(self._paths, wanted)
+        self._need_label = need_label
+        self._predicting = encoder is not None
+        self._begin(encoder)
+        schema = self._full_schema(0)
+        self.encoder = self._planned(schema) if encoder is None else self._bound(schema, encoder)
+        texts = {column.name for column in self.encoder.columns if column.kind == "text"}
+        self._partitions = partition_values(self._paths, wanted, texts)
+        self.encoder.empty_is_missing = self.format == "csv"
+        self.bytes_read = 0  # what was looked at before does not count
+
+    # -- a format says -----------------------------------------------------------------------------------
+
+    def _begin(self, encoder: TableEncoder | None) -> None:  # noqa: B027 (a hook: most have nothing to do)
+        """Before any file is opened."""
+
+    @abstractmethod
+    def _schema(self, number: int) -> pa.Schema:
+        """Of file ``number``. Raises DataError."""
+
+    @abstractmethod
+    def _batches(
+        self, number: int, names: list[str], max_rows: int, max_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
+        ``max_bytes`` bytes at most; counts ``bytes_read``. pyarrow's errors may pass."""
+
+    def _note(self, sentence: str) -> None:
+        if sentence not in self._notes:
+            self._notes.append(sentence)
+
+    def _index(self, schema: pa.Schema) -> list[str]:
+        """Columns that number the rows."""
+        return [name for name in schema.names if _PANDAS_INDEX.fullmatch(name)]
+
+    def _reader_bytes(self) -> int:
+        """What the library holds beside a batch."""
+        return 4 << 20
+
+    def _explain(self, number: int, error: Exception) -> NoReturn:
+        self._refuse_damage(number, "", error)
+
+    def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
+        """place: where in the file, such as "row group 3", or ""."""
+        if isinstance(error, DataError) or (isinstance(error, MemoryError) and not _is_absurd(error)):
+            raise error
+        if disk_failed(error):
+            raise unreadable(self._paths[number], error) from error
+        path, reason = self._paths[number], " ".join(str(error).split()).rstrip(".")
+        if not place and any(sign in reason for sign in self.no_footer):
+            try:
+                with open_seekable(path) as file:
+                    begins = file.read(len(self.magic))
+            except OSError as failed:
+                raise unreadable(path, failed) from error
+            if begins != self.magic:
+                raise DataError(
+                    f"{path}: not a {self.format} file, by its first bytes {begins!r}; unpack it where it is "
+                    "compressed, or name its format with --format"
+                ) from error
+            size = self._prints[number][0]
+            raise DataError(
+                f"{path}: the file ends at byte {size:,} without the footer that {self.format} files end with: "
+                "it is cut off or damaged, or was not written to its end; fetch or write it again"
+            ) from error
+        where = f"{path}: {place}" if place else path
+        raise DataError(
+            f"{where}: not readable as {self.format}, cut off or damaged: {reason}; fetch or write it again"
+        ) from error
+
+    # -- the table --------------------------------------------------------------------------------------
+
+    def info(self) -> SourceInfo:
+        """Rows and features are known once a pass is complete."""
+        n_features = self.encoder.n_features if self._n_rows is not None or self.encoder.is_dense else None
+        name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
+        library = LIBRARY_BYTES + library_bytes(self._paths) + self.encoder.nbytes
+        return SourceInfo(
+            name=name,
+            format=self.format,
+            n_bytes=None if STDIN in self._paths else sum(size for size, _ in self._prints),
+            n_rows=self._n_rows,
+            n_features=n_features,
+            rereadable=STDIN not in self._paths,
+            feature_names=None if n_features is None else self.encoder.feature_names,
+            first_indicator=self.encoder.first_indicator,
+            reader_bytes=library + self._reader_bytes(),
+            library_bytes=library,
+            is_dense=self.encoder.is_dense,
+            rounding=(self.encoder.rounding,),
+            is_table=not any(c.kind in LISTS for c in self.encoder.columns),
+            labelled=self.encoder.label is not None,
+            notes=(*self._notes, *self.encoder.doubts.notes),
+            encoder=self.encoder,
+            describe=self.describe,
+            record_batches=self.record_batches,
+        )
+
+    def schema(self) -> pa.Schema:
+        """All columns of the first file."""
+        return self._full_schema(0)
+
+    def record_batches(self, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The table as it is, all columns but the excluded ones, all files with the first one's types."""
+        schema = self._full_schema(0)
+        dropped: set[str] = set()
+        for each in self._options.exclude:
+            dropped |= matching(self._paths[0], schema.names, each, "exclude")
+        schema = pa.schema([field for field in schema if field.name not in dropped])
+        for number, partition in enumerate(self._partitions):
+            names = [name for name in schema.names if name not in partition]
+            width = 8 * _ARROW_ROOM * len(names)
+            max_rows = int(np.clip(max_bytes // width, _MIN_ROWS, _MAX_ROWS))
+            with self._unchanged(number), self._explaining(number):
+                for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
+                    columns = [
+                        pa.repeat(partition[field.name], batch.num_rows)
+                        if field.name in partition
+                        else batch.column(field.name)
+                        for field in schema
+                    ]
+                    if number == 0 and schema.types != [column.type for column in columns]:
+                        types = [column.type for column in columns]  # CSV reads whole numbers as floats
+                        schema = pa.schema(list(zip(schema.names, types, strict=True)))
+                    table = pa.record_batch(columns, names=schema.names)
+                    yield table if table.schema.equals(schema) else table.cast(schema)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Per column of the first file: name, type, use, values and how many differ in the first rows, and whether
+        it could be a label."""
+        schema = self._full_schema(0)
+        names = [name for name in schema.names if name not in self._partitions[0]]
+        batch = None
+        if self._paths[0] != STDIN:
+            with self._explaining(0):
+                batch = next(iter(self._batches(0, names, _DESCRIBED_ROWS, 1 << 20)), None)
+        columns = []
+        for name in schema.names:
+            kind = kind_of(schema.field(name).type)
+            use = "label" if name == self.encoder.label else "weight" if name == self.encoder.weight else ""
+            column = {
+                "name": name,
+                "type": str(schema.field(name).type),
+                "use": use or self.encoder.kind(name) or "-",
+            }
+            values = None
+            if name in self._partitions[0]:
+                values = pa.array([each[name].as_py() for each in self._partitions])
+            elif batch is not None and kind in ("text", "number"):
+                values = batch.column(name).slice(0, _DESCRIBED_ROWS)
+            if values is not None:
+                distinct = values.unique().drop_null()
+                if kind == "text" and self.encoder.empty_is_missing:
+                    distinct = distinct.filter(pc.not_equal(distinct, ""))
+                whole = kind == "text" or np.all(numbers(distinct) % 1 == 0)
+                column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:3])
+                column["distinct"] = len(distinct)
+                column["label_candidate"] = bool(2 <= len(distinct) <= _MAX_LABELS and whole)
+            columns.append(column)
+        return columns
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """The rows, file after file; see BlockSource. Raises DataError."""
+        row = 0
+        for number in range(len(self._paths)):
+            first = row
+            with self._unchanged(number):
+                for batch in self._read(number, max_bytes):
+                    block = self._encoded(number, batch, row - first, row)
+                    self._check_label_kind(number, block)
+                    row += block.n_rows
+                    if block.n_rows:
+                        yield from cut(block, max_bytes)
+        if row == 0:
+            raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
+        for sentence in self.encoder.strange:
+            self._note(f"{self.info().name}: {sentence}")
+        if self._n_rows is None:
+            self._n_rows = row
+            self.encoder.finish()
+
+    def _read(self, number: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        partition = self._partitions[number]
+        names = [name for name in self.encoder.used if name not in partition]
+        if number > 0:
+            self._check_file(number, names)
+        width = sum(c.width for c in self.encoder.columns) + 8
+        max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
+        with self._explaining(number):
+            for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
+                for name, value in partition.items():
+                    if name in self.encoder.used:
+                        constant = pa.repeat(value, batch.num_rows)
+                        batch = batch.append_column(name, constant)
+                yield batch
+
+    def _encoded(self, number: int, batch: pa.RecordBatch, row: int, first_id: int) -> Block:
+        try:
+            rows = self.encoder.encode(batch)
+        except MissingValues as error:
+            self._refuse_missing(number, error.name, row + error.row)
+        except ValueError as error:
+            if len(error.args) != 2:  # an error of pyarrow or NumPy
+                raise DataError(f"{self._paths[number]}: row {row + 1} or after: {error}") from error
+            where = f"{self._paths[number]}: row {row + 1 + error.args[0]}"
+            raise DataError(f"{where}: {error.args[1]}") from error
+        ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
+        return Block(rows.X, rows.y, ids, rows.weight)
+
+    def _check_label_kind(self, number: int, block: Block) -> None:
+        text = block.y.dtype.kind in "OU"
+        if self._text_labels is None:
+            self._text_labels = text
+        if text != self._text_labels and not self._predicting:
+            kinds = ("text", "numbers") if text else ("numbers", "text")
+            raise DataError(
+                f"{self._paths[number]}: column {self.encoder.label}: the labels are {kinds[0]}, but {kinds[1]} in "
+                f"{self._paths[0]}; write them as one type"
+            )
+
+    def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
+        """Missing values, counted over the whole file where it can be read again."""
+        count = ""
+        if self._paths[number] != STDIN and name not in self._partitions[number]:
+            with self._explaining(number):
+                total = sum(
+                    _count_missing(batch.column(0), self.encoder.empty_is_missing)
+                    for batch in self._batches(number, [name], _MAX_ROWS, 1 << 22)
+                )
+            count = f" ({total:,} missing in that column)"
+        remedy = f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
+        if self._predicting:
+            remedy = "fill it in, or train with --missing zero or --missing mean"
+        raise DataError(
+            f"{self._paths[number]}: column {name}: the value is missing in row {row + 1}{count}; {remedy}"
+        )
+
+    # -- columns ----------------------------------------------------------------------------------------
+
+    def _full_schema(self, number: int) -> pa.Schema:
+        with self._explaining(number):
+            schema = self._schema(number)
+            _ = schema.names  # in a damaged file they need not be UTF-8
+        twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
+        if twice:
+            raise DataError(f"{self._paths[number]}: two columns are named {twice[0]!r}; rename one of them")
+        for name, value in self._partitions[number].items():
+            schema = schema.append(pa.field(name, value.type))
+        return schema
+
+    def _planned(self, schema: pa.Schema) -> TableEncoder:
+        where = self._paths[0]
+        index = self._index(schema)
+        roles = assign_roles(where, schema.names, self._options, self._need_label, index)
+        excluded = [matching(where, schema.names, each, "exclude") for each in self._options.exclude]
+        for name in set(index).difference(roles.features, (roles.label, roles.weight), *excluded):
+            self._note(
+                f"{where}: column {name} numbers the rows, as pandas writes its index: left out "
+                f"(--features with its name takes it)"
+            )
+        lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
+        widths = self._widths(lists)
+        return plan(where, schema, roles, self._options, widths, self._has_header(), not self._need_label)
+
+    def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
+        where = self._paths[0]
+        wanted = self._options.label
+        if wanted is not None:
+            encoder.label = find_column(where, schema.names, wanted, "label")
+        elif encoder.label is None:  # the model was trained on something else than a table
+            encoder.label = usual_label([name for name in schema.names if encoder.kind(name) is None])
+        check_columns(where, schema, encoder, self._need_label)
+        if encoder.label not in schema.names:
+            encoder.label = None
+        encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
+        return encoder
+
+    def _check_file(self, number: int, names: list[str]) -> None:
+        """The columns that the first file has must be there, and of the same kind."""
+        schema, path = self._full_schema(number), self._paths[number]
+        there = set(schema.names)
+        missing = [name for name in names if name not in there]
+        if missing:
+            raise DataError(f"{path}: without the column {missing[0]} that {self._paths[0]} has")
+        for column in self.encoder.columns:
+            if column.kind != "number" or column.name not in names:
+                continue
+            type_ = schema.field(column.name).type
+            if expected := other_numbers(column.dates, type_):
+                raise DataError(
+                    f"{path}: column {column.name} has type {type_}, but holds {expected} in {self._paths[0]}"
+                )
+
+    def _has_header(self) -> bool:
+        return True
+
+    def _widths(self, lists: list[str]) -> dict[str, int]:
+        """Lengths of the first row's lists."""
+        if not lists:
+            return {}
+        with self._explaining(0):
+            for batch in self._batches(0, lists, 1, 1 << 16):
+                return {name: len(batch.column(name)[0].as_py() or ()) for name in lists}
+        raise DataError(f"{self._paths[0]}: there is no row in it; give a file with at least one row")
+
+    def _unchanged(self, number: int) -> AbstractContextManager[None]:
+        return unchanged(self._paths[number], self._prints[number])
+
+    @contextmanager
+    def _explaining(self, number: int) -> Iterator[None]:
+        try:
+            yield
+        except DataError:
+            raise
+        except (pa.ArrowException, OSError, KeyError, EOFError, UnicodeError) as error:
+            self._explain(number, error)
+
+
+def _is_absurd(error: MemoryError) -> bool:
+    """Whether more memory was asked for than the machine has: a length in the file is wrong."""
+    asked = re.search(r"size (\d+)", str(error))
+    return asked is not None and int(asked[1]) > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def cut(block: Block, max_bytes: int) -> Iterator[Block]:
+    """The block in views of at most ``max_bytes``, or of one row."""
+    if block.nbytes <= max_bytes or block.n_rows == 1:
+        yield block
+        return
+    middle = block.n_rows // 2
+    yield from cut(block.slice(0, middle), max_bytes)
+    yield from cut(block.slice(middle, block.n_rows), max_bytes)
+
+
+def _example(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _count_missing(column: pa.Array, empty_is_missing: bool) -> int:
+    if kind_of(column.type) == "number":
+        return int(np.isnan(numbers(column)).sum())
+    count = int(column.null_count)
+    if kind_of(column.type) == "text" and empty_is_missing:
+        count += int(pc.sum(pc.equal(column, "")).as_py() or 0)
+    return count

@@ -1,0 +1,1 @@
+"""From raw columns to numbers: labels, categories, scaling, feature maps. Knows no file format and no solver."""

@@ -1,0 +1,204 @@
+"""Arrow columns as NumPy arrays: numbers, dates, categories, labels, lists."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+from numpy.typing import NDArray
+
+from llsvm.errors import DataError
+from llsvm.features.labels import WHOLE_BELOW
+
+_PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
+    *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
+}
+_UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+
+
+def kind_of(type_: pa.DataType) -> str:
+    """What a column of that Arrow type can be: "number", "text", "vector", "list", "struct", or "" for nothing."""
+    if types.is_dictionary(type_):
+        return kind_of(type_.value_type)
+    if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
+        return "number"
+    if types.is_decimal(type_) or types.is_temporal(type_) or types.is_null(type_):
+        return "number"
+    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
+        return "text"
+    if types.is_fixed_size_list(type_):
+        return "vector" if kind_of(type_.value_type) == "number" else ""
+    if types.is_list(type_) or types.is_large_list(type_):
+        return "list" if kind_of(type_.value_type) == "number" else ""
+    if types.is_struct(type_) and {"indices", "values"} <= {field.name for field in type_}:
+        return "struct"
+    return ""
+
+
+def are_dates(type_: pa.DataType) -> bool | None:
+    """Does a column of that Arrow type hold dates or times? None where it holds nothing."""
+    if types.is_dictionary(type_):
+        return are_dates(type_.value_type)
+    return None if types.is_null(type_) else bool(types.is_temporal(type_))
+
+
+def other_numbers(dates: bool | None, type_: pa.DataType) -> str:
+    """What a column of numbers is expected to hold where one of that type holds something else, or "".
+
+    dates: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers."""
+    if kind_of(type_) != "number":
+        return "dates or times" if dates else "numbers"
+    found = are_dates(type_)
+    if dates is None or found is None or dates == found:
+        return ""
+    return "dates or times" if dates else "numbers that are no dates"
+
+
+@lru_cache(maxsize=64)
+def _dtype(type_: pa.DataType) -> np.dtype:
+    return np.dtype(type_.to_pandas_dtype())
+
+
+def plain(column: pa.Array) -> NDArray[Any]:
+    """The numbers of an array without nulls, as a view. ``to_numpy`` would do, but imports pandas where it is
+    installed: 40 MB."""
+    dtype = _dtype(column.type)
+    buffer = column.buffers()[1]
+    if buffer is None or len(column) == 0:
+        return np.zeros(len(column), dtype)
+    return np.frombuffer(buffer, dtype, len(column), column.offset * dtype.itemsize)
+
+
+def nulls(column: pa.Array) -> NDArray[np.bool_]:
+    """(n,) where values are missing."""
+    return plain(column.is_null().cast(pa.uint8())).astype(bool)
+
+
+def numbers(column: pa.Array) -> NDArray[np.float64]:
+    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1."""
+    type_ = column.type
+    if type_.id in _PLAIN and not column.null_count:  # at once: wide tables have thousands of such columns
+        return plain(column).astype(np.float64, copy=False)
+    if types.is_dictionary(type_):
+        column, type_ = column.dictionary_decode(), type_.value_type
+    if types.is_null(type_):
+        return np.full(len(column), np.nan)
+    per_unit = 1.0
+    if types.is_temporal(type_):
+        column, per_unit = _ticks(column)
+    elif types.is_boolean(type_):
+        column = column.cast(pa.uint8())
+    elif types.is_decimal(type_):
+        column = column.cast(pa.float64())
+    if column.null_count:
+        wide = column.cast(pa.float64(), safe=False)
+        values = plain(wide.fill_null(float("nan")))
+    else:
+        values = plain(column)
+    values = values.astype(np.float64, copy=False)
+    return values / per_unit if per_unit != 1 else values
+
+
+def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
+    """Integers, and how many of them make a day."""
+    type_ = column.type
+    if types.is_date32(type_):
+        return column.cast(pa.int32()), 1.0
+    if types.is_date64(type_):
+        return column.cast(pa.int64()), float(_UNITS_PER_DAY["ms"])
+    if types.is_time32(type_):
+        return column.cast(pa.int32()), float(_UNITS_PER_DAY[type_.unit])
+    if types.is_interval(type_):
+        raise DataError(f"columns of type {type_} have no fixed length; exclude the column")
+    return column.cast(pa.int64()), float(_UNITS_PER_DAY[type_.unit])
+
+
+def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int64], list[str]]:
+    """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance.
+
+    Space around it is no part of a value: it stands around separators, and would be seen by nobody.
+    empty_is_missing: "" is missing, as in CSV.
+    """
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    column = column.cast(pa.large_string()).dictionary_encode()
+    if column.null_count:
+        codes = plain(column.indices.fill_null(-1)).astype(np.int64)
+    else:
+        codes = plain(column.indices).astype(np.int64)
+    words = [word.strip() for word in column.dictionary.to_pylist()]
+    distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
+    if len(distinct) < len(words):
+        codes = np.array([*(distinct[word] for word in words), -1])[codes]
+        words = list(distinct)
+    if empty_is_missing and "" in words:
+        codes[codes == words.index("")] = -1
+    return codes, words
+
+
+def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """(n,) float64, or text as objects, and where it is missing."""
+    if kind_of(column.type) == "text":
+        codes, words = categories(column, True)
+        words = [*words, ""]
+        # objects: as an array of text all rows would be as long as the longest label
+        return np.array(words, object)[codes], np.array([not word for word in words])[codes]
+    if types.is_temporal(column.type) or types.is_boolean(column.type):
+        return labels(column.cast(pa.string()))
+    values = numbers(column)
+    too_large = np.abs(values) >= WHOLE_BELOW
+    if too_large.any():
+        row = int(np.argmax(too_large))
+        raise ValueError(
+            row,
+            f"the label {column[row]} is too large to be told from its neighbours; number the labels otherwise, or "
+            "write them as text",
+        )
+    return values, np.isnan(values)
+
+
+def vectors(column: pa.Array, width: int) -> NDArray[np.float64]:
+    """Lists of ``width`` numbers as (n, width) float64, NaN for what is missing. Raises ValueError(row, reason)."""
+    gone = nulls(column)
+    if types.is_fixed_size_list(column.type):
+        start = column.offset * width
+        values = numbers(column.values.slice(start, len(column) * width)).reshape(len(column), width)
+        return np.where(gone[:, None], np.nan, values) if gone.any() else values
+    lengths = plain(pc.list_value_length(column).fill_null(width))
+    if np.any(lengths != width):
+        row = int(np.argmax(lengths != width))
+        raise ValueError(row, f"a list of {lengths[row]} numbers, where the first row has {width}")
+    values = np.full((len(column), width), np.nan)
+    values[~gone] = numbers(column.flatten()).reshape(-1, width)
+    return values
+
+
+def sparse_lists(
+    indices: pa.Array, values: pa.Array
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """(indptr, indices, values) of rows that are given as two lists each. Raises ValueError(row, reason)."""
+    n = len(indices)
+    lengths = []
+    for name, column in (("indices", indices), ("values", values)):
+        if column.null_count:
+            row = int(np.argmax(nulls(column)))
+            raise ValueError(row, f"the list of {name} is missing; write an empty list")
+        lengths.append(plain(pc.list_value_length(column)).astype(np.int64))
+    if np.any(lengths[0] != lengths[1]):
+        row = int(np.argmax(lengths[0] != lengths[1]))
+        raise ValueError(row, f"{lengths[0][row]} indices, but {lengths[1][row]} values")
+    indptr = np.zeros(n + 1, np.int64)
+    np.cumsum(lengths[0], out=indptr[1:])
+    flat, data = numbers(indices.flatten()), numbers(values.flatten())
+    bad = ~(flat >= 0) | ~np.isfinite(data) | (flat > 2**31 - 2)
+    if bad.any():
+        at = int(np.argmax(bad))
+        row = int(np.searchsorted(indptr, at, "right")) - 1
+        raise ValueError(
+            row, f"index {flat[at]:g} with value {data[at]:g}; both must be finite, the index >= 0"
+        )
+    return indptr, flat.astype(np.int64), data

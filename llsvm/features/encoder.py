@@ -1,0 +1,380 @@
+"""TableEncoder: columns of a table to columns of numbers, learned as the rows go by and kept in the model.
+
+The numbered columns are, in this order: numeric columns as they stand in the table; the elements of vector
+columns; then the categories of text columns, 0 or 1 each, in the order in which they first appear (row by row, so
+that block sizes do not matter), or 2^hash_bits columns that they are hashed into; last the entries of
+sparse lists. Without text and sparse lists rows are dense, else CSR.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from sys import getsizeof
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Matrix
+from llsvm.errors import DataError
+from llsvm.features import columns as arrow
+from llsvm.features.csr_rows import beside, from_cells
+from llsvm.features.doubts import Doubts
+from llsvm.objective.rounding import Rounding
+from llsvm.row_buffer import sparsify
+
+MAX_CATEGORIES = 100_000
+MAX_NAMES = 1_000_000
+LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
+CATEGORY_BYTES = 250  # what a category holds beside its text: its place in the dictionary
+# ... and its text: in the dictionary, in a feature's name, and while the model is written twice each as JSON text,
+# as bytes, and as bytes with what follows them
+_TEXT_COPIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A feature column. kind: "number", "text", "vector" (``width`` numbers), "indices", "values", "struct".
+    dates: the numbers are those of dates or times, days since 1970; None where a model's file does not say."""
+
+    name: str
+    kind: str
+    width: int = 1
+    dates: bool | None = None
+
+
+class MissingValues(Exception):
+    """A value is missing where that is refused: in column ``name``, at ``row`` of the batch."""
+
+    def __init__(self, name: str, row: int) -> None:
+        super().__init__(name, row)
+        self.name, self.row = name, row
+
+
+@dataclass(slots=True)
+class Encoded:
+    """Rows of a batch: X, labels (n,) and weights (n,) or None."""
+
+    X: Matrix
+    y: NDArray[Any]
+    weight: NDArray[np.float32] | None
+
+
+class TableEncoder:
+    """See the file's head. ``learning``: unseen categories are added; else they are all zero."""
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        label: str | None,
+        weight: str | None,
+        missing: str = "refuse",
+        hash_bits: int | None = None,
+        header: bool = True,
+    ) -> None:
+        self.columns = tuple(columns)
+        self.label = label
+        self.weight = weight
+        self.missing = missing
+        self.hash_bits = hash_bits
+        self.header = header
+        self.learning = True
+        self.predicting = False  # the encoder is a model's, which knows what replaces missing numbers
+        self.rounding = Rounding()
+        self.empty_is_missing = False
+        self.labels_may_be_missing = False
+        self.doubts = Doubts()
+        self.fill: dict[str, float] = {}
+        self.missing_counts = dict.fromkeys((c.name for c in self.columns), 0)
+        """Rows without a value, by column, in the first reading; not of lists."""
+        self._kinds = {c.name: c.kind for c in self.columns}
+        self._ids: dict[tuple[str, str], int] = {}
+        self._category_bytes = 0
+        self._met: dict[str, bool] = {}  # text columns of a model with values: is a category of theirs known?
+        self._largest_index = -1
+        self._dense = [c for c in self.columns if c.kind in ("number", "vector")]
+        self._text = [c for c in self.columns if c.kind == "text"]
+        self._lists = [c for c in self.columns if c.kind in ("indices", "values", "struct")]
+        self.n_dense = sum(c.width for c in self._dense)
+        if self._text and self._lists and hash_bits is None:
+            raise DataError(
+                f"text columns ({self._text[0].name}) beside sparse lists ({self._lists[0].name}) need --hash-bits"
+            )
+
+    # -- what it is -------------------------------------------------------------------------------------
+
+    @property
+    def is_dense(self) -> bool:
+        return not self._text and not self._lists
+
+    @property
+    def has_lists(self) -> bool:
+        """Are there columns of sparse lists, whose values need not be exact?"""
+        return bool(self._lists)
+
+    @property
+    def first_indicator(self) -> int | None:
+        return self.n_dense if self._text else None
+
+    @property
+    def n_features(self) -> int:
+        if self._text:
+            indicators = len(self._ids) if self.hash_bits is None else 1 << self.hash_bits
+        else:
+            indicators = 0
+        return self.n_dense + indicators + self._largest_index + 1
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """A name for every feature: ``age``, ``embedding[3]``, ``country=FR``; None where there are none."""
+        if (self._text and self.hash_bits is not None) or self._lists or self.n_features > MAX_NAMES:
+            return None
+        names = []
+        for c in self._dense:
+            names += [c.name] if c.kind == "number" else [f"{c.name}[{i}]" for i in range(c.width)]
+        return (*names, *(f"{name}={value}" for name, value in self._ids))
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The table's columns that are read."""
+        more = [name for name in (self.label, self.weight) if name is not None]
+        return tuple(dict.fromkeys([*(c.name for c in self.columns), *more]))
+
+    @property
+    def nbytes(self) -> int:
+        """What the categories seen so far take, here and in the model."""
+        return self._category_bytes
+
+    def kind(self, name: str) -> str | None:
+        return self._kinds.get(name)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for the model."""
+        return {
+            "columns": [asdict(c) for c in self.columns],
+            "label": self.label,
+            "weight": self.weight,
+            "missing": self.missing,
+            "hash_bits": self.hash_bits,
+            "header": self.header,
+            "categories": [list(key) for key in self._ids],
+            "largest_index": self._largest_index,
+            "fill": self.fill,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TableEncoder:
+        """The encoder of a model, which learns nothing more."""
+        encoder = cls(
+            [Column(**c) for c in values["columns"]],
+            values["label"],
+            None,  # predictions know no weights
+            values["missing"],
+            values["hash_bits"],
+            values["header"],
+        )
+        encoder._ids = {(name, value): i for i, (name, value) in enumerate(values["categories"])}
+        encoder._largest_index = values["largest_index"]
+        encoder.fill = dict(values["fill"])
+        encoder.learning, encoder.predicting = False, True
+        return encoder
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str]) -> TableEncoder:
+        """The encoder of a model that knows its columns, all numbers, by ``names``, though it never saw a table."""
+        encoder = cls([Column(name, "number") for name in names], None, None)
+        encoder.learning, encoder.predicting = False, True
+        return encoder
+
+    def set_fill(self, means: NDArray[np.float64]) -> None:
+        """What replaces missing numbers from now on: the columns' means (n_features,)."""
+        at = 0
+        for c in self._dense:
+            if c.kind == "number":
+                self.fill[c.name] = float(means[at])
+            at += c.width
+
+    # -- encoding ---------------------------------------------------------------------------------------
+
+    def encode(self, batch: pa.RecordBatch) -> Encoded:
+        """The rows of a batch. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
+        dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        at = 0
+        with np.errstate(over="ignore"):  # becomes inf, which is refused
+            for c in self._dense:
+                if c.kind == "number":
+                    wide = arrow.numbers(columns[c.name])[:, None]
+                else:
+                    wide = arrow.vectors(columns[c.name], c.width)
+                dense[:, at : at + c.width] = wide
+                self.rounding.note(wide, dense[:, at : at + c.width])
+                at += c.width
+        if not np.isfinite(dense).all():
+            self._repair(dense)
+        y, weight = self._labels(batch), self._weights(batch)
+        if self.is_dense:
+            return Encoded(dense, y, weight)
+        parts = [sparsify(dense)] if self.n_dense else []
+        if self._text:
+            parts.append(self._indicators(batch))
+        if self._lists:
+            parts.append(self._sparse(batch))
+        return Encoded(beside(parts), y, weight)
+
+    def _repair(self, dense: NDArray[np.floating]) -> None:
+        """Fill in what is missing (NaN) or refuse it; refuse what is infinite."""
+        at = 0
+        for c in self._dense:
+            part = dense[:, at : at + c.width]
+            at += c.width
+            gone = np.isnan(part)
+            if gone.any():
+                if self.missing == "refuse":
+                    raise MissingValues(c.name, int(np.argmax(gone.any(axis=1))))
+                if self.learning:
+                    self.missing_counts[c.name] += int(np.count_nonzero(gone.any(axis=1)))
+                if self.missing == "zero":
+                    part[gone] = 0
+                elif self.predicting:
+                    part[gone] = self.fill.get(c.name, 0.0)
+            bad = np.isinf(part).any(axis=1)
+            if bad.any():
+                row = int(np.argmax(bad))
+                raise ValueError(
+                    row, f"column {c.name}: a value is infinite, or too large for a 32-bit float"
+                )
+
+    def _indicators(self, batch: pa.RecordBatch) -> CSR:
+        n = batch.num_rows
+        found = []
+        for c in self._text:
+            codes, words = arrow.categories(batch.column(c.name), self.empty_is_missing)
+            if self.missing == "refuse" and (codes < 0).any():
+                raise MissingValues(c.name, int(np.argmax(codes < 0)))
+            if self.learning:
+                self.missing_counts[c.name] += int(np.count_nonzero(codes < 0))
+                self.doubts.look(c.name, words)
+            found.append((c.name, codes, words))
+        if self.hash_bits is not None:
+            mask = (1 << self.hash_bits) - 1
+            luts = [
+                [zlib.crc32(f"{name}={word}".encode()) & mask for word in words] for name, _, words in found
+            ]
+        else:
+            if self.learning:
+                self._learn(found)
+            luts = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
+        ids = np.stack(
+            [
+                np.array([*id_map, -1], np.int64)[codes]
+                for id_map, (_, codes, _) in zip(luts, found, strict=True)
+            ],
+            axis=1,
+        )
+        row, place = np.nonzero(ids >= 0)
+        if self.predicting and self.hash_bits is None:
+            for place_in_row, (name, codes, _) in enumerate(found):
+                if (codes >= 0).any():
+                    known = bool((ids[:, place_in_row] >= 0).any())
+                    self._met[name] = known or self._met.get(name, False)
+        if self.learning and self.hash_bits is None:
+            self.doubts.count(ids[row, place], len(self._ids))
+            self._refuse_too_many()
+        return from_cells(row, ids[row, place] + self.n_dense, np.ones(len(row), np.float32), n)
+
+    def _learn(self, found: list[tuple[str, NDArray[np.int64], list[str]]]) -> None:
+        """Number the categories that are new, in the order of their first rows, within a row of their columns."""
+        fresh = []
+        for place, (name, codes, words) in enumerate(found):
+            new = [code for code, word in enumerate(words) if (name, word) not in self._ids]
+            if new:
+                first = np.full(len(words) + 1, -1)
+                first[codes[::-1]] = np.arange(len(codes))[::-1]
+                fresh += [(int(first[code]), place, name, words[code]) for code in new if first[code] >= 0]
+        for _, _, name, word in sorted(fresh):
+            self._ids[name, word] = len(self._ids)
+            self._category_bytes += CATEGORY_BYTES + _TEXT_COPIES * (getsizeof(word) + len(name))
+
+    def _refuse_too_many(self) -> None:
+        if len(self._ids) > MAX_CATEGORIES:
+            self.doubts.conclude(self._ids)
+            counts = {c.name: sum(name == c.name for name, _ in self._ids) for c in self._text}
+            most = max(counts, key=lambda name: counts[name])
+            raise DataError(
+                f"column {most}: {counts[most]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
+                f"leave it out (--exclude {most}), or hash the categories (--hash-bits 18)"
+            )
+
+    @property
+    def strange(self) -> list[str]:
+        """A sentence for each text column none of whose values the model knows, of the rows so far."""
+        return [
+            f"column {name}: the model knows none of its values; they count as 0 in every row (are they written "
+            "otherwise than in the training data?)"
+            for name, known in self._met.items()
+            if not known
+        ]
+
+    def begin_again(self) -> None:
+        """The first reading has been broken off, and another takes its place: nothing was counted."""
+        if self.learning:
+            self.doubts = self.doubts.fresh()
+            self.missing_counts = dict.fromkeys(self.missing_counts, 0)
+
+    def finish(self) -> None:
+        """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""
+        if self.learning:
+            self.learning = False
+            self.doubts.conclude(self._ids)
+
+    def _sparse(self, batch: pa.RecordBatch) -> CSR:
+        offset = self.n_dense + (1 << self.hash_bits if self._text and self.hash_bits else 0)
+        if self._lists[0].kind == "struct":
+            pair = batch.column(self._lists[0].name)
+            indices, values = (pair.field(pair.type.get_field_index(part)) for part in ("indices", "values"))
+        else:
+            by_kind = {c.kind: batch.column(c.name) for c in self._lists}
+            indices, values = by_kind["indices"], by_kind["values"]
+        indptr, index, data = arrow.sparse_lists(indices, values)
+        self._largest_index = max(self._largest_index, int(index.max(initial=-1)))
+        row = np.repeat(np.arange(batch.num_rows), np.diff(indptr))
+        kept = self.rounding.values(data)
+        if not np.isfinite(kept).all():
+            raise ValueError(
+                int(row[np.argmax(~np.isfinite(kept))]), "a value is too large for a 32-bit float"
+            )
+        rises = np.r_[True, (row[1:] != row[:-1]) | (index[1:] > index[:-1])] if len(row) else row
+        if np.all(rises):
+            return CSR(indptr, (index + offset).astype(np.int32), kept)
+        X = from_cells(row, index + offset, data, batch.num_rows)
+        return CSR(X.indptr, X.indices, self.rounding.values(X.data))
+
+    def _labels(self, batch: pa.RecordBatch) -> NDArray[Any]:
+        if self.label is None:
+            return np.zeros(batch.num_rows)
+        try:
+            y, gone = arrow.labels(batch.column(self.label))
+        except ValueError:
+            if self.labels_may_be_missing:
+                return np.full(batch.num_rows, np.nan)
+            raise
+        if gone.any() and not self.labels_may_be_missing:
+            raise ValueError(
+                int(np.argmax(gone)),
+                f"column {self.label}: the label is missing; fill it in, or leave the row out",
+            )
+        return y
+
+    def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float32] | None:
+        if self.weight is None:
+            return None
+        values = arrow.numbers(batch.column(self.weight))
+        bad = ~((values >= 0) & np.isfinite(values))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise ValueError(row, f"column {self.weight}: weight {values[row]:g}; weights are 0 or more")
+        return self.rounding.sample_weights(values)

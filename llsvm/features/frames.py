@@ -1,0 +1,100 @@
+"""Data frames (pandas, Polars, tables of pyarrow): the names of their columns, and their rows as numbers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llsvm.errors import DataError, LLSVMWarning, UsageError
+from llsvm.features.table_options import listed
+
+if TYPE_CHECKING:
+    from llsvm.block import Matrix
+
+_CHUNK_BYTES = 1 << 20
+
+
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The names of a data frame's columns, as text. None for arrays, and for columns that are numbered 0, 1, 2, ...
+    in order, as pandas does where it is given no names.
+
+    Raises UsageError where some are text and others are not.
+    """
+    # every library of frames calls them so; pyarrow's ``columns`` are the values
+    names = getattr(X, "column_names", None)
+    names = getattr(X, "columns", None) if names is None else names
+    if names is None or callable(names):
+        return None
+    found = tuple(names)
+    texts = [isinstance(name, str) for name in found]
+    if any(texts) and not all(texts):
+        other = found[texts.index(False)]
+        raise UsageError(f"X has columns named by text and others not ({other!r}); rename them all to text")
+    return None if found == tuple(range(len(found))) else tuple(map(str, found))
+
+
+def require_order(X: Any) -> None:
+    """Raise DataError for a data frame whose columns are numbered 0, 1, 2, ..., but do not stand in that order."""
+    names = column_names(X) or ()
+    numbers = tuple(map(str, range(len(names))))
+    if set(names) == set(numbers) and names != numbers:
+        raise DataError(
+            f"X: its columns are numbered {listed(names)}, but the model knows its columns by their position only; "
+            "put them in order, or pass X.to_numpy() if they are"
+        )
+
+
+def columns(X: Any, names: Sequence[str]) -> Any:
+    """The data frame with the columns ``names``, in that order. Raises DataError where one is missing."""
+    there = column_names(X) or ()
+    if there == tuple(names):
+        return X
+    known = set(there)
+    if missing := [name for name in names if name not in known]:
+        raise DataError(
+            f"X: {len(missing)} of the model's columns are missing: {listed(missing)}; it has {listed(there)}"
+        )
+    if twice := [name for name in names if there.count(name) > 1]:
+        raise DataError(f"X: two columns are named {twice[0]!r}; rename one of them")
+    if hasattr(X, "iloc"):  # pandas, where names may be numbers, or have several levels
+        at = {name: place for place, name in enumerate(there)}
+        return X.iloc[:, [at[name] for name in names]]
+    return X.select(list(names))
+
+
+def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
+    """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
+
+    double: as 64-bit floats. Warns (LLSVMWarning) of text columns none of whose values the model knows. Raises
+    DataError where a column is missing, or holds what the model cannot take.
+    """
+    import pyarrow as pa
+
+    from llsvm.features.encoder import MissingValues, TableEncoder
+    from llsvm.features.schema import check_columns
+
+    encoder = TableEncoder.from_dict(table)
+    encoder.label, encoder.rounding.double = None, double
+    frame = columns(X, [column.name for column in encoder.columns])
+    try:
+        arrow = pa.table(frame)
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(f"X cannot be read as a table: {' '.join(str(error).split())}") from error
+    check_columns("X", arrow.schema, encoder, need_label=False)
+    row = 0
+    step = max(1, _CHUNK_BYTES // (8 * sum(column.width for column in encoder.columns)))
+    for batch in arrow.to_batches(max_chunksize=step):
+        try:
+            yield encoder.encode(batch).X
+        except MissingValues as error:
+            raise DataError(
+                f"X: column {error.name}: the value is missing in row {row + error.row}; fill it in, or train with "
+                "missing='zero' or missing='mean'"
+            ) from error
+        except ValueError as error:
+            at, reason = error.args if len(error.args) == 2 else (0, str(error))
+            raise DataError(f"X: row {row + at}: {reason}") from error
+        row += batch.num_rows
+    for sentence in encoder.strange:
+        warnings.warn(f"X: {sentence}", LLSVMWarning, stacklevel=2)

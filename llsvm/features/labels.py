@@ -1,0 +1,133 @@
+"""Labels: maps the labels of a stream to class ids while it is still unknown which labels will come."""
+
+from __future__ import annotations
+
+from sys import getsizeof
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.errors import DataError
+
+MAX_CLASSES = 100_000
+_CLASS_BYTES = 160  # of a label: its places here, and in what is made of them while they are put in order
+WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
+_MANY_REAL_LABELS = 100  # this many different labels that are not whole numbers look like a regression target
+
+
+class LabelEncoder:
+    """Hands out ids in the order in which labels first appear, and counts their rows.
+
+    Labels are numbers, or text: then as Python objects, since one long label must not make all rows as long.
+    """
+
+    def __init__(self) -> None:
+        self._known: NDArray[np.float64] = np.empty(0)  # numbers, ascending
+        self._ids: NDArray[np.int32] = np.empty(0, np.int32)  # of the known numbers
+        self._words: dict[str, int] = {}  # text, and its id
+        self._word_bytes = 0
+        self._longest = 0
+        self.counts: NDArray[np.int64] = np.zeros(0, np.int64)  # by id
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def nbytes(self) -> int:
+        """What is held, and what ``classes`` will take."""
+        return len(self.counts) * _CLASS_BYTES + self._word_bytes + 4 * self._longest * len(self._words)
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels seen so far, ascending."""
+        return np.array(sorted(self._words)) if self._words else self._known
+
+    @property
+    def rank(self) -> NDArray[np.int32]:
+        """(n_classes,) int32: ``rank[id]`` is the position of the id's label in ``classes``."""
+        ids = [self._words[word] for word in sorted(self._words)] if self._words else self._ids
+        rank = np.empty(len(ids), np.int32)
+        rank[ids] = np.arange(len(ids), dtype=np.int32)
+        return rank
+
+    def encode(self, y: NDArray[Any]) -> NDArray[np.int32]:
+        """Ids of the labels ``y`` (n,), new ones made as needed, and the rows counted. Raises DataError."""
+        if len(self) and is_text(y) != bool(self._words):
+            raise DataError(
+                f"the labels are text in some rows and numbers in others, such as {quoted(self.classes[0])} and "
+                f"{quoted(y[0])}; write them as one type"
+            )
+        ids = self._lookup(y)
+        if ids is None:
+            if is_text(y):
+                self._learn_words(y.tolist())
+            else:
+                self._learn(np.unique(y))
+            if len(self) > MAX_CLASSES:
+                raise DataError(
+                    f"more than {MAX_CLASSES:,} different labels, such as {str(y[-1])[:40]!r}: these look like "
+                    "identifiers, not classes; name the column of the labels with --label"
+                )
+            ids = self._lookup(y)
+        assert ids is not None
+        self.counts += np.bincount(ids, minlength=len(self.counts))
+        return ids
+
+    def position(self, y: NDArray[Any]) -> NDArray[np.int32]:
+        """Positions in ``classes`` of labels that have all been seen before (a later reading of the data)."""
+        ids = self._lookup(y)
+        if ids is None:
+            raise DataError(
+                "the data changed between two readings: a label appeared that was not there before"
+            )
+        return self.rank[ids]
+
+    def _lookup(self, y: NDArray[Any]) -> NDArray[np.int32] | None:
+        if is_text(y):
+            try:
+                return np.fromiter((self._words[word] for word in map(str, y)), np.int32, len(y))
+            except KeyError:
+                return None
+        if len(self._known) == 0:
+            return None
+        at = np.minimum(np.searchsorted(self._known, y), len(self._known) - 1)
+        return self._ids[at] if np.array_equal(self._known[at], y) else None
+
+    def _learn_words(self, words: list[Any]) -> None:
+        for word in map(str, words):
+            if word not in self._words:
+                self._words[word] = len(self._words)
+                self._word_bytes += getsizeof(word)
+                self._longest = max(self._longest, len(word))
+        fresh = np.zeros(len(self._words) - len(self.counts), np.int64)
+        self.counts = np.concatenate([self.counts, fresh])
+
+    def _learn(self, labels: NDArray[Any]) -> None:
+        if labels.dtype.kind == "f" and max(-labels[0], labels[-1]) >= WHOLE_BELOW:
+            raise DataError(
+                f"the label {labels[-1 if labels[-1] >= WHOLE_BELOW else 0]:.0f}: labels from 2^53 on cannot be "
+                "told from their neighbours; number the classes otherwise, or write the labels as text in a table"
+            )
+        fresh = np.setdiff1d(labels, self._known) if len(self._known) else labels
+        known = np.concatenate([self._known, fresh]) if len(self._known) else fresh
+        ids = np.arange(len(self.counts), len(self.counts) + len(fresh), dtype=np.int32)
+        order = np.argsort(known, kind="stable")
+        self._known, self._ids = known[order], np.concatenate([self._ids, ids])[order]
+        self.counts = np.concatenate([self.counts, np.zeros(len(fresh), np.int64)])
+        if known.dtype.kind == "f" and len(known) > _MANY_REAL_LABELS and np.any(known % 1):
+            raise DataError(
+                f"more than {_MANY_REAL_LABELS} different labels that are not whole numbers (for example "
+                f"{known[known % 1 != 0][0]:g}): these look like regression targets (Unknown label type); "
+                "llsvm trains classifiers"
+            )
+
+
+def quoted(label: Any) -> str:
+    """A label for messages: text in quotes, which show its spaces too."""
+    return repr(str(label)) if isinstance(label, str) else str(label).removesuffix(".0")
+
+
+def is_text(y: NDArray[Any]) -> bool:
+    """Are these labels text?"""
+    return y.dtype.kind in "OU"

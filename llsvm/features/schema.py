@@ -1,0 +1,100 @@
+"""How a table's columns are read: an encoder for its schema, and whether a model's encoder fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from llsvm.errors import DataError
+from llsvm.features import columns as arrow
+from llsvm.features.doubts import Doubts
+from llsvm.features.encoder import Column, TableEncoder
+from llsvm.features.table_options import Roles, TableOptions, listed, matching
+
+
+def plan(
+    where: str,
+    schema: pa.Schema,
+    roles: Roles,
+    options: TableOptions,
+    widths: Mapping[str, int],
+    header: bool,
+    lenient: bool = False,
+) -> TableEncoder:
+    """An encoder for a table with that schema. widths: of list columns that are vectors. lenient: what cannot be a
+    feature is left out. Raises DataError."""
+    forced: set[str] = set()
+    for each in options.text:
+        forced |= matching(where, roles.features, each, "text")
+    kinds = {name: arrow.kind_of(schema.field(name).type) for name in roles.features}
+    if lenient:
+        kinds = {name: kind for name, kind in kinds.items() if kind}
+    for name, kind in kinds.items():
+        if not kind or (name in forced and kind not in ("text", "number")):
+            raise DataError(
+                f"{where}: column {name} has type {schema.field(name).type}, which cannot be a feature; "
+                f"leave it out (--exclude {name})"
+            )
+    if roles.label is not None and arrow.kind_of(schema.field(roles.label).type) not in ("number", "text"):
+        raise DataError(
+            f"{where}: column {roles.label} has type {schema.field(roles.label).type}, which cannot be the label; "
+            "cast it to numbers or text, or name another column with --label"
+        )
+    if roles.weight is not None and arrow.kind_of(schema.field(roles.weight).type) != "number":
+        raise DataError(
+            f"{where}: column {roles.weight} has type {schema.field(roles.weight).type}, which cannot be weights; "
+            "cast it to numbers, or name another column with --weight"
+        )
+    lists = [name for name, kind in kinds.items() if kind == "list"]
+    pair = _sparse_pair(schema, lists)
+    found = []
+    for name, kind in kinds.items():
+        if name in pair:
+            found.append(Column(name, pair[name]))
+        elif kind in ("list", "vector"):
+            type_ = schema.field(name).type
+            found.append(Column(name, "vector", type_.list_size if kind == "vector" else widths[name]))
+        else:
+            kind = "text" if name in forced else kind
+            dates = arrow.are_dates(schema.field(name).type) if kind == "number" else None
+            found.append(Column(name, kind, dates=dates))
+    if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
+        raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
+    encoder = TableEncoder(found, roles.label, roles.weight, options.missing, options.hash_bits, header)
+    encoder.doubts = Doubts(forced, lenient)
+    return encoder
+
+
+def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:
+    """The two list columns that are indices and values of sparse rows, if there are such."""
+    if len(lists) != 2:
+        return {}
+    whole = [name for name in lists if pa.types.is_integer(schema.field(name).type.value_type)]
+    if len(whole) == 2:  # values may be whole numbers too: then the names decide
+        whole = [name for name in whole if name.lower().startswith(("ind", "idx", "col"))]
+    return {name: "indices" if name in whole else "values" for name in lists} if len(whole) == 1 else {}
+
+
+def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_label: bool) -> None:
+    """Raise DataError unless the table has the columns that a model was trained on, of their kinds."""
+    names: list[str] = schema.names
+    there = set(names)
+    missing = [c.name for c in encoder.columns if c.name not in there]
+    if missing:
+        raise DataError(
+            f"{where}: {len(missing)} of the model's columns are missing: {listed(missing)}; "
+            f"the table has {listed(names)}"
+        )
+    if need_label and encoder.label is None:
+        raise DataError(f"{where}: which column has the labels? name it with --label")
+    if need_label and encoder.label not in names:
+        raise DataError(
+            f"{where}: there is no column {encoder.label!r} with the labels; name it with --label"
+        )
+    for c in encoder.columns:
+        type_ = schema.field(c.name).type
+        if c.kind == "number" and (expected := arrow.other_numbers(c.dates, type_)):
+            raise DataError(
+                f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
+            )

@@ -1,0 +1,1 @@
+"""Files near and far: reading, writing, compressed, remote. Knows nothing of rows; any room may use it."""

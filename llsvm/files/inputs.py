@@ -1,0 +1,363 @@
+"""Input bytes: local files, remote ones, standard input; plain or compressed; by name, pattern or folder.
+
+Readers see an ``Input``: something to ``readinto``. What is compressed is told by its first bytes, not by its name.
+"""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import glob
+import gzip
+import io
+import lzma
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+from llsvm.errors import DataError
+from llsvm.files import remote, windows, xz
+from llsvm.files.credentials import without_credentials
+
+STDIN = "-"
+HEAD_BYTES = 16
+REMOTE_BUFFER_BYTES = 1 << 21  # each is a request of its own, which takes tens of milliseconds
+_MAGIC = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+)
+COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
+_DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO)
+_BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
+
+
+def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name.
+
+    Raises DataError for a pattern or a folder without files.
+    """
+    found: list[str] = []
+    for each in paths:
+        path = without_credentials(os.fspath(each))
+        if remote.is_remote(path):
+            found += remote.expand(path)
+        elif os.path.isdir(path):
+            found += _some(path, _files_under(path))
+        elif glob.has_magic(path) and not os.path.exists(path):
+            found += _some(path, sorted(filter(os.path.isfile, glob.glob(path, recursive=True))))
+        else:
+            found.append(path)
+    return found
+
+
+def _some(path: str, files: list[str]) -> list[str]:
+    if not files:
+        raise DataError(f"{path}: there is no file there; check the path")
+    return files
+
+
+def _files_under(folder: str) -> list[str]:
+    files = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        files += [os.path.join(parent, name) for name in sorted(names) if not name.startswith((".", "_"))]
+    return sorted(files)
+
+
+class Input(io.RawIOBase):
+    """The decompressed bytes of one input, once, from the beginning. Close it.
+
+    ``raw_bytes_read``: of the file itself, so compressed. A damaged or truncated compressed file, and a file
+    that changes or cannot be read, is a DataError.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._raw = _Counting(path)
+        self.head = self._pending = b""
+        try:
+            start = self._raw.peek(windows.HEAD_BYTES)
+            self.head = start[:HEAD_BYTES]
+            self._kind = next((kind for magic, kind in _MAGIC if self.head.startswith(magic)), "")
+            self._declared = windows.declared(self._kind, start)
+            if self._kind == "zstd":
+                self._raw.frames = windows.ZstdFrames()
+            self._stream: Any = self._raw
+            if self._kind == "xz":
+                text_bytes = self._raw.xz_text_bytes()
+                self._stream = xz.Xz(self._raw, self._declared, text_bytes)
+                if text_bytes is not None:  # of its dictionary it touches no more
+                    self._declared = min(self._declared, text_bytes)
+            elif self._kind:
+                self._stream = _decompressed(self._raw, self._kind)
+            if self._stream is not self._raw:
+                self.head = self._pending = self._read(HEAD_BYTES)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    @property
+    def raw_bytes_read(self) -> int:
+        return self._raw.bytes_read
+
+    @property
+    def window_bytes(self) -> int:
+        """What the decompressor holds at most, by what the file has declared so far."""
+        return self._declared if self._raw.frames is None else self._raw.frames.largest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._pending:
+            n = min(len(view), len(self._pending))
+            view[:n] = self._pending[:n]
+            self._pending = self._pending[n:]
+            return n
+        if self._stream is self._raw:
+            return self._raw.readinto(view)
+        if hasattr(self._stream, "readinto"):
+            return self._guarded(lambda: int(self._stream.readinto(view)))
+        got = self._read(len(view))
+        view[: len(got)] = got
+        return len(got)
+
+    def _read(self, n: int) -> bytes:
+        return self._guarded(lambda: bytes(self._stream.read(n)))
+
+    def _guarded(self, read: Any) -> Any:
+        try:
+            return read()
+        except DataError:
+            raise
+        except (*_BROKEN, OSError, ValueError) as error:
+            if disk_failed(error):
+                raise unreadable(self.path, error) from error
+            raise DataError(
+                f"{self.path}: {self._kind} data that is cut off or damaged near byte {self.raw_bytes_read} "
+                f"({error}); fetch or write the file again"
+            ) from error
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _Counting(io.RawIOBase):
+    """A file's own bytes, counted; sequential."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.bytes_read = 0
+        self.frames: windows.ZstdFrames | None = None  # told of all bytes that are handed out
+        self._head = b""
+        self._file: Any
+        try:
+            if path == STDIN:
+                if sys.stdin is None:
+                    raise DataError("-: standard input is closed; name a file, or pipe data in")
+                self._file = io.FileIO(sys.stdin.fileno(), closefd=False)
+            elif remote.is_remote(path):
+                self._file = remote.open_stream(path, REMOTE_BUFFER_BYTES)
+            else:
+                check_regular(path)
+                self._file = io.FileIO(path)
+        except (OSError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise unreadable(path, error) from error
+
+    def peek(self, n: int) -> bytes:
+        head = b""
+        while len(head) < n:
+            part = self._bytes(n - len(head))
+            if not part:
+                break
+            head += part
+        self._head = head
+        return head
+
+    def xz_text_bytes(self) -> int | None:
+        """``xz.text_bytes_of`` of this file; None where only what is next can be read of it."""
+        if self.path == STDIN or not isinstance(self._file, io.FileIO):
+            return None
+        return xz.text_bytes_of(self._file.fileno())
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._head:
+            got = self._head[: len(view)]
+            self._head = self._head[len(got) :]
+            view[: len(got)] = got
+            n = len(got)
+        elif isinstance(self._file, io.FileIO):
+            try:
+                n = self._file.readinto(view) or 0
+            except OSError as error:
+                raise unreadable(self.path, error) from error
+            self.bytes_read += n
+        else:
+            got = self._bytes(len(view))
+            view[: len(got)] = got
+            n = len(got)
+        if self.frames is not None:
+            self.frames.feed(view[:n])
+        return n
+
+    def _bytes(self, n: int) -> bytes:
+        try:
+            got = bytes(self._file.read(n) or b"")
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        self.bytes_read += len(got)
+        return got
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def _decompressed(raw: _Counting, kind: str) -> Any:
+    if kind == "gzip":
+        return gzip.GzipFile(fileobj=raw, mode="rb")
+    if kind == "bzip2":
+        return bz2.BZ2File(raw)
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(raw, "r"), kind)
+
+
+def check_regular(path: str) -> os.stat_result:
+    """The status of a regular file. Raises DataError."""
+    if path == STDIN:
+        raise DataError("-: standard input is for svmlight and CSV; write this format to a file first")
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not stat.S_ISREG(status.st_mode):
+        remedy = "name a file in it" if stat.S_ISDIR(status.st_mode) else "write the data to a file first"
+        raise DataError(f"{path}: not a regular file; {remedy}")
+    return status
+
+
+def unreadable(path: str, error: Exception) -> DataError:
+    if remote.is_remote(path):
+        return remote.unreachable(path, error)
+    remedy = "the disk may be failing" if disk_failed(error) else "check the path and its permissions"
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number) if number else " ".join(str(error).split())
+    return DataError(f"{path}: cannot be read: {reason}; {remedy}")
+
+
+def disk_failed(error: Exception) -> bool:
+    """Whether a disk, and not what is on it, is at fault: whatever library was reading from it."""
+    return isinstance(error, OSError) and error.errno in _DISK_ERRORS
+
+
+def fingerprint(path: str) -> tuple[int, int]:
+    """(bytes, modification time) by which a change of the file is noticed; (0, 0) for standard input."""
+    if path == STDIN:
+        return 0, 0
+    if remote.is_remote(path):
+        return remote.status(path)
+    status = check_regular(path)
+    return status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def unchanged(path: str, found: tuple[int, int]) -> Iterator[None]:
+    """Around each reading of a file: it must be as it was ``found`` (see ``fingerprint``) when that begins, and the
+    same file, no different, when it ends or fails.
+
+    What is read while somebody writes is neither the old data nor the new, and beyond a file's end some libraries
+    read zeros.
+    Raises DataError. Standard input can be read only once and is not looked at.
+    """
+    if path == STDIN:
+        yield
+        return
+    before = _require_unchanged(path, found)
+    try:
+        yield
+    except Exception as error:  # a file that is written to is no longer what it claims to be
+        try:
+            _require_unchanged(path, found, before)
+        except DataError as changed:
+            raise changed from error
+        raise
+    _require_unchanged(path, found, before)
+
+
+def _require_unchanged(
+    path: str, found: tuple[int, int], identity: tuple[int, int] | None = None
+) -> tuple[int, int]:
+    """The identity of the file of that name: device and number, as far as it has one."""
+    who = 0, 0
+    try:
+        if remote.is_remote(path):
+            now = remote.status(path)
+        else:
+            status = check_regular(path)
+            now, who = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
+        if now == found and identity in (None, who):
+            return who
+        how = f"{found[0]:,} bytes at first, now {now[0]:,}"
+    except DataError as error:
+        if identity is None:
+            raise
+        how = str(error)
+    raise DataError(
+        f"{path}: the file changed while it was in use ({how}); start again when nothing writes to it"
+    )
+
+
+def open_seekable(path: str) -> Any:
+    """A pyarrow file that can be read anywhere, for formats that need it. Raises DataError."""
+    import pyarrow as pa
+
+    if remote.is_remote(path):
+        return remote.open_file(path)
+    try:
+        check_regular(path)
+        return pa.OSFile(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def open_binary(path: str) -> BinaryIO:
+    """A buffered Python file that can be read anywhere; what ``open`` gives, but remote too. Raises DataError."""
+    if remote.is_remote(path):
+        return io.BufferedReader(remote.open_file(path), REMOTE_BUFFER_BYTES)
+    check_regular(path)
+    try:
+        return open(path, "rb")
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def head_of(path: str) -> bytes:
+    """The first bytes, decompressed; b"" for standard input, whose bytes can be read once only."""
+    if path == STDIN:
+        return b""
+    with Input(path) as stream:
+        return stream.head
+
+
+def base_suffix(path: str) -> str:
+    """The suffix that tells the format, lower case: ``.csv`` of ``train.csv.gz``."""
+    stem, suffix = os.path.splitext(remote.without_options(path).rstrip("/").lower())
+    return os.path.splitext(stem)[1] if suffix in COMPRESSED_SUFFIXES else suffix

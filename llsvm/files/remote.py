@@ -1,0 +1,227 @@
+"""Files that are elsewhere: addresses such as ``s3://bucket/key`` that pyarrow's file systems understand.
+
+Whatever goes wrong there becomes one sentence with the address, the reason and the remedy; the libraries' own
+messages run to several lines.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, BinaryIO, cast
+from urllib.parse import quote
+
+from llsvm.errors import DataError, UsageError
+from llsvm.files.credentials import hidden, with_credentials
+from llsvm.process import leftovers
+
+_GS_RETRY_SECONDS = 60  # the library's own limit is 15 minutes, in which nothing is said
+_REASON_CHARACTERS = 240
+_LIBRARY_BYTES = 24_000_000  # measured with S3, its buffers included
+_COPY_BYTES = 1 << 20
+_OBJECT_STORES = ("s3", "gcs", "abfs")
+_abandoned: list[Any] = []  # streams to object stores that must never be closed
+_REMEDIES = {
+    "s3": "check bucket, key and region, and the credentials ($AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY, or "
+    "~/.aws); $AWS_ENDPOINT_URL names a server other than Amazon's",
+    "gs": "check bucket and key, and the credentials ($GOOGLE_APPLICATION_CREDENTIALS), or read a public bucket as "
+    "gs://anonymous@bucket/...",
+    "hdfs": "check the address, and that Java and Hadoop's client are installed ($JAVA_HOME, $HADOOP_HOME, "
+    "$CLASSPATH)",
+}
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Is it an address, such as ``s3://bucket/key``?"""
+    return "://" in os.fspath(path)
+
+
+def file_system(path: str) -> tuple[Any, str]:
+    """The file system of an address, and what the file is called there. Raises DataError."""
+    full = with_credentials(path)
+    try:
+        return _file_system(full)
+    except Exception as error:  # ArrowInvalid, NotImplementedError, OSError: by file system
+        cause = error if full == path else None  # its text may hold the credentials
+        raise unreachable(path, error, "no file system for this address") from cause
+
+
+@lru_cache(maxsize=256)
+def _file_system(path: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    if path.startswith("gs://") and "retry_limit_seconds=" not in path:
+        path += f"{'&' if '?' in path else '?'}retry_limit_seconds={_GS_RETRY_SECONDS}"
+    system, inner = fs.FileSystem.from_uri(path)
+    return system, inner
+
+
+def unreachable(path: str, error: Exception, what: str = "cannot be read") -> DataError:
+    """The error to raise for what a file system said of an address."""
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{path}: there is no such file; check the address, the bucket included")
+    reason = hidden(str(error).strip()) or type(error).__name__
+    reason = re.sub(
+        r"\s*(\(Request ID|error_info=|Learn more about|; Details:).*", "", reason, flags=re.DOTALL
+    )
+    reason = re.sub(r"\s+", " ", reason.split("\n")[0])
+    reason = reason.rstrip(" .;")[:_REASON_CHARACTERS]
+    remedy = _REMEDIES.get(path.split("://")[0], "check the address and the credentials")
+    return DataError(f"{path}: {what}: {reason}; {remedy}")
+
+
+def library_bytes(paths: Sequence[str]) -> int:
+    """What the file systems' libraries hold, for the memory ledger; 0 where all files are local."""
+    return _LIBRARY_BYTES if any(map(is_remote, paths)) else 0
+
+
+def status(path: str) -> tuple[int, int]:
+    """(bytes, modification time) of a file. Raises DataError."""
+    system, inner = file_system(path)
+    try:
+        info = system.get_file_info(inner)
+    except OSError as error:
+        raise unreachable(path, error) from error
+    if not info.is_file:
+        raise unreachable(path, FileNotFoundError())
+    return int(info.size or 0), int(info.mtime_ns or 0)
+
+
+def open_stream(path: str, buffer_bytes: int) -> Any:
+    """A pyarrow stream of the file's bytes. Raises DataError."""
+    system, inner = file_system(path)
+    try:
+        return system.open_input_stream(inner, compression=None, buffer_size=buffer_bytes)
+    except OSError as error:
+        raise unreachable(path, error) from error
+
+
+def open_file(path: str) -> Any:
+    """A pyarrow file that can be read anywhere. Raises DataError."""
+    system, inner = file_system(path)
+    try:
+        return system.open_input_file(inner)
+    except OSError as error:
+        raise unreachable(path, error) from error
+
+
+def expand(path: str) -> list[str]:
+    """The addresses that a pattern or a folder stands for, in order of name; else the address itself. A pattern
+    means what it means for local files: ``*`` stays within a folder, ``**`` does not. Raises DataError."""
+    from pyarrow import fs
+
+    address = without_options(path)
+    options = path[len(address) :]
+    start = address.index("://") + 3
+    magic = min((address.find(c, start) for c in "*?[" if c in address[start:]), default=-1)
+    top = path if magic < 0 else address[: address.rindex("/", 0, magic)] + options
+    system, inner = file_system(top)
+    try:
+        if magic < 0 and system.get_file_info(inner).type != fs.FileType.Directory:
+            return [path]
+        entries = system.get_file_info(fs.FileSelector(inner, recursive=True, allow_not_found=True))
+    except OSError as error:
+        raise unreachable(path, error) from error
+    names = sorted(entry.path for entry in entries if entry.type == fs.FileType.File)
+    top_parts = len(inner.strip("/").split("/"))
+    pattern = None if magic < 0 else address[start:].split("/")[-(address[magic:].count("/") + 1) :]
+    found = [name for name in names if _wanted(name.strip("/").split("/")[top_parts:], pattern)]
+    if not found:
+        raise DataError(f"{path}: there is no file there; check the address")
+    host = address[: address.find("/", start)] if "/" in address[start:] else address
+    return [host + quote(_below_host(name), safe="/=:@+,;!$&'()~") + options for name in found]
+
+
+def without_options(path: str) -> str:
+    """``s3://bucket/key`` of ``s3://bucket/key?region=eu-west-1``; a ? of a pattern is not the start of options."""
+    return re.sub(r"\?\w+=[^/]*(/.*)?$", "", path) if is_remote(path) else path
+
+
+def _below_host(inner: str) -> str:
+    """``/key`` of ``bucket/key`` (object stores) and of ``/key`` (file systems)."""
+    return inner if inner.startswith("/") else "/" + inner.partition("/")[2]
+
+
+def _wanted(parts: list[str], pattern: list[str] | None) -> bool:
+    """Does a file below the folder, by the names on its way, match? Without a pattern: it is not hidden."""
+    if pattern is None:
+        return not any(part.startswith((".", "_")) for part in parts)
+    if not pattern or not parts:
+        return not pattern and not parts
+    if pattern[0] == "**":
+        return any(_wanted(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
+    hidden = parts[0].startswith(".") and glob.has_magic(pattern[0]) and not pattern[0].startswith(".")
+    return not hidden and fnmatchcase(parts[0], pattern[0]) and _wanted(parts[1:], pattern[1:])
+
+
+def require_folder(path: str) -> None:
+    """Raise UsageError unless a file can be expected to be written to the address."""
+    from pyarrow import fs
+
+    if path.endswith("/") or path.count("/") < 3:
+        raise UsageError(f"{path}: is a folder; name a file in it")
+    try:
+        system, inner = file_system(path)
+        top = inner.split("/")[0] if not inner.startswith("/") else os.path.dirname(inner)
+        missing = system.get_file_info(top).type == fs.FileType.NotFound
+    except (DataError, OSError) as error:
+        raise UsageError(str(error if isinstance(error, DataError) else unreachable(path, error))) from error
+    if missing:
+        raise UsageError(f"{path}: there is no {top} to write to; create it first")
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """A local temporary file ($TMPDIR) that is sent to the address when the block ends without an error.
+
+    Nothing is sent after an error in the block; should sending itself fail, what was at the address stays.
+    Raises UsageError.
+    """
+    with ExitStack() as stack:
+        local = stack.enter_context(tempfile.NamedTemporaryFile(prefix="llsvm-"))
+        stack.enter_context(leftovers.expected(lambda: os.unlink(local.name)))
+        yield cast(BinaryIO, local)
+        local.flush()
+        local.seek(0)
+        system, inner = file_system(path)
+        try:
+            _send(cast(BinaryIO, local), system, inner)
+        except OSError as error:
+            raise UsageError(
+                f"{unreachable(path, error, 'cannot be written')}; what was there is as it was"
+            ) from error
+
+
+def _send(local: BinaryIO, system: Any, inner: str) -> None:
+    """In a store of objects one appears, or takes another's place, when its stream is closed, and only then; a file
+    elsewhere is written beside its place, and renamed."""
+    store = system.type_name in _OBJECT_STORES
+    there = inner if store else os.path.join(os.path.dirname(inner), f".llsvm-{secrets.token_hex(8)}.tmp")
+    out = system.open_output_stream(there, compression=None)
+    try:
+        while piece := local.read(_COPY_BYTES):
+            out.write(piece)
+    except BaseException:
+        if store:
+            _abandoned.append(out)  # letting go of it would close it
+        raise
+    else:
+        out.close()
+        if system.type_name == "hdfs":  # it renames to a free name alone
+            with suppress(OSError):
+                system.delete_file(inner)
+        if not store:
+            system.move(there, inner)
+    finally:
+        if not store:
+            with suppress(OSError):
+                out.close()
+            with suppress(OSError):  # renamed, as a rule
+                system.delete_file(there)

@@ -1,0 +1,213 @@
+"""Writing files so that a crash, a full disk or a kill leaves the old file or the new one, never a half."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedWriter, FileIO
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from llsvm.errors import DiskError, UsageError
+from llsvm.files import remote
+from llsvm.files.credentials import without_credentials
+from llsvm.process import leftovers
+
+STDOUT = "-"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a disk is full
+# what it says of a place where this user cannot have a file of this name
+NO_PLACE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+    errno.ETXTBSY,
+)
+_PREFIX, _SUFFIX = ".llsvm-", ".tmp"
+_ABANDONED_SECONDS = 3600  # without a write, and not locked: nobody's any more
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A binary file that takes the place of ``path`` when the block ends without an error.
+
+    "-" is standard output. An address (``s3://...``) is written to as ``llsvm.files.remote.replacing`` says. Else
+    it is written under a temporary name of its own in the same folder, synced and renamed. A symbolic link is
+    followed; a device or a pipe (``/dev/null``) is written to directly. After an error nothing is left, and what
+    killed processes of this user left in the folder some time ago is removed.
+    Raises DiskError where the disk is full or fails, UsageError where the path cannot be written.
+    """
+    if os.fspath(path) == STDOUT:
+        if sys.stdout is None:
+            raise UsageError("standard output is closed; name a file")
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if remote.is_remote(path):
+        with remote.replacing(without_credentials(os.fspath(path))) as stream:
+            yield stream
+        return
+    target = Path(os.path.realpath(path))
+    with naming(path):
+        special = target.exists() and not target.is_file() and not target.is_dir()
+        folder = -1 if special else os.open(target.parent, _FOLDER)
+    if special:
+        with _opened(target, path, os.O_WRONLY | os.O_CLOEXEC) as stream:
+            yield stream
+        return
+    name = temporary_name()
+    key = leftovers.expect(lambda: os.unlink(target.with_name(name)))
+    try:
+        try:
+            with _opened(target.with_name(name), path, _NEW, folder) as stream:
+                yield stream
+                stream.flush()
+                with naming(path):
+                    os.fsync(stream.fileno())
+            with naming(path):
+                if target.is_file():
+                    os.chmod(name, target.stat().st_mode & 0o7777, dir_fd=folder)
+                os.replace(name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            raise
+        with suppress(OSError):  # some network file systems cannot sync a folder
+            os.fsync(folder)
+        _remove_abandoned(folder)
+    finally:
+        leftovers.forget(key)
+        os.close(folder)
+
+
+def refuse_stdout(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError where "-" would mean standard output: for what is no text."""
+    if os.fspath(path) == STDOUT:
+        raise UsageError(
+            "-: this is no output for a pipe: name a file, or an address (./- is a file of that name)"
+        )
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError or DiskError unless ``replacing(path)`` works: found before hours of training, not after.
+
+    A file of a name as long is made in the folder, and removed.
+    """
+    refuse_stdout(path)
+    if remote.is_remote(path):
+        remote.require_folder(without_credentials(os.fspath(path)))
+        return
+    target = Path(os.path.realpath(path))
+    with naming(path):
+        if target.is_dir():
+            raise UsageError(f"{path}: is a folder; name a file in it")
+        if target.exists() and not target.is_file():
+            if not os.access(target, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
+        if not target.parent.is_dir():
+            raise UsageError(f"{path}: the folder {target.parent} does not exist; create it first")
+        _require_own(target)
+        folder = os.open(target.parent, _FOLDER)
+        try:
+            name = temporary_name(len(os.fsencode(target.name)))
+            with leftovers.expected(lambda: os.unlink(target.with_name(name))):
+                os.close(os.open(name, _NEW, 0o600, dir_fd=folder))
+                os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
+
+
+def temporary_name(n_bytes: int = 0) -> str:
+    """A name that no other process, on whatever host, or thread makes; of ``n_bytes`` bytes at least."""
+    token = secrets.token_hex(8)
+    return f"{_PREFIX}{token}{_SUFFIX}".ljust(n_bytes, "x")
+
+
+def _require_own(target: Path) -> None:
+    """In a folder such as /tmp nobody may replace the file of another."""
+    with suppress(FileNotFoundError):
+        folder, owner = target.parent.stat(), target.stat().st_uid
+        if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, owner, folder.st_uid):
+            raise PermissionError(errno.EPERM, "it is another user's")
+
+
+class _Output(FileIO):
+    """A file whose failures to write name ``path``: not every OSError in a block that writes is of this file."""
+
+    path: str | os.PathLike[str]
+
+    def write(self, data: Any) -> int:
+        with naming(self.path):
+            return super().write(data)
+
+
+def _opened(file: Path, path: str | os.PathLike[str], flags: int, folder: int | None = None) -> BinaryIO:
+    """``file`` open for writing, by its name in ``folder`` (a descriptor) if given; errors name ``path``."""
+
+    def opener(name: str, _: int) -> int:
+        where = name if folder is None else os.path.basename(name)
+        return os.open(where, flags, 0o666, dir_fd=folder)
+
+    with naming(path):
+        raw = _Output(str(file), "w", opener=opener)
+    raw.path = path
+    with suppress(OSError):  # a file system without locks
+        if folder is not None:
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return cast(BinaryIO, BufferedWriter(raw))
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Within, an OSError becomes a DiskError or a UsageError that names ``path``."""
+    try:
+        yield
+    except (BrokenPipeError, DiskError):
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in NO_ROOM:
+            raise DiskError(f"{path}: {reason}; free some space or write elsewhere") from error
+        if error.errno in NO_PLACE:
+            raise UsageError(f"{path}: cannot be written: {reason[:1].lower()}{reason[1:]}") from error
+        raise DiskError(
+            f"{path}: cannot be written: {reason}; the disk may be failing, or the network to it: write elsewhere"
+        ) from error
+
+
+def _remove_abandoned(folder: int) -> None:
+    """Remove this user's temporary files that no living process writes any more."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for name in [entry.name for entry in entries if entry.name.startswith(_PREFIX)]:
+            with suppress(OSError):
+                if _SUFFIX in name and _is_abandoned(name, folder):
+                    os.unlink(name, dir_fd=folder)
+
+
+def _is_abandoned(name: str, folder: int) -> bool:
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        state = os.fstat(file)
+        old = time.time() - state.st_mtime > _ABANDONED_SECONDS
+        if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid() or not old:
+            return False
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    finally:
+        os.close(file)

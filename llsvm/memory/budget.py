@@ -1,0 +1,97 @@
+"""MemoryBudget: a ledger of bytes under one limit on the peak resident set of the whole process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from llsvm.errors import BudgetError
+from llsvm.memory.process import MIN_WORK_BYTES, process_bytes
+
+RUNTIME = "interpreter and libraries"
+COMPILING = "compiling"  # more than the other solvers' kernels take
+
+
+class MemoryBudget:
+    """Bytes promised to those who hold large arrays; the sum never exceeds the limit.
+
+    The first line is the runtime (interpreter, libraries, and whatever the caller's process held before),
+    so the limit bounds the peak resident set of the whole process.
+    """
+
+    def __init__(
+        self, limit_bytes: int, runtime_bytes: int | None = None, more: Mapping[str, int] | None = None
+    ) -> None:
+        """``runtime_bytes``: what the process holds already; measured, at least RUNTIME_BYTES, if None. ``more``:
+        lines to begin with. Raises BudgetError where these leave no room to work."""
+        self.limit_bytes = limit_bytes
+        self._lines: dict[str, int] = {}
+        if runtime_bytes is None:
+            runtime_bytes = process_bytes()
+            needs = {RUNTIME: runtime_bytes, **(more or {})}
+            self.require({**needs, "reading and working on rows": MIN_WORK_BYTES})
+        self.reserve(RUNTIME, runtime_bytes)
+        for what, nbytes in (more or {}).items():
+            self.reserve(what, nbytes)
+
+    @property
+    def lines(self) -> Mapping[str, int]:
+        """Bytes signed for, by name; to be looked at only."""
+        return MappingProxyType(self._lines)
+
+    @property
+    def reserved_bytes(self) -> int:
+        return sum(self._lines.values())
+
+    @property
+    def available_bytes(self) -> int:
+        return self.limit_bytes - self.reserved_bytes
+
+    def reserve(self, what: str, nbytes: int) -> int:
+        """Sign ``nbytes`` for ``what`` (added to its line, if it has one) and return them. Raises BudgetError."""
+        self.require({what: nbytes})
+        self._lines[what] = self._lines.get(what, 0) + nbytes
+        return nbytes
+
+    def require(self, needs: Mapping[str, int]) -> None:
+        """Raise BudgetError unless all of ``needs`` fit together; signs nothing."""
+        total = self.reserved_bytes + sum(needs.values())
+        if total > self.limit_bytes:
+            lines = dict(self._lines)
+            for what, nbytes in needs.items():
+                lines[what] = lines.get(what, 0) + nbytes
+            what = next(iter(needs)) if len(needs) == 1 else "this data and solver"
+            raise BudgetError(what, self.limit_bytes, total, lines)
+
+    def resize(self, what: str, nbytes: int) -> None:
+        """Make the line ``what`` one of ``nbytes``: new, larger, smaller, or none if 0. Raises BudgetError."""
+        more = nbytes - self._lines.get(what, 0)
+        if more > 0:
+            self.reserve(what, more)
+        elif more < 0:
+            self.release(what, -more)
+
+    def release(self, what: str, nbytes: int | None = None) -> None:
+        """Give back ``nbytes`` of the line ``what``, or all of it.
+
+        Raises ValueError for more than was signed for: whoever does that has lost count.
+        """
+        signed = self._lines.get(what, 0)
+        left = 0 if nbytes is None else signed - nbytes
+        if what not in self._lines or not 0 <= left <= signed:
+            raise ValueError(f"{what}: {nbytes} bytes released, but {signed} were signed for")
+        if left:
+            self._lines[what] = left
+        else:
+            del self._lines[what]
+
+    def mark(self) -> Mapping[str, int]:
+        """The lines as they are now, for ``return_to``."""
+        return dict(self._lines)
+
+    def return_to(self, mark: Mapping[str, int], but: Collection[str] = ()) -> None:
+        """Release what was signed since ``mark``. but: lines to leave as they are. Raises ValueError where a line
+        has shrunk since: what was given back cannot be had again without asking."""
+        for what in set(self._lines) | set(mark):
+            if what not in but and self._lines.get(what, 0) != mark.get(what, 0):
+                self.release(what, self._lines.get(what, 0) - mark.get(what, 0))

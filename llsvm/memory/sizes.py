@@ -1,0 +1,77 @@
+"""Sizes in bytes, read from text and written for people."""
+
+from __future__ import annotations
+
+import re
+
+from llsvm.errors import UsageError
+from llsvm.memory.process import available_bytes, container_limit_bytes
+
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "K": 10**3,
+    "KB": 10**3,
+    "M": 10**6,
+    "MB": 10**6,
+    "G": 10**9,
+    "GB": 10**9,
+    "T": 10**12,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
+
+
+def parse_size(text: str | int, available: int | None = None) -> int:
+    """Bytes meant by ``"2GB"`` (10^9), ``"512MiB"`` (2^20), ``"25%"`` of ``available`` bytes, or a number of bytes.
+
+    ``available`` defaults to ``available_bytes()``. Raises UsageError.
+    """
+    if isinstance(text, int) and not isinstance(text, bool):
+        nbytes = text
+    else:
+        text = str(text)
+        number, unit = "", ""
+        if match := _SIZE.fullmatch(text.removesuffix("%")):
+            number, unit = match.group(1), match.group(2).upper()
+        if not number or (text.endswith("%") and unit) or unit not in _UNITS:
+            raise UsageError(f"not a size: {text!r} (write 2GB, 512MiB, 25% or a number of bytes)")
+        if text.endswith("%"):
+            if not 0 < float(number) <= 100:
+                raise UsageError(f"not a share of memory: {text!r} (more than 0%, at most 100%)")
+            nbytes = int(float(number) / 100 * (available_bytes() if available is None else available))
+        else:
+            nbytes = int(float(number) * _UNITS[unit])
+    if nbytes <= 0:
+        raise UsageError(f"not a size: {text!r} (must be more than 0 bytes)")
+    return nbytes
+
+
+def format_size(nbytes: float) -> str:
+    """``1234567`` as ``1.2 MB``."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= size:
+            return f"{nbytes / size:.1f} {unit}"
+    return f"{nbytes:.0f} B"
+
+
+def memory_limit_bytes(text: str | int) -> int:
+    """``parse_size`` of a limit on memory. Raises UsageError where it is more than the machine, or its container,
+    has: nothing would keep it."""
+    import psutil
+
+    limit, machine, container = parse_size(text), int(psutil.virtual_memory().total), container_limit_bytes()
+    has, who = (
+        (machine, "machine has") if container is None or container > machine else (container, "container has")
+    )
+    if limit > has:
+        raise UsageError(
+            f"a memory limit of {text} is more than the {format_size(has)} that this {who}: pass less with "
+            "--memory (memory_limit in Python), or leave it out for half of what is free"
+        )
+    return limit

@@ -1,0 +1,1 @@
+"""What training hands back and how it is kept: the model, its file, LIBLINEAR's format. Knows no solver."""

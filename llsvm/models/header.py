@@ -1,0 +1,130 @@
+"""What a model file's header may say: every value is of the type and size that later code relies on.
+
+A model may come from anywhere. Whatever its header holds is looked at here before anything else looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from llsvm.files.json_checks import (
+    MAX_FEATURES,
+    Test,
+    check,
+    is_flag,
+    is_number,
+    is_text,
+    is_whole,
+    list_of,
+    maybe,
+    one_of,
+    shown,
+)
+
+_COLUMN_KINDS = ("number", "text", "vector", "indices", "values", "struct")
+
+
+def _is_mapping(value: Any) -> bool:
+    return type(value) is dict
+
+
+def _is_category(value: Any) -> bool:
+    return list_of(is_text)(value) and len(value) == 2
+
+
+_HEADER: dict[str, Test] = {
+    "version": is_text,
+    "requires": list_of(is_text),
+    "index_base": is_whole(0, 1),
+    "converged": is_flag,
+    "n_rows": is_whole(0),
+    "n_features": is_whole(0, MAX_FEATURES),
+    "n_weights": is_whole(0),
+    "certificate": maybe(_is_mapping),
+    "settings": _is_mapping,
+    "history": list_of(_is_mapping),
+    "feature_names": maybe(list_of(is_text)),
+    "extra": _is_mapping,
+}
+_CERTIFICATE: dict[str, Test] = {
+    "primal": list_of(maybe(is_number)),
+    "dual": list_of(maybe(is_number)),
+    "passes": is_whole(0),
+}
+_ROUNDING: dict[str, Test] = {"rounding": list_of(is_number)}
+# Of what is not always there.
+_SETTINGS: dict[str, Test] = {
+    "label": maybe(is_text),
+    "weight": maybe(is_text),
+    "features": list_of(is_text),
+    "missing": is_text,
+}
+_EXTRA: dict[str, Test] = {
+    "unit_row": is_flag,
+    "double": is_flag,
+    "multi_class": one_of("ovo"),
+    "solver": is_text,
+    "why": is_text,
+    "positive": lambda value: is_text(value) or is_number(value),
+    "feature_map": _is_mapping,
+    "table": _is_mapping,
+}
+_TABLE: dict[str, Test] = {
+    "columns": list_of(_is_mapping),
+    "label": maybe(is_text),
+    "missing": one_of("refuse", "zero", "mean"),
+    "hash_bits": maybe(is_whole(1, 30)),
+    "header": is_flag,
+    "categories": list_of(_is_category),
+    "largest_index": is_whole(-1, MAX_FEATURES),
+    "fill": _is_mapping,
+}
+_COLUMN: dict[str, Test] = {
+    "name": is_text,
+    "kind": one_of(*_COLUMN_KINDS),
+    "width": is_whole(1, MAX_FEATURES),
+}
+_DATES: dict[str, Test] = {"dates": maybe(is_flag)}  # not in the first files
+_ARRAY: dict[str, Test] = {
+    "shape": list_of(is_whole(0)),
+    "dtype": is_text,
+    "crc32": is_whole(0, 2**32 - 1),
+}
+
+
+def check_header(header: Mapping[str, Any]) -> None:
+    """Raise ValueError where a field is missing, of a wrong type, or at odds with another."""
+    check(header, _HEADER, "header")
+    if header["certificate"] is not None:
+        certificate = header["certificate"]
+        check(certificate, _CERTIFICATE | (_ROUNDING if "rounding" in certificate else {}), "certificate")
+        if len(certificate["primal"]) != len(certificate["dual"]):
+            raise ValueError("its certificate has other numbers of primals and duals")
+    settings, extra = header["settings"], header["extra"]
+    check(settings, {name: test for name, test in _SETTINGS.items() if name in settings}, "settings")
+    check(extra, {name: test for name, test in _EXTRA.items() if name in extra}, "extra")
+    if missing := [name for name in header["requires"] if name not in extra]:
+        raise ValueError(f"it requires {missing[0]}, which it does not hold")
+    if "table" in extra:
+        _check_table(extra["table"], header["n_features"])
+    arrays = header.get("arrays", {})  # the first files have no list of them
+    check(arrays, {}, "list of arrays")
+    for name, spec in arrays.items():
+        check(spec, _ARRAY, f"list of arrays, {name},")
+
+
+def _check_table(table: dict[str, Any], n_features: int) -> None:
+    check(table, _TABLE, "table")
+    for column in table["columns"]:
+        check(column, _COLUMN | (_DATES if "dates" in column else {}), "table's columns")
+        if unknown := set(column) - set(_COLUMN) - set(_DATES):
+            raise ValueError(f"its table's columns have {shown(sorted(unknown)[0])}, which is not known")
+    if not all(map(is_number, table["fill"].values())):
+        raise ValueError("its table fills in what is no number")
+    kinds = {kind: [c for c in table["columns"] if c["kind"] == kind] for kind in _COLUMN_KINDS}
+    categories = len(table["categories"]) if table["hash_bits"] is None else 1 << table["hash_bits"]
+    width = len(kinds["number"]) + sum(c["width"] for c in kinds["vector"])
+    width += (categories if kinds["text"] else 0) + table["largest_index"] + 1
+    if width != n_features:
+        raise ValueError(f"its table has {width:,} features, but the model {n_features:,}")

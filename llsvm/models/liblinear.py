@@ -1,0 +1,195 @@
+"""LIBLINEAR's text model format, both ways.
+
+    solver_type L2R_L1LOSS_SVC_DUAL
+    nr_class 2
+    label 1 -1
+    nr_feature 3
+    bias -1
+    w
+    0.25
+    ...                 nr_feature lines, one more for the bias if bias >= 0, each with a weight per column
+
+A binary model has one column, positive for ``label[0]`` (two for MCSVM_CS); others one column per label, in
+the order of ``label``. Where all scores of a row are equal, LIBLINEAR takes the label that the file names
+first, or for a binary model last: such rows (empty ones) may be labelled differently after an import.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.errors import ModelError
+from llsvm.files.writing import replacing
+from llsvm.models.model import Model, label_text
+
+_SOLVERS = {"hinge": "L2R_L1LOSS_SVC_DUAL", "squared_hinge": "L2R_L2LOSS_SVC_DUAL"}
+_LOSSES = {  # of the linear classifiers among LIBLINEAR's solvers
+    "L2R_LR": "logistic",
+    "L2R_LR_DUAL": "logistic",
+    "L1R_LR": "logistic",
+    "L2R_L2LOSS_SVC_DUAL": "squared_hinge",
+    "L2R_L2LOSS_SVC": "squared_hinge",
+    "L1R_L2LOSS_SVC": "squared_hinge",
+    "L2R_L1LOSS_SVC_DUAL": "hinge",
+    "MCSVM_CS": "hinge",
+}
+_CHUNK_ROWS = 10_000
+_LARGEST_LABEL = 2**31 - 1
+
+
+def write_liblinear(model: Model, path: str | os.PathLike[str]) -> None:
+    """Write ``model`` for LIBLINEAR's ``predict``, atomically, with all digits (%.17g).
+
+    Column 0 of the model becomes LIBLINEAR's feature 1. The intercept becomes the weight of a constant
+    feature with the value that the model was trained with (1 if that is not known).
+    Raises ModelError for what the format cannot say (see ``_refuse_unsayable``) and labels that are no integers;
+    DiskError and UsageError as ``llsvm.files.writing.replacing``.
+    """
+    _refuse_unsayable(model)
+    labels = _integer_labels(model)
+    solver = _SOLVERS.get(model.settings.get("loss", ""), _SOLVERS["hinge"])
+    if model.settings.get("multi_class") == "crammer-singer" and len(labels) > 2:
+        solver = "MCSVM_CS"
+    bias = -1.0
+    weights = model.coef_.T
+    if model.intercept_.any() or model.settings.get("bias", 0) > 0:
+        bias = float(model.settings.get("bias", 0)) or 1.0
+        weights = np.vstack([weights, model.intercept_ / bias])
+    if len(labels) == 2:  # one column, positive for the first label; ours is positive for the last class
+        labels = labels[::-1]
+    head = (
+        f"solver_type {solver}\nnr_class {len(labels)}\nlabel {' '.join(map(str, labels))}\n"
+        f"nr_feature {model.n_features_in_}\nbias {bias:.17g}\nw\n"
+    )
+    line = "%.17g " * weights.shape[1]
+    with replacing(path) as stream:
+        stream.write(head.encode())
+        for start in range(0, len(weights), _CHUNK_ROWS):
+            rows = weights[start : start + _CHUNK_ROWS].tolist()
+            stream.write("".join(line % tuple(row) + "\n" for row in rows).encode())
+
+
+def read_liblinear(path: str | os.PathLike[str]) -> Model:
+    """The model in LIBLINEAR's file ``path``: any linear classifier, not regression nor one-class.
+
+    Raises ModelError, naming path and reason.
+    """
+    try:
+        with open(path, encoding="ascii") as lines:
+            head = _read_head(lines)
+            return _model(head, lines)
+    except FileNotFoundError as error:
+        raise ModelError(f"{path}: no such model file") from error
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError) as error:  # a ModelError is a ValueError too
+        what = f"it has no line {error}" if isinstance(error, KeyError) else str(error)
+        raise ModelError(f"{path}: not a LIBLINEAR model that llsvm can read: {what}") from error
+
+
+def _refuse_unsayable(model: Model) -> None:
+    """Raise ModelError where LIBLINEAR would predict something else with the same weights."""
+    table = model.extra.get("table", {"columns": [], "fill": {}})
+    texts = [column["name"] for column in table["columns"] if column["kind"] == "text"]
+    because = ""
+    if model.one_vs_one:
+        because = "have no votes of pairs (one-vs-one); train with --multiclass ovr or crammer-singer"
+    elif model.feature_map is not None:
+        because = "are linear, this one has a kernel or a feature map; train without it"
+    elif model.extra.get("unit_row"):
+        because = (
+            "do not scale rows, this one was trained with --scale unit-row; write the rows with unit length "
+            "and train on them, or train with another scale, which becomes part of the weights"
+        )
+    elif table["fill"] or "fill" in model.extra:
+        because = (
+            "take a missing value for 0, this one was trained with --missing mean; train with --missing zero"
+        )
+    elif texts:
+        because = (
+            f"number their columns, this one has categories of text (column {texts[0]}); turn the table into "
+            "numbers first (llsvm convert TABLE NEW.svm) and train on these, or leave such columns out (--exclude)"
+        )
+    if because:
+        raise ModelError(f"LIBLINEAR's models {because}")
+
+
+def _integer_labels(model: Model) -> list[int]:
+    labels = []
+    for label in model.classes_:
+        numeric = model.classes_.dtype.kind in "iuf"
+        if not numeric or label != int(label) or abs(label) > _LARGEST_LABEL:
+            raise ModelError(
+                f"LIBLINEAR's labels are integers, and this model has the label {label_text(label)!r}; "
+                "train on integer labels to export it"
+            )
+        labels.append(int(label))
+    return labels
+
+
+def _read_head(lines: TextIO) -> dict[str, list[str]]:
+    """The lines before the weights, by their first word (solver_type, label, ...)."""
+    head: dict[str, list[str]] = {}
+    for line in islice(lines, 20):
+        words = line.split()
+        if words == ["w"]:
+            return head
+        if words:
+            head[words[0]] = words[1:]
+    raise ModelError("the line 'w' is missing")
+
+
+def _model(head: dict[str, list[str]], lines: TextIO) -> Model:
+    solver = " ".join(head["solver_type"])
+    if solver not in _LOSSES:
+        raise ModelError(f"{solver} is not a classifier")
+    labels = np.array([int(word) for word in head["label"]], float)
+    (n_classes,), (d,) = map(int, head["nr_class"]), map(int, head["nr_feature"])
+    (bias,) = map(float, head["bias"])
+    if not 2 <= n_classes == len(labels) == len(set(labels)):
+        raise ModelError(f"{n_classes} classes with the labels {' '.join(head['label'])}")
+    columns = 1 if n_classes == 2 and solver != "MCSVM_CS" else n_classes
+    weights = _read_weights(lines, d + (bias >= 0), columns)
+    if columns == 1:
+        weights = weights if labels[0] > labels[1] else -weights
+    elif n_classes == 2:
+        weights = weights[:, [np.argmax(labels)]] - weights[:, [np.argmin(labels)]]
+    else:
+        weights = weights[:, np.argsort(labels)]
+    intercept = weights[d] * bias if bias >= 0 else np.zeros(weights.shape[1])
+    settings: dict[str, Any] = {"loss": _LOSSES[solver], "bias": max(bias, 0.0)}
+    return Model(
+        weights[:d].T,
+        intercept,
+        np.sort(labels),
+        settings=settings,
+        index_base=1,
+        extra={"imported": {"from": "liblinear", "solver_type": solver}, "double": True},
+        requires=("double",),
+    )
+
+
+def _read_weights(lines: TextIO, n_rows: int, columns: int) -> NDArray[np.float64]:
+    """(n_rows, columns) float64."""
+    weights = np.empty(n_rows * columns)
+    filled = 0
+    for words in _chunks(lines):
+        values = np.array(words, float)
+        weights[filled : filled + len(values)] = values[: len(weights) - filled]
+        filled += len(values)
+    if filled != len(weights):
+        raise ModelError(f"{filled} weights where {n_rows} rows of {columns} are announced")
+    if not np.isfinite(weights).all():
+        raise ModelError("a weight is not a finite number")
+    return weights.reshape(n_rows, columns)
+
+
+def _chunks(lines: TextIO) -> Iterator[list[str]]:
+    while words := " ".join(islice(lines, _CHUNK_ROWS)).split():
+        yield words

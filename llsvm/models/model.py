@@ -1,0 +1,342 @@
+"""Model: what training hands back, what predictions need, and the fields of its file.
+
+The file (``llsvm.models.model_file`` says how it is packed; version 1) holds
+
+    header.json     every plain value: settings, certificate, history, index_base, converged, n_rows,
+                    feature_names, package version, extra, requires; and the shape, dtype and CRC-32 of every array
+    coef.npy        (d, k) float64: ``coef_`` transposed, so that a feature's weights lie together
+    intercept.npy   (k,) float64
+    classes.npy     (n_classes,) numbers or text, ascending
+    extra/NAME.npy  the arrays of ``extra``
+
+A later feature adds a field to ``extra``. If predictions would be wrong without it, it also puts the field's
+name into ``requires``, and a package too old to know that name refuses the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import llsvm
+from llsvm.block import CSR, Block, Matrix
+from llsvm.errors import CertificateError, DataError, ModelError
+from llsvm.features.feature_map import FeatureMap
+from llsvm.features.frames import column_names, columns, encoded, require_order
+from llsvm.features.scaling import filled, unit_rows
+from llsvm.models import model_file
+from llsvm.objective.certificate import Certificate
+
+_PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
+_CLOCK_COLUMNS = ("seconds", "used_bytes", "peak_rss_bytes")  # of the history: differ from run to run
+_PLACE_SETTINGS = ("spill_dir",)  # of the settings: say where, not what
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass
+class Model:
+    """A trained linear classifier.
+
+    coef_: (k, d) float64; k = 1 for two classes (positive scores mean ``classes_[1]``), else a row per class.
+    intercept_: (k,) float64. classes_: (n_classes,) numbers or text, ascending.
+    certificate: how far from the optimum the weights are at most; None for an imported model.
+    settings: the training options, plain values. history: a dict per pass: passes, seconds, bytes_read,
+    primal, dual, relative_gap, survivors (None where not known).
+    index_base: first column index, 0 or 1, of the svmlight file it was trained on, hence of those it scores.
+    version: of the package that made it. n_rows: rows it was trained on. feature_names: (d,) or None.
+    extra: more fields, JSON values or arrays. requires: names in ``extra`` that predictions depend on.
+    log: what differs between equal runs (seconds, peak_rss_bytes, ...); not in the model file.
+    Raises ModelError on construction where shapes and classes do not fit each other.
+    """
+
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    classes_: NDArray[Any]
+    certificate: Certificate | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    index_base: int = 1
+    converged: bool = False
+    version: str = llsvm.__version__
+    n_rows: int = 0
+    feature_names: tuple[str, ...] | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
+    log: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.coef_ = np.asarray(self.coef_, np.float64)
+        self.intercept_ = np.asarray(self.intercept_, np.float64)
+        self.classes_ = np.asarray(self.classes_)
+        if self.classes_.dtype.kind in "OU":
+            self.classes_ = np.array([str(label) for label in self.classes_])
+        k = self.n_problems
+        if len(self.classes_) < 2 or self.coef_.shape[:1] != (k,) or self.coef_.ndim != 2:
+            raise ModelError(f"weights of shape {self.coef_.shape} do not fit {len(self.classes_)} classes")
+        if self.intercept_.shape != (k,):
+            raise ModelError(f"intercept of shape {self.intercept_.shape} does not fit {k} rows of weights")
+        if self.classes_.ndim != 1 or not np.all(self.classes_[:-1] < self.classes_[1:]):
+            raise ModelError("classes must be distinct and ascending")
+        if self.feature_map is not None and self.feature_map.width != self.coef_.shape[1]:
+            raise ModelError(f"{self.coef_.shape[1]} weights for {self.feature_map.width} mapped features")
+        if self.feature_names is not None and len(self.feature_names) != self.n_features_in_:
+            raise ModelError(f"{len(self.feature_names)} feature names for {self.n_features_in_} features")
+
+    @property
+    def n_problems(self) -> int:
+        """Rows of weights: one for two classes, else one per class, or per pair of classes (one-vs-one)."""
+        k = len(self.classes_)
+        if k == 2:
+            return 1
+        return k * (k - 1) // 2 if self.one_vs_one else k
+
+    @property
+    def one_vs_one(self) -> bool:
+        """More than two classes vote in pairs i < j, in that order; a positive score is a vote for i."""
+        return self.extra.get("multi_class") == "ovo" and len(self.classes_) > 2
+
+    @property
+    def problem_names(self) -> list[str]:
+        """What positive scores of each row of ``coef_`` mean: a class, or "i, not j" of a pair."""
+        labels = self.labels
+        if self.one_vs_one:
+            return [f"{a}, not {b}" for i, a in enumerate(labels) for b in labels[i + 1 :]]
+        return labels[1:] if len(labels) == 2 else labels
+
+    @cached_property
+    def feature_map(self) -> FeatureMap | None:
+        """What rows pass through before they meet ``coef_``: support vectors, or an approximation; or None."""
+        return FeatureMap.from_extra(self.extra)
+
+    @property
+    def n_features_in_(self) -> int:
+        return int(self.coef_.shape[1]) if self.feature_map is None else self.feature_map.n_features
+
+    @property
+    def named_columns(self) -> bool:
+        """Whether it was trained on columns with names (those of a CSV file without a header have none)."""
+        table = self.extra.get("table")
+        return self.feature_names is not None if table is None else bool(table["header"])
+
+    @property
+    def labels(self) -> list[str]:
+        """The classes as they are written in files and tables."""
+        return [label_text(label) for label in self.classes_]
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the rows of X, an (n, d) array or SciPy sparse matrix: (n,) for two classes, else (n, k).
+
+        X may be a data frame (pandas, Polars, a table of pyarrow): where the model was trained on columns with
+        names, they are found by name, those of text too, and others are left aside. Columns of arrays are found by
+        position.
+
+        Two classes: positive means ``classes_[1]``. More: the largest is the predicted class; one-vs-one models
+        score a class by its votes plus less than ½ for the sum of its pairs' scores, which decides between equals.
+        Raises ModelError where X has another width, DataError where a column is missing, cannot be what the model
+        was trained on, or a score is not a finite number.
+        """
+        scores = self.class_scores(self._scores(X))
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each row of X, as ``classes_`` has it: (n,). Errors as ``decision_function``."""
+        return self.classes_[self.class_ids(self._scores(X))]
+
+    def class_ids(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
+        if scores.shape[1] == 1:
+            return (scores[:, 0] > 0).astype(np.intp)
+        return np.argmax(self.class_scores(scores), axis=1)
+
+    def class_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of classes, as ``decision_function`` has them, for those of problems (n, problems)."""
+        return _votes(scores, len(self.classes_)) if self.one_vs_one else scores
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        matrices = self._by_name(X)
+        if matrices is None:
+            X = X if hasattr(X, "tocsr") else np.asarray(X)
+            if X.ndim != 2 or X.shape[1] != self.n_features_in_:
+                raise ModelError(f"X has shape {X.shape}, the model {self.n_features_in_} features")
+            matrices = _matrices(X)
+        scores = np.empty((X.shape[0], len(self.coef_)))
+        score = self.scorer()
+        start = 0
+        for matrix in matrices:
+            part = score(matrix, 0)
+            scores[start : start + len(part)] = part
+            start += len(part)
+        if not np.isfinite(scores).all():
+            row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
+            raise DataError(f"row {row} of X has no finite score: it holds a NaN or an infinite value")
+        return scores
+
+    def _by_name(self, X: Any) -> Iterator[Matrix] | None:
+        """The rows of a data frame, its columns found by name; None where X or the model has no names."""
+        if column_names(X) is None:
+            return None
+        if not self.named_columns:
+            require_order(X)
+            return None
+        if "table" in self.extra:
+            return encoded(X, self.extra["table"], bool(self.extra.get("double")))
+        return _matrices(np.asarray(columns(X, self.feature_names or ())))
+
+    def scorer(self) -> Callable[[Matrix, int], NDArray[np.float64]]:
+        """A function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
+        from llsvm.kernels.scores import matrix_scores
+
+        weights = np.ascontiguousarray(self.coef_.T)
+        mapping, unit, fill = self.feature_map, bool(self.extra.get("unit_row")), self.extra.get("fill")
+
+        def prepared(X: Matrix, base: int) -> Matrix:
+            X = X if fill is None else filled(X, fill, base)
+            return unit_rows(X) if unit else X
+
+        def linear(X: Matrix, base: int) -> NDArray[np.float64]:
+            return matrix_scores(prepared(X, base), weights, self.intercept_, base)
+
+        if mapping is None:
+            return linear
+
+        def mapped(X: Matrix, base: int) -> NDArray[np.float64]:
+            X = prepared(X, base)
+            rows = Block(X, np.empty(n_rows_of(X)), np.empty(0, np.int64))
+            scores = np.empty((rows.n_rows, weights.shape[1]))
+            step = mapping.rows_at_once()
+            for start in range(0, rows.n_rows, step):
+                part = rows.slice(start, min(start + step, rows.n_rows))
+                scores[start : start + part.n_rows] = mapping(part.X, base) @ weights + self.intercept_
+            return scores
+
+        return mapped
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to ``path`` (atomically) and its clock readings to ``path.log.json``.
+
+        Raises DiskError where the disk is full, UsageError where the path cannot be written.
+        """
+        more = {name: value for name, value in self.extra.items() if isinstance(value, np.ndarray)}
+        header = {name: getattr(self, name) for name in _PLAIN_FIELDS} | {
+            "n_features": self.n_features_in_,
+            "n_weights": int(self.coef_.size),
+            "certificate": None if self.certificate is None else _certificate_values(self.certificate),
+            "settings": _without(self.settings, _PLACE_SETTINGS),
+            "history": [_without(row, _CLOCK_COLUMNS) for row in self.history],
+            "feature_names": self.feature_names,
+            "extra": _without(self.extra, tuple(more)),
+            "requires": self.requires,
+        }
+        arrays = {"coef": self.coef_.T, "intercept": self.intercept_, "classes": self.classes_}
+        arrays |= {f"extra/{name}": more[name] for name in sorted(more)}
+        log = {
+            "log": self.log,
+            "settings": _only(self.settings, _PLACE_SETTINGS),
+            "history": [_only(row, _CLOCK_COLUMNS) for row in self.history],
+        }
+        model_file.write(path, header, arrays, log)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Model:
+        """The model in the file ``path``. Raises ModelError: no such file, not a model, damaged, too new."""
+        header, arrays, log = model_file.read(path)
+        more = {n.removeprefix("extra/"): value for n, value in arrays.items() if n.startswith("extra/")}
+        try:
+            certificate, names = header["certificate"], header["feature_names"]
+            model = cls(
+                coef_=arrays["coef"].T,
+                intercept_=arrays["intercept"],
+                classes_=arrays["classes"],
+                certificate=None if certificate is None else _certificate(certificate),
+                settings={**header["settings"], **log.get("settings", {})},
+                history=[dict(row) for row in header["history"]],
+                **{name: header[name] for name in _PLAIN_FIELDS},
+                feature_names=None if names is None else tuple(names),
+                extra=header["extra"] | more,
+                requires=tuple(header["requires"]),
+                log=log.get("log", {}),
+            )
+            if model.n_features_in_ != header["n_features"]:
+                raise ModelError(
+                    f"{model.n_features_in_} features, but the header says {header['n_features']}"
+                )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"{path}: the model file is damaged ({error})") from error
+        for row, clock in zip(model.history, log.get("history", []), strict=False):
+            row.update(clock)
+        return model
+
+
+def n_rows_of(X: Matrix) -> int:
+    return len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
+
+
+def _votes(scores: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """(n, k) votes of the pairs, scores (n, k(k − 1)/2), and less than ½ for the sum of the scores for a class."""
+    votes, sums = np.zeros((len(scores), k)), np.zeros((len(scores), k))
+    pairs = ((i, j) for i in range(k) for j in range(i + 1, k))
+    for (i, j), column in zip(pairs, scores.T, strict=True):
+        votes[:, i] += column > 0
+        votes[:, j] += column <= 0
+        sums[:, i] += column
+        sums[:, j] -= column
+    return votes + sums / (2.0 * np.abs(sums) + 3.0)
+
+
+def label_text(label: Any) -> str:
+    """A label as text: ``1.0`` is "1", as LIBLINEAR has it, ``0.5`` is "0.5", text is itself."""
+    if isinstance(label, float | np.floating):
+        number = float(label)
+        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+    return str(label)
+
+
+def _matrices(X: Any) -> Iterator[Matrix]:
+    """X as the kernels want it; a dense one in pieces, since each is widened to float64."""
+    n, d = X.shape
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+        narrow = X.data.dtype in (np.float32, np.float64)
+        values = X.data if narrow else X.data.astype(np.float64)
+        yield CSR(X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), values)
+        return
+    step = max(1, _CHUNK_BYTES // (8 * max(d, 1)))
+    for start in range(0, n, step):
+        yield X[start : start + step]
+
+
+def _certificate(values: Mapping[str, Any]) -> Certificate | None:
+    """As saved; None where that is no proof (models of kernels have been saved with duals above their primals)."""
+    try:
+        primal, dual = tuple(values["primal"]), tuple(values["dual"])
+        return Certificate(primal, dual, values["passes"], tuple(values.get("rounding", ())))
+    except CertificateError:
+        return None
+
+
+def _certificate_values(certificate: Certificate) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "primal": certificate.primal,
+        "dual": certificate.dual,
+        "passes": certificate.passes,
+    }
+    return values | ({"rounding": certificate.rounding} if certificate.rounding else {})
+
+
+def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _only(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name in names}
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """The model in the file ``path``; see ``Model.load``."""
+    return Model.load(path)

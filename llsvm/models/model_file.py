@@ -1,0 +1,373 @@
+"""The container that models are kept in: a JSON header and named arrays in one ``.npz`` file.
+
+``numpy.load`` opens it, without pickle, whatever its name. Equal contents give equal bytes. What comes from
+clocks and places (seconds, peak memory, the spill folder) is kept beside it, in ``PATH.log.json``; a model
+works without that file.
+What the header of a model holds is said in ``llsvm.models.model``; besides, it lists the arrays: shape, dtype,
+CRC-32
+of each member. Everything is held against it before memory is taken for anything: what does not fit its own
+declaration is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+import stat
+import struct
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+import llsvm
+from llsvm.errors import DataError, DiskError, LLSVMWarning, ModelError, UsageError
+from llsvm.files import writing as files
+from llsvm.files.credentials import without_credentials
+from llsvm.files.inputs import open_binary
+from llsvm.files.json_checks import check, is_text, list_of
+from llsvm.files.remote import is_remote
+from llsvm.files.writing import replacing
+from llsvm.memory.process import available_bytes, resident_bytes
+from llsvm.memory.sizes import format_size
+from llsvm.models.header import check_header
+
+FORMAT = "llsvm-model"
+FORMAT_VERSION = 1
+# names in ``requires`` that this package honours
+KNOWN_REQUIREMENTS = frozenset({"unit_row", "feature_map", "multi_class", "double"})
+
+_HEADER = "header.json"
+_CHUNK_BYTES = 1 << 20
+_ZEROS_PAY = (
+    0.1  # arrays with a smaller share of other values are deflated; else it takes longer than writing
+)
+_DEFLATE_LEVEL = 1  # weights that are mostly zeros: a third of the time of level 6 for 5 % more bytes
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    TypeError,
+    ValueError,
+    RuntimeError,  # what is encrypted; NotImplementedError, RecursionError
+    struct.error,
+)
+_MEMBER = re.compile(r"(coef|intercept|classes|extra/\w{1,64})\.npy")
+_NEEDED = ("coef", "intercept", "classes")
+_KINDS = "fiubUS"  # of arrays: numbers and text
+_END = struct.Struct("<4s4H2LH")  # of a zip file: where its directory is, and how large
+_MAX_DIRECTORY_BYTES = 1 << 20
+_MAX_HEADER_BYTES = 1 << 30
+_MAX_HEADER_RATIO = 100  # to its bytes in the file; names and categories shrink to a tenth
+
+
+def write(
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    log: Mapping[str, Any],
+) -> None:
+    """Write header and arrays to ``path`` and ``log`` to ``path.log.json``, each atomically (no log where the path
+    is an address such as ``s3://bucket/model``).
+
+    Raises DiskError where the disk is full, UsageError where the path cannot be written.
+    """
+    files.refuse_stdout(path)
+    with replacing(path) as stream:
+        with zipfile.ZipFile(_forwards(stream), "w") as archive:
+            listed = {}
+            for name, array in arrays.items():
+                array = _stored(array)
+                mostly_zeros = array.dtype.kind == "f" and np.count_nonzero(array) < _ZEROS_PAY * array.size
+                member = _write_member(archive, f"{name}.npy", _npy_pieces(array), bool(mostly_zeros))
+                listed[name] = {"shape": array.shape, "dtype": array.dtype.str, "crc32": member.CRC}
+            about = {"format": FORMAT, "format_version": FORMAT_VERSION, "arrays": listed}
+            _write_member(archive, _HEADER, [json_bytes(about | dict(header))], compress=True)
+        members = _fingerprint(archive)
+    if os.path.isfile(path):  # not beside /dev/null
+        try:
+            with replacing(log_path(path)) as stream:
+                stream.write(json_bytes({"format": "llsvm-log", "members": members, **log}))
+        except (DiskError, UsageError) as error:  # a comfort; the model is complete without it
+            warnings.warn(f"{error} (the model itself is written)", LLSVMWarning, stacklevel=3)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, Any]]:
+    """Header, arrays by name, and log (empty if missing, or if of another model). Raises ModelError."""
+    with _opened(path) as archive:
+        header = _header(archive)
+        members = _members(archive, header)
+        _require_memory(sum(member.nbytes for member in members))
+        arrays = {member.name: _read_array(archive, member) for member in members}
+        fingerprint = _fingerprint(archive)
+    return header, arrays, _read_log(log_path(path), fingerprint)
+
+
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError or DiskError unless a model can be written to ``path``, and its log beside it."""
+    files.require_writable(path)
+    if not is_remote(path) and (os.path.isfile(path) or not os.path.exists(path)):
+        files.require_writable(log_path(path))
+
+
+def log_path(path: str | os.PathLike[str]) -> Path:
+    return Path(os.fspath(path) + ".log.json")
+
+
+def json_bytes(value: Any) -> bytes:
+    """``value`` as JSON text, keys sorted, ending in a newline; NaN and infinities become null."""
+    return json.dumps(_plain(value), sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON has it; numbers that JSON lacks (NaN, infinities) become null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+class _Forwards:
+    """What is written to a pipe or a device, in which zipfile is not to go back."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.write, self.flush = stream.write, stream.flush
+
+
+def _forwards(stream: BinaryIO) -> Any:
+    return stream if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else _Forwards(stream)
+
+
+def _write_member(
+    archive: zipfile.ZipFile, name: str, pieces: Iterable[bytes], compress: bool
+) -> zipfile.ZipInfo:
+    # A ZipInfo of our own has a fixed date; the container would otherwise differ from one second to the next.
+    info = zipfile.ZipInfo(name)
+    info.compress_type = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    info._compresslevel = _DEFLATE_LEVEL  # type: ignore[attr-defined]  # public only from Python 3.13 on
+    info.external_attr = 0o644 << 16
+    with archive.open(info, "w", force_zip64=True) as member:
+        for piece in pieces:
+            member.write(piece)
+    return info
+
+
+def _stored(array: NDArray[Any]) -> NDArray[Any]:
+    """As it is written: little-endian, of one dimension at least."""
+    if array.dtype.hasobject:
+        raise ModelError(f"an array of Python objects cannot be stored in a model: {array.dtype}")
+    return np.atleast_1d(array.astype(array.dtype.newbyteorder("<"), copy=False))
+
+
+def _npy_pieces(array: NDArray[Any]) -> Iterator[bytes]:
+    """``array`` as a C-ordered .npy file, in pieces, whatever its layout in memory."""
+    head = io.BytesIO()
+    layout = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
+    npy.write_array_header_1_0(head, layout)
+    yield head.getvalue()
+    step = max(1, _CHUNK_BYTES * len(array) // max(array.nbytes, 1))
+    for start in range(0, len(array), step):
+        yield array[start : start + step].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """An array in the container. offset: where its values begin in the member, by its own header."""
+
+    name: str
+    info: zipfile.ZipInfo
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def _members(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> list[_Member]:
+    """The arrays, none of whose values have been read yet. Raises ValueError where the container, the members' own
+    headers and the model's header do not say the same."""
+    infos = [info for info in archive.infolist() if info.filename != _HEADER]
+    names = [info.filename for info in infos]
+    if strange := [name for name in names if not _MEMBER.fullmatch(name)] or [
+        *{n for n in names if names.count(n) > 1}
+    ]:
+        raise ValueError(f"it holds {strange[0][:60]!r}, which a model does not, or not twice")
+    members = [_member(archive, info) for info in infos]
+    there = {member.name: member for member in members}
+    listed = header.get("arrays")  # the first files have no list
+    expected = set(_NEEDED) if listed is None else set(_NEEDED) | set(listed)
+    if missing := sorted(expected - set(there)):
+        raise ValueError(f"its array {missing[0]} is missing")
+    if listed is not None:
+        for name, member in there.items():
+            spec = {"shape": list(member.shape), "dtype": member.dtype.str, "crc32": member.info.CRC}
+            if listed.get(name) != spec:
+                raise ValueError(
+                    f"its array {name} is not what its header says: {spec}, not {listed.get(name)}"
+                )
+    coef, k = there["coef"].shape, math.prod(there["intercept"].shape)
+    if len(coef) != 2 or math.prod(coef) != header["n_weights"] or coef[1] != k:
+        raise ValueError(
+            f"its weights have the shape {coef}, and its header says {header['n_weights']:,} of them"
+        )
+    if any(there[name].dtype.kind != "f" for name in ("coef", "intercept")):
+        raise ValueError("its weights are no numbers")
+    return members
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
+    """What the member's own header says, if that is as long as the member is."""
+    name = info.filename.removesuffix(".npy")
+    with _open_member(archive, info) as stream:
+        if npy.read_magic(stream) != (1, 0):
+            raise ValueError(f"its array {name} is of another version of .npy")
+        shape, fortran, dtype = npy.read_array_header_1_0(stream)
+        member = _Member(name, info, shape, dtype, stream.tell())
+    if fortran or dtype.kind not in _KINDS or len(shape) > 2 or any(n < 0 for n in shape):
+        raise ValueError(f"its array {name} is of a kind that a model has not: {dtype.str}, {shape}")
+    if member.offset + member.nbytes != info.file_size:
+        raise ValueError(
+            f"its array {name} takes {info.file_size:,} bytes, and {member.nbytes:,} by its shape"
+        )
+    return member
+
+
+def _open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
+    """zipfile gives no more bytes than the directory declares, and compares the checksum at the end."""
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{info.filename[:60]!r} is compressed in a way that models are not")
+    return cast(BinaryIO, archive.open(info))
+
+
+def _read_array(archive: zipfile.ZipFile, member: _Member) -> NDArray[Any]:
+    raw = np.empty(member.nbytes, np.uint8)
+    with _open_member(archive, member.info) as stream:
+        stream.read(member.offset)
+        done = 0
+        while piece := stream.read(_CHUNK_BYTES):
+            raw[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+            done += len(piece)
+    if done != member.nbytes:
+        raise ValueError(f"its array {member.name} ends after {done:,} of {member.nbytes:,} bytes")
+    return raw.view(member.dtype).reshape(member.shape)
+
+
+def _require_memory(nbytes: int) -> None:
+    free = available_bytes() - resident_bytes()
+    if nbytes > free:
+        raise ModelError(
+            f"its arrays take {format_size(nbytes)}, and {format_size(free)} of memory are free; load "
+            "it on a larger machine, or train it anew if it should be small"
+        )
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
+    """The container at ``path``; whatever is wrong with its bytes becomes a ModelError that names it."""
+    path = without_credentials(os.fspath(path))
+    try:
+        with open_binary(path) if is_remote(path) else open(path, "rb") as stream:
+            start = stream.read(11)
+            try:
+                _check_directory(stream)
+                yield zipfile.ZipFile(stream)
+            except _DAMAGE as error:
+                raise ModelError(f"{path}: {_diagnosis(start, error)}") from error
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise ModelError(f"{path}: no such model file") from error
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _check_directory(stream: BinaryIO) -> None:
+    """The directory, which is read as a whole, must be the last thing in the file, and small."""
+    if stream.seek(0, os.SEEK_END) < _END.size:
+        raise zipfile.BadZipFile("no directory at its end")
+    stream.seek(-_END.size, os.SEEK_END)
+    signature, *_, nbytes, _, _ = _END.unpack(stream.read(_END.size))
+    if signature != b"PK\5\6" or nbytes > _MAX_DIRECTORY_BYTES:
+        raise zipfile.BadZipFile("no directory at its end")
+    stream.seek(0)
+
+
+def _diagnosis(start: bytes, error: Exception) -> str:
+    if isinstance(error, ModelError):
+        return str(error)
+    if isinstance(error, RecursionError):
+        error = ValueError("its header is nested too deeply")
+    if start == b"solver_type":
+        return "is a LIBLINEAR model; convert it: llsvm import PATH --model NEW"
+    if start.startswith(b"PK"):
+        return f"the model file is truncated or damaged ({error}); train again, or take it from a backup"
+    return "is not an llsvm model"
+
+
+def _header(archive: zipfile.ZipFile) -> dict[str, Any]:
+    header = json.loads(_header_text(archive), parse_constant=_no_number)
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ModelError("is not an llsvm model")
+    number = header.get("format_version")
+    if type(number) is not int or number < 1:
+        raise ValueError(f"its version is {str(number)[:60]!r}, which is no number")
+    if number > FORMAT_VERSION:
+        raise ModelError(
+            f"a model file of version {number}, made by llsvm {header.get('version')}; "
+            f"this is llsvm {llsvm.__version__}, which reads up to version {FORMAT_VERSION}: upgrade it"
+        )
+    check(header, {"requires": list_of(is_text), "version": is_text}, "header")
+    if unknown := sorted(set(header["requires"]) - KNOWN_REQUIREMENTS):
+        raise ModelError(
+            f"made by llsvm {header['version']}, it needs {', '.join(unknown)}, "
+            f"which llsvm {llsvm.__version__} does not know: upgrade it"
+        )
+    check_header(header)
+    return header
+
+
+def _header_text(archive: zipfile.ZipFile) -> bytes:
+    if archive.namelist().count(_HEADER) != 1:
+        raise ModelError("is not an llsvm model")
+    info = archive.getinfo(_HEADER)
+    most = min(_MAX_HEADER_BYTES, max(_MAX_DIRECTORY_BYTES, _MAX_HEADER_RATIO * info.compress_size))
+    if info.file_size > most:
+        raise ValueError(f"its header unpacks from {info.compress_size:,} bytes to {info.file_size:,}")
+    with _open_member(archive, info) as stream:
+        return stream.read()
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _fingerprint(archive: zipfile.ZipFile) -> list[int]:
+    """Checksums of the members: they come with the container, without reading it."""
+    return [info.CRC for info in archive.infolist()]
+
+
+def _read_log(path: Path, members: list[int]) -> dict[str, Any]:
+    try:
+        log = json.loads(path.read_bytes())
+        return dict(log) if log["members"] == members else {}
+    except (OSError, ValueError, KeyError, TypeError):  # the log is a comfort; predictions never need it
+        return {}

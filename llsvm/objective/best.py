@@ -1,0 +1,32 @@
+"""BestPrimal: the best weights measured so far."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.certificate import Certificate
+from llsvm.objective.rounding import RoundingBound
+
+
+class BestPrimal:
+    """The smallest primal met so far of each problem, and its weights."""
+
+    def __init__(self, k: int) -> None:
+        self.primal = np.full(k, np.inf)
+        self.close_squares = np.full(k, np.inf)
+        self.coef: NDArray[np.float64] | None = None
+
+    def offer(
+        self, primal: NDArray[np.float64], close_squares: NDArray[np.float64], w: NDArray[np.float64]
+    ) -> None:
+        """``w`` (k, d + 1) is copied where it is better. close_squares: (k,) as ``Sweeps.loss`` has them."""
+        if self.coef is None:
+            self.coef = w.copy()
+        for c in np.flatnonzero(primal < self.primal):  # one by one: no copy of them all
+            self.coef[c] = w[c]
+            self.primal[c], self.close_squares[c] = primal[c], close_squares[c]
+
+    def certificate(self, dual: NDArray[np.float64], passes: int, bound: RoundingBound) -> Certificate:
+        assert self.coef is not None
+        return bound.certificate(self.coef, self.primal, dual, passes, self.close_squares)

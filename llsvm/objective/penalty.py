@@ -1,0 +1,70 @@
+"""Penalty: what is added to the losses, its conventions, and the dual that certifies it.
+
+The objective is  C Σ_i c_i hinge(y_i w·x_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  c_i the class weight times the sample weight:
+
+    penalty      l2 and l1           the same with λ (SmSVM eqs. 1.1, 1.2), N rows
+    l2           1, 0                C = 1 / (N λ₂)
+    l1           0, 1                C = 1 / (N λ₁)
+    elasticnet   1 − r, r            C = 1 / (N (λ₁ + λ₂)), r = λ₁ / (λ₁ + λ₂)
+
+so (1/N) Σ c_i hinge + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is this objective divided by N C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.settings.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """(l2/2) ‖w‖² + l1 ‖w‖₁, and the factor C of the losses it stands beside."""
+
+    C: float
+    l1: float
+    l2: float
+
+    @classmethod
+    def of(cls, settings: Settings, n_rows: int) -> Penalty:
+        """The penalty that the settings ask for; λ₁ and λ₂ are turned into C and the share of L1."""
+        lambda1, lambda2 = settings.lambda1, settings.lambda2
+        share = {"l2": 0.0, "l1": 1.0, "elasticnet": settings.l1_ratio}[settings.penalty]
+        if lambda1 is None and lambda2 is None:
+            return cls(settings.C, share, 1.0 - share)
+        total = (lambda1 or 0.0) + (lambda2 or 0.0)
+        share = (lambda1 or 0.0) / total
+        return cls(1.0 / (n_rows * total), share, 1.0 - share)
+
+    def value(self, w: NDArray[np.float64]) -> float:
+        return float(0.5 * self.l2 * (w @ w) + self.l1 * np.abs(w).sum())
+
+    def dual(self, total: float, v: NDArray[np.float64]) -> float:
+        """The largest dual objective on the ray s α, 0 ≤ s ≤ 1, of dual variables with Σ α_i = total and
+        Σ α_i y_i x_i = v (d,):  s total − ‖soft(s v, l1)‖² / (2 l2),  soft(v, l1)_j = sign(v_j) max(0, |v_j| − l1).
+
+        Without l2 the point must keep |s v_j| ≤ l1 for every j.
+        """
+        size = np.abs(v)
+        if self.l2 == 0:
+            largest = float(np.max(size, initial=0.0))
+            return total * (min(1.0, self.l1 / largest) if largest > 0 else 1.0)
+
+        def soft(s: float) -> NDArray[np.float64]:
+            return np.maximum(s * size - self.l1, 0.0)
+
+        low, high = 0.0, 1.0
+        if total * self.l2 < float(
+            size @ soft(1.0)
+        ):  # the derivative at 1 is negative: the largest is inside
+            for _ in range(60):
+                middle = 0.5 * (low + high)
+                if total * self.l2 < float(size @ soft(middle)):
+                    high = middle
+                else:
+                    low = middle
+        at = soft(high)
+        return high * total - float(at @ at) / (2 * self.l2)

@@ -1,0 +1,211 @@
+"""What keeping values as 32-bit floats can hide: how much readers have rounded, and how far a certificate moves.
+
+A file's number is seldom a float32. Solvers see x_i, the file has x_i + e_i, and all that is known of the e_i is
+E = sqrt(Σ ‖e_i‖²), which readers sum up as they round (0 for indicators, small whole numbers and the like). By
+Cauchy and Schwarz that bounds what a pass over x_i measures, for costs C_i and c = sqrt(Σ C_i²):
+
+    hinge: the primal     Σ C_i |w·e_i| ≤ c ‖w‖ E                         (a loss of slope 1)
+                          c may leave out rows whose margin is t > 0 or more beyond 1, for max C_i (‖w‖ E)² / 4t: of
+                          their losses max(0, |w·e_i| − t) ≤ (w·e_i)² / 4t
+    hinge: the dual       v = Σ α_i y_i x_i moves by at most δ = ‖α‖ E, ‖α‖ ≤ c, ‖α‖² ≤ max C_i · Σ α_i
+    squares: the primal   2 ‖w‖ E sqrt(max C_i · Σ C_i ξ_i²) + max C_i (‖w‖ E)²
+    squares: the dual     ‖α‖ ≤ 2 sqrt(max C_i) (sqrt(P) + sqrt(P − D)), as D is 1/(2 C_i)-strongly concave in α_i
+
+and D falls by at most (s δ + δ²/2) / l2, s = ‖soft(v, l1)‖ ≤ l2 (‖w‖ + 2 sqrt((P − D)/l2)) (P and D are strongly
+convex and concave in w and v); without l2, α is scaled until it is feasible again. The joint multi-class losses are
+the hinge's but for the slope. 64-bit sums lose some 2^-52 of what their terms come to, as if each x_i were off by
+that share of ‖x_i‖: it is counted with E, and matters where C is so large that costs dwarf the objective.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.certificate import Certificate
+
+SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64
+HALF_ULP = 2.0**-24  # rounding to float32 changes a number by at most this share of it
+MIN_FLOAT32 = 2.0**-149  # numbers nearer to 0 are rounded to a multiple of it
+NOISE = 2.0**-52  # of what their terms come to, that 64-bit sums may lose
+CLOSE = 2.0**-6  # t above: rows with smaller margins than 1 + t are close
+NO_NOISE = 1e-10  # of the primal: less need not be told
+_PIECE = 1 << 16
+
+
+class ValuesRounded(Exception):
+    """A file's values are no 32-bit floats, and must not be rounded. Caught where training begins."""
+
+
+@dataclass(slots=True)
+class Rounding:
+    """What a reader does to values that are no 32-bit floats. ``SourceInfo.rounding`` has it.
+
+    double: hand out float64, nothing is rounded. squares: Σ e² over all values rounded so far, all readings
+    together. weights: sample weights (always float32) have been rounded.
+    """
+
+    double: bool = False
+    squares: float = 0.0
+    weights: bool = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float64 if self.double else np.float32)
+
+    def values(self, wide: NDArray[Any]) -> NDArray[Any]:
+        """``wide``, (n,) or (n, d) of any type of numbers, as C-ordered values of ``dtype``; what cannot be becomes
+        infinite."""
+        with np.errstate(over="ignore"):
+            kept = np.ascontiguousarray(wide, self.dtype)
+        self.note(wide, kept)
+        return kept
+
+    def note(self, wide: NDArray[Any], kept: NDArray[Any]) -> None:
+        """Take in that ``wide`` has been stored as ``kept``, of the same shape."""
+        if wide.dtype == kept.dtype or np.can_cast(wide.dtype, kept.dtype):
+            return
+        step = max(1, _PIECE // max(1, wide[:1].size))
+        with np.errstate(invalid="ignore", over="ignore"):
+            for at in range(0, len(wide), step):
+                lost = (wide[at : at + step] - kept[at : at + step].astype(np.float64)).ravel()
+                squares = float(np.einsum("i,i", lost, lost))
+                # what is missing or infinite is no number yet, or no more
+                self.squares += squares if math.isfinite(squares) else float(np.nansum(lost * lost))
+
+    def sample_weights(self, wide: NDArray[Any]) -> NDArray[np.float32]:
+        """Sample weights, (n,), as they are kept."""
+        kept = wide.astype(np.float32)
+        self.weights = self.weights or bool((kept != wide).any())
+        return kept
+
+
+def most_lost(kept: NDArray[np.float32]) -> float:
+    """Σ e² is at most this where it was not measured how ``kept``, (n,), was rounded."""
+    pieces = (kept[at : at + _PIECE] for at in range(0, len(kept), _PIECE))
+    return 1.01 * HALF_ULP**2 * sum(map(_squares, pieces)) + len(kept) * MIN_FLOAT32**2
+
+
+def _squares(piece: NDArray[np.float32]) -> float:
+    """Σ x², as a 32-bit sum, which takes next to no time, where that is neither too large nor too small for it."""
+    with np.errstate(over="ignore"):
+        total = float(np.einsum("i,i", piece, piece))
+    return total if 1e-20 < total < 1e30 else float(np.einsum("i,i", piece, piece, dtype=np.float64))
+
+
+def keep_double(roundings: Iterable[Rounding]) -> None:
+    """From now on readers hand out float64."""
+    for rounding in roundings:
+        rounding.double = True
+
+
+def lost_squares(roundings: Iterable[Rounding]) -> float:
+    return sum(each.squares for each in roundings)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingBound:
+    """Makes certificates that hold for the data before they were rounded; see the file's head.
+
+    lost: E. noise: what 64-bit sums may lose, as E. weights: sample weights were rounded too. cost_squares,
+    largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
+    takes part in each. loss: of Settings, or a joint multi-class method. l1, l2: of the penalty.
+    free_bias: the last weight, of the constant feature, is not penalised.
+    """
+
+    lost: float
+    weights: bool
+    cost_squares: NDArray[np.float64]
+    largest_cost: NDArray[np.float64]
+    loss: str
+    pairs: bool = False
+    l1: float = 0.0
+    l2: float = 1.0
+    free_bias: bool = False
+    noise: float = 0.0
+
+    def certificate(
+        self,
+        coef: NDArray[np.float64],
+        primal: Sequence[float] | NDArray[np.float64],
+        dual: Sequence[float] | NDArray[np.float64],
+        passes: int,
+        close_squares: NDArray[np.float64] | None = None,
+    ) -> Certificate:
+        """coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual: (p,) as measured.
+        close_squares: (p,) Σ C_i² over rows with a margin below 1 + CLOSE, where that has been measured with the
+        primal, of the hinge loss."""
+        of_features, of_all = np.zeros(len(primal)), np.zeros(len(primal))
+        for j, w in enumerate(coef):
+            at = j if len(coef) == len(primal) else 0
+            features = float(np.einsum("i,i", w[:-1], w[:-1]))
+            of_features[at] += features
+            of_all[at] += features if self.free_bias else features + float(w[-1]) ** 2
+        norms = np.sqrt(np.stack([of_features, of_all], axis=1))
+        measured = Certificate(
+            tuple(map(float, primal)), tuple(map(float, dual)), passes
+        )  # refuses what is false
+        more, less, part, floor = [], [], 0.0, 0.0
+        close = repeat(math.inf) if close_squares is None else map(math.sqrt, close_squares)
+        for p, d, norm, (total, largest), some in zip(
+            measured.primal, measured.dual, norms, self._costs(), close, strict=False
+        ):
+            costs = (total, largest, some)
+            up, down = self._moved(costs, p, d, *map(float, norm))
+            more.append(up)
+            less.append(d - down)
+            if p > 0:
+                part = max(part, (up + down) / p)
+                floor = max(floor, sum(self._moved(costs, p, p, *map(float, norm))) / p)
+        if part <= NO_NOISE and not (self.lost or self.weights):
+            return measured
+        return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor)
+
+    def _costs(self) -> Iterator[tuple[float, float]]:
+        """sqrt(Σ C_i²) and max C_i of each problem, without end where they are the same for all."""
+        if not self.pairs:
+            yield from repeat((math.sqrt(self.cost_squares.sum()), float(self.largest_cost.max())))
+        for i, j in combinations(range(len(self.cost_squares)), 2):
+            squares = float(self.cost_squares[i] + self.cost_squares[j])
+            yield math.sqrt(squares), float(max(self.largest_cost[i], self.largest_cost[j]))
+
+    def _moved(
+        self, costs: tuple[float, float, float], primal: float, dual: float, norm: float, norm_of_all: float
+    ) -> tuple[float, float]:
+        """By how much the primal of a problem may be larger, and the dual smaller.
+
+        costs: sqrt(Σ C_i²), max C_i, and sqrt(Σ C_i²) of the close rows alone, infinite where that is not known."""
+        total, largest, close = costs
+        gap, ridge = max(primal - dual, 0.0), self.l2 if self.l2 > 0 else 1.0
+        near = norm_of_all + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
+        share = HALF_ULP if self.weights else 0.0
+        if self.loss in ("squared_hinge", "least-squares"):
+            reach = norm * self.lost + norm_of_all * self.noise
+            more = 2.0 * reach * math.sqrt(largest * primal) + largest * reach * reach
+            alpha = 2.0 * math.sqrt(largest) * (math.sqrt(max(primal, 0.0)) + math.sqrt(gap))
+        else:
+            slope, spread, bounded = 1.0, 1.0, 1.0
+            if self.loss == "crammer-singer":
+                slope = spread = math.sqrt(2.0)
+            elif self.loss == "weston-watkins":
+                k = len(self.cost_squares)
+                slope, spread, bounded = k - 1.0 + math.sqrt(k - 1.0), math.sqrt(2.0), k - 1.0
+            reach = norm * self.lost
+            risen = total * reach
+            if close < total:
+                risen = min(risen, close * reach + largest * reach * reach / (4.0 * CLOSE))
+            more = slope * (risen + total * norm_of_all * self.noise)
+            summed = max(dual, 0.0) + (0.5 * ridge * near * near if self.l2 > 0 else 0.0)  # at least Σ α
+            alpha = spread * min(bounded * total, math.sqrt(bounded * largest * summed))
+        moved = alpha * (self.lost + self.noise)
+        if self.l2 > 0:
+            less = near * moved + 0.5 * moved * moved / self.l2
+        else:
+            less = max(dual, 0.0) * moved / (self.l1 + moved)
+        return more + share * primal, less + 4.0 * share * primal

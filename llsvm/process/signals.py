@@ -1,0 +1,113 @@
+"""Signals: SIGINT, SIGTERM and SIGHUP end the program within a second, from its first line to its last.
+
+An exception raised by a signal's handler is lost where it meets a callback of compiled code, and comes late where a
+compiled call takes long. So no handler raises: the interpreter's own part in C writes the signal's number into a
+pipe, and a thread that waits there ends the process: it has the model so far written, clears what is left over
+(``llsvm.process.leftovers``), says one sentence and exits, whatever the other threads are at.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from llsvm.process import leftovers
+from llsvm.process.terminal import printable
+
+EXIT_SIGNAL = 128  # plus the signal's number, as shells have it: 130 for Ctrl-C, 143 for kill
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GRACE_SECONDS = 0.8
+_TELL_SECONDS = 0.2
+
+_claim = threading.Lock()  # held for good by whoever ends the process: the command, or a signal
+_watching = False
+_came = threading.Event()  # a signal came
+_last_words: list[Callable[[], str]] = []
+
+
+def watch() -> None:
+    """From now on signals end the process as the file's head says. Call it first of all, in the main thread."""
+    global _watching
+    if _watching:
+        return
+    _watching = True
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    # What the caller has us ignore (nohup: SIGHUP; a background job: SIGINT) stays ignored.
+    answered = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    for each in answered:
+        signal.signal(each, _note)
+    try:
+        threading.Thread(target=_wait, args=(reader,), name="llsvm-signals", daemon=True).start()
+    except RuntimeError:  # no more threads; whatever needs one will say so
+        for each in answered:
+            signal.signal(each, signal.SIG_DFL)
+
+
+@contextmanager
+def last_words(say: Callable[[], str]) -> Iterator[None]:
+    """Within, a signal first has ``say`` save what there is, and tell in words what became of it."""
+    _last_words.append(say)
+    try:
+        yield
+    finally:
+        _last_words.remove(say)
+
+
+def finish() -> None:
+    """The command is done, one way or another: signals come too late now. Does not return where one came before."""
+    if _watching and (_came.is_set() or not _claim.acquire(blocking=False)):
+        threading.Event().wait()
+
+
+def sentence(number: int, words: str = "") -> str:
+    name = signal.Signals(number).name
+    return f"stopped by {name}: temporary files are removed{words or ', outputs are untouched'}"
+
+
+def tell(text: str) -> None:
+    """Write to standard error past all that buffers and locks it; not where a full pipe or a stopped terminal would
+    keep us waiting."""
+    with suppress(OSError, ValueError):
+        if select.select([], [2], [], _TELL_SECONDS)[1]:
+            os.write(2, text.encode(errors="backslashreplace"))
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    _came.set()
+
+
+def _wait(reader: int) -> None:
+    number = os.read(reader, 1)[0]
+    _came.set()
+    if not _claim.acquire(blocking=False):  # the command is done; let the interpreter come to its end
+        time.sleep(_GRACE_SECONDS)
+        os._exit(EXIT_SIGNAL + number)
+    began = time.monotonic()
+    threading.Thread(target=_end, args=(number,), name="llsvm-end", daemon=True).start()
+    while True:
+        # whoever insists need not wait for a disk that hangs; a second signal at once is the same one
+        again = os.read(reader, 1)[0]
+        if time.monotonic() - began > _GRACE_SECONDS:
+            os._exit(EXIT_SIGNAL + again)
+
+
+def _end(number: int) -> None:
+    try:
+        words = ""
+        for say in reversed(_last_words):
+            try:
+                words += say()
+            except Exception as error:
+                words += f", no model is written: {error}"
+        leftovers.clear()
+        tell(f"llsvm: {printable(sentence(number, words))}\n")
+    finally:
+        os._exit(EXIT_SIGNAL + number)

@@ -1,0 +1,1 @@
+"""Options of training: what each may be, and what goes with what. Imports nothing heavy."""

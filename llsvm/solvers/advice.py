@@ -1,0 +1,106 @@
+"""Advice: why a run has most likely not converged, and what to do about it, the likeliest first.
+
+One sentence, made here alone, for the command line and for Python's warning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llsvm.settings.settings import Settings
+from llsvm.solvers.report import ROUNDED, SETTLED, STALLED
+
+UNSCALED_ABOVE = 10.0  # values: where some are larger, scaling is the first thing to try
+LARGE_C = 10.0
+FINE_TOL = 1e-8  # below, the last digits of sums over all rows begin to count
+LAST_PASSES = 10  # at most, whose trend tells how many more would do
+SOON = 2.0  # so many times the passes made are worth waiting for
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended, for ``advise``.
+
+    gaps: relative, after each full pass. cause: what the solver says, see Report. solver: that was at work last,
+    asked_for: as the settings have it. largest_value: absolute, of the rows before any scaling. sparse: rows are
+    sparse. in_memory: all rows stay in memory. out_of_time: --max-seconds are over. seconds: that the run took.
+    """
+
+    gaps: Sequence[float]
+    cause: str
+    solver: str
+    largest_value: float
+    sparse: bool
+    in_memory: bool
+    out_of_time: bool
+    seconds: float
+
+
+def advise(settings: Settings, end: Ending) -> tuple[str, str]:
+    """The likely cause, in a word ("settled", "passes", "rounding", "scale", "solver", "C", "memory", "stalled"),
+    and in a sentence that ends in the remedy."""
+    if settings.paper:
+        return SETTLED, (
+            "the slides' algorithm ends where its dual variables have settled, wherever that is (--exact goes on)"
+        )
+    if end.cause == SETTLED:
+        return SETTLED, (
+            "--stop change ends where the objective has settled, wherever that is (--stop gap goes on)"
+        )
+    more = 0 if end.cause == STALLED else passes_to_come(end.gaps, settings.tol)
+    if more and more <= max(SOON * len(end.gaps), LAST_PASSES):
+        return "passes", _more_passes(end, more)
+    if end.cause == ROUNDED or (settings.tol < FINE_TOL and end.gaps and end.gaps[-1] < 100 * FINE_TOL):
+        return "rounding", (
+            f"a gap of {settings.tol:g} is about what rounding in sums over all rows amounts to: ask for less "
+            "(--tol 1e-6)"
+        )
+    if settings.scale == "none" and end.largest_value > UNSCALED_ABOVE and settings.kernel != "precomputed":
+        if settings.takes_rows_as_they_are:
+            return "scale", (
+                f"values are as large as {end.largest_value:.3g}, and then few methods get on: pass --scale "
+                "unit-row, or bring the columns to like ranges before (a kernel or a feature map takes no other)"
+            )
+        return "scale", (
+            f"the columns are not scaled (values are as large as {end.largest_value:.3g}), and then few methods "
+            f"get on: pass --scale {'maxabs' if end.sparse else 'standard'}"
+        )
+    slow = "its gap hardly fell any more" if end.cause == STALLED else "its gap fell slowly"
+    if settings.solver in ("llsvm", "nesvm") and settings.only_solver is None:
+        return (
+            "solver",
+            f"solver {settings.solver} is slow on this data ({slow}): pass --solver auto or smsvm",
+        )
+    if settings.C > LARGE_C:
+        return "C", f"C = {settings.C:g} is large, which makes the problem hard ({slow}): pass a smaller -C"
+    if end.solver == "llsvm" and not end.in_memory:
+        return "memory", (
+            f"the memory limit leaves few rows at hand between full passes ({slow}): pass a larger --memory"
+        )
+    if end.cause == STALLED:
+        return "stalled", f"{slow}, so that more passes would not help: pass a larger --tol, or a smaller -C"
+    return "passes", _more_passes(end, more)
+
+
+def passes_to_come(gaps: Sequence[float], tol: float) -> int:
+    """So many more passes would do if the gap went on falling as in the last ones; 0 where that cannot be told."""
+    known = [gap for gap in gaps if gap < 1]
+    last = known[-max(3, min(len(known) // 2, LAST_PASSES)) :]
+    if len(last) < 3 or not 0 < last[-1] < last[0]:
+        return 0
+    rate = math.log(last[0] / last[-1]) / (len(last) - 1)
+    return max(1, math.ceil(math.log(max(last[-1] / tol, 1.0)) / rate))
+
+
+def _more_passes(end: Ending, more: int) -> str:
+    if end.out_of_time:
+        allow, what = "--max-seconds", "the time was over"
+        each = end.seconds / max(len(end.gaps), 1)
+        allow += f" {math.ceil(end.seconds + more * each)}" if more else ""
+    else:
+        allow, what = "--max-passes", "the passes were over"
+        allow += f" {len(end.gaps) + math.ceil(1.5 * more)}" if more else ""
+    soon = f": about {more} more passes would do" if more else ""
+    return f"{what} before the gap had fallen far enough{soon} ({allow}, or a larger --tol)"

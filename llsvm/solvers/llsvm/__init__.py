@@ -1,0 +1,1 @@
+"""LLSVM: dual coordinate descent over blocks, with survivors."""

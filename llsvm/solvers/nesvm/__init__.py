@@ -1,0 +1,1 @@
+"""NESVM: Nesterov's method on smoothed losses, linear and with kernels."""

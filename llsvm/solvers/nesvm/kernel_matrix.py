@@ -1,0 +1,218 @@
+"""KernelMatrix: K(x_i, x_j) of all rows, computed in tiles from the stream, in memory or spilled and streamed.
+
+A product K A is one reading of it. Values are float64, computed as predictions compute them: rounded to float32
+they are another kernel, with another optimum where C times their error is not small. A precomputed kernel is the
+data itself, read through the stream like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block, concat
+from llsvm.errors import DataError, DiskError
+from llsvm.features.feature_map import KernelFunction
+from llsvm.memory.sizes import format_size
+from llsvm.spill.store import PageStore, Scratch
+from llsvm.stream.stream import Stream
+
+_TILE_ROWS = 2048
+_TILE_SHARE = 4  # a tile takes at most this part (1/4) of what is left where K is spilled
+_PIECE_BYTES = (1 << 16, 1 << 21)  # a page of the spill, and a temporary array: a part (1/64) of what is left
+
+
+class KernelMatrix:
+    """(n, n). ``needs`` says what it will hold, ``build`` computes it, ``times`` multiplies."""
+
+    def __init__(self, stream: Stream, function: KernelFunction, constant: float) -> None:
+        """constant: added to every value (the square of a penalised constant feature).
+
+        Raises DataError for a precomputed kernel that is not square.
+        """
+        dataset = stream.dataset
+        self.n = dataset.n_rows
+        self.function = function
+        self._stream = stream
+        self._constant = constant
+        self._memory: NDArray[np.float64] | None = None
+        self._store: PageStore | None = None
+        if self.precomputed and dataset.n_features != self.n:
+            raise DataError(
+                f"{dataset.name}: a precomputed kernel of {self.n} rows needs {self.n} columns, "
+                f"not {dataset.n_features}"
+            )
+
+    @property
+    def precomputed(self) -> bool:
+        return self.function.name == "precomputed"
+
+    @property
+    def nbytes(self) -> int:
+        return 8 * self.n * self.n
+
+    @property
+    def place(self) -> str:
+        if self.precomputed:
+            return self._stream.place
+        return "memory" if self._memory is not None else "spill"
+
+    def needs(self, free_bytes: int) -> dict[str, int]:
+        """Bytes by name, of ``free_bytes`` for everything; decides between memory and spill."""
+        self._piece_bytes = int(np.clip(free_bytes // 64, *_PIECE_BYTES))
+        if self.precomputed:
+            self.in_memory = False
+            return {"product": 2 * max(self._piece_bytes, 8 * self.n)}
+        row_bytes = self._stream.dataset.bytes_per_row + 40
+        tile = int(min(_TILE_ROWS, self.n) * 2 * row_bytes) + 4 * max(self._piece_bytes, 8 * self.n)
+        data = int(self.n * row_bytes)
+        self.in_memory = self.nbytes + tile + data <= free_bytes
+        if self.in_memory:
+            self._tile_rows = min(_TILE_ROWS, self.n)
+            return {"kernel matrix": self.nbytes, "kernel tile": tile}
+        per_row = 8 * self.n + 2 * row_bytes
+        self._tile_rows = int(np.clip(free_bytes / _TILE_SHARE / per_row, 1, _TILE_ROWS))
+        pages = 2 * (max(self._piece_bytes, 8 * self.n) + (1 << 12))
+        return {
+            "kernel tile": int(self._tile_rows * per_row) + 4 * max(self._piece_bytes, 8 * self.n),
+            "kernel pages": pages,
+        }
+
+    def build(self, threads: int) -> None:
+        """Compute all of it. Raises DiskError where it fits neither in memory nor on disk."""
+        if self.precomputed:
+            return
+        if self.in_memory:
+            self._memory = np.empty((self.n, self.n))
+        else:
+            self._check_disk()
+            self._store = self._stream.make_store("kernel")
+        with ThreadPoolExecutor(threads) as pool:
+            for first in range(0, self.n, self._tile_rows):
+                last = min(first + self._tile_rows, self.n)
+                if self._memory is None:
+                    tile = np.empty((last - first, self.n))
+                else:
+                    tile = self._memory[first:last]
+                self._fill(tile, first, last, pool, threads)
+                if self._store is not None:
+                    self._spill(tile, first)
+        if self._store is not None:
+            self._store.finish()
+
+    def times(self, A: NDArray[np.float64]) -> NDArray[np.float64]:
+        """K A for A (n, k): (n, k) float64, in one reading."""
+        out = np.empty(A.shape)
+        if self.precomputed:
+            return self._times_data(A, out)
+        for rows, values in self._pages():
+            out[rows] = values @ A
+        return out
+
+    def _times_data(self, A: NDArray[np.float64], out: NDArray[np.float64]) -> NDArray[np.float64]:
+        first = self._stream.dataset.first_column
+        shifted = np.ascontiguousarray(A)
+        for block in self._stream.all():
+            X = block.X
+            if isinstance(X, CSR):
+                from llsvm.kernels.products import dense_dots
+
+                values = np.zeros((block.n_rows, A.shape[1]))
+                dense_dots(*X, first, shifted, values)
+                out[block.rows] = values
+                continue
+            step = max(1, self._piece_bytes // (8 * self.n))
+            for start in range(0, block.n_rows, step):
+                piece = X[start : start + step, first:].astype(np.float64, copy=False)
+                out[block.rows[start : start + len(piece)]] = piece @ A
+        out += self._constant * A.sum(axis=0)
+        return out
+
+    def sizes(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """``KernelFunction.sizes`` of the rows of a block, whatever the kernel."""
+        if self.precomputed:
+            return np.sqrt(np.abs(self._diagonal(block))), np.zeros(block.n_rows)
+        norms, squares = self.function.sizes(block.X)
+        return np.hypot(norms, self._constant**0.5), squares
+
+    def _diagonal(self, block: Block) -> NDArray[np.float64]:
+        """k(x_i, x_i) of the rows of a block, (n,), where it is precomputed."""
+        X, first = block.X, self._stream.dataset.first_column
+        if not isinstance(X, CSR):
+            return X[np.arange(block.n_rows), first + block.rows].astype(np.float64) + self._constant
+        out = np.full(block.n_rows, self._constant)
+        row = np.repeat(np.arange(block.n_rows), np.diff(X.indptr))
+        begin, end = int(X.indptr[0]), int(X.indptr[-1])
+        own = X.indices[begin:end] == first + block.rows[row]
+        out[row[own]] += X.data[begin:end][own]
+        return out
+
+    def _pages(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Rows' numbers and values, the next page read while one is worked on."""
+        if self._memory is not None:
+            yield np.arange(self.n), self._memory
+            return
+        assert self._store is not None
+        store, scratch = self._store, (Scratch(), Scratch())
+        with ThreadPoolExecutor(1) as reader:
+            ahead = reader.submit(store.read, 0, scratch[0])
+            for number in range(len(store.pages)):
+                block = ahead.result()
+                if number + 1 < len(store.pages):
+                    ahead = reader.submit(store.read, number + 1, scratch[(number + 1) % 2])
+                self._stream.count_bytes(store.pages[number].nbytes)
+                yield block.rows, np.asarray(block.X)
+
+    def _fill(
+        self, tile: NDArray[np.float64], first: int, last: int, pool: ThreadPoolExecutor, threads: int
+    ) -> None:
+        """tile[i, j] = k(x_{first + i}, x_j) for all j: one pass for the tile's rows, one for the others."""
+        dataset = self._stream.dataset
+        parts = []
+        for block in self._stream.all():
+            inside = (block.rows >= first) & (block.rows < last)
+            if inside.any():
+                parts.append(block.take(inside))
+        mine = concat(parts)
+        mine = mine.take(np.argsort(mine.rows))
+        Z = mine.X
+        if isinstance(Z, CSR):
+            Z = CSR(Z.indptr, Z.indices - np.int32(dataset.first_column), Z.data)
+        else:
+            Z = Z[:, dataset.first_column :]
+        step = max(1, self._piece_bytes // (8 * (last - first) * threads))
+
+        def work(block: Block, start: int) -> None:
+            rows = block.slice(start, min(start + step, block.n_rows))
+            values = self.function.between(rows.X, Z, dataset.n_features, dataset.first_column)
+            values += self._constant
+            tile[:, rows.rows] = values.T
+
+        for block in self._stream.all():
+            for job in [pool.submit(work, block, at) for at in range(0, block.n_rows, step)]:
+                job.result()
+        if not np.isfinite([tile.min(), tile.max()]).all():
+            raise DataError(
+                f"{dataset.name}: values of the {self.function.name} kernel are beyond 64-bit floats; pass a "
+                "smaller --gamma or --degree, or --scale unit-row"
+            )
+
+    def _spill(self, tile: NDArray[np.float64], first: int) -> None:
+        assert self._store is not None
+        step = max(1, self._piece_bytes // (8 * self.n))
+        for start in range(0, len(tile), step):
+            rows = np.arange(first + start, first + min(start + step, len(tile)), dtype=np.int64)
+            values = tile[start : start + step]
+            self._store.append(Block(values, np.zeros(len(rows), np.int32), rows))
+
+    def _check_disk(self) -> None:
+        room, where = self._stream.disk_room()
+        if self.nbytes > room:
+            raise DiskError(
+                f"the kernel matrix of {self.n} rows takes {format_size(self.nbytes)} ({self.nbytes} bytes), and "
+                f"{where} has room for {format_size(room)}; pass --feature-map nystroem or rff, which streams "
+                "through an approximation and needs no kernel matrix, or --spill-dir or --disk-limit for more room"
+            )

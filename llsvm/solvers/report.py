@@ -1,0 +1,58 @@
+"""Report: what a solver says after each pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.certificate import Certificate
+
+STALLED = "stalled"  # the gap falls too slowly for the passes that are left, or not at all
+
+SETTLED = "settled"  # what the paper's rule watches no longer changes, however large the gap may be
+
+ROUNDED = "rounding"  # what is missing to the tolerance is lost in rounding
+
+
+@dataclass(slots=True)
+class Report:
+    """What a solver says after a pass.
+
+    kind: "read" (the first reading of the source), "pass" (a full pass over all rows), "epoch" (work on the
+    survivors). passes: full passes so far, the first reading not counted. coef: (k, columns) float64, the best
+    certified weights, the bias in the last column if there is one; None before there are any. dual: the dual
+    objective now. survivors: rows kept for the next epochs. note: one sentence for people, or "".
+    cause: where a solver ends here without having converged, and knows why: one of STALLED, SETTLED, ROUNDED.
+    expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows
+    count and the FeatureMap (llsvm.features.feature_map) that holds them.
+    """
+
+    kind: str
+    passes: int
+    coef: NDArray[np.float64] | None = None
+    certificate: Certificate | None = None
+    dual: float = float("nan")
+    survivors: int = 0
+    converged: bool = False
+    note: str = ""
+    cause: str = ""
+    extra: dict[str, float] = field(default_factory=dict)
+    expand: Callable[[], tuple[NDArray[np.bool_], Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a solver is told that takes over from another.
+
+    best (k, columns), primal (k,): the best weights measured so far, as in Report, and their objective.
+    dual: (k,) of a feasible dual point. passes: full passes made.
+    """
+
+    best: NDArray[np.float64]
+    primal: tuple[float, ...]
+    dual: tuple[float, ...]
+    passes: int

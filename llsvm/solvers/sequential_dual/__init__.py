@@ -1,0 +1,1 @@
+"""The sequential dual method: joint multi-class problems (Crammer-Singer, Weston-Watkins)."""

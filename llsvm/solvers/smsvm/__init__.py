@@ -1,0 +1,1 @@
+"""SmSVM: smoothed Newton with an L1 active set."""

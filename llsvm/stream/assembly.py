@@ -1,0 +1,104 @@
+"""Assembly: blocks made of pages, in two buffers, so that one is filled while a solver works on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from llsvm.block import Block
+from llsvm.row_buffer import RowBuffer
+from llsvm.spill.store import PageStore, Scratch
+
+READERS = 2  # threads that read and unpack a block's pages
+
+
+class Assembler:
+    """Two arenas to put pages into. A block is valid until the next but one is being made, or, from
+    ``in_order``, until the next is."""
+
+    def __init__(
+        self,
+        make_arena: Callable[[], RowBuffer],
+        most_rows: int,
+        rng: np.random.Generator,
+        settle: Callable[[], None],
+    ) -> None:
+        """most_rows: of a block, beside what fits in an arena. settle: called before a buffer is used again;
+        returns when nobody looks at it any more."""
+        self._buffers = [make_arena() for _ in range(2)]
+        self._most_rows = most_rows
+        self._rng = rng
+        self._settle = settle
+
+    def in_order(self, pages: Iterable[Block]) -> Iterator[RowBuffer]:
+        """Full arenas, the pages in their order.
+
+        The first of a pass is filled to a random part, so that it is not always the same rows that are solved
+        together: rows that never meet keep pushing the weights to and fro.
+        """
+        arena = self._cleared(0)
+        most_rows = self._most_rows * self._rng.random()
+        for page in pages:
+            n_rows, nnz = arena.n_rows + page.n_rows, arena.nnz + page.nnz
+            if arena.n_rows and not (n_rows <= most_rows and self._is_room(n_rows, nnz)):
+                yield arena
+                self._cleared(0)
+                most_rows = self._most_rows
+            arena.append(page)
+        yield arena
+
+    def shuffled(self, store: PageStore, finish: Callable[[RowBuffer, int], None]) -> Iterator[Block]:
+        """Blocks of pages from random places, the next one read by a thread while one is worked on.
+
+        finish: called with each full arena and the bytes that were read for it."""
+        groups = self._groups(store)
+        scratch = [Scratch() for _ in range(READERS)]
+
+        def fill(rooms: list[tuple[int, Block]], scratch: Scratch) -> None:
+            for page, room in rooms:
+                store.fill(page, room, scratch)
+
+        def assemble(number: int) -> Block:
+            arena, pages = self._cleared(number % 2), groups[number]
+            infos = [store.pages[page] for page in pages]
+            if store.is_like(arena):
+                rooms = [arena.extend(info.n_rows, info.nnz) for info in infos]
+                todo = list(zip(pages, rooms, strict=True))
+                list(readers.map(fill, [todo[t::READERS] for t in range(READERS)], scratch))
+            else:
+                for page in pages:
+                    arena.append(store.read(page, scratch[0]))
+            finish(arena, sum(info.nbytes for info in infos))
+            return arena.block()
+
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(READERS) as readers:
+            ahead = reader.submit(assemble, 0) if groups else None
+            for number in range(len(groups)):
+                assert ahead is not None
+                block = ahead.result()
+                ahead = reader.submit(assemble, number + 1) if number + 1 < len(groups) else None
+                yield block
+
+    def _cleared(self, number: int) -> RowBuffer:
+        self._settle()
+        self._buffers[number].clear()
+        return self._buffers[number]
+
+    def _is_room(self, n_rows: int, nnz: int) -> bool:
+        return n_rows <= self._most_rows and self._buffers[0].would_hold(n_rows, nnz)
+
+    def _groups(self, store: PageStore) -> list[list[int]]:
+        """The store's pages, shuffled and grouped into blocks that fit a buffer; ascending within each."""
+        groups: list[list[int]] = []
+        rows = nnz = 0
+        for page in self._rng.permutation(len(store.pages)):
+            info = store.pages[page]
+            if groups and self._is_room(rows + info.n_rows, nnz + info.nnz):
+                groups[-1].append(int(page))
+            else:
+                groups.append([int(page)])
+                rows = nnz = 0
+            rows, nnz = rows + info.n_rows, nnz + info.nnz
+        return [sorted(group) for group in groups]

@@ -1,0 +1,349 @@
+"""FirstReading: the first reading of a source. It learns the facts, and puts the rows where later passes find them.
+
+Rows go into memory while they fit and, from the first that does not, all of them into a page store (the binary
+cache). Labels become class ids, and pages that are mostly filled become dense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block, Matrix
+from llsvm.data.source import BlockSource
+from llsvm.errors import DataError, DiskError
+from llsvm.features.labels import LabelEncoder, quoted
+from llsvm.features.scaling import ColumnStatistics
+from llsvm.objective.rounding import ValuesRounded, lost_squares
+from llsvm.row_buffer import RowBuffer, densify, sparsify, steps
+from llsvm.spill.store import PageStore
+from llsvm.spill.writer import PageWriter
+from llsvm.stream.progress import Progress
+
+_ROWS_LOOKED_AT = 10_000
+_MEASURED_LABEL_BYTES = 10_000_000
+_MAX_WIDENED = 64  # rows in memory are copied each time that columns are added
+_DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetInfo:
+    """What is known of a data set once it has been read.
+
+    n_columns: columns of the blocks, which are numbered as in the source. first_column: the column that is
+    feature 0 (1 where svmlight indices start at 1: column 0 is then empty). nnz: stored values.
+    classes: (k,) labels, ascending; counts: (k,) rows of each. is_dense: blocks are dense arrays.
+    dtype: of the values. weighted: rows have sample weights.
+    """
+
+    name: str
+    n_rows: int
+    n_columns: int
+    first_column: int
+    nnz: int
+    classes: NDArray[Any]
+    counts: NDArray[np.int64]
+    is_dense: bool
+    dtype: np.dtype
+    weighted: bool
+
+    @property
+    def n_features(self) -> int:
+        return self.n_columns - self.first_column
+
+    @property
+    def bytes_per_row(self) -> float:
+        """Of the values (and column numbers), on average."""
+        if self.is_dense:
+            return self.n_columns * self.dtype.itemsize
+        return self.nnz / self.n_rows * (4 + self.dtype.itemsize)
+
+
+class FirstReading:
+    """One reading of a source. Afterwards ``arena`` has all rows (in memory), or ``store`` has them (on disk),
+    or both are None and later passes read the source again."""
+
+    def __init__(
+        self,
+        source: BlockSource,
+        progress: Progress,
+        statistics: ColumnStatistics | None = None,
+        measuring: bool = False,
+    ) -> None:
+        """statistics: of the columns, learned as the rows go by. measuring: rows are counted only; many or long
+        labels are stood for by numbers."""
+        self._measuring = measuring
+        self.labels = LabelEncoder()
+        self.arena: RowBuffer | None = None
+        self.store: PageStore | None = None
+        self.largest_page_bytes = self.largest_page_rows = self.n_pages = 0
+        self.rows_per_byte = 0.0  # of the page where it is largest
+        self.note = ""
+        self.final_ids = (
+            False  # the pages' class ids are positions in ``classes``, not the order of appearance
+        )
+        self.largest_value = 0.0  # absolute, of the first pages
+        self._squares, self._rows_looked_at = 0.0, 0
+        self.statistics = statistics
+        self.lost_squares = 0.0
+        """Σ e² over what was rounded of the values."""
+        self.largest_weight = 1.0
+        self._weight_squares = np.zeros(0)  # Σ (s_i² − 1) over the rows of each class, s_i their weights
+        self._source = source
+        self._progress = progress
+        self._n_rows = self._nnz = self._n_columns = 0
+        self._dtype = np.dtype(np.float32)
+        self._weighted = False
+        self._writer: PageWriter | None = None  # to the store, while there is one to be written
+        self._widened = 0  # how often the rows in memory were made wider
+        self._raw_dense = False  # as the source handed the rows out
+
+    def run(
+        self,
+        read_bytes: int,
+        page_bytes: int,
+        sign: Callable[[], int],
+        hold: bool,
+        make_store: Callable[[], PageStore] | None,
+        must_store: bool,
+        refuse_rounding: bool = False,
+    ) -> DatasetInfo:
+        """Read everything, in pages of ``page_bytes``. Raises ValuesRounded, if that is asked for, as soon as the
+        source has rounded a value.
+
+        read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer blocks take it less
+        time. sign: has the ledger sign for what was learned, or is about to be, and returns how much is left for
+        rows in memory. hold: rows may be held there. make_store: makes the store for what does not fit in memory,
+        or None for none. must_store: a full disk is an error, not a reason to go without.
+        """
+        info = self._source.info()
+        self._progress.begin("reading", info.n_rows or 0, info.n_bytes or 0)
+        before, lost_before = self._source.bytes_read, lost_squares(info.rounding)
+        room = sign()
+        holding = hold and room > 0
+        if not holding and make_store is not None:
+            self._spill_arena(page_bytes, make_store, must_store)
+        blocks = self._source.blocks(read_bytes)
+        for raw in (page for block in blocks for page in _pages(block, page_bytes)):
+            if refuse_rounding and lost_squares(info.rounding) > lost_before:
+                raise ValuesRounded
+            page = self._learn(raw, sign)
+            room = sign()
+            if holding and not self._hold(page, room):
+                holding = False
+                if make_store is not None:
+                    self._spill_arena(page_bytes, make_store, must_store)
+                self.arena = None
+            if not holding:
+                self._append([page], must_store)
+            self._progress.rows_done += page.n_rows
+            self._progress.bytes_done = self._source.bytes_read - before
+        self._finish_store(must_store)
+        self.lost_squares = lost_squares(info.rounding) - lost_before
+        return self._finish()
+
+    def move_to_store(
+        self, page_bytes: int, make_store: Callable[[], PageStore] | None, must_store: bool
+    ) -> None:
+        """After ``run``: take all rows out of memory, in pages, since something else needs it."""
+        self.final_ids = True
+        if make_store is not None:
+            self._spill_arena(page_bytes, make_store, must_store)
+            self._finish_store(must_store)
+        self.arena = None
+
+    @property
+    def n_columns(self) -> int:
+        """Columns seen so far."""
+        return self._n_columns
+
+    def _learn(self, raw: Block, sign: Callable[[], int]) -> Block:
+        """The rows with class ids for labels, dense if they are mostly filled."""
+        X = raw.X
+        if isinstance(X, CSR):
+            columns = int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1
+        else:
+            columns = X.shape[1]
+        self._n_columns = max(self._n_columns, columns)
+        self._look_at_scale(X, raw.n_rows)
+        if self.statistics is not None:
+            sign()  # before the table grows to as many columns
+            self.statistics.add(X)
+        self._raw_dense = not isinstance(X, CSR)
+        try:
+            ids = self.labels.encode(raw.y)
+        except DataError as error:
+            raise DataError(f"{self._source.info().name}: {error}") from error
+        page = Block(_fitting(X, columns), ids, raw.rows, raw.weight)
+        self._n_rows += raw.n_rows
+        self._nnz += raw.nnz
+        self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
+        if raw.weight is not None:
+            self._weighted = True
+            self._look_at_weights(page.y, raw.weight)
+        self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
+        self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
+        self.rows_per_byte = max(self.rows_per_byte, page.n_rows / page.nbytes)
+        self.n_pages += 1
+        return page
+
+    @property
+    def squared_norm(self) -> float:
+        """‖x_i‖², the mean of the first pages."""
+        return self._squares / max(self._rows_looked_at, 1)
+
+    def _look_at_weights(self, ids: NDArray[np.int32], weight: NDArray[np.float32]) -> None:
+        self.largest_weight = max(self.largest_weight, float(weight.max(initial=0.0)))
+        grown = np.zeros(max(len(self._weight_squares), int(ids.max(initial=-1)) + 1))
+        grown[: len(self._weight_squares)] = self._weight_squares
+        self._weight_squares = grown + np.bincount(ids, weight.astype(np.float64) ** 2 - 1.0, len(grown))
+
+    @property
+    def weight_squares(self) -> NDArray[np.float64]:
+        """Σ s_i² over the rows of each class, (k,), by position; s_i is 1 where there are no sample weights."""
+        squares = self.labels.counts.astype(np.float64)
+        squares[: len(self._weight_squares)] += self._weight_squares
+        out = np.empty_like(squares)
+        out[self.labels.rank] = squares
+        return out
+
+    def _look_at_scale(self, X: Matrix, rows: int) -> None:
+        """How large the values of the first pages are."""
+        values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
+        if self._n_rows < _ROWS_LOOKED_AT and values.size:
+            largest = max(abs(float(np.nanmin(values))), abs(float(np.nanmax(values))))
+            self.largest_value = max(self.largest_value, largest)
+            self._squares += float(np.nansum(np.square(values, dtype=np.float64)))
+            self._rows_looked_at = self._n_rows + rows
+
+    def _hold(self, page: Block, arena_bytes: int) -> bool:
+        """Take the page into memory, if it fits there by size and by kind."""
+        if self.arena is None:
+            width = None if isinstance(page.X, CSR) else page.X.shape[1]
+            self.arena = RowBuffer(arena_bytes, self._dtype, width, self._weighted)
+        arena = self.arena
+        arena.capacity_bytes = min(arena.capacity_bytes, arena_bytes)
+        if arena.weighted != (page.weight is not None) or arena.dtype != self._dtype:
+            return False
+        if arena.width is not None and self._n_columns > arena.width and not self._widen(arena, page):
+            return False
+        if arena.width is None and not isinstance(page.X, CSR):
+            page = Block(sparsify(page.X), page.y, page.rows, page.weight)
+        if not arena.fits(page.n_rows, page.nnz):
+            return False
+        arena.append(page)
+        return True
+
+    def _widen(self, arena: RowBuffer, page: Block) -> bool:
+        """Columns have appeared that the first page did not have: give the rows in memory room for them, if they
+        are mostly filled all the same and that fits."""
+        columns, self._widened = self._n_columns, self._widened + 1
+        mostly_filled = self._nnz > _DENSE_SHARE * self._n_rows * columns
+        if not mostly_filled or self._widened > _MAX_WIDENED or not arena.could_widen(columns, page.n_rows):
+            return False
+        arena.widen(columns)
+        return True
+
+    def _spill_arena(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:
+        """From now on rows go to the store; those in memory first."""
+        self._writer = PageWriter(page_bytes, make_store)
+        arena, self.arena = self.arena, None
+        if arena is not None:
+            self._append(_pages(arena.block(), page_bytes), must_store)
+
+    def _append(self, pages: Iterable[Block], must_store: bool) -> None:
+        """Put rows into the store; sources may hand out pages much smaller than it likes to have them."""
+        if self._writer is None:
+            return
+        try:
+            for page in pages:
+                self._writer.append(page)
+        except DiskError as error:
+            self._go_without(error, must_store)
+
+    def _go_without(self, error: DiskError, must_store: bool) -> None:
+        assert self._writer is not None
+        self._writer.discard()
+        self.close()
+        if must_store:
+            raise error
+        self.note = f"no binary cache: {error}"
+
+    def _finish_store(self, must_store: bool) -> None:
+        if self._writer is None:
+            return
+        try:
+            self.store = self._writer.finish()
+        except DiskError as error:
+            self._go_without(error, must_store)
+        self.close()
+
+    def abandon(self) -> None:
+        """Forget all rows, those on disk too: the reading has failed, and is to begin anew."""
+        self.arena = None
+        if self._writer is not None:
+            self._writer.discard()
+        self.close()
+
+    def close(self) -> None:
+        """Return when nothing is being written any more."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _finish(self) -> DatasetInfo:
+        info = self._source.info()
+        stand_in = self._measuring and self.labels.nbytes > _MEASURED_LABEL_BYTES
+        classes = np.arange(float(len(self.labels))) if stand_in else self.labels.classes
+        if len(classes) < 2:
+            raise DataError(
+                f"{info.name}: all {self._n_rows} rows have the same label, {quoted(classes[0])}: "
+                "one class; training needs rows of at least two classes"
+            )
+        if self.arena is not None:
+            self.arena.relabel(self.labels.rank)
+        counts = np.empty_like(self.labels.counts)
+        counts[self.labels.rank] = self.labels.counts
+        first_column = info.index_base or 0
+        n_columns = max(self._n_columns, first_column + (info.n_features or 0), first_column + 1)
+        # Sparse pages must not swell when they become dense, else they no longer fit where pages are put.
+        swollen = self.largest_page_rows * n_columns * self._dtype.itemsize > 2 * self.largest_page_bytes
+        filled = self._nnz > _DENSE_SHARE * self._n_rows * n_columns and not swollen
+        if self.arena is not None:
+            filled = self.arena.width is not None
+        elif self.store is None and not self._measuring:
+            filled = self._raw_dense
+        return DatasetInfo(
+            name=info.name,
+            n_rows=self._n_rows,
+            n_columns=n_columns,
+            first_column=first_column,
+            nnz=self._nnz,
+            classes=classes,
+            counts=counts,
+            is_dense=filled,
+            dtype=self._dtype,
+            weighted=self._weighted,
+        )
+
+
+def _fitting(X: Matrix, columns: int) -> Matrix:
+    """Sparse rows as a dense array where that takes less memory."""
+    if not isinstance(X, CSR):
+        return X
+    n, nnz = len(X.indptr) - 1, int(X.indptr[-1] - X.indptr[0])
+    if nnz <= _DENSE_SHARE * n * columns:
+        return X
+    dense = np.empty((n, columns), X.data.dtype)
+    densify(X, dense)
+    return dense
+
+
+def _pages(block: Block, page_bytes: int) -> Iterator[Block]:
+    """The block in pieces of at most ``page_bytes``."""
+    for start, stop in steps(block.X, page_bytes):
+        yield block.slice(start, stop)

@@ -1,0 +1,183 @@
+"""Survivors: the rows that a solver wants to see again before the next full pass.
+
+Those nearest to moving stay in memory, as many as fit; rows that are still moving and do not fit go to a spill
+file, if there is one. The spill is read as generation g while generation g + 1 is written.
+
+Rows are sifted by a thread while their solver goes on with the next block; whatever asks for the outcome waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.errors import DiskError
+from llsvm.row_buffer import RowBuffer
+from llsvm.spill.store import PageStore
+from llsvm.spill.writer import PageWriter, row_sizes
+
+
+class Survivors:
+    """Rows kept between passes, in an arena of fixed size and, beyond it, in spill files."""
+
+    def __init__(
+        self,
+        arena: RowBuffer,
+        max_rows: int,
+        max_resident: int,
+        page_bytes: int,
+        make_store: Callable[[str], PageStore],
+    ) -> None:
+        """max_rows: at most so many rows are kept, in memory and on disk together. max_resident: in memory.
+        page_bytes: of the pages that rows are spilled in; three of them are held."""
+        self._arena = arena
+        self._max_rows = max_rows
+        self._max_resident = min(max_rows, max_resident)
+        self._make_store = make_store
+        self._distance: NDArray[np.float32] = np.zeros(0, np.float32)
+        self.all_or_nothing = False
+        """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
+        that it refuses wait for the next full pass, and ``note`` says so."""
+        self.note = ""
+        self._generation = 0
+        self._writer = PageWriter(page_bytes, self._next_store)
+        self.spilled: PageStore | None = None  # the generation that may be read now
+        self._thread = ThreadPoolExecutor(1, "llsvm-sift")
+        self._sifting: Future[None] | None = None
+        self.spilled_bytes = 0  # written so far, in all generations
+
+    def __len__(self) -> int:
+        """Rows in memory and in the generation that may be read."""
+        self._wait()
+        return self._arena.n_rows + (0 if self.spilled is None else self.spilled.n_rows)
+
+    @property
+    def resident(self) -> Block:
+        """The rows in memory, a view that is valid until rows are added or dropped."""
+        self._wait()
+        return self._arena.block()
+
+    @property
+    def distance(self) -> NDArray[np.float32]:
+        """Of the resident rows from moving, (n,): 0 where they move."""
+        self._wait()
+        return self._distance
+
+    def retain(self, mask: NDArray[np.bool_]) -> None:
+        """Keep only the resident rows in ``mask``."""
+        self._wait()
+        self._retain(mask)
+
+    def _retain(self, mask: NDArray[np.bool_]) -> None:
+        self._arena.keep(mask)
+        self._distance = self._distance[mask]
+
+    def clear(self) -> None:
+        """Forget all rows, in memory and on disk."""
+        self._wait()
+        self._arena.clear()
+        self._distance = np.zeros(0, np.float32)
+        if self.spilled is not None:
+            self.spilled.retire()
+            self.spilled = None
+
+    def renew(self, distance: NDArray[np.float32]) -> None:
+        """Set how far from moving the resident rows are, (n,): 0 for moving ones."""
+        self._wait()
+        self._distance = distance
+
+    def add(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
+        """Offer rows; the nearest of them and of the resident ones stay in memory.
+
+        distance: (n,) float32, 0 for rows that are moving, ∞ for those never to keep. reach: rows up to this
+        distance that must leave memory go to disk; None leaves them to the next full pass.
+        The block is not to change before ``settle`` returns. A DiskError may come with any later call.
+        """
+        self._wait()
+        self._sifting = self._thread.submit(self._sift, block, distance, reach)
+
+    def settle(self) -> None:
+        """Return when all blocks that were given may change."""
+        sifting = self._sifting
+        if sifting is not None:
+            sifting.exception()
+
+    def _wait(self) -> None:
+        if self._sifting is not None:
+            try:
+                self._sifting.result()
+            finally:  # and no earlier: the thread in ``settle`` must not take it for done
+                self._sifting = None
+
+    def _sift(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
+        wanted = np.flatnonzero(distance < np.inf)
+        keep_old, keep_new = self._choose(block, wanted, distance[wanted])
+        if reach is not None:
+            self._spill(self._arena.block(), np.flatnonzero(~keep_old & (self._distance <= reach)))
+            self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
+        self._retain(keep_old)
+        chosen = wanted[keep_new]
+        self._arena.append_rows(block, chosen)
+        self._distance = np.concatenate([self._distance, distance[chosen]])
+
+    def turn(self) -> None:
+        """The generation written so far may now be read; the one before is gone."""
+        self._wait()
+        old, self.spilled = self.spilled, None
+        try:
+            self.spilled = self._writer.finish()
+            if self.spilled is not None:
+                self.spilled_bytes += sum(page.nbytes for page in self.spilled.pages)
+        except DiskError as error:
+            self._go_without(error)
+        finally:
+            if old is not None:
+                old.retire()
+
+    def close(self) -> None:
+        """Return when nothing is being written any more."""
+        self.settle()
+        self._thread.shutdown()
+        self._writer.close()
+
+    def _choose(
+        self, block: Block, wanted: NDArray[np.intp], distance: NDArray[np.float32]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which resident and which of the ``wanted`` rows stay in memory."""
+        both = np.concatenate([self._distance, distance])
+        old = len(self._distance)
+        resident = row_sizes(self._arena.block(), self._arena)
+        sizes = np.concatenate([resident, row_sizes(block, self._arena)[wanted]])
+        keep = np.ones(len(both), bool)
+        if sizes.sum() > self._arena.capacity_bytes or len(both) > self._max_resident:
+            nearest = np.flatnonzero(both <= 0)  # often there are more moving rows than fit: nothing to sort
+            if len(nearest) <= self._max_resident and sizes[nearest].sum() <= self._arena.capacity_bytes:
+                nearest = np.argsort(both, kind="stable")
+            fitting = np.searchsorted(np.cumsum(sizes[nearest]), self._arena.capacity_bytes, side="right")
+            keep[:] = False
+            keep[nearest[: min(int(fitting), self._max_resident)]] = True
+        return keep[:old], keep[old:]
+
+    def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
+        """Have rows written, unless the disk has refused some before."""
+        room = max(self._max_rows - self._arena.n_rows - self._writer.n_rows, 0)
+        if self.note or not len(chosen) or not room:
+            return
+        try:
+            self._writer.append_rows(block, chosen[:room])
+        except DiskError as error:
+            self._go_without(error)
+
+    def _go_without(self, error: DiskError) -> None:
+        self._writer.discard()
+        if self.all_or_nothing:
+            raise error
+        self.note = f"survivors beyond memory are not spilled, which takes more passes: {error}"
+
+    def _next_store(self) -> PageStore:
+        self._generation += 1
+        return self._make_store(f"spill-{self._generation}")

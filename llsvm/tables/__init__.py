@@ -1,1 +1,0 @@
-"""Tables: what CSV, Parquet and Arrow files have in common. Columns in, blocks out."""
