@@ -21,7 +21,8 @@ from llsvm.models.model import Model
 from llsvm.objective.penalty import Penalty
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.solver import SmSVM
-from llsvm.train import Training, class_weights
+from llsvm.training.class_weights import class_weights
+from llsvm.training.training import Training
 
 MIN_RATIO = 1e-3  # the smallest λ₁ of the path, as a share of the largest
 MAX_LINES, NAMED = 50, 8  # weights drawn, and of these so many named

@@ -9,7 +9,7 @@ from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.stream import stream as stream_module
-from llsvm.train import Training
+from llsvm.training.training import Training
 
 
 def objective(coef, X, sign, cost, squared=False):

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 import llsvm.solvers.choose as choose_module
 from llsvm.cli import app
+from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
 from llsvm.estimators import LLSVMClassifier
 from llsvm.settings.settings import Settings
 from llsvm.solvers.choose import PATIENCE, ROUND, choose, enough, newton_updates
-from llsvm.stream.first_reading import DatasetInfo
 
 PLENTY = 10**9
 

@@ -75,7 +75,7 @@ def example_progress() -> SimpleNamespace:
 
 
 class FakeTraining:
-    """Stands in for ``llsvm.train.Training``: what the command line does must not depend on a solver."""
+    """Stands in for class Training: what the command line does must not depend on a solver."""
 
     converged = True
     defaults = ""
@@ -111,7 +111,7 @@ def fake(monkeypatch) -> type[FakeTraining]:
     class Fake(FakeTraining):
         pass
 
-    monkeypatch.setitem(sys.modules, "llsvm.train", SimpleNamespace(Training=Fake))
+    monkeypatch.setitem(sys.modules, "llsvm.training.training", SimpleNamespace(Training=Fake))
     return Fake
 
 
@@ -378,7 +378,7 @@ class Sleeper(FakeTraining):
         yield from super().__iter__()
         time.sleep(30)
 
-sys.modules["llsvm.train"] = SimpleNamespace(Training=Sleeper)
+sys.modules["llsvm.training.training"] = SimpleNamespace(Training=Sleeper)
 from llsvm.cli import main
 main()
 """

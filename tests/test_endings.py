@@ -17,7 +17,7 @@ from llsvm.solvers.advice import Ending, advise, passes_to_come
 from llsvm.solvers.report import ROUNDED, SETTLED, STALLED
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.stall import WINDOW, Stall
-from llsvm.train import Training
+from llsvm.training.training import Training
 
 
 def raw(n, d, scale, classes=2):

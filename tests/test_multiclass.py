@@ -21,7 +21,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.sequential_dual.jumps import Conjugate, Inside
 from llsvm.solvers.sequential_dual.kernels import ALL, ECONOMICAL, SHRUNK, jump, sweep
 from llsvm.stream import stream as stream_module
-from llsvm.train import Training
+from llsvm.training.training import Training
 
 GRID = 2.0**50
 DIRECT = ("crammer-singer", "weston-watkins")

@@ -22,7 +22,7 @@ from llsvm.solvers.nesvm.nesterov import PaperSteps
 from llsvm.solvers.nesvm.solver import kernels as kernel
 from llsvm.solvers.nesvm.thinning import Thinning
 from llsvm.solvers.report import SETTLED
-from llsvm.train import Training
+from llsvm.training.training import Training
 
 
 def train(X, y, limit=None, **options):

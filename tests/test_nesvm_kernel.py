@@ -18,7 +18,7 @@ from llsvm.models.model import Model
 from llsvm.predict import evaluate
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.kernel_solver import _Problem
-from llsvm.train import Training
+from llsvm.training.training import Training
 
 KERNELS = {
     "rbf": lambda X, Z: rbf_kernel(X, Z, gamma=0.3),

@@ -7,7 +7,8 @@ import pytest
 
 from llsvm.data import open_with_settings
 from llsvm.memory.budget import MemoryBudget
-from llsvm.train import Training, make_settings
+from llsvm.train import make_settings
+from llsvm.training.training import Training
 
 TABLE = {"label": "last", "scale": "minmax"}
 # What the rows and their reader may hold: a block is about a sixth of the data set.

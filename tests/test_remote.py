@@ -19,7 +19,8 @@ from llsvm.files.inputs import expand
 from llsvm.files.writing import credentials, remote
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
-from llsvm.train import Training, load, train
+from llsvm.train import load, train
+from llsvm.training.training import Training
 
 X, Y = rows(2000)
 needs_moto = pytest.mark.skipif(

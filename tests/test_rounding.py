@@ -18,7 +18,8 @@ from llsvm.models.model import Model
 from llsvm.objective.rounding import CLOSE, Rounding, RoundingBound, most_lost
 from llsvm.predict import evaluate, open_for
 from llsvm.settings.settings import Settings
-from llsvm.train import Training, load, train
+from llsvm.train import load, train
+from llsvm.training.training import Training
 
 pytestmark = pytest.mark.filterwarnings("ignore:not converged")
 

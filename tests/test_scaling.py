@@ -20,8 +20,10 @@ from llsvm.features.scaling import ColumnStatistics
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.liblinear import read_liblinear, write_liblinear
 from llsvm.predict import evaluate, open_for
+from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.settings import Settings
-from llsvm.train import Training, load, said_of_defaults, train
+from llsvm.train import load, train
+from llsvm.training.training import Training
 
 SKLEARN = {"maxabs": MaxAbsScaler, "minmax": MinMaxScaler, "standard": StandardScaler}
 X, Y = rows(400, 6)

@@ -12,7 +12,7 @@ from oracle import rows, write_svmlight
 
 from llsvm import Model, train
 from llsvm.solvers.sequential_dual.solver import SequentialDual
-from llsvm.train import Training
+from llsvm.training.training import Training
 
 SECONDS = 3.0  # one is promised; this machine may be busy with other tests
 
@@ -153,7 +153,7 @@ def test_what_the_caller_ignores_stays_ignored():
 
 
 SLOW_PASSES = f"""
-from llsvm.train import Training
+from llsvm.training.training import Training
 note = Training.note
 def slow(self, report):
     note(self, report)
@@ -193,7 +193,7 @@ def interrupted(monkeypatch, passes, change=lambda report: None):
 def test_a_signal_after_the_last_pass_does_not_cost_the_model(tmp_path, moment):
     name = {"save": "model", "summary": "summary"}[moment]
     wait = f"""
-from llsvm.train import Training
+from llsvm.training.training import Training
 def wait(self):
     {SAY}
     time.sleep(60)

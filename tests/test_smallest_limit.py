@@ -10,7 +10,7 @@ from oracle import rows, run, write_svmlight
 from llsvm.data import open_source
 from llsvm.errors import EXIT_LIMIT, BudgetError
 from llsvm.settings.settings import Settings
-from llsvm.train import Training
+from llsvm.training.training import Training
 
 MB = 1_000_000
 

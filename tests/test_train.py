@@ -10,9 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import llsvm
 from llsvm.data import open_source
+from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, UsageError
-from llsvm.stream.first_reading import DatasetInfo
-from llsvm.train import Training, class_weights
+from llsvm.training.class_weights import class_weights
+from llsvm.training.training import Training
 
 
 def test_train_a_file_and_load_the_model(tmp_path):

@@ -18,12 +18,13 @@ MAX_TOP_MODULES = 15
 LAYERS = [
     ["errors", "process"],
     ["files", "settings"],
-    ["memory", "kernels", "block"],
+    ["memory", "kernels", "block", "dataset"],
     ["row_buffer", "objective"],
     ["features"],
     ["data", "models", "spill"],
     ["stream"],
     ["solvers"],
+    ["training"],
     ["train", "predict", "survey", "convert", "path"],
     ["estimators", "cli", "__main__"],
 ]

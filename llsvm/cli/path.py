@@ -80,7 +80,7 @@ def path(
     from llsvm.path import plot as draw
     from llsvm.predict import evaluate as measure
     from llsvm.predict import open_for
-    from llsvm.train import said_of_defaults
+    from llsvm.settings.defaults import said_of_defaults
 
     if penalty == "l2":
         raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")

@@ -256,7 +256,7 @@ def run_training(
     keep_so_far: save it too when a signal ends the run, if a pass has been certified."""
     from llsvm.cli.display import say, showing
     from llsvm.kernels.start import start_quickly
-    from llsvm.train import Training
+    from llsvm.training.training import Training
 
     start_quickly()
     saved = False

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from llsvm.dataset import DatasetInfo
 from llsvm.settings.settings import Settings
-from llsvm.stream.first_reading import DatasetInfo
 
 NEWTON_PASSES = 12  # what passes, and the work between them, come to, measured: 8 to 15 on most data
 NEWTON_PRODUCTS = 400  # ... or, where no Hessian has room, the products of its conjugate gradients

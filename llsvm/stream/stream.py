@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
+from llsvm.dataset import DatasetInfo
 from llsvm.errors import LongRowError
 from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.memory.budget import COMPILING, RUNTIME, MemoryBudget
@@ -29,7 +30,7 @@ from llsvm.spill.store import PageStore
 from llsvm.spill.stores import open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.stream.assembly import READERS, Assembler
-from llsvm.stream.first_reading import DatasetInfo, FirstReading
+from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
 from llsvm.stream.sparse_state import SparseState
 from llsvm.stream.survivors import Survivors

@@ -22,7 +22,7 @@ def counts(kind: str, rows: int, ledger_bytes: int, work: Path) -> dict[str, flo
     from llsvm.data import open_source
     from llsvm.memory.budget import MemoryBudget
     from llsvm.settings.settings import Settings
-    from llsvm.train import Training
+    from llsvm.training.training import Training
 
     path = work / f"{kind}-{rows}.svm"
     size = generate(kind, path, rows, seed=7)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llsvm.dataset import DatasetInfo
 from llsvm.solvers.smsvm.columns import Columns
 from llsvm.solvers.smsvm.smoothed import work_bytes
-from llsvm.stream.first_reading import DatasetInfo
 
 HESSIAN_SHARE = 4  # Hessians get at most this part (1/4) of the memory that is left
 MAX_ACTIVE = 4096  # columns of a Hessian: beyond, the cube of it costs more than passes do

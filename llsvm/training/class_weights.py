@@ -1,0 +1,41 @@
+"""Class weights: what C is multiplied by, class by class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.dataset import DatasetInfo
+from llsvm.errors import UsageError
+from llsvm.features.labels import quoted
+
+_SHOWN = 20  # classes
+
+
+def class_weights(
+    class_weight: str | Mapping[Any, float] | None, dataset: DatasetInfo
+) -> NDArray[np.float64]:
+    """(n_classes,) factors of C. "balanced": n / (k · count), as scikit-learn has it. Raises UsageError."""
+    factors = np.ones(len(dataset.classes))
+    if class_weight == "balanced":
+        return dataset.n_rows / (len(dataset.classes) * dataset.counts)
+    if isinstance(class_weight, Mapping):
+        position = {str(label_key(label)): i for i, label in enumerate(dataset.classes)}
+        for label, factor in class_weight.items():
+            if str(label_key(label)) not in position:
+                there = ", ".join(quoted(each) for each in dataset.classes[:_SHOWN])
+                raise UsageError(f"class weight for {label!r}, but the classes are {there}")
+            factors[position[str(label_key(label))]] = factor
+    return factors
+
+
+def label_key(label: Any) -> Any:
+    """1.0, 1 and "1" name the same class."""
+    try:
+        number = float(label)
+    except (TypeError, ValueError):
+        return str(label)
+    return int(number) if number.is_integer() else number

@@ -1,0 +1,167 @@
+"""What a run has come to: its model, its summary in plain values, and advice where it has not converged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.data import DEFAULT_FORMAT
+from llsvm.features.feature_map import FeatureMap
+from llsvm.features.scaling import ROW_SCALE
+from llsvm.memory.process import peak_resident_bytes
+from llsvm.models.model import Model
+from llsvm.models.model_file import KNOWN_REQUIREMENTS
+from llsvm.settings.settings import Settings
+from llsvm.solvers.advice import Ending, advise
+from llsvm.solvers.report import Report
+from llsvm.stream.stream import Stream
+from llsvm.training.class_weights import label_key
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as it stands.
+
+    stream: with the facts of the data. settings: as they were resolved for this data.
+    solver, why: which one is at work, and why "auto" has chosen it, or "".
+    history: a dict for each full pass. last: the last report with a certificate, None before there is one.
+    seconds: since it began. out_of_time: has it used up the time it was given?
+    feature_map: what the rows go through before they reach a solver, or None.
+    support: (n_rows,) of a kernel machine: which rows are support vectors, else None.
+    """
+
+    stream: Stream
+    settings: Settings
+    solver: str
+    why: str
+    history: list[dict[str, Any]]
+    last: Report | None
+    seconds: float
+    out_of_time: bool
+    feature_map: FeatureMap | None
+    support: NDArray[np.bool_] | None
+
+
+def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
+    dataset = run.stream.dataset
+    if run.support is not None:
+        coef, intercept = coef[:, :-1][:, run.support], coef[:, -1]
+    else:
+        coef, intercept = (
+            coef[:, : dataset.n_columns],
+            coef[:, dataset.n_columns] * run.settings.constant,
+        )
+        if run.stream.scaling is not None:
+            coef, intercept = run.stream.scaling.raw_weights(coef, intercept)
+        coef = coef[:, dataset.first_column :]
+    extra = _extra(run)
+    names = run.stream.source.info().feature_names
+    n_features = coef.shape[1] if run.feature_map is None else run.feature_map.n_features
+    return Model(
+        coef_=coef.copy(order="K"),  # transposing many classes' weights takes long
+        intercept_=intercept,
+        classes_=dataset.classes,
+        certificate=report.certificate,
+        settings=run.settings.as_dict(),
+        history=run.history,
+        index_base=_index_base(run),
+        converged=report.converged,
+        n_rows=dataset.n_rows,
+        feature_names=names if names is not None and len(names) == n_features else None,
+        extra=extra,
+        requires=tuple(name for name in extra if name in KNOWN_REQUIREMENTS),
+        log={"seconds": run.seconds, "peak_rss_bytes": peak_resident_bytes()},
+    )
+
+
+def _extra(run: Run) -> dict[str, Any]:
+    """What predictions need beside weights: the table's columns, positive label, unit rows, exact values."""
+    extra: dict[str, Any] = {"solver": run.solver, "why": run.why}
+    if run.stream.dataset.dtype == np.float64 or run.feature_map is not None:
+        extra["double"] = True
+    encoder, scaling = run.stream.source.info().encoder, run.stream.scaling
+    fill = None
+    if scaling is not None and run.settings.missing == "mean":
+        fill = scaling.fill[run.stream.dataset.first_column :]
+    if encoder is not None:
+        if fill is not None:
+            encoder.set_fill(fill)
+        extra["table"] = encoder.as_dict()
+    elif fill is not None:
+        extra["fill"] = fill
+    if run.settings.positive is not None:
+        extra["positive"] = run.settings.positive
+    if run.settings.scale == ROW_SCALE:
+        extra["unit_row"] = True
+    if run.feature_map is not None:
+        extra |= run.feature_map.as_extra()
+    if run.settings.multi_class == "ovo" and len(run.stream.dataset.classes) > 2:
+        extra["multi_class"] = "ovo"
+    return extra
+
+
+def _index_base(run: Run) -> int:
+    """Only columns of svmlight have numbers of their own; others score such files as LIBLINEAR would."""
+    if run.stream.source.info().format != DEFAULT_FORMAT:
+        return 1
+    return run.stream.dataset.first_column if run.feature_map is None else run.feature_map.base
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
+    dataset, report = run.stream.dataset, run.last
+    cause, sentence = advice_on(run)
+    certificate = None if report is None else report.certificate
+    workspace = run.stream.workspace
+    return {
+        "converged": report is not None and report.converged,
+        "primal": None if certificate is None else certificate.total_primal,
+        "dual": None if certificate is None else certificate.total_dual,
+        "relative_gap": None if certificate is None else certificate.relative_gap,
+        "passes": 0 if report is None else report.passes,
+        "values": str(dataset.dtype),
+        "solver": run.solver,
+        "why": run.why,
+        "scale": run.settings.scale,
+        "bias": run.settings.bias,
+        "nonzero_weights": None
+        if report is None or report.coef is None
+        else int(np.count_nonzero(report.coef)),
+        "rows": dataset.n_rows,
+        "features": dataset.n_features,
+        "classes": [label_key(label) for label in dataset.classes],
+        "bytes_read": run.stream.bytes_read,
+        "bytes_spilled": run.stream.bytes_spilled,
+        "peak_rss_bytes": peak_resident_bytes(),
+        "seconds": round(run.seconds, 3),
+        "memory_limit_bytes": run.stream.budget.limit_bytes,
+        "peak_disk_bytes": 0 if workspace is None else workspace.peak_bytes,
+        "read_from": run.stream.place,
+        "notes": list(run.stream.source.info().notes),
+        "note": run.stream.note if report is None else report.note or run.stream.note,
+        "cause": cause,
+        "advice": sentence,
+    }
+
+
+def advice_on(run: Run) -> tuple[str, str]:
+    """Why the run has most likely not converged, in a word, and in a sentence with the remedy; "" if it has."""
+    report = run.last
+    if report is None or report.converged:
+        return "", ""
+    gaps = [each["relative_gap"] for each in run.history if each["relative_gap"] is not None]
+    in_memory = run.stream.place == "memory"
+    ending = Ending(
+        gaps,
+        report.cause,
+        run.solver,
+        run.stream.largest_value,
+        not run.stream.dataset.is_dense,
+        in_memory,
+        run.out_of_time,
+        run.seconds,
+    )
+    return advise(run.settings, ending)

@@ -1,0 +1,365 @@
+"""Training: one run from end to end.
+
+source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Training ─▶ Model
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.data.source import BlockSource
+from llsvm.dataset import DatasetInfo
+from llsvm.errors import BudgetError, DataError, UsageError
+from llsvm.features.feature_map import FeatureMap
+from llsvm.files.remote import is_remote
+from llsvm.memory.budget import COMPILING, MemoryBudget
+from llsvm.memory.process import (
+    MIN_WORK_BYTES,
+    default_limit_bytes,
+    default_threads,
+    return_freed_memory,
+)
+from llsvm.memory.sizes import memory_limit_bytes, parse_size
+from llsvm.models.model import Model
+from llsvm.objective.penalty import Penalty
+from llsvm.objective.rounding import ValuesRounded, keep_double
+from llsvm.settings.defaults import said_of_defaults
+from llsvm.settings.settings import Settings
+from llsvm.solvers import make_solver
+from llsvm.solvers.auto import Auto
+from llsvm.solvers.base import Solver
+from llsvm.solvers.report import Report
+from llsvm.spill.workspace import choose_parent
+from llsvm.stream.progress import Progress
+from llsvm.stream.stream import READING_BLOCKS, LimitFound, Stream
+from llsvm.training.class_weights import class_weights
+from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
+from llsvm.training.outcome import Run, advice_on, model_of, summary
+
+_LOOKS, _LOOK_SECONDS = 5, 0.02
+_JOINT = ("crammer-singer", "weston-watkins")
+# Their kernels take more to compile than the others: measured 308 MB under a limit of 300, 8 MB too many. It is
+# asked for whether they are compiled or not, so that the same limit gives the same model.
+_JOINT_COMPILE_BYTES = 20_000_000
+_MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
+_DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
+
+
+class Training:
+    """One run. Iterate it for the reports; afterwards ``model`` and ``summary()`` have the result.
+
+    A context manager: spill files vanish on every exit.
+    """
+
+    def __init__(
+        self,
+        source: BlockSource,
+        settings: Settings | None = None,
+        output: str | os.PathLike[str] | None = None,
+        budget: MemoryBudget | None = None,
+    ) -> None:
+        """output: where the model will be written, beside which to spill by default (nothing is written here).
+        budget: instead of the settings' memory limit. Raises UsageError, DataError, BudgetError, DiskError."""
+        chosen, info = settings or Settings(), source.info()
+        self.settings = chosen.resolved(info.is_table)
+        self.defaults = said_of_defaults(chosen, info.is_table)
+        self._auto: Auto | None = None
+        self.history: list[dict[str, Any]] = []
+        self._began = time.monotonic()
+        return_freed_memory()
+        self._refused: BudgetError | None = None
+        if budget is None:
+            limit = self.settings.memory_limit
+            nbytes = default_limit_bytes() if limit is None else memory_limit_bytes(limit)
+            more = {COMPILING: _JOINT_COMPILE_BYTES} if self.settings.multi_class in _JOINT else {}
+            try:
+                budget = MemoryBudget(nbytes, more=more)
+            except BudgetError as error:
+                if self.settings.feature_map is not None or (info.n_bytes or 0) > _MEASURED_BYTES:
+                    raise error.as_least() from error
+                self._refused = error  # the data may ask for more still
+                budget = MemoryBudget(error.smallest_bytes, more=more)
+        self._map: FeatureMap | None = None
+        self._support: NDArray[np.bool_] | None = None
+        if self.settings.feature_map is not None:
+            source = self._mapped(source, budget)
+        disk = self.settings.disk_limit
+        local_output = None if output is None or is_remote(output) else os.fspath(output)
+        self._new_stream = partial(
+            Stream,
+            source,
+            budget,
+            choose_parent(self.settings.spill_dir, local_output),
+            disk_limit_bytes=None if disk is None else parse_size(disk),
+            spill_format=self.settings.spill_format,
+            cache=self.settings.cache,
+            seed=self.settings.seed,
+            survivors=self.settings.survivors,
+            scale=self.settings.scale,
+            has_bias=self.settings.constant != 0,
+            fill_missing=self.settings.missing == "mean",
+        )
+        self._before = budget.mark()
+        self._doubled = False  # values are not rounded to float32
+        doubtful = settings_need_double(self.settings)
+        if doubtful and (self.settings.kernel or not info.rereadable):
+            self._double(source)
+        self.stream = self._new_stream(refuse_rounding=doubtful and not self._doubled)
+        if self.settings.max_seconds is not None:
+            self.progress.stop_at = self._began + self.settings.max_seconds
+        self._last: Report | None = None
+        self._measured: tuple[Report, int] | None = None  # of the last pass, with the checksum of its weights
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stream.__exit__(kind, error, trace)
+
+    @property
+    def progress(self) -> Progress:
+        """Counters that another thread may look at while the run goes on."""
+        return self.stream.progress
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def __iter__(self) -> Iterator[Report]:
+        """Run; a report after the first reading, after each full pass, after each run of epochs.
+
+        Raises BudgetError with the smallest limit that works, LLSVMError's other subclasses."""
+        try:
+            if self._refused is not None:
+                raise self._refused
+            yield from self._reports()
+        except BudgetError as error:
+            if self._last is not None:
+                raise
+            raise self._with_smallest(error) from error
+
+    def _with_smallest(self, error: BudgetError) -> BudgetError:
+        """The error with the smallest limit that works, or that says that it cannot be told.
+
+        The first need that did not fit may not be the last."""
+        limit, smallest = error.limit_bytes, error
+        try:
+            self.stream.measure()
+            while True:
+                try:
+                    self.stream.suppose(smallest.smallest_bytes)
+                    next(iter(self._make_solver(self.stream.dataset).solve(self.stream)), None)
+                except BudgetError as larger:
+                    smallest = larger
+        except LimitFound:
+            return BudgetError(smallest.what, limit, smallest.smallest_bytes, smallest.lines)
+        except (BudgetError, DataError, UsageError):  # what is known
+            return error.as_least()
+
+    def _reports(self) -> Iterator[Report]:
+        while True:
+            dataset = self.read()
+            solver = self._make_solver(dataset)
+            chosen = f"solver {self.solver}: {self.why}" if self.why else ""
+            wide = _DOUBLE if self._doubled else ""
+            yield Report("read", 0, note="; ".join(filter(None, (self.stream.note, wide, chosen))))
+            reports, hidden = solver.solve(self.stream), False
+            for report in reports:
+                hidden = self._rounding_hides_the_optimum(report)
+                if hidden and not self._doubled and self.stream.source.info().rereadable:
+                    break
+                self.note(report)
+                yield report
+                if self._out_of_time() or hidden:
+                    hidden = False
+                    break
+            if not hidden:
+                break
+            cast(Generator[Report, None, None], reports).close()
+            del solver, reports, report  # and all they hold
+            self._keep_double()
+        if self._last is not None and self._last.expand is not None:
+            self._support, self._map = self._last.expand()
+
+    def read(self) -> DatasetInfo:
+        """The first reading. Where the settings leave no room for it, values are not rounded to 32-bit floats: the
+        reading ends with the first that would be, and begins again."""
+        try:
+            return self.stream.read()
+        except ValuesRounded:
+            self._keep_double()
+            return self.stream.read()
+
+    def _rounding_hides_the_optimum(self, report: Report) -> bool:
+        """May what rounding has hidden be so much of the gap asked for that this run cannot prove it?"""
+        if report.certificate is None or report.converged:
+            return False
+        begins_again = not self._doubled and self.stream.source.info().rereadable
+        rounded = self.stream.rounded
+        return rounding_hides_the_optimum(report.certificate, self.settings, rounded, begins_again)
+
+    def _double(self, source: BlockSource) -> None:
+        keep_double(source.info().rounding)
+        self._doubled = True
+
+    def _keep_double(self) -> None:
+        """Begin again, with values as 64-bit floats."""
+        stream, self._last, self._measured, self._auto = self.stream, None, None, None
+        self.history.clear()
+        stream.__exit__(None, None, None)
+        budget, source, progress = stream.budget, stream.source, stream.progress
+        budget.return_to(self._before)
+        self._double(source)
+        encoder = source.info().encoder
+        if encoder is not None:
+            encoder.begin_again()
+        del stream
+        self.stream = self._new_stream(progress=progress)
+
+    def _mapped(self, source: BlockSource, budget: MemoryBudget) -> BlockSource:
+        """The source through an approximate feature map, which becomes part of the model."""
+        from llsvm.data.mapped import FIT_BYTES, MappedSource
+
+        def sign(nbytes: int) -> None:
+            more = max(0, nbytes - budget.lines.get("feature map", 0))
+            budget.require({"feature map": more, "reading and working on rows": MIN_WORK_BYTES})
+            budget.resize("feature map", nbytes)
+
+        chosen = self.settings
+        budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
+        mapped = MappedSource(
+            source,
+            chosen.feature_map or "",
+            chosen.kernel or "rbf",
+            chosen.components,
+            chosen.gamma,
+            chosen.degree,
+            chosen.coef0,
+            chosen.seed,
+            sign,
+        )
+        budget.release("reading")
+        self._map = mapped.map
+        return mapped
+
+    def _make_solver(self, dataset: DatasetInfo) -> Solver:
+        """The solver asked for, with C instead of λ₁ and λ₂."""
+        settings, threads = self.settings, self.settings.threads or default_threads()
+        weights = class_weights(settings.class_weight, dataset)
+        penalty = Penalty.of(settings, dataset.n_rows)
+        ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
+        settings = replace(settings, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
+        if settings.solver == "auto":
+            self._auto = Auto(settings, weights, threads, self.stream)
+            return self._auto
+        return make_solver(settings, weights, threads)
+
+    @property
+    def solver(self) -> str:
+        """Which solver is at work."""
+        return self.settings.solver if self._auto is None else self._auto.choice.solver
+
+    @property
+    def why(self) -> str:
+        """Why "auto" has chosen it, or ""."""
+        return "" if self._auto is None else self._auto.choice.why
+
+    def _out_of_time(self) -> bool:
+        limit = self.settings.max_seconds
+        has_result = self._last is not None and self._last.certificate is not None
+        return limit is not None and has_result and self.seconds >= limit
+
+    def note(self, report: Report) -> None:
+        """Take in a solver's report: counters, history, and the result if it has one."""
+        progress = self.progress
+        progress.passes, progress.survivors = report.passes, report.survivors
+        if report.certificate is not None:
+            progress.relative_gap = report.certificate.relative_gap
+            self._last = report
+        if report.kind == "pass":
+            if report.certificate is not None and report.coef is not None:
+                self._measured = report, _checksum(report.coef)
+            certificate = report.certificate
+            self.history.append(
+                {
+                    "passes": report.passes,
+                    "seconds": round(self.seconds, 3),
+                    "bytes_read": self.stream.bytes_read,
+                    "primal": None if certificate is None else certificate.total_primal,
+                    "dual": report.dual,
+                    "relative_gap": None if certificate is None else certificate.relative_gap,
+                    "survivors": report.survivors,
+                }
+            )
+
+    @property
+    def model(self) -> Model:
+        """The result: the best certified weights. Raises UsageError before there are any."""
+        if self._last is None or self._last.coef is None:
+            raise UsageError("no pass has been completed yet, so there is no model")
+        return model_of(self._run, self._last, self._last.coef)
+
+    def model_so_far(self) -> Model | None:
+        """The model of the last certified pass while the run goes on, if need be in another thread; or None: there
+        is none yet, the solver has changed its weights since they were measured, or it takes a pass to make it."""
+        for _ in range(_LOOKS):  # the solver may just be between better weights and its report of them
+            if self._measured is None:
+                return None
+            report, checksum = self._measured
+            if report.coef is None or report.expand is not None:
+                return None
+            model = model_of(self._run, report, report.coef)
+            if _checksum(report.coef) == checksum:
+                return model
+            time.sleep(_LOOK_SECONDS)
+        return None
+
+    def save_so_far(self, path: str | os.PathLike[str]) -> str:
+        """Save ``model_so_far``; returns what became of it, to go on a sentence with."""
+        model = self.model_so_far()
+        if model is None or model.certificate is None:
+            return ", no model is written: no pass has been certified, or its weights are gone"
+        model.save(path)
+        return (
+            f", and the model so far is written to {path}: after {model.certificate.passes} passes within "
+            f"{model.certificate.relative_gap:.3%} of the optimum"
+        )
+
+    @property
+    def _run(self) -> Run:
+        return Run(
+            self.stream,
+            self.settings,
+            self.solver,
+            self.why,
+            self.history,
+            self._last,
+            self.seconds,
+            self._out_of_time(),
+            self._map,
+            self._support,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
+        return summary(self._run)
+
+    @property
+    def advice(self) -> tuple[str, str]:
+        """Why the run has most likely not converged, in a word, and in a sentence with the remedy; "" if it has."""
+        return advice_on(self._run)
+
+
+def _checksum(coef: NDArray[np.float64]) -> int:
+    return int(np.add.reduce(np.ravel(coef, order="K").view(np.uint64)))
