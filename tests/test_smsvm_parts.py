@@ -12,6 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from llsvm.block import CSR, Block
 from llsvm.errors import UsageError
+from llsvm.objective.costs import RowCosts
 from llsvm.objective.penalty import Penalty
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns
@@ -39,7 +40,7 @@ def problem(seed=0, n=301, d=7):
 
 def summed(point, block, bias, threads=2):
     with ThreadPoolExecutor(threads) as pool:
-        summing = Summing([point], COST, bias, pool, threads)
+        summing = Summing([point], RowCosts(COST), bias, pool, threads)
         for start in range(0, block.n_rows, 100):
             summing.add(block.slice(start, min(start + 100, block.n_rows)))
         return summing.finish()[0]
@@ -198,7 +199,7 @@ def test_curvatures_of_rows_at_hand_are_handed_out():
     cost, sign = COST[y] * weight, np.where(y == 1, 1.0, -1.0)
     wide = np.hstack([X, np.ones((len(X), 1))])
     with ThreadPoolExecutor(2) as pool:
-        summing = Summing([point], COST, 1.0, pool, 2)
+        summing = Summing([point], RowCosts(COST), 1.0, pool, 2)
         summing.add(block_of(X, y, weight, True))
         assert summing.finish()[0].hessian.size == 0
     expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, 0.6, STEPS)

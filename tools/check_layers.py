@@ -31,7 +31,7 @@ LAYERS = [
 # Rooms whose modules do not import each other, but for what these share.
 ALONE = {
     "data": ("source", "table", "matrix", "arrow_check", "arrow_sizes", "partitions", "svmlight_errors"),
-    "solvers": ("base", "report", "stall", "blas"),
+    "solvers": ("base", "report", "state", "stall", "blas"),
 }
 # Modules of such a room that choose between the others, and so know them.
 CHOOSERS = ("solvers.auto", "solvers.choose")

@@ -14,7 +14,7 @@ are renamed, change the tables at the top of this file. All take about a minute,
 
 Equal bits are to be had on one machine only, with the same NumPy and Numba: another processor adds in another
 order. All these are recorded, and ``compare`` says where they differ. No run depends on clocks, on other processes,
-or on how much memory is free: limits are named, and the room for rows follows from ``llsvm.memory.process.RUNTIME_BYTES``;
+or on how much memory is free: limits are named, and the room for rows follows from ``RUNTIME_BYTES``;
 whoever changes that constant changes the blocks of the runs under the smallest limits ("tight").
 """
 

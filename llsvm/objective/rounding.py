@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.certificate import Certificate
+from llsvm.objective.losses import JointLoss, Loss
 
 SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64
 HALF_ULP = 2.0**-24  # rounding to float32 changes a number by at most this share of it
@@ -115,7 +116,7 @@ class RoundingBound:
 
     lost: E. noise: what 64-bit sums may lose, as E. weights: sample weights were rounded too. cost_squares,
     largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
-    takes part in each. loss: of Settings, or a joint multi-class method. l1, l2: of the penalty.
+    takes part in each. loss: of a row, or of all its margins at once. l1, l2: of the penalty.
     free_bias: the last weight, of the constant feature, is not penalised.
     """
 
@@ -123,7 +124,7 @@ class RoundingBound:
     weights: bool
     cost_squares: NDArray[np.float64]
     largest_cost: NDArray[np.float64]
-    loss: str
+    loss: Loss | JointLoss
     pairs: bool = False
     l1: float = 0.0
     l2: float = 1.0
@@ -185,17 +186,15 @@ class RoundingBound:
         gap, ridge = max(primal - dual, 0.0), self.l2 if self.l2 > 0 else 1.0
         near = norm_of_all + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
         share = HALF_ULP if self.weights else 0.0
-        if self.loss in ("squared_hinge", "least-squares"):
+        if isinstance(self.loss, Loss) and math.isfinite(self.loss.smoothness):
             reach = norm * self.lost + norm_of_all * self.noise
             more = 2.0 * reach * math.sqrt(largest * primal) + largest * reach * reach
             alpha = 2.0 * math.sqrt(largest) * (math.sqrt(max(primal, 0.0)) + math.sqrt(gap))
         else:
-            slope, spread, bounded = 1.0, 1.0, 1.0
-            if self.loss == "crammer-singer":
-                slope = spread = math.sqrt(2.0)
-            elif self.loss == "weston-watkins":
-                k = len(self.cost_squares)
-                slope, spread, bounded = k - 1.0 + math.sqrt(k - 1.0), math.sqrt(2.0), k - 1.0
+            slope = self.loss.slope
+            spread, bounded = 1.0, 1.0
+            if isinstance(self.loss, JointLoss):
+                spread, bounded = self.loss.spread, self.loss.bounded
             reach = norm * self.lost
             risen = total * reach
             if close < total:

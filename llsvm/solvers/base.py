@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from llsvm.solvers.report import Report
+from llsvm.solvers.state import SolverState
 from llsvm.stream.stream import Stream
 
 
@@ -17,5 +18,19 @@ class Solver(Protocol):
     """
 
     def solve(self, stream: Stream) -> Iterator[Report]:
-        """Passes over a stream that has been read; ends when converged, or out of passes."""
+        """Passes over a stream that has been read; ends when converged, or out of passes. Begins where ``restore``
+        has put it, else at w = 0."""
+        ...
+
+
+class Resumable(Solver, Protocol):
+    """A solver that can be stopped and continued."""
+
+    def state(self) -> SolverState:
+        """What ``restore`` needs to go on from here; to be asked for after a report with ``resumable``."""
+        ...
+
+    def restore(self, state: SolverState) -> None:
+        """Let ``solve`` go on from there, over a stream of the same rows under the same limits: the same weights,
+        bit for bit, as if it had not stopped. Raises UsageError for the state of another method, or other data."""
         ...

@@ -27,6 +27,8 @@ class Report:
     certified weights, the bias in the last column if there is one; None before there are any. dual: the dual
     objective now. survivors: rows kept for the next epochs. note: one sentence for people, or "".
     cause: where a solver ends here without having converged, and knows why: one of STALLED, SETTLED, ROUNDED.
+    resumable: the solver's ``state()`` may be asked for now; true of at least one report between any two full
+    passes.
     expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows
     count and the FeatureMap (llsvm.features.feature_map) that holds them.
     """
@@ -40,6 +42,7 @@ class Report:
     converged: bool = False
     note: str = ""
     cause: str = ""
+    resumable: bool = False
     extra: dict[str, float] = field(default_factory=dict)
     expand: Callable[[], tuple[NDArray[np.bool_], Any]] | None = None
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from llsvm.errors import LongRowError
 from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, Scaling
 from llsvm.memory.budget import COMPILING, RUNTIME, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory
+from llsvm.objective.losses import JointLoss, Loss
 from llsvm.objective.rounding import NOISE, RoundingBound
 from llsvm.row_buffer import RowBuffer, row_bytes
 from llsvm.spill.row_state import RowState
@@ -159,7 +161,7 @@ class Stream:
 
     def rounding_bound(
         self,
-        loss: str,
+        loss: Loss | JointLoss,
         cost: NDArray[np.float64],
         constant: float,
         pairs: bool = False,
@@ -650,6 +652,15 @@ class Stream:
         """Wait while they still look at a block whose place is wanted."""
         if self._survivors is not None:
             self._survivors.settle()
+
+    @property
+    def random_state(self) -> dict[str, Any]:
+        """Of the generator that shuffles pages, as NumPy gives it: with the same one, the same order of blocks."""
+        return dict(self._rng.bit_generator.state)
+
+    @random_state.setter
+    def random_state(self, state: Mapping[str, Any]) -> None:
+        self._rng.bit_generator.state = state
 
     # -- files ------------------------------------------------------------------------------------------
 

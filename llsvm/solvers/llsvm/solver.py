@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.objective.best import BestPrimal
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.block_state import BlockState
@@ -81,8 +83,11 @@ class LLSVM:
     def solve(self, stream: Stream) -> Iterator[Report]:
         dataset, settings = stream.dataset, self.settings
         self.problems = Problems(len(dataset.classes), settings.multi_class == "ovo")
-        cost = settings.C * self.class_weight
-        self.bound = stream.rounding_bound(settings.loss, cost, settings.constant, self.problems.pairs)
+        self.costs = RowCosts.of_classes(settings.C, self.class_weight)
+        self.loss = loss_of(settings.loss)
+        self.bound = stream.rounding_bound(
+            self.loss, self.costs.by_class, settings.constant, self.problems.pairs
+        )
         k, width = len(self.problems), self.problems.width
         weights_bytes = 8 * k * (dataset.n_columns + 1)
         # w, w as a pass or its epochs begin, and the best so far; each thread's own of one problem
@@ -129,7 +134,7 @@ class LLSVM:
         """Is float32 enough for dual variables?"""
         settings = self.settings
         longest = stream.squared_norm + settings.constant**2
-        off = 2.0**-24 * settings.C * float(self.class_weight.max()) * longest
+        off = 2.0**-24 * float(self.costs.by_class.max()) * longest
         return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
 
     def _is_spent(self, c: int) -> bool:
@@ -445,9 +450,7 @@ class LLSVM:
     # -- parts ------------------------------------------------------------------------------------------
 
     def _part(self, block: Block) -> BlockState:
-        cost = self.settings.C * self.class_weight[block.y]
-        if block.weight is not None:
-            cost = cost * block.weight
+        cost = self.costs.of(block)
         alpha = np.zeros((self.problems.width, block.n_rows))
         if self.state is not None:
             alpha += self.state.get(block.rows).reshape(block.n_rows, self.problems.width).T * cost

@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix, concat
 from llsvm.errors import DataError
 from llsvm.features.feature_map import FeatureMap, KernelFunction
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import class_signs, signs_bytes
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.bundle import DualBundle
@@ -76,10 +78,11 @@ class KernelNESVM:
         needs |= matrix.needs(stream.budget.available_bytes - state_bytes)
         stream.prepare(needs, 16)
         matrix.build(self.threads)
+        self.costs = RowCosts.of_classes(settings.C, self.class_weight)
         ids, cost, sizes = self._labels(stream, matrix)
         problems = [_Problem(settings, row[ids], cost, sizes) for row in signs]
         # of the sample weights alone: what else rounding does is counted here
-        bound = stream.rounding_bound(settings.loss, settings.C * self.class_weight, 0.0, pairs)
+        bound = stream.rounding_bound(loss_of(settings.loss), self.costs.by_class, 0.0, pairs)
         bound = replace(bound, noise=0.0)
         passes, most = 0, settings.max_passes
         while True:
@@ -133,8 +136,7 @@ class KernelNESVM:
         cost, sizes = np.empty(stream.dataset.n_rows), np.empty((2, stream.dataset.n_rows))
         for block in stream.all():
             ids[block.rows] = block.y
-            weight = 1.0 if block.weight is None else block.weight
-            cost[block.rows] = self.settings.C * self.class_weight[block.y] * weight
+            cost[block.rows] = self.costs.of(block)
             sizes[:, block.rows] = matrix.sizes(block)
         return ids, cost, sizes
 

@@ -30,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import class_signs, count_problems, signs_bytes
 from llsvm.objective.rounding import SHARE
 from llsvm.settings.settings import Settings
@@ -71,9 +73,11 @@ class NESVM:
         self._prepare(stream, width, count_problems(n_classes, pairs), signs_bytes(n_classes, pairs))
         self.signs = class_signs(n_classes, pairs)
         lasso = settings.penalty == "l1"
-        cost, l1, l2 = settings.C * self.class_weight, float(lasso), float(not lasso)
+        l1, l2 = float(lasso), float(not lasso)
+        self.costs = RowCosts.of_classes(settings.C, self.class_weight)
+        self.loss = loss_of(settings.loss)
         constant, free = self.bias, settings.intercept
-        self.bound = stream.rounding_bound(settings.loss, cost, constant, pairs, l1, l2, free)
+        self.bound = stream.rounding_bound(self.loss, self.costs.by_class, constant, pairs, l1, l2, free)
         with ThreadPoolExecutor(self.threads) as self.pool:
             metric, passes = self._survey(stream, width)
             self.problems = [self._problem(j, dataset.counts, metric, width) for j in range(len(self.signs))]
@@ -117,7 +121,7 @@ class NESVM:
         G = np.zeros((width, width)) if self.gram else None
         trace = self.steepest = 0.0
         for block in stream.all():
-            cost = self._cost(block)
+            cost = self.costs.of(block)
             norms = _norms(block, self.bias)
             curvature = 2.0 * cost if self.squares else cost / norms[:, 1]
             trace += float(curvature @ norms[:, 0])
@@ -207,7 +211,7 @@ class NESVM:
             run(*head, rows.y, cost, self.signs, which, *tail)
 
         for block in stream.all():
-            cost = self._cost(block)
+            cost = self.costs.of(block)
             cuts = np.linspace(0, block.n_rows, self.threads + 1).astype(int)
             jobs = [
                 self.pool.submit(work, t, block.slice(cuts[t], cuts[t + 1]), cost[cuts[t] : cuts[t + 1]])
@@ -219,10 +223,6 @@ class NESVM:
         for thread in range(1, self.threads):
             parts[0] += parts[thread]
         return parts[0]
-
-    def _cost(self, block: Block) -> NDArray[np.float64]:
-        cost = self.settings.C * self.class_weight[block.y]
-        return cost if block.weight is None else cost * block.weight
 
     def _report(self, passes: int, metric: Metric) -> Report:
         problems = self.problems

@@ -30,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import joint_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.sequential_dual.jumps import VARIABLE_BYTES, Conjugate, Inside
@@ -93,8 +95,9 @@ class SequentialDual:
         k = len(dataset.classes)
         self.goal_share = TOL_SHARE
         self.progress = stream.progress
-        cost = settings.C * self.class_weight
-        self.bound = stream.rounding_bound(settings.multi_class, cost, settings.constant)
+        self.costs = RowCosts.of_classes(settings.C, self.class_weight)
+        loss = joint_loss(settings.multi_class, k)
+        self.bound = stream.rounding_bound(loss, self.costs.by_class, settings.constant)
         self._prepare(stream, k)
         self.grid = 2.0 ** (24 if self.dtype == np.float32 else 50)
         self.stall = Stall(settings.tol, settings.max_passes)
@@ -145,7 +148,7 @@ class SequentialDual:
     def _as_float32(self, stream: Stream) -> bool:
         """Is float32 enough for shares that are stored?"""
         settings = self.settings
-        cost = settings.C * float(self.class_weight.max())
+        cost = float(self.costs.by_class.max())
         off = 2.0**-23 * (cost * (stream.squared_norm + settings.constant**2)) ** 2
         return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
 
@@ -155,7 +158,7 @@ class SequentialDual:
         share, passes = np.zeros((stream.dataset.n_rows, self.w.shape[1]), self.dtype), 0
         while True:
             for block in stream.all():
-                part = _Part(block, self._cost(block), share)
+                part = _Part(block, self.costs.of(block), share)
             losses = self._measure(part, self.w) if passes else self._at_zero(part)
             primal = 0.5 * _squared(self.w) + losses
             passes += 1
@@ -380,11 +383,7 @@ class SequentialDual:
         stream.survivors.renew(resident.distance)
 
     def _part(self, block: Block) -> _Part:
-        return _Part(block, self._cost(block), self.state.get(block.rows))
-
-    def _cost(self, block: Block) -> NDArray[np.float64]:
-        cost = self.settings.C * self.class_weight[block.y]
-        return cost if block.weight is None else cost * block.weight
+        return _Part(block, self.costs.of(block), self.state.get(block.rows))
 
 
 class _Part:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.objective.costs import RowCosts
 from llsvm.solvers.smsvm.kernels import add_products_csr, add_rows_csr, add_squares_csr, margins_csr, smooth
 
 Vector = NDArray[np.float64]
@@ -132,11 +133,11 @@ class Summing:
     """One pass for several points: give it every block, then ``finish``. Results repeat for the same number
     of threads.
 
-    bias: value of the constant feature. cost: (n_classes,) C times the class weights. pool: of ``threads`` threads.
+    bias: value of the constant feature. costs: of the rows. pool: of ``threads`` threads.
     """
 
     points: list[Point]
-    cost: Vector
+    costs: RowCosts
     bias: float
     pool: ThreadPoolExecutor
     threads: int
@@ -170,9 +171,7 @@ class Summing:
         for rows in _pieces(block.slice(start, stop)):
             piece = slice(start, start + rows.n_rows)
             start = piece.stop
-            cost = self.cost[rows.y]
-            if rows.weight is not None:
-                cost = cost * rows.weight
+            cost = self.costs.of(rows)
             matrix = _Sparse(rows.X, self.bias) if isinstance(rows.X, CSR) else _Dense(rows.X, self.bias)
             for point, into in zip(self.points, sums, strict=True):
                 self._add_piece(matrix, rows.y, cost, point, into, piece)

@@ -36,6 +36,8 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.memory.sizes import format_size
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import loss_of
 from llsvm.objective.penalty import Penalty
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
@@ -81,6 +83,7 @@ class SmSVM:
         self.stream, dataset = stream, stream.dataset
         k = 1 if len(dataset.classes) == 2 else len(dataset.classes)
         self.penalty = Penalty.of(self.settings, dataset.n_rows)
+        self.costs = RowCosts.of_classes(self.penalty.C, self.class_weight)
         self._plan(stream, k)
         self.problems = [Descent(c, dataset.n_columns + 1) for c in ([1] if k == 1 else range(k))]
         self.passes = 0
@@ -199,8 +202,9 @@ class SmSVM:
         return summing.finish()
 
     def _summing(self, points: list[Point]) -> Summing:
-        cost = self.penalty.C * self.class_weight
-        return Summing(points, cost, self.settings.constant, self.pool, self.threads, self.near.one_sided)
+        return Summing(
+            points, self.costs, self.settings.constant, self.pool, self.threads, self.near.one_sided
+        )
 
     def _solve_near(self, problems: list[Descent]) -> Iterator[Report]:
         """Go on with the rows near the margin alone, as if the others stayed on their side of it."""
@@ -238,9 +242,8 @@ class SmSVM:
         problems = self.problems
         coef = np.array([p.best for p in problems])
         penalty = self.penalty
-        cost = penalty.C * self.class_weight
         bound = self.stream.rounding_bound(
-            "hinge", cost, self.settings.constant, False, penalty.l1, penalty.l2
+            loss_of("hinge"), self.costs.by_class, self.settings.constant, False, penalty.l1, penalty.l2
         )
         certificate = bound.certificate(
             coef, [p.primal for p in problems], [p.dual for p in problems], self.passes
