@@ -32,7 +32,7 @@ _READING = {
     "features",
     "exclude",
     "weight",
-    "text",
+    "categorical",
     "header",
 } | {*("missing", "hash_bits", "scale")}
 
@@ -167,7 +167,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         """Train on a file, or several, which may be larger than memory. Warns and raises as ``fit`` does.
 
         reading: how the file is read, as fields of Settings: format, zero_based, label, positive, features,
-        exclude, weight, text, header, missing, hash_bits, scale (columns of tables are scaled to mean 0 and
+        exclude, weight, categorical, header, missing, hash_bits, scale (columns of tables are scaled to mean 0 and
         variance 1 unless that is "none"; svmlight, and arrays in ``fit``, stay as they are). Afterwards ``predict``
         takes rows of numbers, or data frames whose columns have the names that the file's have, in any order, those
         of text too.
@@ -221,7 +221,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             l1_ratio=self.l1_ratio,
             lambda1=self.lambda1,
             lambda2=self.lambda2,
-            multi_class=self.multi_class,
+            multiclass=self.multi_class,
             tol=self.tol,
             max_passes=self.max_iter,
             max_seconds=self.max_seconds,

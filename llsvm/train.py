@@ -15,6 +15,7 @@ from llsvm.errors import UsageError
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.model import Model
+from llsvm.settings.renamed import RENAMED
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 
@@ -67,6 +68,8 @@ def make_settings(settings: Settings | None, options: Mapping[str, Any]) -> Sett
     """Settings with ``options`` replaced. Raises UsageError for an option that does not exist."""
     base = settings or Settings()
     unknown = set(options) - set(base.as_dict())
+    if renamed := sorted(unknown & set(RENAMED)):
+        raise UsageError(f"{renamed[0]} is now called {RENAMED[renamed[0]]}")
     if unknown:
         raise UsageError(f"unknown option {sorted(unknown)[0]!r}; there are {', '.join(base.as_dict())}")
     return replace(base, **options)

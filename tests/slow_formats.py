@@ -1,5 +1,5 @@
-"""Large files of each format train to tolerance under --memory 500MB: the peak resident set, measured in a process
-of its own."""
+"""Large files of each format train to tolerance under --memory-limit 500MB: the peak resident set, measured in a
+process of its own."""
 
 import json
 import os

@@ -148,7 +148,7 @@ def test_csv_with_text_in_a_numeric_column(tmp_path):
     path = csv(tmp_path, "a,b,label", *["1,2,0"] * n, "1,oops,1")
     text = refusal(path)
     assert f"{path}:{n + 2}: column b: 'oops' is not a number" in text
-    assert "--text b" in text
+    assert "--categorical b" in text
 
 
 def test_csv_with_a_quote_that_is_never_closed(tmp_path):

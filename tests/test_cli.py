@@ -160,7 +160,7 @@ def test_not_converged_is_said_and_the_model_written(fake, data, tmp_path):
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (BudgetError("weights", 10, 20_000_000, {"weights": 5}), 4, "--memory 20MB"),
+        (BudgetError("weights", 10, 20_000_000, {"weights": 5}), 4, "--memory-limit 20MB"),
         (SpillError("page 3 is damaged"), 6, "page 3 is damaged"),
         (MemoryError(), 4, "no memory left"),
         (FileNotFoundError(2, "No such file", "gone.svm"), 3, "gone.svm: No such file"),
@@ -200,15 +200,15 @@ def test_whatever_happens_has_a_message_and_a_code(fake, data, tmp_path, error, 
         ("predict MODEL MODEL", 3, "a model of llsvm, not svmlight"),
         ("predict MODEL DATA --output no/such/p", 2, "does not exist"),
         ("predict MODEL DATA --output MODEL", 2, "would overwrite"),
-        ("predict MODEL DATA --memory 5MB", 4, "pass --memory"),
+        ("predict MODEL DATA --memory 5MB", 4, "pass --memory-limit"),
         ("predict MODEL DATA --memory much", 2, "not a size"),
         ("predict MODEL DATA --zero-based perhaps", 2, "auto, yes or no"),
-        ("evaluate MODEL DATA --memory 5MB", 4, "pass --memory"),
+        ("evaluate MODEL DATA --memory 5MB", 4, "pass --memory-limit"),
         ("inspect gone", 3, "gone"),
         ("export MODEL new --to cobol", 2, "liblinear"),
         ("import DATA --model new", 3, "not a LIBLINEAR model"),
         ("demo --size 100000TB", 4, "are needed"),
-        ("nonsense", 2, "No such command"),
+        ("nonsense", 2, "llsvm has no command nonsense"),
     ],
 )
 def test_mistakes_are_explained(data, model, args, code, words):
@@ -310,7 +310,7 @@ def test_inspect_a_model(model, tmp_path):
 def test_inspect_a_model_whose_columns_were_chosen(tmp_path):
     table, model = tmp_path / "t.csv", tmp_path / "m"
     table.write_text("a,id,town,y\n1,1,3,0\n2,2,4,1\n0,3,3,0\n3,4,4,1\n")
-    chosen = ["--features", "a,id,town", "--exclude", "id", "--text", "town"]
+    chosen = ["--features", "a,id,town", "--exclude", "id", "--categorical", "town"]
     assert run("train", table, "--model", model, *chosen, "--class-weight", "1=2").exit_code == 0
     shown = run("inspect", model)
     assert shown.exit_code == 0, shown.stderr
@@ -328,7 +328,7 @@ def test_inspect_data(data):
     assert answer["smallest_memory_bytes"] <= answer["in_memory_bytes"]
     assert answer["plan"]["in_memory"]
     assert answer["plan"]["block_rows"] == 4
-    assert "--memory" in run("inspect", data).stdout
+    assert "--memory-limit" in run("inspect", data).stdout
 
 
 def test_a_reader_that_goes_away_is_no_error(model, tmp_path):

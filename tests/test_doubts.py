@@ -180,11 +180,11 @@ def test_a_text_column_of_documents_is_refused_with_remedies(tmp_path):
     with pytest.raises(
         DataError,
         match=r"column body: 400 of 400 rows have a value that no other row has, such as 'a doc.*"
-        r"--exclude body.*--text body",
+        r"--exclude body.*--categorical body",
     ):
         llsvm.train(path, memory_limit=LIMIT)
     llsvm.train(path, exclude=("body",), memory_limit=LIMIT)
-    assert llsvm.train(path, text=("body",), memory_limit=LIMIT).n_features_in_ == 401
+    assert llsvm.train(path, categorical=("body",), memory_limit=LIMIT).n_features_in_ == 401
     said = run("inspect", path).stdout.replace("\n", " ")
     assert "400 of 400 rows have a value that no other row has" in said
 
@@ -205,7 +205,7 @@ def test_amounts_are_no_categories(amount, tmp_path):
         DataError, match=r"column body: values such as .* are numbers written as text.*--exclude"
     ):
         llsvm.train(path, memory_limit=LIMIT)
-    assert llsvm.train(path, text=("body",), memory_limit=LIMIT).n_features_in_ == 2
+    assert llsvm.train(path, categorical=("body",), memory_limit=LIMIT).n_features_in_ == 2
 
 
 @pytest.mark.parametrize("word", ["1-800-5", "v1.2", "2024-01-02x", "A4", '"Oslo, Norway"', "10-20", "+"])
@@ -287,7 +287,7 @@ def test_what_is_said_of_hashed_and_of_too_many_categories(tmp_path, monkeypatch
         llsvm.train(path, memory_limit=LIMIT)
     path = write(tmp_path / "codes.csv", documents(1000, lambda i: f"code {i % 400}"))
     with pytest.raises(DataError, match="--hash-bits"):
-        llsvm.train(path, text=("body",), memory_limit=LIMIT)
+        llsvm.train(path, categorical=("body",), memory_limit=LIMIT)
 
 
 def test_path_and_convert_say_notes_too(tmp_path):

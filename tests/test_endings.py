@@ -87,13 +87,13 @@ def test_one_against_the_rest_is_not_stopped_by_rounding(ledger, tmp_path, monke
     assert training.reports[-1].passes <= 40
 
 
-@pytest.mark.parametrize("multi_class", ["crammer-singer", "weston-watkins"])
+@pytest.mark.parametrize("multiclass", ["crammer-singer", "weston-watkins"])
 @pytest.mark.parametrize("C", [10.0, 100.0])
-def test_joint_methods_are_not_stopped_by_rounding(multi_class, C):
+def test_joint_methods_are_not_stopped_by_rounding(multiclass, C):
     rng = np.random.default_rng(1)
     X = (rng.random((400, 180)) < 0.25).astype(float)
     y = np.argmax(X @ rng.standard_normal((180, 3)) + rng.standard_normal((400, 3)), axis=1)
-    training = run(sp.csr_matrix(X), y, multi_class=multi_class, C=C)
+    training = run(sp.csr_matrix(X), y, multiclass=multiclass, C=C)
     assert training.reports[-1].converged
     assert training.reports[-1].passes <= 40
 
@@ -142,13 +142,13 @@ def test_newtons_method_ends_too_where_nothing_moves_any_more(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("multi_class", "kernel", "order"),
+    ("multiclass", "kernel", "order"),
     [
         ("ovr", "llsvm.solvers.llsvm.sweeps.sweep_dense", 5),
         ("crammer-singer", "llsvm.solvers.sequential_dual.solver.sweep", 8),
     ],
 )
-def test_the_time_limit_holds_between_passes(multi_class, kernel, order, monkeypatch):
+def test_the_time_limit_holds_between_passes(multiclass, kernel, order, monkeypatch):
     """Epochs that would visit every row hundreds of times end with the loop in which the time is over."""
     X, y = raw(3000, 20, 100, 3)
     kernel_module, name = kernel.rsplit(".", 1)
@@ -159,9 +159,7 @@ def test_the_time_limit_holds_between_passes(multi_class, kernel, order, monkeyp
         return sweep(*arguments)
 
     monkeypatch.setattr(kernel, counted)
-    settings = Settings(
-        solver="llsvm" if multi_class == "ovr" else "auto", multi_class=multi_class, threads=1
-    )
+    settings = Settings(solver="llsvm" if multiclass == "ovr" else "auto", multiclass=multiclass, threads=1)
     with Training(open_source(X, y), settings, budget=MemoryBudget(10**8, runtime_bytes=0)) as training:
         reports = iter(training)
         while next(reports).kind != "pass":
@@ -225,7 +223,7 @@ def ending(**changes):
         ({"C": 1e4}, {"cause": STALLED}, "C", "smaller -C"),
         ({"tol": 1e-14}, {"gaps": [0.1, 1e-9, 1e-9, 1e-9]}, "rounding", "--tol"),
         ({}, {"cause": ROUNDED}, "rounding", "--tol"),
-        ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory"),
+        ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory-limit"),
         ({"scale": "standard"}, {"largest_value": 4000.0}, "passes", "--max-passes"),
         ({"paper": True}, {}, "settled", "--exact"),
         ({"solver": "nesvm", "stop": "change"}, {"cause": SETTLED}, "settled", "--stop gap"),

@@ -177,7 +177,7 @@ def test_partitions_become_columns(tmp_path):
     np.testing.assert_array_equal(found[-1], [2, 2021, 0, 1])
 
 
-@pytest.mark.parametrize("options", [{}, {"text": ("region",)}])
+@pytest.mark.parametrize("options", [{}, {"categorical": ("region",)}])
 def test_partitions_that_are_categories_keep_their_spelling(tmp_path, options):
     """``01`` is a category of its own, whether or not a name stands beside it in the data at hand."""
     import pyarrow.parquet as pq

@@ -119,6 +119,16 @@ def test_a_model_file_of_the_first_version_loads():
     assert model.predict(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])).tolist() == ["spam", "ham"]
 
 
+def test_settings_of_old_models_have_the_names_of_today(tmp_path):
+    path = tmp_path / "old"
+    old = {"C": 2.0, "multi_class": "crammer-singer", "text": ["town"]}
+    example(3, settings=old).save(path)
+    assert Model.load(path).settings == {"C": 2.0, "multiclass": "crammer-singer", "categorical": ["town"]}
+    both = {"categorical": ["town"], "text": ["body"]}  # a name that has come to mean something else
+    example(3, settings=both).save(path)
+    assert Model.load(path).settings == both
+
+
 def rewrite_header(path: Path, **changes: object) -> None:
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}

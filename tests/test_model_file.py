@@ -111,7 +111,7 @@ WRONG = {
     "feature_names": [5, ["a"], [1, 2, 3]],
     "extra": [
         [1],
-        {"multi_class": 5},
+        {"multiclass": 5},
         {"positive": {"a": 1}},
         {"table": 5},
         {"feature_map": {}},

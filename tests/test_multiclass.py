@@ -264,7 +264,7 @@ def blobs(n=300, d=8, k=4, seed=0):
 def test_weston_watkins_equals_a_generic_optimiser():
     X, y = blobs(n=100, d=6)
     weight = np.random.default_rng(1).uniform(0.2, 2, len(y)).astype(np.float32)
-    model, _ = fit(X, y, weight, multi_class="weston-watkins", tol=1e-7, C=0.5, class_weight={2: 1.7})
+    model, _ = fit(X, y, weight, multiclass="weston-watkins", tol=1e-7, C=0.5, class_weight={2: 1.7})
     cost = 0.5 * weight.astype(float) * np.where(y == 2, 1.7, 1.0)
     optimum = weston_optimum(X, y, cost, 4)
     w = np.vstack([model.coef_.T, np.zeros(4)])
@@ -289,24 +289,24 @@ def test_crammer_singer_equals_liblinear(tmp_path, bias):
     labels = [int(v) for v in (tmp_path / "m").read_text().splitlines()[2].split()[1:]]
     w = w[:, np.argsort(labels)]
     theirs = slow.primal(X, y, np.full(len(y), 0.7), w if bias else np.vstack([w, np.zeros(4)]), bias, False)
-    model, _ = fit(X, y, multi_class="crammer-singer", tol=1e-6, C=0.7, bias=bias)
+    model, _ = fit(X, y, multiclass="crammer-singer", tol=1e-6, C=0.7, bias=bias)
     assert model.certificate.total_primal == pytest.approx(theirs, rel=1e-5)
     assert model.certificate.total_dual <= theirs
 
 
-@pytest.mark.parametrize("multi_class", DIRECT)
-def test_the_certificate_is_the_objective_of_what_is_handed_back(multi_class):
+@pytest.mark.parametrize("multiclass", DIRECT)
+def test_the_certificate_is_the_objective_of_what_is_handed_back(multiclass):
     X, y = blobs(seed=4)
-    model, _ = fit(X, y, multi_class=multi_class, bias=2.0)
+    model, _ = fit(X, y, multiclass=multiclass, bias=2.0)
     w = np.vstack([model.coef_.T, model.intercept_ / 2.0])
-    got = slow.primal(X, y, np.ones(len(y)), w, 2.0, multi_class == "weston-watkins")
+    got = slow.primal(X, y, np.ones(len(y)), w, 2.0, multiclass == "weston-watkins")
     assert got == pytest.approx(model.certificate.total_primal, rel=1e-6)
     assert model.certificate.relative_gap <= 1e-3
 
 
-@pytest.mark.parametrize("multi_class", DIRECT)
+@pytest.mark.parametrize("multiclass", DIRECT)
 @pytest.mark.parametrize("by_class", [False, True])
-def test_out_of_core_finds_the_same_optimum(tmp_path, multi_class, by_class):
+def test_out_of_core_finds_the_same_optimum(tmp_path, multiclass, by_class):
     from sklearn.datasets import dump_svmlight_file
 
     X, y = blobs(n=24_000, d=12, k=5, seed=5)
@@ -314,11 +314,11 @@ def test_out_of_core_finds_the_same_optimum(tmp_path, multi_class, by_class):
     if by_class:
         order = np.argsort(y, kind="stable")
         X, y = X[order], y[order]
-    within, _ = fit(X, y, multi_class=multi_class)
+    within, _ = fit(X, y, multiclass=multiclass)
     path = tmp_path / "a.svm"
     dump_svmlight_file(X, y, str(path), zero_based=False)
     budget = MemoryBudget(limit_bytes=3_000_000, runtime_bytes=0)
-    made = Settings(multi_class=multi_class, threads=1, spill_dir=str(tmp_path))
+    made = Settings(multiclass=multiclass, threads=1, spill_dir=str(tmp_path))
     with Training(open_source(str(path)), made, budget=budget) as training:
         kinds = [report.kind for report in training]
         assert training.stream.place == "cache"
@@ -331,18 +331,18 @@ def test_out_of_core_finds_the_same_optimum(tmp_path, multi_class, by_class):
     assert within.certificate.total_dual <= outside.certificate.total_primal
 
 
-@pytest.mark.parametrize("multi_class", DIRECT)
+@pytest.mark.parametrize("multiclass", DIRECT)
 @pytest.mark.parametrize("share", [4, 10**9])
-def test_packed_shares_of_many_classes(tmp_path, monkeypatch, multi_class, share):
+def test_packed_shares_of_many_classes(tmp_path, monkeypatch, multiclass, share):
     """Shares of 40 classes are packed, in memory or, where there is no room, on disk; survivors are spilled."""
     X, y = blobs(n=4000, d=60, k=40, seed=8)
     X *= np.random.default_rng(0).random(X.shape) < 0.3
-    within, _ = fit(X, y, multi_class=multi_class, tol=1e-2)
+    within, _ = fit(X, y, multiclass=multiclass, tol=1e-2)
     monkeypatch.setattr(stream_module, "_STATE_SHARE", share)
     oracle.small_pages(monkeypatch, 20_000, 60_000)
     path = oracle.write_svmlight(tmp_path / "a.svm", X, y)
     training = oracle.run(
-        str(path), ledger=1_500_000, multi_class=multi_class, spill_dir=str(tmp_path), tol=1e-2
+        str(path), ledger=1_500_000, multiclass=multiclass, spill_dir=str(tmp_path), tol=1e-2
     )
     outside = training.model.certificate
     assert not training.stream.in_one_block
@@ -353,37 +353,37 @@ def test_packed_shares_of_many_classes(tmp_path, monkeypatch, multi_class, share
     assert within.certificate.total_dual <= outside.total_primal
 
 
-@pytest.mark.parametrize("multi_class", DIRECT)
-def test_rows_without_features_cost_their_constant(multi_class):
+@pytest.mark.parametrize("multiclass", DIRECT)
+def test_rows_without_features_cost_their_constant(multiclass):
     X, y = blobs(n=60, k=3)
     X[::7] = 0
-    model, _ = fit(X, y, multi_class=multi_class, tol=1e-4)
+    model, _ = fit(X, y, multiclass=multiclass, tol=1e-4)
     assert model.converged
     assert np.isfinite(model.coef_).all()
-    empty = len(X[::7]) * (2 if multi_class == "weston-watkins" else 1)
+    empty = len(X[::7]) * (2 if multiclass == "weston-watkins" else 1)
     assert model.certificate.total_dual >= empty
 
 
-@pytest.mark.parametrize("multi_class", DIRECT)
-def test_two_classes_text_labels_and_predictions(multi_class):
+@pytest.mark.parametrize("multiclass", DIRECT)
+def test_two_classes_text_labels_and_predictions(multiclass):
     X, y = blobs(n=200, k=2)
     names = np.array(["ham", "spam"])[y]
-    model, _ = fit(X, names, multi_class=multi_class)
+    model, _ = fit(X, names, multiclass=multiclass)
     assert model.coef_.shape == (1, 8)
     assert np.mean(model.predict(X) == names) > 0.8
 
 
 def test_a_seed_repeats_exactly():
     X, y = blobs()
-    a, b = (fit(X, y, multi_class="crammer-singer", threads=2)[0] for _ in range(2))
+    a, b = (fit(X, y, multiclass="crammer-singer", threads=2)[0] for _ in range(2))
     np.testing.assert_array_equal(a.coef_, b.coef_)
 
 
-def test_direct_multi_class_refuses_what_it_does_not_have():
+def test_direct_multiclass_refuses_what_it_does_not_have():
     with pytest.raises(UsageError, match="hinge"):
-        Settings(multi_class="crammer-singer", loss="squared_hinge")
-    with pytest.raises(UsageError, match="multi_class"):
-        Settings(multi_class="one")
+        Settings(multiclass="crammer-singer", loss="squared_hinge")
+    with pytest.raises(UsageError, match="multiclass"):
+        Settings(multiclass="one")
 
 
 def test_command_line_trains_exports_and_draws(tmp_path):
@@ -399,7 +399,7 @@ def test_command_line_trains_exports_and_draws(tmp_path):
     run = CliRunner().invoke
     done = run(app, ["train", data, "--model", model, "--multiclass", "crammer-singer", "-q"])
     assert done.exit_code == 0, done.output
-    assert Model.load(model).settings["multi_class"] == "crammer-singer"
+    assert Model.load(model).settings["multiclass"] == "crammer-singer"
     done = run(app, ["evaluate", model, data, "--plot", picture])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
@@ -410,7 +410,7 @@ def test_crammer_singer_is_exported_as_such(tmp_path):
     from llsvm.models.liblinear import read_liblinear, write_liblinear
 
     X, y = blobs(n=120, k=3)
-    model, _ = fit(X, y, multi_class="crammer-singer", bias=1.0)
+    model, _ = fit(X, y, multiclass="crammer-singer", bias=1.0)
     write_liblinear(model, tmp_path / "m")
     assert (tmp_path / "m").read_text().startswith("solver_type MCSVM_CS\nnr_class 3\n")
     np.testing.assert_array_equal(read_liblinear(tmp_path / "m").predict(X), model.predict(X))

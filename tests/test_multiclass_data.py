@@ -77,12 +77,12 @@ def primal(model, X, y, weston):
     return 0.5 * np.sum(model.coef_**2) + loss.sum()
 
 
-@pytest.mark.parametrize("multi_class", DIRECT)
-def test_optimum_and_accuracy(real, multi_class):
+@pytest.mark.parametrize("multiclass", DIRECT)
+def test_optimum_and_accuracy(real, multiclass):
     name, X, y, X_test, y_test = real
-    model = run(X, y, multi_class=multi_class, ledger=4_000_000_000, threads=2).model
+    model = run(X, y, multiclass=multiclass, ledger=4_000_000_000, threads=2).model
     assert model.certificate.relative_gap <= 1e-3
-    weston = multi_class == "weston-watkins"
+    weston = multiclass == "weston-watkins"
     assert primal(model, X, y, weston) == pytest.approx(model.certificate.total_primal, rel=1e-9)
     if not weston:
         assert 100 * np.mean(model.predict(X_test) == y_test) == pytest.approx(ACCURACY[name], abs=0.3)
@@ -100,27 +100,27 @@ def test_crammer_singer_is_within_a_thousandth_of_liblinear(real, tmp_path):
 
     theirs = read_liblinear(tmp_path / "m")
     X = X[:, : theirs.n_features_in_]
-    model = run(X, y, multi_class="crammer-singer", ledger=4_000_000_000).model
+    model = run(X, y, multiclass="crammer-singer", ledger=4_000_000_000).model
     assert primal(model, X, y, False) <= 1.001 * primal(theirs, X, y, False)
     assert model.certificate.total_dual <= primal(theirs, X, y, False)
 
 
-@pytest.mark.parametrize("multi_class", DIRECT)
-def test_covertype_converges(data_dir, multi_class):
+@pytest.mark.parametrize("multiclass", DIRECT)
+def test_covertype_converges(data_dir, multiclass):
     with lzma.open(data_dir / "covtype" / "covtype.data.xz", "rt") as file:
         table = np.loadtxt(file, delimiter=",", dtype=np.float32)
     X = table[:, :-1] - table[:, :-1].min(axis=0)
     X /= X.max(axis=0)
     model = run(
-        sparse.csr_matrix(X), table[:, -1].astype(int), multi_class=multi_class, ledger=2_000_000_000
+        sparse.csr_matrix(X), table[:, -1].astype(int), multiclass=multiclass, ledger=2_000_000_000
     ).model
     assert model.certificate.relative_gap <= 1e-3
 
 
-@pytest.mark.parametrize("multi_class", DIRECT)
-def test_sorted_files_and_spilled_survivors_reach_the_same_optimum(news, tmp_path, multi_class):
+@pytest.mark.parametrize("multiclass", DIRECT)
+def test_sorted_files_and_spilled_survivors_reach_the_same_optimum(news, tmp_path, multiclass):
     """Survivors do not fit in memory; a file sorted by class takes at most twice the passes."""
-    options = {"multi_class": multi_class, "spill_dir": str(tmp_path), "threads": 2}
+    options = {"multiclass": multiclass, "spill_dir": str(tmp_path), "threads": 2}
     in_memory = run(news["shuffled"], ledger=1_000_000_000, **options)
     assert in_memory.summary()["bytes_spilled"] == 0
     within = in_memory.model.certificate
@@ -137,8 +137,8 @@ def test_sorted_files_and_spilled_survivors_reach_the_same_optimum(news, tmp_pat
     assert passes["sorted"] <= 2 * passes["shuffled"]
 
 
-@pytest.mark.parametrize("multi_class", DIRECT)
-def test_a_thousand_classes_keep_to_their_memory(tmp_path, multi_class):
+@pytest.mark.parametrize("multiclass", DIRECT)
+def test_a_thousand_classes_keep_to_their_memory(tmp_path, multiclass):
     rng = np.random.default_rng(0)
     n, k, d, limit = 50_000, 1000, 20_000, 850_000_000
     topics = rng.integers(1, d + 1, (k, 30))
@@ -149,7 +149,7 @@ def test_a_thousand_classes_keep_to_their_memory(tmp_path, multi_class):
             value = 1 / np.sqrt(len(columns))
             file.write(f"{label} " + " ".join(f"{j}:{value:.4f}" for j in columns) + "\n")
     cli = [sys.executable, "-c", "from llsvm.cli import main; main()"]
-    options = ["--multiclass", multi_class, "--memory", str(limit), "--json", "--quiet"]
+    options = ["--multiclass", multiclass, "--memory", str(limit), "--json", "--quiet"]
     done = subprocess.run(
         [*cli, "train", str(tmp_path / "a.svm"), "--model", str(tmp_path / "m"), *options],
         capture_output=True,

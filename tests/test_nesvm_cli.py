@@ -45,10 +45,10 @@ def files(tmp_path):
     [
         ("--loss least-squares --intercept", {"loss": "least-squares", "intercept": True}),
         ("--penalty l1 -C 0.1 --max-passes 2000", {"penalty": "l1", "C": 0.1, "max_passes": 2000}),
-        ("--multiclass ovo --bias 1", {"multi_class": "ovo", "bias": 1.0}),
+        ("--multiclass ovo --bias 1", {"multiclass": "ovo", "bias": 1.0}),
         (
             "--kernel rbf --gamma 0.3 --intercept --multiclass ovo",
-            {"kernel": "rbf", "gamma": 0.3, "intercept": True, "multi_class": "ovo"},
+            {"kernel": "rbf", "gamma": 0.3, "intercept": True, "multiclass": "ovo"},
         ),
         (
             "--kernel poly --gamma 0.3 --degree 2 --coef0 1 --intercept --max-passes 2000",

@@ -150,7 +150,7 @@ def test_one_vs_one_equals_libsvm_on_digits():
     order = np.random.default_rng(0).permutation(len(X))
     rows, test = order[:1257], order[1257:]  # 70 %
     oracle = SVC(C=1, gamma=1 / 64, tol=1e-5).fit(X[rows], y[rows])
-    _, model, report = train(X[rows], y[rows], multi_class="ovo")
+    _, model, report = train(X[rows], y[rows], multiclass="ovo")
     assert report.converged
     assert np.mean(model.predict(X[test]) == oracle.predict(X[test])) >= 0.995
 

@@ -75,7 +75,7 @@ def test_a_row_has_a_dual_for_each_pair_of_its_class(seed, k, n):
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_each_pair_has_liblinears_optimum(loss):
     X, y = rows(n=900, classes=K, seed=1)
-    training = run(X, y, multi_class="ovo", loss=loss, tol=1e-6, bias=1.0)
+    training = run(X, y, multiclass="ovo", loss=loss, tol=1e-6, bias=1.0)
     certificate = training.model.certificate
     for c, (i, j) in enumerate(PAIRS):
         some = (y == i) | (y == j)
@@ -88,13 +88,13 @@ def test_each_pair_has_liblinears_optimum(loss):
         assert got == pytest.approx(certificate.primal[c], rel=1e-9)
 
 
-@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_out_of_core_finds_the_same_optimum(tmp_path, multi_class, threads):
+def test_out_of_core_finds_the_same_optimum(tmp_path, multiclass, threads):
     X, y = rows(n=30_000, d=12, classes=K, seed=2)
     order = np.argsort(y, kind="stable")  # sorted by class
     path = write_svmlight(tmp_path / "a.svm", X[order], y[order])
-    options = {"multi_class": multi_class, "spill_dir": str(tmp_path), "tol": 1e-4}
+    options = {"multiclass": multiclass, "spill_dir": str(tmp_path), "tol": 1e-4}
     within = run(str(path), **options).model.certificate
     outside = run(str(path), ledger=5_000_000, threads=threads, **options)
     assert not outside.stream.in_one_block
@@ -104,12 +104,12 @@ def test_out_of_core_finds_the_same_optimum(tmp_path, multi_class, threads):
         assert within.dual[c] <= outside.model.certificate.primal[c]
 
 
-@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
-def test_problems_that_have_converged_are_left_alone(multi_class):
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
+def test_problems_that_have_converged_are_left_alone(multiclass):
     """One class lies apart: its problems are done at once, and are not visited while the others go on."""
     X, y = rows(n=4000, d=6, classes=3, seed=3)
     X[:, 0] = 8.0 * (y == 0)
-    training = run(X, y, multi_class=multi_class, tol=1e-5)
+    training = run(X, y, multiclass=multiclass, tol=1e-5)
     passes = [r for r in training.reports if r.kind == "pass"]
     assert passes[-1].converged
     gaps = np.array([np.subtract(r.certificate.primal, r.certificate.dual) for r in passes])
@@ -125,25 +125,25 @@ def test_problems_that_have_converged_are_left_alone(multi_class):
 
 def test_paper_mode_has_pairs_too():
     X, y = rows(n=600, classes=3, seed=4)
-    model = run(X, y, multi_class="ovo", paper=True).model
+    model = run(X, y, multiclass="ovo", paper=True).model
     assert len(model.coef_) == 3
     assert model.certificate.relative_gap < 0.5
 
 
 def test_a_seed_repeats_exactly():
     X, y = rows(n=500, classes=3)
-    a, b = (run(X, y, multi_class="ovo", threads=2).model.coef_ for _ in range(2))
+    a, b = (run(X, y, multiclass="ovo", threads=2).model.coef_ for _ in range(2))
     np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("multi_class", ["ovr", "ovo"])
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
 @pytest.mark.parametrize("ledger", [None, 5_000_000])
-def test_problems_do_not_depend_on_who_works_on_them(tmp_path, multi_class, ledger):
+def test_problems_do_not_depend_on_who_works_on_them(tmp_path, multiclass, ledger):
     """Threads that take whole problems find, to the last bit, what one thread finds that takes them in turn; out of
     core, where blocks are smaller with more threads, they find it again."""
     X, y = rows(n=30_000, d=12, classes=5, seed=3)
     path = write_svmlight(tmp_path / "a.svm", X, y)
-    options = {"multi_class": multi_class, "solver": "llsvm", "ledger": ledger, "spill_dir": str(tmp_path)}
+    options = {"multiclass": multiclass, "solver": "llsvm", "ledger": ledger, "spill_dir": str(tmp_path)}
     one, three = (run(str(path), threads=threads, **options) for threads in (3 if ledger else 1, 3))
     assert three.stream.in_one_block == (ledger is None)
     np.testing.assert_array_equal(one.model.coef_, three.model.coef_)
@@ -160,7 +160,7 @@ def test_predictions_are_votes_and_ties_go_to_the_larger_sum():
     np.testing.assert_array_equal(np.round(scores), [[1, 1, 1]])
     assert model.problem_names == ["a, not b", "a, not c", "b, not c"]
     X, y = rows(n=900, classes=K, seed=1)
-    model = run(X, y, multi_class="ovo").model
+    model = run(X, y, multiclass="ovo").model
     pairs = X @ model.coef_.T + model.intercept_
     votes = np.zeros((len(X), K), int)
     for c, (i, j) in enumerate(PAIRS):
@@ -179,22 +179,22 @@ def test_the_estimator_has_pairs():
 
 def test_two_classes_are_one_problem_whatever_is_asked():
     X, y = rows(n=200)
-    a, b = (run(X, y, multi_class=name).model for name in ("ovr", "ovo"))
+    a, b = (run(X, y, multiclass=name).model for name in ("ovr", "ovo"))
     np.testing.assert_array_equal(a.coef_, b.coef_)
 
 
 def test_what_pairs_cannot_do_is_refused(tmp_path):
     with pytest.raises(UsageError, match="smsvm"):
-        Settings(multi_class="ovo", solver="smsvm")
+        Settings(multiclass="ovo", solver="smsvm")
     with pytest.raises(UsageError, match="smsvm"):
-        Settings(multi_class="ovo", solver="auto", penalty="elasticnet")
+        Settings(multiclass="ovo", solver="auto", penalty="elasticnet")
     X, y = rows(n=300, classes=3)
-    model = run(X, y, multi_class="ovo", solver="auto").model
+    model = run(X, y, multiclass="ovo", solver="auto").model
     with pytest.raises(ModelError, match="one-vs-one"):
         write_liblinear(model, tmp_path / "m")
     X, y = rows(n=400, d=20_000, classes=40, density=0.001)
     with pytest.raises(BudgetError, match="weights"):
-        run(sparse.csr_matrix(X), y, multi_class="ovo")
+        run(sparse.csr_matrix(X), y, multiclass="ovo")
 
 
 def test_command_line_trains_shows_and_scores_pairs(tmp_path):

@@ -129,7 +129,7 @@ def test_newton_on_millions_of_columns_keeps_the_limit_that_it_names(tmp_path):
     options = ["--solver", "smsvm", "--max-passes", "3", "--tol", "0.05", "--memory"]
     status, _, errors = llsvm(path, tmp_path, *options, "400MB")
     assert status == 4
-    named = re.search(r"--memory (\d+)MB or more", errors)[1]
+    named = re.search(r"--memory-limit (\d+)MB or more", errors)[1]
     status, answer, errors = llsvm(path, tmp_path, *options, f"{named}MB")
     assert status in (0, 5), errors
     assert answer["peak_rss_bytes"] <= int(named) * MB
@@ -218,7 +218,7 @@ def test_the_next_run_clears_what_a_killed_one_left(middling, tmp_path, options)
 
 
 def smallest_of(errors):
-    return re.search(r"pass --memory (\d+)MB or more", errors).group(1)
+    return re.search(r"pass --memory-limit (\d+)MB or more", errors).group(1)
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def twin(model, X, y, options):
     W[:, : model.coef_.shape[1]] = model.coef_
     F, method, loss = (
         X @ W.T + model.intercept_,
-        options.get("multi_class", "ovr"),
+        options.get("multiclass", "ovr"),
         options.get("loss", "hinge"),
     )
 
@@ -110,10 +110,10 @@ def check(model, X, y, options, optimum):
 CASES = [
     {"solver": "llsvm"},
     {"solver": "llsvm", "loss": "squared_hinge"},
-    {"multi_class": "ovr", "solver": "llsvm"},
-    {"multi_class": "ovo", "solver": "llsvm"},
-    {"multi_class": "crammer-singer"},
-    {"multi_class": "weston-watkins"},
+    {"multiclass": "ovr", "solver": "llsvm"},
+    {"multiclass": "ovo", "solver": "llsvm"},
+    {"multiclass": "crammer-singer"},
+    {"multiclass": "weston-watkins"},
     {"solver": "smsvm"},
     {"solver": "nesvm"},
     {"solver": "nesvm", "loss": "least-squares"},
@@ -121,7 +121,7 @@ CASES = [
 
 
 def compare(tmp_path, case, write, *limits):
-    X, y = rows(classes=3 if "multi_class" in case else 2)
+    X, y = rows(classes=3 if "multiclass" in case else 2)
     path = write(tmp_path / ("rows.csv" if write is write_csv else "rows.svm"), X, y)
     for C, tol in limits:
         options = case | {"C": C, "tol": tol, "max_passes": 60}

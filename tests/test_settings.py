@@ -64,15 +64,15 @@ def test_values_are_taken_in_every_form_that_means_them():
     assert Settings(bias="auto", class_weight={"a": np.float64(2)}).bias == "auto"
 
 
-@pytest.mark.parametrize("multi_class", ["crammer-singer", "weston-watkins"])
+@pytest.mark.parametrize("multiclass", ["crammer-singer", "weston-watkins"])
 @pytest.mark.parametrize(
     "others",
     [{"loss": "squared_hinge"}, {"paper": True}, {"penalty": "l1", "solver": "auto"}, {"solver": "smsvm"}],
 )
-def test_direct_multi_class_has_one_form_and_one_method(multi_class, others):
-    with pytest.raises(UsageError, match=f"{multi_class} has"):
-        Settings(multi_class=multi_class, **others)
-    assert Settings(multi_class=multi_class, solver="auto").multi_class == multi_class
+def test_direct_multiclass_has_one_form_and_one_method(multiclass, others):
+    with pytest.raises(UsageError, match=f"{multiclass} has"):
+        Settings(multiclass=multiclass, **others)
+    assert Settings(multiclass=multiclass, solver="auto").multiclass == multiclass
 
 
 def test_plain_values():

@@ -231,7 +231,7 @@ def test_the_joint_methods_keep_what_they_certified(tmp_path, monkeypatch):
 
     monkeypatch.setattr(SequentialDual, "_train", stop)
     X, y = rows(n=300, d=10, noise=2.0, classes=3)
-    options = {"multi_class": "crammer-singer", "tol": 1e-9, "memory_limit": "1GB"}
+    options = {"multiclass": "crammer-singer", "tol": 1e-9, "memory_limit": "1GB"}
     with pytest.raises(KeyboardInterrupt) as caught:
         train(X, y, output=tmp_path / "m", **options)
     assert "the model so far is written to" in caught.value.__notes__[0]

@@ -29,8 +29,8 @@ def wide(folder, d=400_000, n=60, classes=2):
 CASES = {
     "linear": {},
     "scaled": {"scale": "maxabs"},
-    "ovo": {"multi_class": "ovo"},
-    "crammer-singer": {"multi_class": "crammer-singer"},
+    "ovo": {"multiclass": "ovo"},
+    "crammer-singer": {"multiclass": "crammer-singer"},
     "nesvm": {"solver": "nesvm"},
     "smsvm": {"solver": "smsvm"},
     "never cached": {"cache": "never"},
@@ -44,7 +44,7 @@ def test_of_very_many_columns(tmp_path, ledger, case):
     if case == "smsvm":
         path = wide(tmp_path, d=4000)
     else:
-        path = wide(tmp_path, d=20_000, classes=5 if "multi_class" in options else 2)
+        path = wide(tmp_path, d=20_000, classes=5 if "multiclass" in options else 2)
     with pytest.raises(BudgetError) as caught:
         run(path, ledger=ledger, **options)
     error = caught.value

@@ -84,7 +84,7 @@ def test_pages_of_parquet_larger_than_usual_count(tmp_path):
     words = pa.array([f"{i % 7:05000}" for i in range(n)])
     options = {"use_dictionary": False, "data_page_size": 1 << 30, "write_batch_size": n}
     pq.write_table(pa.table({"a": words, "label": np.arange(n) % 2}), path, **options)
-    info = open_source(path, options={"text": ["a"]}).info()
+    info = open_source(path, options={"categorical": ["a"]}).info()
     assert info.reader_bytes - info.library_bytes > 2.5 * 5_000 * n
 
 

@@ -43,7 +43,7 @@ def test_the_order_of_categories_does_not_depend_on_block_sizes(tmp_path):
     path = csv(tmp_path, "a,b,label", *lines)
     names = []
     for max_bytes in (1000, 1 << 20):
-        source = open_source(path, options={"text": ("a", "b")})
+        source = open_source(path, options={"categorical": ("a", "b")})
         list(source.blocks(max_bytes))
         names.append(source.info().feature_names)
     assert names[0] == names[1]

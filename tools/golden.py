@@ -51,7 +51,7 @@ OPTIONS = {
     "quiet": "--quiet",
     "seed": "--seed",
     "threads": "--threads",
-    "memory": "--memory",
+    "memory": "--memory-limit",
     "solver": "--solver",
     "multiclass": "--multiclass",
     "loss": "--loss",

@@ -15,6 +15,7 @@ import typer
 from llsvm import __version__
 from llsvm.cli import convert, demo, inspect, model_io, path, predict, train
 from llsvm.cli.answers import answering, explained, show_warning
+from llsvm.cli.parsing import Group
 from llsvm.files.credentials import without_credentials
 from llsvm.process.signals import watch
 
@@ -32,8 +33,11 @@ Exit codes:
 Results go to standard output, progress and errors to standard error.
 """
 
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="llsvm",
+    cls=Group,
+    context_settings=_CONTEXT,
     help="Linear SVMs on data larger than memory, under a byte limit, with proof of how good the answer is.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -52,7 +56,9 @@ for command in (
     model_io.import_model,
     demo.demo,
 ):
-    app.command(command.__name__.removesuffix("_model"), epilog=EXIT_CODES)(answering(command))
+    app.command(command.__name__.removesuffix("_model"), epilog=EXIT_CODES, context_settings=_CONTEXT)(
+        answering(command)
+    )
 
 
 def _print_version(wanted: bool) -> None:

@@ -38,7 +38,7 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
             finish()
             code = explained(error)
         except KeyboardInterrupt:  # in a program that is not our own
-            _say(sentence(signal.SIGINT))
+            say(sentence(signal.SIGINT))
             code = EXIT_SIGNAL + signal.SIGINT
         raise typer.Exit(code)
 
@@ -51,7 +51,7 @@ _warn = warnings.showwarning
 def show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
     """Ours in a sentence, the others as ever."""
     if issubclass(category, LLSVMWarning):
-        _say(f"warning: {message}")
+        say(f"warning: {message}")
     else:
         _warn(message, category, *where, **more)
 
@@ -66,21 +66,21 @@ def explained(error: Exception) -> int:
     if os.environ.get("LLSVM_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, LLSVMError):
-        _say(f"error: {error}")
+        say(f"error: {error}")
         return error.exit_code
     if isinstance(error, MemoryError):
-        _say("error: the system has no memory left; pass a smaller --memory, or free some")
+        say("error: the system has no memory left; pass a smaller --memory-limit, or free some")
         return EXIT_LIMIT
     if isinstance(error, OSError):
         return _explained_system(error)
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
-        _say(
+        say(
             "error: the system starts no more threads; end other programs, raise the limit (ulimit -u), or pass "
             "--threads 1"
         )
         return EXIT_LIMIT
     what = f"{type(error).__name__}: {error}"
-    _say(f"internal error: {what} (a bug in llsvm; LLSVM_DEBUG=1 shows the traceback)")
+    say(f"internal error: {what} (a bug in llsvm; LLSVM_DEBUG=1 shows the traceback)")
     return EXIT_INTERNAL
 
 
@@ -89,12 +89,12 @@ def _explained_system(error: OSError) -> int:
     reason = error.strerror or str(error) or type(error).__name__
     if error.errno in NO_ROOM:
         _give_up_output()
-        _say(f"error: {error.filename or 'standard output'}: {reason}; free some space")
+        say(f"error: {error.filename or 'standard output'}: {reason}; free some space")
         return EXIT_LIMIT
     if error.filename is not None:
-        _say(f"error: {error.filename}: {reason}")
+        say(f"error: {error.filename}: {reason}")
         return EXIT_BAD_INPUT if error.errno in NO_PLACE else EXIT_LIMIT
-    _say(f"error: the system has refused what was asked of it, or a disk fails: {reason}")
+    say(f"error: the system has refused what was asked of it, or a disk fails: {reason}")
     return EXIT_LIMIT
 
 
@@ -104,6 +104,6 @@ def _give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
     with suppress(OSError):
         typer.echo(f"llsvm: {printable(message)}", err=True)

@@ -8,16 +8,16 @@ import typer
 
 from llsvm.cli.echo import echo
 from llsvm.cli.options import (
+    Categorical,
     DataFormat,
     Exclude,
     Features,
     HashBits,
     Header,
     Label,
-    Memory,
+    MemoryLimit,
     Missing,
     Positive,
-    Text,
     Weight,
     ZeroBased,
     check_output,
@@ -39,14 +39,14 @@ def convert(
             metavar="svmlight|parquet|arrow|hdf5", help="Of the output.", show_default="by its name"
         ),
     ] = None,
-    memory: Memory = None,
+    memory_limit: MemoryLimit = None,
     format: DataFormat = None,
     label: Label = None,
     positive: Positive = None,
     features: Features = None,
     exclude: Exclude = None,
     weight: Weight = None,
-    text: Text = None,
+    categorical: Categorical = None,
     header: Header = "auto",
     missing: Missing = "refuse",
     hash_bits: HashBits = None,
@@ -72,7 +72,7 @@ def convert(
         "features": names(features),
         "exclude": names(exclude),
         "weight": weight,
-        "text": names(text),
+        "categorical": names(categorical),
         "header": header,
         "missing": missing,
         "hash_bits": hash_bits,
@@ -86,7 +86,7 @@ def convert(
         positive=positive,
         need_label=to not in ("parquet", "arrow"),
     )
-    n_rows = converted(source, output, to, memory)
+    n_rows = converted(source, output, to, memory_limit)
     if source.info().record_batches is None or to not in ("parquet", "arrow"):  # else it is copied as it is
         say_notes(source)
     echo(f"{n_rows:,} rows written to {output}", err=output == "-")

@@ -30,7 +30,10 @@ _TEST_SHARE = 0.02
 
 def demo(
     size: Annotated[str, typer.Option(metavar="SIZE", help="Of the data file.")] = "1GB",
-    memory: Annotated[str, typer.Option(metavar="SIZE", help="Limit on the peak memory.")] = "300MB",
+    memory_limit: Annotated[
+        str,
+        typer.Option("--memory-limit", "--memory", metavar="SIZE", help="Limit on the peak memory."),
+    ] = "300MB",
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the files in this folder.", show_default="no")
     ] = None,
@@ -40,8 +43,8 @@ def demo(
     """Train on a made-up file larger than the limit: a minute."""
     from llsvm.memory.sizes import format_size, memory_limit_bytes, parse_size
 
-    file_bytes, limit_bytes = parse_size(size), memory_limit_bytes(memory)
-    settings = Settings(C=_C, seed=seed, memory_limit=memory)
+    file_bytes, limit_bytes = parse_size(size), memory_limit_bytes(memory_limit)
+    settings = Settings(C=_C, seed=seed, memory_limit=memory_limit)
     with _folder(keep, file_bytes) as folder:
         data, test, model = (folder / name for name in ("demo.svm", "demo-test.svm", "demo.llsvm"))
         started = time.monotonic()
@@ -55,13 +58,13 @@ def demo(
             f"Training on it with at most {format_size(limit_bytes)} of memory in all, "
             f"{file_bytes / limit_bytes:.1f} times less than the file:"
         )
-        echo(f"  llsvm train {data} --model {model} --memory {memory} -C {_C} --seed {seed}")
+        echo(f"  llsvm train {data} --model {model} --memory-limit {memory_limit} -C {_C} --seed {seed}")
         summary = run_training(
             open_data([str(data)], settings), settings, str(model), quiet, keep_so_far=keep is not None
         )
         echo(outcome(summary, settings))
         echo("On rows it has not seen:")
-        _evaluate(model, test, memory)
+        _evaluate(model, test, memory_limit)
         _print_story(summary, limit_bytes, data.stat().st_size)
         echo(f"Files kept in {folder}." if keep else "The files are removed (--keep DIR keeps them).")
 
@@ -108,12 +111,12 @@ def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _evaluate(model: Path, test: Path, memory: str) -> None:
+def _evaluate(model: Path, test: Path, memory_limit: str) -> None:
     from llsvm.models.model import Model
     from llsvm.predict import evaluate
 
     print_evaluation(
-        evaluate(Model.load(model), open_data([os.fspath(test)], Settings()), memory_limit=memory)
+        evaluate(Model.load(model), open_data([os.fspath(test)], Settings()), memory_limit=memory_limit)
     )
 
 

@@ -8,6 +8,7 @@ import typer
 
 from llsvm.cli.echo import echo
 from llsvm.cli.options import (
+    Categorical,
     DataFormat,
     Exclude,
     Features,
@@ -15,10 +16,9 @@ from llsvm.cli.options import (
     Header,
     Json,
     Label,
-    Memory,
+    MemoryLimit,
     Missing,
     Positive,
-    Text,
     Weight,
     ZeroBased,
     names,
@@ -40,13 +40,13 @@ def inspect(
     file: Annotated[
         list[str], typer.Argument(metavar="FILE", help="A model (LIBLINEAR's too), or data as for train.")
     ],
-    memory: Memory = None,
+    memory_limit: MemoryLimit = None,
     format: DataFormat = None,
     label: Label = None,
     features: Features = None,
     exclude: Exclude = None,
     weight: Weight = None,
-    text: Text = None,
+    categorical: Categorical = None,
     header: Header = "auto",
     missing: Missing = "zero",
     hash_bits: HashBits = None,
@@ -67,7 +67,7 @@ def inspect(
             "label": label,
             "features": names(features),
             "exclude": names(exclude),
-            "text": names(text),
+            "categorical": names(categorical),
             "header": header,
             "missing": "zero" if missing == "mean" else missing,  # means are learned in training
             "weight": weight,
@@ -82,7 +82,7 @@ def inspect(
             positive=positive,
             need_label=False,
         )
-        answer, show = {"kind": "data", **survey(source, memory)}, _print_data
+        answer, show = {"kind": "data", **survey(source, memory_limit)}, _print_data
     if json:
         from llsvm.models.model_file import json_bytes
 
@@ -271,13 +271,13 @@ def _print_data(answer: dict[str, Any]) -> None:
     )
     if plan["enough"]:
         echo(
-            f"With --memory {_megabytes(plan['memory_limit_bytes'])}: {place}, "
+            f"With --memory-limit {_megabytes(plan['memory_limit_bytes'])}: {place}, "
             f"blocks of {plan['block_rows']:,} rows, about {plan['passes']} passes, "
             + (f"up to {format_size(plan['spill_bytes'])} of spill, " if plan["spill_bytes"] else "")
             + f"about {_minutes(plan['minutes'])} (an estimate)."
         )
     echo(
-        f"Training needs about --memory {_megabytes(answer['smallest_memory_bytes'])}; from about "
+        f"Training needs about --memory-limit {_megabytes(answer['smallest_memory_bytes'])}; from about "
         f"{_megabytes(answer['in_memory_bytes'])} on it keeps all rows in memory and reads the file once."
     )
 

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
     from llsvm.settings.settings import Settings
 
-Memory = Annotated[
+MemoryLimit = Annotated[
     str | None,
     typer.Option(
+        "--memory-limit",
+        "--memory",
         metavar="SIZE",
         help="Limit on the peak memory of the whole process: 2GB, 512MiB, or 25% of what is available.",
         show_default="50%",
@@ -93,7 +95,7 @@ Exclude = Annotated[
 Weight = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column of sample weights.", show_default="none")
 ]
-Text = Annotated[
+Categorical = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,C*", help="Columns of categories, whatever their values look like.", show_default="none"

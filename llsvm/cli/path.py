@@ -10,18 +10,18 @@ import typer
 from llsvm.cli.echo import echo
 from llsvm.cli.options import (
     Bias,
+    Categorical,
     DataFormat,
     Exclude,
     Features,
     Header,
     Json,
     Label,
-    Memory,
+    MemoryLimit,
     Missing,
     Positive,
     Quiet,
     Scale,
-    Text,
     Weight,
     ZeroBased,
     bias_value,
@@ -52,7 +52,7 @@ def path(
     plot: Annotated[
         str | None, typer.Option(metavar="FILE", help="Draw the path: path.png, path.svg, path.pdf.")
     ] = None,
-    memory: Memory = None,
+    memory_limit: MemoryLimit = None,
     tol: Annotated[float, typer.Option(metavar="FLOAT", help="Relative gap of each model.")] = _DEFAULT.tol,
     bias: Bias = AUTO,
     threads: Annotated[int | None, typer.Option(metavar="INT", help="Processors to use.")] = None,
@@ -65,7 +65,7 @@ def path(
     features: Features = None,
     exclude: Exclude = None,
     weight: Weight = None,
-    text: Text = None,
+    categorical: Categorical = None,
     header: Header = _DEFAULT.header,
     missing: Missing = _DEFAULT.missing,
     json: Json = False,
@@ -94,7 +94,7 @@ def path(
         tol=tol,
         bias=bias_value(bias),
         threads=threads,
-        memory_limit=memory,
+        memory_limit=memory_limit,
         spill_dir=spill_dir,
         zero_based=zero_based,
         scale=scale,
@@ -104,7 +104,7 @@ def path(
         features=names(features),
         exclude=names(exclude),
         weight=weight,
-        text=names(text),
+        categorical=names(categorical),
         header=header,
         missing=missing,
     )
@@ -126,7 +126,7 @@ def path(
             source = open_for(
                 point.model, validation, True, format=format, threads=threads or default_threads()
             )
-            point.accuracy = float(measure(point.model, source, memory_limit=memory)["accuracy"])
+            point.accuracy = float(measure(point.model, source, memory_limit=memory_limit)["accuracy"])
         found.append(point)
         if not quiet:
             words = [f"λ₁ {point.lambda1:.4g}", f"{point.nonzero_weights} weights not zero"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 import typer
 
 from llsvm.cli.echo import echo
-from llsvm.cli.options import DataFormat, Json, Label, Memory, ZeroBased, check_output
+from llsvm.cli.options import DataFormat, Json, Label, MemoryLimit, ZeroBased, check_output
 from llsvm.errors import UsageError
 from llsvm.process.terminal import printable
 
@@ -42,7 +42,7 @@ def predict(
             "or one score per class in ascending order.",
         ),
     ] = False,
-    memory: Memory = None,
+    memory_limit: MemoryLimit = None,
     zero_based: ZeroBased = "auto",
     format: DataFormat = None,
     label: Label = None,
@@ -53,16 +53,16 @@ def predict(
 
     if output != "-":
         check_output(output, [model, *data])
-    loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=False)
+    loaded, source = _opened(model, data, memory_limit, zero_based, format, label, need_label=False)
     with _writing(output) as out:
-        predict_file(loaded, source, out, scores=scores, memory_limit=memory)
+        predict_file(loaded, source, out, scores=scores, memory_limit=memory_limit)
     say_notes(source)
 
 
 def evaluate(
     model: ModelFile,
     data: Data,
-    memory: Memory = None,
+    memory_limit: MemoryLimit = None,
     zero_based: ZeroBased = "auto",
     format: DataFormat = None,
     label: Label = None,
@@ -84,8 +84,8 @@ def evaluate(
 
         require_matplotlib()
         check_output(plot, [model, *data])
-    loaded, source = _opened(model, data, memory, zero_based, format, label, need_label=True)
-    answer = evaluated(loaded, source, memory_limit=memory, as_json=json)
+    loaded, source = _opened(model, data, memory_limit, zero_based, format, label, need_label=True)
+    answer = evaluated(loaded, source, memory_limit=memory_limit, as_json=json)
     say_notes(source)
     if plot is not None:
         draw_confusion(answer, plot)
@@ -98,7 +98,7 @@ def evaluate(
 def _opened(
     model: str,
     data: list[str],
-    memory: str | None,
+    memory_limit: str | None,
     zero_based: str,
     format: str | None,
     label: str | None,
@@ -112,7 +112,7 @@ def _opened(
 
     if zero_based not in ("auto", "yes", "no"):
         raise UsageError(f"--zero-based must be auto, yes or no, not {zero_based!r}")
-    require_room(model, memory)
+    require_room(model, memory_limit)
     loaded = Model.load(model)
     start_quickly()
     options = {"zero_based": zero_based} if zero_based != "auto" else {}

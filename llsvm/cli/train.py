@@ -23,6 +23,7 @@ from llsvm.cli.nesvm import (
 )
 from llsvm.cli.options import (
     Bias,
+    Categorical,
     DataFormat,
     Exclude,
     Features,
@@ -30,12 +31,11 @@ from llsvm.cli.options import (
     Header,
     Json,
     Label,
-    Memory,
+    MemoryLimit,
     Missing,
     Positive,
     Quiet,
     Scale,
-    Text,
     Weight,
     bias_value,
     check_model_output,
@@ -64,7 +64,7 @@ def train(
             "from run to run; predictions do not need it.",
         ),
     ],
-    memory: Memory = None,
+    memory_limit: MemoryLimit = None,
     C: Annotated[
         float, typer.Option("-C", metavar="FLOAT", help="Penalty on the loss; larger fits closer.")
     ] = _DEFAULT.C,
@@ -80,7 +80,7 @@ def train(
             metavar="ovr|ovo|crammer-singer|weston-watkins",
             help="More than two classes: each against the rest, each pair (which vote), or one joint problem.",
         ),
-    ] = _DEFAULT.multi_class,
+    ] = _DEFAULT.multiclass,
     solver: Annotated[
         str,
         typer.Option(
@@ -173,7 +173,7 @@ def train(
     features: Features = None,
     exclude: Exclude = None,
     weight: Weight = None,
-    text: Text = None,
+    categorical: Categorical = None,
     header: Header = _DEFAULT.header,
     missing: Missing = _DEFAULT.missing,
     hash_bits: HashBits = None,
@@ -184,7 +184,7 @@ def train(
     settings = Settings(
         C=C,
         loss=loss,
-        multi_class=multiclass,
+        multiclass=multiclass,
         solver=solver,
         penalty=penalty,
         l1_ratio=l1_ratio,
@@ -198,7 +198,7 @@ def train(
         bias=bias_value(bias),
         seed=seed,
         threads=threads,
-        memory_limit=memory,
+        memory_limit=memory_limit,
         disk_limit=disk_limit,
         spill_dir=spill_dir,
         spill_format=spill_format,
@@ -224,7 +224,7 @@ def train(
         features=names(features),
         exclude=names(exclude),
         weight=weight,
-        text=names(text),
+        categorical=names(categorical),
         header=header,
         missing=missing,
         hash_bits=hash_bits,

@@ -111,7 +111,7 @@ def open_with_settings(
     settings: Settings, data: Any, y: Any = None, sample_weight: Any = None, threads: int = 1
 ) -> BlockSource:
     """A source over files or arrays, read as the settings say."""
-    names = ("label", "features", "exclude", "weight", "text", "header", "missing", "hash_bits")
+    names = ("label", "features", "exclude", "weight", "categorical", "header", "missing", "hash_bits")
     return open_source(
         data,
         y,

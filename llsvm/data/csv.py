@@ -191,7 +191,7 @@ class CSVSource(TableSource):
                 ) from error
             raise DataError(
                 f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
-                f"read the column as categories (--text {name})"
+                f"read the column as categories (--categorical {name})"
             ) from error
         if "Could not skip initial" in text or "Empty CSV file" in text:
             raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error

@@ -286,7 +286,7 @@ class _ChunkReader:
             length = filled + self._rest_of_line(text)
             raise LongRowError(
                 f"{self._name}:{number}: a line of {length:,} bytes, too long for the memory limit; "
-                "pass a larger --memory, or check that the file has ends of line",
+                "pass a larger --memory-limit, or check that the file has ends of line",
                 length,
             )
 

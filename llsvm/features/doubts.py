@@ -73,7 +73,7 @@ class Doubts:
             return
         sentence = (
             f"column {name}: {what}; leave the column out (--exclude {name}), or keep its values as categories all "
-            f"the same (--text {name})"
+            f"the same (--categorical {name})"
         )
         if not self._lenient:
             raise DataError(sentence)

@@ -25,8 +25,8 @@ def plan(
     """An encoder for a table with that schema. widths: of list columns that are vectors. lenient: what cannot be a
     feature is left out. Raises DataError."""
     forced: set[str] = set()
-    for each in options.text:
-        forced |= matching(where, roles.features, each, "text")
+    for each in options.categorical:
+        forced |= matching(where, roles.features, each, "categorical")
     kinds = {name: arrow.kind_of(schema.field(name).type) for name in roles.features}
     if lenient:
         kinds = {name: kind for name, kind in kinds.items() if kind}

@@ -18,7 +18,7 @@ class TableOptions:
 
     label: the label's column: its name, its position from 0, or "last"; None: the one column that is named label,
     target, class or y. features: names, positions or patterns ("x*") of the columns that count; () for all
-    others. exclude: of those, these not. weight: the column of sample weights. text: columns that are
+    others. exclude: of those, these not. weight: the column of sample weights. categorical: columns that are
     categories, though their values may look like numbers, documents or identifiers. header: of CSV: "auto", "yes"
     or "no". missing: "refuse", "zero" or "mean". hash_bits: categories are hashed into 2^hash_bits columns.
     """
@@ -27,7 +27,7 @@ class TableOptions:
     features: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     weight: str | None = None
-    text: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
     header: str = "auto"
     missing: str = "refuse"
     hash_bits: int | None = None

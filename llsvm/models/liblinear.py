@@ -54,7 +54,7 @@ def write_liblinear(model: Model, path: str | os.PathLike[str]) -> None:
     _refuse_unsayable(model)
     labels = _integer_labels(model)
     solver = _SOLVERS.get(model.settings.get("loss", ""), _SOLVERS["hinge"])
-    if model.settings.get("multi_class") == "crammer-singer" and len(labels) > 2:
+    if model.settings.get("multiclass") == "crammer-singer" and len(labels) > 2:
         solver = "MCSVM_CS"
     bias = -1.0
     weights = model.coef_.T

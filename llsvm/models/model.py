@@ -32,6 +32,7 @@ from llsvm.features.frames import column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import model_file
 from llsvm.objective.certificate import Certificate
+from llsvm.settings.renamed import with_new_names
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
 _CLOCK_COLUMNS = ("seconds", "used_bytes", "peak_rss_bytes")  # of the history: differ from run to run
@@ -254,7 +255,7 @@ class Model:
                 intercept_=arrays["intercept"],
                 classes_=arrays["classes"],
                 certificate=None if certificate is None else _certificate(certificate),
-                settings={**header["settings"], **log.get("settings", {})},
+                settings=with_new_names({**header["settings"], **log.get("settings", {})}),
                 history=[dict(row) for row in header["history"]],
                 **{name: header[name] for name in _PLAIN_FIELDS},
                 feature_names=None if names is None else tuple(names),

@@ -23,7 +23,7 @@ SCALES = (AUTO, "none", "maxabs", "minmax", "standard", "unit-row")
 MISSING = ("refuse", "zero", "mean")
 HEADERS = ("auto", "yes", "no")
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
-MULTI_CLASS = ("ovr", "ovo", *DIRECT)
+MULTICLASS = ("ovr", "ovo", *DIRECT)
 SOLVERS = ("llsvm", "smsvm", "nesvm", "auto")
 PENALTIES = ("l2", "l1", "elasticnet")
 STEPS = ("auto", "paper")
@@ -62,7 +62,7 @@ class Settings:
     The objective is ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight. Other
     penalties take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
 
-    multi_class: what more than two classes become: "ovr" one problem for each class against the rest;
+    multiclass: what more than two classes become: "ovr" one problem for each class against the rest;
     "ovo" one for each pair of classes (not with solver "smsvm"), which vote;
     "crammer-singer" or "weston-watkins" one joint problem, also of two classes, with the hinge loss (its objective:
     see solvers/sequential_dual/kernels.py).
@@ -92,7 +92,7 @@ class Settings:
         for svmlight and arrays, and where there is a kernel or a feature map (see ``resolved``).
     missing: "refuse", "zero" or "mean" for missing values. positive: this label against all others.
     The rest says how tables and HDF5 files are read, see llsvm.features.table_options: format, label, features,
-    exclude, weight, text, header, hash_bits.
+    exclude, weight, categorical, header, hash_bits.
     Of solver "nesvm": intercept: a constant feature of value 1 whose weight is not penalised, instead of ``bias``.
     step: "auto" or "paper". mu: first smoothing parameter, None for the step's own. homotopy: let mu fall; stop:
     "gap", or "change" for the paper's |F(w^{k+1}) − F(w^k)| < tol, once mu has come down to mu_end.
@@ -104,7 +104,7 @@ class Settings:
     solver: str = "auto"
     C: float = 1.0
     loss: str = "hinge"
-    multi_class: str = "ovr"
+    multiclass: str = "ovr"
     penalty: str = "l2"
     l1_ratio: float = 0.5
     lambda1: float | None = None
@@ -132,7 +132,7 @@ class Settings:
     features: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     weight: str | None = None
-    text: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
     header: str = "auto"
     hash_bits: int | None = None
     intercept: bool = False
@@ -152,7 +152,7 @@ class Settings:
         self._check_types()
         _choice("solver", self.solver, SOLVERS)
         _choice("loss", self.loss, LOSSES)
-        _choice("multi_class", self.multi_class, MULTI_CLASS)
+        _choice("multiclass", self.multiclass, MULTICLASS)
         self._check_direct()
         self._check_penalty()
         _choice("spill_format", self.spill_format, SPILL_FORMATS)
@@ -210,8 +210,8 @@ class Settings:
         """The one solver (a key of SOLVERS) that does what is asked for, and why; None where several do."""
         if self.paper:
             return "llsvm", "the paper's algorithm is llsvm's"
-        if self.multi_class in DIRECT:
-            return "sequential-dual", f"{self.multi_class} is the sequential dual method's"
+        if self.multiclass in DIRECT:
+            return "sequential-dual", f"{self.multiclass} is the sequential dual method's"
         if self.kernel is not None and self.feature_map is None:
             return "nesvm", f"the {self.kernel} kernel is nesvm's"
         for name in ("loss", "intercept", "step", "stop", "mu", "homotopy"):
@@ -221,11 +221,11 @@ class Settings:
                 return "nesvm", f"{name} {getattr(self, name)} is nesvm's"
         if self.loss != "hinge":
             return "llsvm", f"the {self.loss} loss is llsvm's alone"
-        if self.penalty == "l1" and self.multi_class == "ovo":
+        if self.penalty == "l1" and self.multiclass == "ovo":
             return "nesvm", "one against one with the l1 penalty is nesvm's"
         if self.penalty != "l2":
             return "smsvm", f"the {self.penalty} penalty is smsvm's"
-        if self.multi_class == "ovo":
+        if self.multiclass == "ovo":
             return "llsvm", "one against one is llsvm's"
         return None
 
@@ -238,15 +238,15 @@ class Settings:
 
     def _check_direct(self) -> None:
         """The direct multi-class problems have one form, and one method."""
-        if self.multi_class not in DIRECT:
+        if self.multiclass not in DIRECT:
             return
         if self.loss != "hinge" or self.penalty != "l2" or self.paper:
             raise UsageError(
-                f"{self.multi_class} has one loss, the hinge, one penalty, l2, and no paper mode: leave them out"
+                f"{self.multiclass} has one loss, the hinge, one penalty, l2, and no paper mode: leave them out"
             )
         if self.solver != "auto":
             raise UsageError(
-                f"{self.multi_class} has a solver of its own, the sequential dual method, not {self.solver}: "
+                f"{self.multiclass} has a solver of its own, the sequential dual method, not {self.solver}: "
                 "leave --solver out"
             )
 
@@ -258,8 +258,8 @@ class Settings:
                 f"penalty {self.penalty} goes with solver {' or '.join(takes)}, not {self._method}"
                 + (f" ({self.only_solver[1]})" if self.solver == "auto" and self.only_solver else "")
             )
-        if self.multi_class == "ovo" and self._method == "smsvm":
-            raise UsageError("multi_class ovo goes with solver llsvm (penalty l2) or nesvm, not with smsvm")
+        if self.multiclass == "ovo" and self._method == "smsvm":
+            raise UsageError("multiclass ovo goes with solver llsvm (penalty l2) or nesvm, not with smsvm")
         if not 0 < self.l1_ratio < 1:
             raise UsageError(
                 f"l1_ratio must be between 0 and 1, not {self.l1_ratio!r} (for the ends: penalty l2 or l1)"

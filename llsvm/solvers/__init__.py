@@ -24,7 +24,7 @@ SOLVERS = {
 def make_solver(settings: Settings, class_weight: NDArray[np.float64], threads: int) -> Solver:
     """The solver that the settings ask for (direct multi-class has its own). class_weight: (n_classes,) of C."""
     name = settings.solver
-    if settings.multi_class in DIRECT:
+    if settings.multiclass in DIRECT:
         name = "sequential-dual"
     elif settings.kernel is not None and settings.feature_map is None:
         name = "nesvm-kernel"

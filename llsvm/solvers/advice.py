@@ -77,7 +77,7 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         return "C", f"C = {settings.C:g} is large, which makes the problem hard ({slow}): pass a smaller -C"
     if end.solver == "llsvm" and not end.in_memory:
         return "memory", (
-            f"the memory limit leaves few rows at hand between full passes ({slow}): pass a larger --memory"
+            f"the memory limit leaves few rows at hand between full passes ({slow}): pass a larger --memory-limit"
         )
     if end.cause == STALLED:
         return "stalled", f"{slow}, so that more passes would not help: pass a larger --tol, or a smaller -C"

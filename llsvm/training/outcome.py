@@ -98,7 +98,7 @@ def _extra(run: Run) -> dict[str, Any]:
         extra["unit_row"] = True
     if run.feature_map is not None:
         extra |= run.feature_map.as_extra()
-    if run.settings.multi_class == "ovo" and len(run.stream.dataset.classes) > 2:
+    if run.settings.multiclass == "ovo" and len(run.stream.dataset.classes) > 2:
         extra["multi_class"] = "ovo"
     return extra
 

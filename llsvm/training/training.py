@@ -80,7 +80,7 @@ class Training:
         if budget is None:
             limit = self.settings.memory_limit
             nbytes = default_limit_bytes() if limit is None else memory_limit_bytes(limit)
-            more = {COMPILING: _JOINT_COMPILE_BYTES} if self.settings.multi_class in _JOINT else {}
+            more = {COMPILING: _JOINT_COMPILE_BYTES} if self.settings.multiclass in _JOINT else {}
             try:
                 budget = MemoryBudget(nbytes, more=more)
             except BudgetError as error:

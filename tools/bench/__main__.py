@@ -48,7 +48,9 @@ def _options(command: str, arguments: list[str]) -> argparse.Namespace:
     if command == "scale":
         parser.add_argument("--kind", choices=("text", "dense"), default="text")
         parser.add_argument("--factors", type=_integers, default=[1, 4, 16])
-        parser.add_argument("--memory", type=_size, default=400_000_000, help="llsvm's limit")
+        parser.add_argument(
+            "--memory-limit", "--memory", dest="memory", type=_size, default=400_000_000, help="llsvm's limit"
+        )
         return parser.parse_args(arguments)
     parser.add_argument("--data", type=_words, default=_words(names), help=names)
     if command == "read":

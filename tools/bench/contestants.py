@@ -85,7 +85,7 @@ def environment(*paths: Path, **variables: str) -> dict[str, str]:
 def _llsvm_job(dataset: Dataset, setting: float, setup: Setup) -> Job:
     model = setup.work / "llsvm.models.model"
     command = [sys.executable, "-c", _LLSVM, "train", str(dataset.train), "--model", str(model)]
-    command += ["-C", str(dataset.C), "--tol", str(setting), "--memory", str(setup.memory_bytes)]
+    command += ["-C", str(dataset.C), "--tol", str(setting), "--memory-limit", str(setup.memory_bytes)]
     command += ["--json", "--quiet", "--spill-dir", str(setup.work)]
     if setup.threads:
         command += ["--threads", str(setup.threads)]

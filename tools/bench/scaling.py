@@ -74,7 +74,7 @@ def scale(options: argparse.Namespace, config: dict[str, Any]) -> int:
     for factor in options.factors:
         dataset = datasets.make(options.kind, config["data"][options.kind], work, rows * factor)
         for threads in options.threads or [1, 2]:
-            setup = Setup(work, work, options.memory, work / "numba", threads)
+            setup = Setup(work, work, options.memory_limit, work / "numba", threads)
             referee = Referee(dataset, setup, config["run"]["timeout_seconds"])
             llsvm, tol = CONTESTANTS["llsvm"], config["contestants"]["llsvm"]["default"]
             if not answers:

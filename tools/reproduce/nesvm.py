@@ -171,7 +171,7 @@ def scene_rows(
 ) -> list[Row]:
     """RBF kernel, one-vs-one, 70/30."""
     methods = {
-        "NESVM": nesvm(passes, kernel="rbf", intercept=True, multi_class="ovo"),
+        "NESVM": nesvm(passes, kernel="rbf", intercept=True, multiclass="ovo"),
         "LIBSVM": libsvm("rbf"),
     }
     cut = int(0.7 * len(y))

@@ -112,10 +112,10 @@ def accuracy(X: Rows, y: Labels, train: NDArray[np.intp], test: NDArray[np.intp]
 def chosen(X: Rows, y: Labels, seed: int, method: str) -> tuple[float, float]:
     """Test accuracy with the C that is best on the validation rows, and this C; the smaller of equals."""
     train, validation, test = partition(y, seed)
-    tried = [accuracy(X, y, train, validation, multi_class=method, C=C, tol=1e-2) for C in COSTS]
+    tried = [accuracy(X, y, train, validation, multiclass=method, C=C, tol=1e-2) for C in COSTS]
     C = COSTS[int(np.argmax(tried))]
     both = np.concatenate([train, validation])
-    return accuracy(X, y, both, test, multi_class=method, C=C, tol=1e-3), C
+    return accuracy(X, y, both, test, multiclass=method, C=C, tol=1e-3), C
 
 
 def table(quick: bool) -> None:
@@ -166,7 +166,7 @@ def climb(X: Rows, y: Labels, switches: tuple[bool, bool, bool], tol: float, sec
             return gap
 
     points: list[tuple[float, float]] = []
-    settings = Settings(multi_class="crammer-singer", tol=tol, max_passes=None)
+    settings = Settings(multiclass="crammer-singer", tol=tol, max_passes=None)
     with Stream(open_source(X, y), MemoryBudget(default_limit_bytes()), Path(".")) as stream:
         facts = stream.read()
         solver = Recorder(settings, np.ones(len(facts.classes)))

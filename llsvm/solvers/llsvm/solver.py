@@ -82,7 +82,7 @@ class LLSVM:
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         dataset, settings = stream.dataset, self.settings
-        self.problems = Problems(len(dataset.classes), settings.multi_class == "ovo")
+        self.problems = Problems(len(dataset.classes), settings.multiclass == "ovo")
         self.costs = RowCosts.of_classes(settings.C, self.class_weight)
         self.loss = loss_of(settings.loss)
         self.bound = stream.rounding_bound(

@@ -64,7 +64,7 @@ class KernelNESVM:
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         dataset, settings = stream.dataset, self.settings
-        n_classes, pairs = len(dataset.classes), settings.multi_class == "ovo"
+        n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo"
         stream.budget.reserve("signs of classes", signs_bytes(n_classes, pairs))
         signs = class_signs(n_classes, pairs)
         gamma = 1.0 / dataset.n_features if settings.gamma is None else settings.gamma

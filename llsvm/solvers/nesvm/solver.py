@@ -69,7 +69,7 @@ class NESVM:
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         dataset, settings = stream.dataset, self.settings
-        width, n_classes, pairs = dataset.n_columns + 1, len(dataset.classes), settings.multi_class == "ovo"
+        width, n_classes, pairs = dataset.n_columns + 1, len(dataset.classes), settings.multiclass == "ovo"
         self._prepare(stream, width, count_problems(n_classes, pairs), signs_bytes(n_classes, pairs))
         self.signs = class_signs(n_classes, pairs)
         lasso = settings.penalty == "l1"

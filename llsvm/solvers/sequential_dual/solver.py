@@ -84,7 +84,7 @@ class SequentialDual:
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
-        self.weston = settings.multi_class == "weston-watkins"
+        self.weston = settings.multiclass == "weston-watkins"
         self.shrinking = True  # without it, every loop is a full one
         self.cooling = True  # without it, shrunk loops go on to the accuracy that is asked for in the end
         self.jumps = True  # without them, loops only
@@ -96,7 +96,7 @@ class SequentialDual:
         self.goal_share = TOL_SHARE
         self.progress = stream.progress
         self.costs = RowCosts.of_classes(settings.C, self.class_weight)
-        loss = joint_loss(settings.multi_class, k)
+        loss = joint_loss(settings.multiclass, k)
         self.bound = stream.rounding_bound(loss, self.costs.by_class, settings.constant)
         self._prepare(stream, k)
         self.grid = 2.0 ** (24 if self.dtype == np.float32 else 50)

@@ -1,0 +1,75 @@
+"""The words of a command line that make no sense: one sentence that names the nearest ones, and exit code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from llsvm.cli.answers import say
+from llsvm.errors import EXIT_USAGE
+from llsvm.settings.renamed import RENAMED
+
+_SUGGESTED = 3
+_ParseError: type[Exception] = typer.BadParameter.__bases__[
+    0
+]  # click's UsageError, wherever typer keeps click
+_SHOWS_HELP = "NoArgsIsHelpError"  # no words at all: click's error that is the help
+
+
+class Refusal(typer.BadParameter):
+    """What the parser refuses, in a sentence."""
+
+    exit_code = EXIT_USAGE
+
+    def show(self, file: Any = None) -> None:
+        say(f"error: {self.message}")
+
+
+class Group(TyperGroup):
+    """The program's commands, whose parsers' errors are sentences."""
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        try:
+            return super().make_context(*args, **more)
+        except _ParseError as error:
+            raise _explained(error) from error
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in self.commands and not name.startswith("-"):
+            there = nearest(name, self.commands) or f"; there are {', '.join(self.commands)}"
+            raise Refusal(f"llsvm has no command {name}{there}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except _ParseError as error:
+            raise _explained(error) from error
+
+
+def _explained(error: Any) -> Exception:
+    """The sentence for what click refuses."""
+    if isinstance(error, Refusal) or type(error).__name__ == _SHOWS_HELP:
+        return error
+    command = "llsvm" if error.ctx is None else error.ctx.command_path
+    if type(error).__name__ == "NoSuchOption":
+        known = [] if error.ctx is None else [name for each in error.ctx.command.params for name in each.opts]
+        return Refusal(_unknown_option(command, error.option_name, known))
+    return Refusal(f"{error.format_message().rstrip('.')} ({command} --help lists all options)")
+
+
+def _unknown_option(command: str, name: str, known: Iterable[str]) -> str:
+    if new := RENAMED.get(name.lstrip("-").replace("-", "_")):
+        return f"{name} is now called --{new.replace('_', '-')}"
+    return f"{command} has no option {name}{nearest(name, known)} ({command} --help lists all)"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``"; did you mean ...?"`` with the nearest of the known words, or nothing."""
+    found = get_close_matches(word, list(known), _SUGGESTED)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
