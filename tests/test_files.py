@@ -11,7 +11,7 @@ import pytest
 
 from llsvm.errors import DiskError, UsageError
 from llsvm.files.writing import replacing, require_writable
-from llsvm.files.writing import writing as files
+from llsvm.files import writing as files
 from llsvm.models.model import Model
 
 

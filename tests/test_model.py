@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from llsvm.errors import DataError, DiskError, ModelError, UsageError
-from llsvm.files.writing import writing as files
+from llsvm.files import writing as files
 from llsvm.models import model_file
 from llsvm.models.model import Model, label_text
 from llsvm.objective.certificate import Certificate

@@ -11,7 +11,7 @@ from oracle import rows, write_svmlight
 from typer.testing import CliRunner
 
 from llsvm import cli
-from llsvm.files.writing import writing as files
+from llsvm.files import writing as files
 from llsvm.models import model_file
 from llsvm.models.model import Model
 from llsvm.process.terminal import printable
