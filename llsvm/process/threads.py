@@ -1,0 +1,63 @@
+"""Threads: work divided over a pool of threads. What comes out depends on how many there are, never on timing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
+from types import TracebackType
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Threads:
+    """So many threads, for kernels that hold no lock of Python's. Use as a context manager, or ``close``.
+
+    Every method returns when all of its work is done, with the results in the order of the work, whichever was
+    done first; then it raises what the first of them to fail has raised. Sums that are added up in that order
+    repeat bit for bit for the same number of threads.
+    """
+
+    def __init__(self, number: int) -> None:
+        """number: of threads, at least 1."""
+        self.number = number
+        self._pool = ThreadPoolExecutor(number, "llsvm-work")
+
+    def __enter__(self) -> Threads:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Return when no thread is at work any more; there will be none from here on."""
+        self._pool.shutdown()
+
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """``work`` of each item."""
+        jobs = [self._pool.submit(work, item) for item in items]
+        wait(jobs)
+        return [job.result() for job in jobs]
+
+    def over_rows(self, n_rows: int, work: Callable[[int, int, int], R]) -> list[R]:
+        """``work(t, start, stop)`` for each thread t of ``number``: the rows divided evenly, in order; a range may
+        be empty."""
+        ranges = row_ranges(n_rows, self.number)
+        return self.map(lambda t: work(t, *ranges[t]), range(self.number))
+
+    def over_pieces(self, n_rows: int, step: int, work: Callable[[int, int], R]) -> list[R]:
+        """``work(start, stop)`` for pieces of ``step`` rows, the last maybe of fewer; each is done by the next
+        thread that is free."""
+        return self.map(lambda start: work(start, min(start + step, n_rows)), range(0, n_rows, step))
+
+
+def row_ranges(n_rows: int, parts: int) -> list[tuple[int, int]]:
+    """(start, stop) of so many parts of the rows, as even as can be, in order."""
+    bounds = np.linspace(0, n_rows, parts + 1).astype(int).tolist()
+    return list(pairwise(bounds))

@@ -1,0 +1,56 @@
+"""Work divided over threads: every row once, results in order, errors raised once all is done."""
+
+import threading
+import time
+
+import pytest
+
+from llsvm.process.threads import Threads, row_ranges
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 5, 1000])
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+def test_ranges_hold_every_row_once_in_order(n_rows, parts):
+    ranges = row_ranges(n_rows, parts)
+    assert len(ranges) == parts
+    assert [i for start, stop in ranges for i in range(start, stop)] == list(range(n_rows))
+    assert max(stop - start for start, stop in ranges) - min(stop - start for start, stop in ranges) <= 1
+
+
+def test_each_thread_has_a_range_of_rows_and_results_are_in_order():
+    with Threads(3) as threads:
+        assert threads.over_rows(10, lambda t, start, stop: (t, start, stop)) == [
+            (0, 0, 3),
+            (1, 3, 6),
+            (2, 6, 10),
+        ]
+
+
+def test_pieces_are_of_one_size_but_the_last_and_results_in_order():
+    def work(start, stop):
+        time.sleep(0.02 if start == 0 else 0.0)  # the first is done last
+        return start, stop
+
+    with Threads(2) as threads:
+        assert threads.over_pieces(10, 4, work) == [(0, 4), (4, 8), (8, 10)]
+        assert threads.over_pieces(0, 4, work) == []
+
+
+def test_threads_work_at_the_same_time():
+    both = threading.Barrier(2, timeout=10)
+    with Threads(2) as threads:
+        threads.map(lambda _: both.wait(), range(2))
+
+
+def test_what_fails_is_raised_once_all_work_is_done():
+    done = []
+
+    def work(item):
+        if item == 0:
+            raise ValueError("the first")
+        time.sleep(0.05)
+        done.append(item)
+
+    with Threads(2) as threads, pytest.raises(ValueError, match="the first"):
+        threads.map(work, range(4))
+    assert sorted(done) == [1, 2, 3]
