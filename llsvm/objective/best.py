@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,3 +33,16 @@ class BestPrimal:
     def certificate(self, dual: NDArray[np.float64], passes: int, bound: RoundingBound) -> Certificate:
         assert self.coef is not None
         return bound.certificate(self.coef, self.primal, dual, passes, self.close_squares)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """All of it, for a SolverState; views. Weights are there once some were offered."""
+        arrays = {"best_primal": self.primal, "best_close_squares": self.close_squares}
+        return arrays if self.coef is None else {**arrays, "best_coef": self.coef}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what ``arrays`` were, which are copied."""
+        self.primal[...] = arrays["best_primal"]
+        self.close_squares[...] = arrays["best_close_squares"]
+        if "best_coef" in arrays:
+            self.coef = np.array(arrays["best_coef"], np.float64)

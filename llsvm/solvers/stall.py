@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,3 +40,15 @@ class Stall:
             return bool(np.all(stands[behind]))
         to_come = max(self._max_passes - passes, 0) / WINDOW * fell
         return bool(np.all((stands | (to_come < missing))[behind]))
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """What it remembers, for a SolverState: the least primal, (p,), and the gaps of the last passes, (w, p)."""
+        gaps = np.array(self._gaps) if self._gaps else np.zeros((0, 0))
+        return {"stall_primal": np.atleast_1d(self._least), "stall_gaps": gaps}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what ``arrays`` were."""
+        self._least = np.array(arrays["stall_primal"])
+        self._gaps.clear()
+        self._gaps.extend(np.array(gap) for gap in arrays["stall_gaps"])

@@ -14,8 +14,34 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.dataset import DatasetInfo
+from llsvm.errors import UsageError
+from llsvm.settings.settings import Settings
+
 Number = int | float | str | bool | None
 Value = Number | list["Value"] | dict[str, "Value"]  # what JSON can hold; generators' states are such
+
+
+_COPY_BYTES = 1 << 16  # rows' values are copied in pieces of so many bytes
+
+# What of the settings makes another problem, beside C and the class weights.
+_OBJECTIVE = (
+    "multiclass",
+    "loss",
+    "penalty",
+    "l1_ratio",
+    "C",
+    "paper",
+    "constant",
+    "intercept",
+    "scale",
+    "kernel",
+    "gamma",
+    "degree",
+    "coef0",
+    "feature_map",
+    "components",
+)
 
 
 class RowValues(Protocol):
@@ -30,12 +56,21 @@ class RowValues(Protocol):
         ...
 
 
+class SettableRowValues(RowValues, Protocol):
+    """Values of every row that can be changed."""
+
+    def set(self, rows: NDArray[np.int64], values: NDArray[Any]) -> None:
+        """Store the rows' values, shaped as ``get`` returns them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class SolverState:
     """The state of a solver at the end of a pass.
 
     solver: the name of the method it belongs to, as in Settings.
     passes: full passes made.
+    of: the data and the objective that it is the state for, from ``data_of`` and ``objective_of``.
     arrays: by name; their shapes and types are the solver's own. They may be views of what it works on, valid until
         it goes on: who keeps them, copies them.
     rows: by name, values of every row (dual variables), to be copied piece by piece.
@@ -44,6 +79,64 @@ class SolverState:
 
     solver: str
     passes: int
+    of: Mapping[str, Value] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     rows: Mapping[str, RowValues] = field(default_factory=dict)
     numbers: Mapping[str, Value] = field(default_factory=dict)
+
+    def require(self, solver: str, of: Mapping[str, Value]) -> None:
+        """Raise UsageError unless it is of that method, and for those data or that objective."""
+        if self.solver != solver:
+            raise UsageError(
+                f"this is the state of solver {self.solver}, which {solver} cannot go on from: "
+                f"go on with solver {self.solver}, or begin anew"
+            )
+        for name, value in of.items():
+            if self.of.get(name) != value:
+                raise UsageError(
+                    f"this is the state of a training with {name} {_shown(self.of.get(name))}, not "
+                    f"{_shown(value)}: go on with the same data and settings, or begin anew"
+                )
+
+    def require_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise UsageError unless the named arrays are there, and of those shapes; and the named ``rows``, whose
+        shape is (rows, width)."""
+        for name, shape in shapes.items():
+            found: tuple[int, ...] | None = None
+            if name in self.arrays:
+                found = self.arrays[name].shape
+            elif name in self.rows:
+                found = self.rows[name].n_rows, self.rows[name].width
+            if found != shape:
+                raise UsageError(
+                    f"this state has {name} of shape {found}, not {shape}: it is of other data, or of another "
+                    "memory limit; go on with the same, or begin anew"
+                )
+
+
+def objective_of(settings: Settings, class_weight: NDArray[np.float64]) -> dict[str, Value]:
+    """What of the settings a state depends on: by name, the objective. class_weight: (n_classes,) factors of C."""
+    return {name: getattr(settings, name) for name in _OBJECTIVE} | {"class weights": class_weight.tolist()}
+
+
+def data_of(dataset: DatasetInfo) -> dict[str, Value]:
+    """What of the data a state depends on, by name."""
+    return {
+        "rows": dataset.n_rows,
+        "columns": dataset.n_columns,
+        "values": dataset.nnz,
+        "classes": [str(label) for label in dataset.classes],
+    }
+
+
+def copy_rows(values: RowValues, target: SettableRowValues) -> None:
+    """Copy the values of every row, a piece at a time."""
+    step = max(1, _COPY_BYTES // max(1, values.width * values.dtype.itemsize))
+    for start in range(0, values.n_rows, step):
+        rows = np.arange(start, min(start + step, values.n_rows))
+        target.set(rows, values.get(rows))
+
+
+def _shown(value: Value) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
