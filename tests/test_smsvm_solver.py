@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from oracle import liblinear, rows, run, small_pages, with_bias, write_svmlight
 from scipy.optimize import linprog
+from sklearn.datasets import load_svmlight_file
 from typer.testing import CliRunner
 
 from llsvm.cli import app
@@ -16,6 +17,7 @@ from llsvm.models.model import Model
 from llsvm.path import path
 from llsvm.settings.settings import Settings
 from llsvm.train import train
+from tools.golden_data import sparse
 
 MAX_PASSES = 25  # to a relative gap of 1e-3 on data with more rows than columns
 
@@ -74,6 +76,21 @@ def test_l1_equals_linear_programming(n, d, C):
     assert true_objective(ours, X, y, C, 1.0, 0.0) == pytest.approx(certificate.total_primal, rel=1e-9)
     support = np.abs(theirs.x[:d] - theirs.x[d : 2 * d]) > 1e-7
     assert np.count_nonzero(ours) <= support.sum() + 1
+
+
+@pytest.mark.parametrize("options", [{"penalty": "l1"}, {"penalty": "elasticnet", "l1_ratio": 0.9}])
+def test_the_active_set_may_change_where_rows_near_the_margin_are_gone_on_with(options, tmp_path):
+    """The Hessian of the first step there is that of the pass before, and of the columns active in it."""
+    path = tmp_path / "rows.svm"
+    path.write_text(sparse(1100, 530, seed=1))
+    training = solve(str(path), tol=1e-3, C=0.5, **options)
+    assert training.reports[-1].converged
+    assert any(report.survivors for report in training.reports)
+    X, y = load_svmlight_file(str(path), n_features=530, dtype=np.float32)
+    l1 = options.get("l1_ratio", 1.0)
+    coef = training.coef[0][1:-1]  # the file counts columns from 1
+    value = true_objective(coef, X.toarray().astype(float), y, 0.5, l1, 1.0 - l1)
+    assert value == pytest.approx(training.reports[-1].certificate.total_primal, rel=1e-9)
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])

@@ -147,6 +147,7 @@ RUNS = {
     # smoothed Newton
     "smsvm l2": _run("sparse.svm", solver="smsvm"),
     "smsvm l1": _run("dense.svm", solver="smsvm", penalty="l1", bias=1, positive="0"),
+    "smsvm l1 sparse": _run("sparse.svm", solver="smsvm", penalty="l1", C=0.3),
     "smsvm wide": _run("wide.svm", solver="smsvm"),
     "smsvm wide l1": _run("wide.svm", solver="smsvm", penalty="l1", tol=0.01),
     "smsvm elastic ovr": _run("dense.svm", solver="smsvm", penalty=ELASTIC, l1_ratio=0.3, C=0.1),

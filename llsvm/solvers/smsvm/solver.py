@@ -213,7 +213,7 @@ class SmSVM:
             rows = self.near.rows
             self.columns = Columns(rows.X, len(problems[0].w) - 1, self.settings.constant)
         inner = [p.among_near_rows(self.penalty) for p in problems]
-        points = [self._point(p) for p in inner]
+        points = [self._point_at_hand(p) for p in inner]
         at_hand = self._sum_near(points)
         far = [Far.between(*each) for each in zip((p.sums for p in inner), at_hand, points, strict=True)]
         del points, at_hand  # vectors as long as the weights
@@ -278,6 +278,13 @@ class SmSVM:
             point.choose(problem.most_wanted(self.most_active, l1))
         problem.point = point
         return point
+
+    def _point_at_hand(self, problem: Descent) -> Point:
+        """Where the rows at hand are summed before their first step. A Hessian for it is there already, that of
+        the full pass, over the columns which were active then: they stay so until the next is summed."""
+        if self.by_columns or self.by_products:
+            return self._point(problem)
+        return Point(problem.w, problem.change, problem.a, problem.previous, problem.positive)
 
     def _conjugate_gradients(
         self, problems: list[Descent], sum_up: Callable[[list[Point]], list[Sums]]
