@@ -24,6 +24,9 @@ class CSR(NamedTuple):
 
 Matrix = CSR | NDArray[np.floating]
 
+ROW_BYTES = 8 + 8 + 4  # of a row beside its values: where they begin, its number, its class id
+WEIGHT_BYTES = 4
+
 
 @dataclass(slots=True)
 class Block:

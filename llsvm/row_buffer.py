@@ -13,18 +13,17 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, Matrix
+from llsvm.block import CSR, ROW_BYTES, WEIGHT_BYTES, Block, Matrix
 
 _INDEX_BYTES = 4  # one int32 column index
 _STEP_BYTES = 1 << 17  # rows are copied and converted in steps, so that little is held beside them
 _STEP_ROWS = 4096
-_ROW_BYTES = 8 + 8 + 4  # indptr, row number, class id
 
 
 def row_bytes(n_rows: int, nnz: int, itemsize: int, width: int | None, weighted: bool) -> int:
     """Bytes that ``n_rows`` rows take in an arena; ``width`` is None for CSR, the columns for dense rows."""
     values = nnz * (_INDEX_BYTES + itemsize) if width is None else n_rows * width * itemsize
-    return values + n_rows * (_ROW_BYTES + (4 if weighted else 0))
+    return values + n_rows * (ROW_BYTES + (WEIGHT_BYTES if weighted else 0))
 
 
 class RowBuffer:
@@ -39,7 +38,7 @@ class RowBuffer:
         self.weighted = weighted
         self.n_rows = 0
         self.nnz = 0
-        # Virtual sizes: a row needs at least _ROW_BYTES, a value at least its own bytes; see the file's head.
+        # Virtual sizes: a row needs at least ROW_BYTES, a value at least its own bytes; see the file's head.
         per_row = row_bytes(1, 0, self.dtype.itemsize, width, weighted)
         rows = max(1, capacity_bytes // per_row)
         self._indptr = np.zeros(rows + 1 if width is None else 1, np.int64)
@@ -188,9 +187,9 @@ def take(block: Block, chosen: NDArray[np.intp], nbytes: int = _STEP_BYTES) -> I
         some = chosen[start : start + _STEP_ROWS]
         if isinstance(block.X, CSR):
             lengths = block.X.indptr[some + 1] - block.X.indptr[some]
-            ends = np.cumsum(lengths * (_INDEX_BYTES + block.X.data.itemsize) + _ROW_BYTES)
+            ends = np.cumsum(lengths * (_INDEX_BYTES + block.X.data.itemsize) + ROW_BYTES)
         else:
-            ends = np.arange(1, len(some) + 1) * (block.X.shape[1] * block.X.itemsize + _ROW_BYTES)
+            ends = np.arange(1, len(some) + 1) * (block.X.shape[1] * block.X.itemsize + ROW_BYTES)
         # a part ends with the row that reaches the next multiple of nbytes
         cuts = np.flatnonzero(np.diff(ends // max(nbytes, 1))) + 1
         for part in np.split(some, cuts):
@@ -203,7 +202,7 @@ def steps(X: Matrix, nbytes: int = _STEP_BYTES) -> Iterator[tuple[int, int]]:
 
     def size(stop: int) -> int:
         values = int(X.indptr[stop]) * (_INDEX_BYTES + X.data.itemsize) if isinstance(X, CSR) else 0
-        return values + stop * (_ROW_BYTES if isinstance(X, CSR) else X.shape[1] * X.itemsize + _ROW_BYTES)
+        return values + stop * (ROW_BYTES if isinstance(X, CSR) else X.shape[1] * X.itemsize + ROW_BYTES)
 
     start = 0
     while start < n:

@@ -14,6 +14,7 @@ from llsvm.cli import app
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
 from llsvm.estimators import LLSVMClassifier
+from llsvm.memory.plan import MemoryLeft
 from llsvm.settings.settings import Settings
 from llsvm.solvers.choose import PATIENCE, ROUND, choose, enough, newton_updates
 
@@ -46,6 +47,10 @@ def dataset(n_rows=100_000, columns=50, per_row=12.0, classes=2, dense=False):
     )
 
 
+def left(dataset, available_bytes=PLENTY, in_memory=False):
+    return MemoryLeft(dataset, available_bytes, in_memory)
+
+
 def test_auto_is_what_everything_begins_with():
     assert Settings().solver == "auto"
     assert LLSVMClassifier().solver == "auto"
@@ -72,7 +77,7 @@ def test_auto_is_what_everything_begins_with():
 def test_what_one_solver_alone_does_it_does(options, solver):
     settings = Settings(**options)
     assert settings.only_solver[0] == solver
-    choice = choose(settings, dataset(classes=3), PLENTY, 2)
+    choice = choose(settings, 2, left(dataset(classes=3)))
     assert (choice.solver, choice.why, choice.newton) == (*settings.only_solver, None)
 
 
@@ -121,23 +126,20 @@ def test_what_no_solver_does_is_refused(options):
 
 
 def test_without_memory_for_hessians_there_is_no_trial():
-    assert choose(Settings(), dataset(columns=1000), PLENTY, 2).newton is not None
-    choice = choose(Settings(), dataset(columns=1000), 50_000_000, 2)
+    assert choose(Settings(), 2, left(dataset(columns=1000))).newton is not None
+    choice = choose(Settings(), 2, left(dataset(columns=1000), 50_000_000))
     assert (choice.newton, "memory limit" in choice.why) == (None, True)
-    choice = choose(Settings(), dataset(), PLENTY, 2, has_room=lambda needs, row_work_bytes: False)
+    choice = choose(Settings(), 2, left(dataset(), 500_000))
     assert (choice.newton, "memory limit" in choice.why) == (None, True)
 
 
 def test_hessians_are_priced_by_their_size():
     """A few columns have room under any limit, and for any number of classes."""
-    assert choose(
-        Settings(), dataset(n_rows=10_000, columns=16, classes=10, dense=True), 10_000_000, 2
-    ).newton
-    assert choose(
-        Settings(), dataset(n_rows=15_000, columns=16, classes=26, dense=True), 10_000_000, 2
-    ).newton
-    small = choose(Settings(), dataset(n_rows=178, columns=13, classes=3, dense=True), PLENTY, 2)
-    few = choose(Settings(), dataset(n_rows=100, columns=60, dense=True), PLENTY, 2)
+    for n_rows, classes in ((10_000, 10), (15_000, 26)):
+        narrow = dataset(n_rows=n_rows, columns=16, classes=classes, dense=True)
+        assert choose(Settings(), 2, left(narrow, 10_000_000)).newton
+    small = choose(Settings(), 2, left(dataset(n_rows=178, columns=13, classes=3, dense=True)))
+    few = choose(Settings(), 2, left(dataset(n_rows=100, columns=60, dense=True)))
     assert small.newton
     assert few.newton
     assert not few.at_hand
@@ -145,10 +147,10 @@ def test_hessians_are_priced_by_their_size():
 
 def test_too_wide_for_hessians_newton_works_on_rows_in_memory_alone():
     wide = dataset(n_rows=20_000, columns=8000)
-    choice = choose(Settings(), wide, PLENTY, 2, in_memory=True)
+    choice = choose(Settings(), 2, left(wide, in_memory=True))
     assert choice.at_hand
     assert choice.newton > 100
-    assert choose(Settings(), wide, PLENTY, 2, in_memory=False).newton is None
+    assert choose(Settings(), 2, left(wide, in_memory=False)).newton is None
 
 
 def test_newtons_price_rises_with_the_length_of_rows_and_falls_with_their_number():

@@ -12,6 +12,7 @@ from oracle import dense, rows, run, small_pages, write_svmlight
 from llsvm.data import open_source
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import Needs
 from llsvm.row_buffer import RowBuffer
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.stream.stream import Stream
@@ -23,7 +24,7 @@ OVERHEAD_BYTES = 400_000  # small objects, the solver's threads: part of the pro
 def opened(data, folder, y=None, weight=None, ledger=LEDGER, **options):
     stream = Stream(open_source(data, y, weight), MemoryBudget(ledger, 0), folder, **options)
     stream.read()
-    stream.prepare({}, 100)
+    stream.prepare(Needs({}, 100))
     return stream
 
 

@@ -9,8 +9,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.settings.settings import SOLVERS, Settings
 from llsvm.solvers import make_solver
+from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import ROUND, Choice, choose, enough
 from llsvm.solvers.report import STALLED, Report, Start
 from llsvm.stream.stream import Stream
@@ -20,23 +22,29 @@ class Auto:
     """A Solver (llsvm.solvers.base). ``choice`` says which one is at work and why, and changes with it."""
 
     def __init__(
-        self, settings: Settings, class_weight: NDArray[np.float64], threads: int, stream: Stream
+        self, settings: Settings, class_weight: NDArray[np.float64], threads: int, memory: MemoryLeft
     ) -> None:
-        """stream: that has been read."""
+        """memory: what is left once the data have been read."""
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
-        left, in_memory = stream.budget.available_bytes, stream.place == "memory"
-        self.choice = choose(settings, stream.dataset, left, threads, in_memory, stream.has_room)
+        self.choice = choose(settings, threads, memory)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         newton = self.choice.newton
         if newton is None:
-            name = self.choice.solver
-            chosen = replace(self.settings, solver=name) if name in SOLVERS else self.settings
-            yield from make_solver(chosen, self.class_weight, self.threads).solve(stream)
+            yield from self._first().solve(stream)
         else:
             yield from self._try_llsvm(stream, newton)
+
+    def needs(self, memory: MemoryLeft) -> Needs:
+        """Of the solver to begin with."""
+        return self._first().needs(memory)
+
+    def _first(self) -> Solver:
+        name = self.choice.solver
+        chosen = replace(self.settings, solver=name) if name in SOLVERS else self.settings
+        return make_solver(chosen, self.class_weight, self.threads)
 
     def _try_llsvm(self, stream: Stream, newton: float) -> Iterator[Report]:
         from llsvm.solvers.llsvm.solver import LLSVM

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import SolverState
 from llsvm.stream.stream import Stream
@@ -16,6 +17,10 @@ class Solver(Protocol):
     The last report's ``coef`` and ``certificate`` are the result. A solver holds no large array that
     ``stream.prepare`` was not told of, and reads rows through the stream only.
     """
+
+    def needs(self, memory: MemoryLeft) -> Needs:
+        """What ``solve`` will ask ``stream.prepare`` for: a pure function of settings, threads and ``memory``."""
+        ...
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         """Passes over a stream that has been read; ends when converged, or out of passes. Begins where ``restore``

@@ -12,10 +12,11 @@ The prices are processor time in ns on the machine that the README's benchmarks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from llsvm.dataset import DatasetInfo
+from llsvm.memory.plan import MemoryLeft
+from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
 
 NEWTON_PASSES = 12  # what passes, and the work between them, come to, measured: 8 to 15 on most data
@@ -40,29 +41,22 @@ class Choice:
     at_hand: bool = False
 
 
-def choose(
-    settings: Settings,
-    dataset: DatasetInfo,
-    available_bytes: int,
-    threads: int,
-    in_memory: bool = False,
-    has_room: Callable[[Mapping[str, int], int], bool] = lambda needs, row_work_bytes: True,
-) -> Choice:
-    """available_bytes: of the memory limit, once the data have been read. in_memory: they are in memory. has_room:
-    for a solver that needs so many bytes by name, and so many for each row at hand; see ``Stream.has_room``."""
+def choose(settings: Settings, threads: int, memory: MemoryLeft) -> Choice:
+    """memory: what is left once the data have been read."""
     if settings.only_solver is not None:
         return Choice(*settings.only_solver)
-    from llsvm.solvers.smsvm.room import newton_room
+    from llsvm.solvers.smsvm.layout import layout
 
-    columns, problems = dataset.n_features, len(dataset.classes) if len(dataset.classes) > 2 else 1
-    room = newton_room(dataset, problems, threads, False, available_bytes, in_memory)
-    if room.by_products and not room.all_near:
+    dataset = memory.dataset
+    columns, problems = dataset.n_features, count_problems(len(dataset.classes))
+    newtons = layout(problems, threads, False, memory)
+    if newtons.by_products and not newtons.all_near:
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
-    if not has_room(room.needs, room.row_work_bytes):
+    if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
-    newton = newton_updates(dataset, problems, room.by_products)
+    newton = newton_updates(dataset, problems, newtons.by_products)
     why = f"Newton's method would cost as much as {newton:.0f} updates a row"
-    return Choice("llsvm", why, newton, room.by_products)
+    return Choice("llsvm", why, newton, newtons.by_products)
 
 
 def newton_updates(dataset: DatasetInfo, problems: int = 1, by_products: bool = False) -> float:

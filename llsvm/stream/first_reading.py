@@ -294,6 +294,7 @@ class FirstReading:
             is_dense=filled,
             dtype=self._dtype,
             weighted=self._weighted,
+            largest_value=self.largest_value,
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,11 +23,13 @@ from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import LongRowError
 from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, Scaling
+from llsvm.memory import plan
 from llsvm.memory.budget import COMPILING, RUNTIME, MemoryBudget
+from llsvm.memory.plan import READING_PAGES, SPILL_PAGES, MemoryLeft, Needs
 from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory
 from llsvm.objective.losses import JointLoss, Loss
 from llsvm.objective.rounding import NOISE, RoundingBound
-from llsvm.row_buffer import RowBuffer, row_bytes
+from llsvm.row_buffer import RowBuffer
 from llsvm.spill.row_state import RowState
 from llsvm.spill.store import PageStore
 from llsvm.spill.stores import open_store
@@ -41,13 +44,10 @@ _PAGE_BYTES = (64_000, 4_000_000)  # a page of the cache: the unit of reading, c
 _PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
 # What the first reading holds: five blocks in the source and one in hand; a page being joined, one on its way to
 # disk and its packed form.
-READING_BLOCKS, _READING_PAGES = 6, 9
+READING_BLOCKS = 6
 # The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
 _READ_SHARE, _MAX_READ_BYTES = 50, 4_000_000
-_PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
-_SPILL_PAGES = 4  # that Survivors holds while it spills
 _STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
-_SMALLEST_BLOCK_BYTES = 256_000
 _LIBRARY = "the file format's library"
 _STATISTICS = "scaling of columns"
 _BEFORE_READING = (RUNTIME, COMPILING, "feature map")
@@ -176,7 +176,7 @@ class Stream:
         squares, largest = self._ingest.weight_squares * cost * cost, cost * self._ingest.largest_weight
         weights = any(each.weights for each in self.source.info().rounding)
         pairs = pairs and len(cost) > 2
-        size = self.squared_norm + constant * constant
+        size = self.dataset.squared_norm + constant * constant
         if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
             moved = self.scaling.shift * self.scaling.scale
             size += float(moved @ moved)
@@ -234,7 +234,16 @@ class Stream:
         if self.place != "source" and self._cache_maker() is not None:  # the source will hardly be read again
             self._reserve_reader(self.source.info().library_bytes)
         self._learn_scaling(self._dataset)
+        self._dataset = replace(self._dataset, squared_norm=self._squared_norm(self._dataset))
         return self._dataset
+
+    def _squared_norm(self, dataset: DatasetInfo) -> float:
+        """See DatasetInfo."""
+        if self._scale == ROW_SCALE:
+            return 1.0
+        if self._scale in ("maxabs", "minmax", "standard"):
+            return dataset.nnz / dataset.n_rows
+        return self._ingest.squared_norm
 
     @property
     def _read_bytes(self) -> int:
@@ -244,7 +253,7 @@ class Stream:
 
     @property
     def _reading_bytes(self) -> int:
-        pages = (_READING_PAGES - READING_BLOCKS) * max(self._page_bytes, self._row_bytes)
+        pages = (READING_PAGES - READING_BLOCKS) * max(self._page_bytes, self._row_bytes)
         return READING_BLOCKS * self._read_bytes + pages
 
     def _new_ingest(self) -> FirstReading:
@@ -298,6 +307,7 @@ class Stream:
                 if self._reading_bytes > room:
                     self.budget.require({"reading": self._reading_bytes + self.budget.limit_bytes})
         self._learned = self._what_was_learned()
+        self._dataset = replace(self._dataset, squared_norm=self._squared_norm(self._dataset))
 
     def _what_was_learned(self) -> dict[str, int]:
         """Bytes of what the first reading holds at its end, beside rows, by name."""
@@ -367,33 +377,21 @@ class Stream:
                 "the bias takes the shift (--bias 1 gives it one)"
             )
 
-    def prepare(
-        self,
-        needs: Mapping[str, int],
-        row_work_bytes: int,
-        copy_survivors: bool = False,
-        row_state_bytes: int = 0,
-        sparse_state: bool = False,
-    ) -> None:
-        """Spend the memory limit.
-
-        needs: what the solver holds, in bytes, by name. row_work_bytes: what it holds for each row at hand.
-        copy_survivors: survivors are wanted even where all rows are in memory. row_state_bytes: what
-        ``row_state`` will be asked for, per row; set aside now while that takes no more than a quarter of what
-        the smallest blocks leave, else it goes to disk. sparse_state: ``sparse_state`` will be asked for instead.
-        Raises BudgetError with the smallest limit that works.
-        """
+    def prepare(self, needs: Needs) -> None:
+        """Spend the memory limit on what a solver needs. Raises BudgetError with the smallest limit that works."""
         self._before = self.budget.mark()
-        if row_state_bytes and not sparse_state:
-            on_disk = RowState.held_bytes(row_state_bytes * self.dataset.n_rows)
-            needs = {**needs, "checksums of dual variables": on_disk}
-        self._require(needs, row_work_bytes, copy_survivors)
+        lines = dict(needs.lines)
+        if needs.row_state_bytes and not needs.sparse_state:
+            on_disk = RowState.held_bytes(needs.row_state_bytes * self.dataset.n_rows)
+            lines["checksums of dual variables"] = on_disk
+        needs = replace(needs, lines=lines)
+        self._require(needs)
         if self._supposing:
             raise LimitFound
-        for what, nbytes in needs.items():
+        for what, nbytes in lines.items():
             self.budget.reserve(what, nbytes)
-        self._set_state_aside(row_state_bytes * self.dataset.n_rows, row_work_bytes, sparse_state)
-        whole = self._one_block(row_work_bytes, copy_survivors)
+        self._set_state_aside(needs)
+        whole = self.memory_left.one_block(needs.row_work_bytes, needs.copy_survivors)
         self.in_one_block = whole is not None and sum(whole.values()) <= self.budget.available_bytes
         if self.in_one_block and whole is not None:
             for what, nbytes in whole.items():
@@ -401,40 +399,40 @@ class Stream:
             if self.scaling is not None and self._ingest.arena is not None and not self._scaled_in_place:
                 self.scaling.apply(self._ingest.arena.block().X)
                 self._scaled_in_place = True
-            if copy_survivors:
+            if needs.copy_survivors:
                 self._survivor_bytes, self._survivor_rows = whole["all rows"], self.dataset.n_rows
             return
         if self._ingest.arena is not None:
             self._ingest.move_to_store(self._largest_page_bytes, self._cache_maker(), self._must_store)
             if self.place == "source":  # the disk is full
                 self._reserve_reader(self.source.info().reader_bytes)
-        self._allocate(row_work_bytes)
+        self._allocate(needs.row_work_bytes)
 
-    def fits_in_one_block(self, needs: Mapping[str, int], row_work_bytes: int) -> bool:
-        """Will ``prepare`` with these, and no row state, hand out all rows as one block?"""
-        whole = self._one_block(row_work_bytes, False)
-        return whole is not None and sum(whole.values()) + sum(needs.values()) <= self.budget.available_bytes
-
-    def has_room(self, needs: Mapping[str, int], row_work_bytes: int) -> bool:
-        """Will ``prepare`` with these find the memory limit large enough?"""
-        blocks = self._smallest_blocks(self._largest_page_bytes, row_work_bytes)
-        return self.fits_in_one_block(needs, row_work_bytes) or (
-            blocks + sum(needs.values()) <= self.budget.available_bytes
+    @property
+    def memory_left(self) -> MemoryLeft:
+        """What a solver may spend now; before ``prepare``."""
+        return MemoryLeft(
+            self.dataset,
+            self.budget.available_bytes,
+            self.place == "memory",
+            self._rows_bytes,
+            self._largest_page_bytes,
+            self._ingest.rows_per_byte,
+            0 if self.source.info().in_memory else self._ingest.n_pages,
         )
 
     @property
-    def largest_value(self) -> float:
-        """Absolute, of the first rows as the source has them."""
-        return self._ingest.largest_value
-
-    @property
-    def squared_norm(self) -> float:
-        """About how large ‖x_i‖² is, as solvers see the rows: what scaling leaves, else that of the first."""
-        if self._scale == ROW_SCALE:
-            return 1.0
-        if self._scale in ("maxabs", "minmax", "standard"):
-            return self.dataset.nnz / self.dataset.n_rows
-        return self._ingest.squared_norm
+    def _rows_bytes(self) -> int | None:
+        """What all rows take as one block, None where they cannot be one."""
+        arena = self._ingest.arena
+        if arena is not None:
+            return arena.used_bytes
+        rows = int(self.dataset.n_rows * self.dataset.held_bytes_per_row)
+        if self._views:
+            return rows
+        if self._supposing and rows + self._reading_bytes <= self.budget.available_bytes:
+            return rows
+        return None
 
     def reset(self) -> None:
         """Take back all that ``prepare`` has given to a solver that is at its end, so that another may begin."""
@@ -446,30 +444,14 @@ class Stream:
         self.budget.return_to(self._before, but=(_LIBRARY,))  # what the reader holds is not the solver's
         trim_freed_memory()
 
-    @property
-    def _held(self) -> float:
-        """Bytes that a row at hand takes, on average."""
-        return self.dataset.bytes_per_row + row_bytes(1, 0, 0, None, self.dataset.weighted)
-
-    def _set_state_aside(self, nbytes: int, row_work_bytes: int, sparse: bool) -> None:
-        spare = self.budget.available_bytes - self._smallest_blocks(self._largest_page_bytes, row_work_bytes)
-        if sparse:
+    def _set_state_aside(self, needs: Needs) -> None:
+        nbytes, left = needs.row_state_bytes * self.dataset.n_rows, self.memory_left
+        blocks = left.smallest_blocks_bytes(left.page_bytes, needs.row_work_bytes)
+        spare = left.available_bytes - blocks
+        if needs.sparse_state:
             nbytes = min(nbytes, max(0, spare // _STATE_SHARE))
         if nbytes <= spare // _STATE_SHARE:
             self._state_bytes = self.budget.reserve("dual variables", nbytes)
-
-    def _one_block(self, row_work_bytes: int, copy_survivors: bool) -> dict[str, int] | None:
-        """What it takes to work on all rows as one block, or None where they are not in memory."""
-        dataset, arena = self.dataset, self._ingest.arena
-        if arena is None and not self._views and not self._supposing:
-            return None
-        rows = int(dataset.n_rows * self._held) if arena is None else arena.used_bytes
-        if self._supposing and not self._views and rows + self._reading_bytes > self.budget.available_bytes:
-            return None
-        needed = {"all rows": rows, "work on rows": dataset.n_rows * row_work_bytes}
-        if copy_survivors:
-            needed["survivors"] = sum(needed.values())
-        return needed
 
     def _allocate(self, row_work_bytes: int) -> None:
         """Divide what is left between two blocks (one worked on, one being read) and the survivors.
@@ -481,50 +463,43 @@ class Stream:
             self._largest_page_bytes,
             self._ingest.largest_page_rows,
         )
-        reading = _READING_PAGES * page_bytes
+        reading = READING_PAGES * page_bytes
         if store is not None:
             page_rows = max(page.n_rows for page in store.pages)
             reading = max(store.scratch_bytes, READERS * store.buffer_bytes, 2 * page_bytes)
-            self.budget.reserve("list of pages", _PAGE_INFO_BYTES * len(store.pages))
-        self.budget.reserve("reading and spilling", reading + _SPILL_PAGES * page_bytes)
-        left, work = self.budget.available_bytes, row_work_bytes / self._held
+            self.budget.reserve("list of pages", plan.PAGE_INFO_BYTES * len(store.pages))
+        self.budget.reserve("reading and spilling", reading + SPILL_PAGES * page_bytes)
+        held = self.dataset.held_bytes_per_row
+        left, work = self.budget.available_bytes, row_work_bytes / held
         block_bytes = int(left / (3 + 2 * work))
-        if block_bytes < page_rows * self._held:  # a page of short rows is more work than an average block
+        if block_bytes < page_rows * held:  # a page of short rows is more work than an average block
             block_bytes = int((left - page_rows * row_work_bytes) / (3 + work))
         self._block_bytes = self._survivor_bytes = block_bytes
-        self._survivor_rows = int(block_bytes / self._held) + 1
+        self._survivor_rows = int(block_bytes / held) + 1
         self._block_rows = max(self._survivor_rows, page_rows)
         self.budget.reserve("blocks of rows", 2 * block_bytes)
         self.budget.reserve("survivors", block_bytes)
         self.budget.reserve("work on rows", self.budget.available_bytes)
 
-    def _require(self, needs: Mapping[str, int], row_work_bytes: int, copy_survivors: bool) -> None:
+    def _require(self, needs: Needs) -> None:
         """Raise BudgetError, which names the smallest limit that works, unless there is enough for ``needs``
         and the smallest blocks, or all rows as one."""
-        budget, whole = self.budget, self._one_block(row_work_bytes, copy_survivors)
-        blocks = self._smallest_blocks(self._largest_page_bytes, row_work_bytes)
-        left = budget.available_bytes - sum(needs.values())
+        memory, work = self.memory_left, needs.row_work_bytes
+        whole = memory.one_block(work, needs.copy_survivors)
+        blocks = memory.smallest_blocks_bytes(memory.page_bytes, work)
+        left = memory.available_bytes - needs.nbytes
         if blocks <= left or (whole is not None and sum(whole.values()) <= left):
             return
         if whole is not None:
-            whole["reading"] = _READING_PAGES * self._largest_page_bytes
+            whole["reading"] = READING_PAGES * memory.page_bytes
             if sum(whole.values()) < blocks:
-                budget.require({**needs, **whole})
+                self.budget.require({**needs.lines, **whole})
         # Under a larger limit pages are larger too: look for one that has room for blocks of its own pages.
         while blocks > left:
             left = blocks
-            page_bytes = _page_bytes(left + sum(needs.values()))
-            blocks = self._smallest_blocks(max(page_bytes, self._largest_page_bytes), row_work_bytes)
-        budget.require({**needs, "blocks of rows": left})
-
-    def _smallest_blocks(self, page_bytes: int, row_work_bytes: int) -> int:
-        """Bytes that ``_allocate`` needs, at least, with pages of ``page_bytes``."""
-        page_rows = int(self._ingest.rows_per_byte * page_bytes) + 1
-        block_bytes = max(_SMALLEST_BLOCK_BYTES, 2 * page_bytes)
-        rows = block_bytes / self._held
-        blocks = 3 * block_bytes + (rows + max(rows, page_rows)) * row_work_bytes
-        pages = 0 if self.source.info().in_memory else _PAGE_INFO_BYTES * self._ingest.n_pages
-        return int(blocks) + (_READING_PAGES + _SPILL_PAGES) * page_bytes + pages + 1
+            page_bytes = _page_bytes(left + needs.nbytes)
+            blocks = memory.smallest_blocks_bytes(max(page_bytes, memory.page_bytes), work)
+        self.budget.require({**needs.lines, "blocks of rows": left})
 
     @property
     def _largest_page_bytes(self) -> int:

@@ -158,7 +158,7 @@ def advice_on(run: Run) -> tuple[str, str]:
         gaps,
         report.cause,
         run.solver,
-        run.stream.largest_value,
+        run.stream.dataset.largest_value,
         not run.stream.dataset.is_dense,
         in_memory,
         run.out_of_time,

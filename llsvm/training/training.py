@@ -261,7 +261,7 @@ class Training:
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
         settings = replace(settings, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
         if settings.solver == "auto":
-            self._auto = Auto(settings, weights, threads, self.stream)
+            self._auto = Auto(settings, weights, threads, self.stream.memory_left)
             return self._auto
         return make_solver(settings, weights, threads)
 

@@ -26,24 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.sweeps import Sweeps, copies_of_weights
+from llsvm.solvers.llsvm.layout import Layout, layout
+from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.stall import Stall
 from llsvm.stream.stream import Stream
 
-# Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
-# computed from them; per problem: α, margin, position in the active set.
-ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 96, 32
-PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
-THREAD_BYTES = (
-    64  # each thread beyond the first, at a problem of its own: sign, order, what is computed from them
-)
 MAX_SWEEPS = 3  # of a block at hand,
 SWEEPS_ALONE = 30  # or this many where fewer than this share of the moving rows may be kept for epochs
 LIMITED_BELOW = 0.5
@@ -59,11 +54,6 @@ REACH = 1.0  # rows that this much of the last pass's drift would set moving are
 SPILL_MAX = 4.0  # but of each block at most so many times as many as move
 EPOCH_REACH = 2.0  # the same of the drift of the epochs so far, once their rows are spilled anew
 MAX_PAPER_EPOCHS = 1000
-# A dual variable that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖²
-# times that, and the gap by twice as large a share. Where that is more than this share of the tolerance, they
-# are stored as float64.
-ROUNDING_SHARE = 0.1
-DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
 SMALL_VALUES = 20_000  # data with at most so many rows and values is solved until nothing moves any more,
 SMALL_SWEEPS, SMALL_VISITS = 20, 50_000_000  # in runs of so many sweeps, of so many visits to values a round
 SMALL_ROUNDS = 8  # and in so many rounds at most, those in which the gap hardly falls, and the last
@@ -80,6 +70,13 @@ class LLSVM:
         self.threads = threads
         self.allowance = math.inf  # epochs end early once a round has taken so many updates
 
+    def layout(self, memory: MemoryLeft) -> Layout:
+        """What it would do with the memory there is."""
+        return layout(self.settings, self.class_weight, self.threads, memory)
+
+    def needs(self, memory: MemoryLeft) -> Needs:
+        return self.layout(memory).needs
+
     def solve(self, stream: Stream) -> Iterator[Report]:
         dataset, settings = stream.dataset, self.settings
         self.problems = Problems(len(dataset.classes), settings.multiclass == "ovo")
@@ -88,23 +85,11 @@ class LLSVM:
         self.bound = stream.rounding_bound(
             self.loss, self.costs.by_class, settings.constant, self.problems.pairs
         )
-        k, width = len(self.problems), self.problems.width
-        weights_bytes = 8 * k * (dataset.n_columns + 1)
-        # w, w as a pass or its epochs begin, and the best so far; each thread's own of one problem
-        needs = {
-            "weights": 3 * weights_bytes
-            + copies_of_weights(dataset.n_columns, self.threads) * weights_bytes // k
-        }
-        row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * self.problems.pairs + ROW_PROBLEM_BYTES * width
-        row_work_bytes += THREAD_BYTES * (min(self.threads, k) - 1)
-        # Where all rows stay at hand, their dual variables do too, as float64.
-        at_hand = not settings.paper and stream.fits_in_one_block(needs, row_work_bytes)
-        single = not at_hand and self._as_float32(stream)
-        state_dtype = np.dtype(np.float32 if single else np.float64)
-        state_bytes = 0 if at_hand else width * state_dtype.itemsize
-        stream.prepare(needs, row_work_bytes, settings.paper, state_bytes)
+        plan = self.layout(stream.memory_left)
+        stream.prepare(plan.needs)
+        k, width, at_hand, single = len(self.problems), self.problems.width, plan.at_hand, plan.single
         self.small = at_hand and dataset.n_rows + dataset.nnz <= SMALL_VALUES
-        self.state = None if at_hand else stream.row_state(width, state_dtype)
+        self.state = None if at_hand else stream.row_state(width, plan.state_dtype)
         self.progress = stream.progress
         self.whole: BlockState | None = None  # all rows, where they are one block
         self.most_sweeps = MAX_SWEEPS
@@ -129,13 +114,6 @@ class LLSVM:
     def work(self) -> int:
         """What sweeps came to so far, in updates of rows."""
         return int(self.sweeps.work.sum())
-
-    def _as_float32(self, stream: Stream) -> bool:
-        """Is float32 enough for dual variables?"""
-        settings = self.settings
-        longest = stream.squared_norm + settings.constant**2
-        off = 2.0**-24 * float(self.costs.by_class.max()) * longest
-        return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
 
     def _is_spent(self, c: int) -> bool:
         """Has the problem had its share of what a round may take, or the run its time?"""

@@ -17,19 +17,18 @@ from llsvm.block import CSR, Block, concat
 from llsvm.errors import DataError, DiskError
 from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
+from llsvm.solvers.nesvm.layout import MatrixLayout
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.stream.stream import Stream
 
-_TILE_ROWS = 2048
-_TILE_SHARE = 4  # a tile takes at most this part (1/4) of what is left where K is spilled
-_PIECE_BYTES = (1 << 16, 1 << 21)  # a page of the spill, and a temporary array: a part (1/64) of what is left
-
 
 class KernelMatrix:
-    """(n, n). ``needs`` says what it will hold, ``build`` computes it, ``times`` multiplies."""
+    """(n, n). ``matrix_layout`` says what it will hold, ``build`` computes it, ``times`` multiplies."""
 
-    def __init__(self, stream: Stream, function: KernelFunction, constant: float) -> None:
-        """constant: added to every value (the square of a penalised constant feature).
+    def __init__(
+        self, stream: Stream, function: KernelFunction, constant: float, layout: MatrixLayout
+    ) -> None:
+        """constant: added to every value (the square of a penalised constant feature). layout: how it is held.
 
         Raises DataError for a precomputed kernel that is not square.
         """
@@ -38,6 +37,7 @@ class KernelMatrix:
         self.function = function
         self._stream = stream
         self._constant = constant
+        self._layout = layout
         self._memory: NDArray[np.float64] | None = None
         self._store: PageStore | None = None
         if self.precomputed and dataset.n_features != self.n:
@@ -60,39 +60,18 @@ class KernelMatrix:
             return self._stream.place
         return "memory" if self._memory is not None else "spill"
 
-    def needs(self, free_bytes: int) -> dict[str, int]:
-        """Bytes by name, of ``free_bytes`` for everything; decides between memory and spill."""
-        self._piece_bytes = int(np.clip(free_bytes // 64, *_PIECE_BYTES))
-        if self.precomputed:
-            self.in_memory = False
-            return {"product": 2 * max(self._piece_bytes, 8 * self.n)}
-        row_bytes = self._stream.dataset.bytes_per_row + 40
-        tile = int(min(_TILE_ROWS, self.n) * 2 * row_bytes) + 4 * max(self._piece_bytes, 8 * self.n)
-        data = int(self.n * row_bytes)
-        self.in_memory = self.nbytes + tile + data <= free_bytes
-        if self.in_memory:
-            self._tile_rows = min(_TILE_ROWS, self.n)
-            return {"kernel matrix": self.nbytes, "kernel tile": tile}
-        per_row = 8 * self.n + 2 * row_bytes
-        self._tile_rows = int(np.clip(free_bytes / _TILE_SHARE / per_row, 1, _TILE_ROWS))
-        pages = 2 * (max(self._piece_bytes, 8 * self.n) + (1 << 12))
-        return {
-            "kernel tile": int(self._tile_rows * per_row) + 4 * max(self._piece_bytes, 8 * self.n),
-            "kernel pages": pages,
-        }
-
     def build(self, threads: int) -> None:
         """Compute all of it. Raises DiskError where it fits neither in memory nor on disk."""
         if self.precomputed:
             return
-        if self.in_memory:
+        if self._layout.in_memory:
             self._memory = np.empty((self.n, self.n))
         else:
             self._check_disk()
             self._store = self._stream.make_store("kernel")
         with ThreadPoolExecutor(threads) as pool:
-            for first in range(0, self.n, self._tile_rows):
-                last = min(first + self._tile_rows, self.n)
+            for first in range(0, self.n, self._layout.tile_rows):
+                last = min(first + self._layout.tile_rows, self.n)
                 if self._memory is None:
                     tile = np.empty((last - first, self.n))
                 else:
@@ -124,7 +103,7 @@ class KernelMatrix:
                 dense_dots(*X, first, shifted, values)
                 out[block.rows] = values
                 continue
-            step = max(1, self._piece_bytes // (8 * self.n))
+            step = max(1, self._layout.piece_bytes // (8 * self.n))
             for start in range(0, block.n_rows, step):
                 piece = X[start : start + step, first:].astype(np.float64, copy=False)
                 out[block.rows[start : start + len(piece)]] = piece @ A
@@ -183,7 +162,7 @@ class KernelMatrix:
             Z = CSR(Z.indptr, Z.indices - np.int32(dataset.first_column), Z.data)
         else:
             Z = Z[:, dataset.first_column :]
-        step = max(1, self._piece_bytes // (8 * (last - first) * threads))
+        step = max(1, self._layout.piece_bytes // (8 * (last - first) * threads))
 
         def work(block: Block, start: int) -> None:
             rows = block.slice(start, min(start + step, block.n_rows))
@@ -202,7 +181,7 @@ class KernelMatrix:
 
     def _spill(self, tile: NDArray[np.float64], first: int) -> None:
         assert self._store is not None
-        step = max(1, self._piece_bytes // (8 * self.n))
+        step = max(1, self._layout.piece_bytes // (8 * self.n))
         for start in range(0, len(tile), step):
             rows = np.arange(first + start, first + min(start + step, len(tile)), dtype=np.int64)
             values = tile[start : start + step]

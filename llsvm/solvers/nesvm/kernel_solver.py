@@ -27,19 +27,19 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix, concat
 from llsvm.errors import DataError
 from llsvm.features.feature_map import FeatureMap, KernelFunction
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
-from llsvm.objective.problems import class_signs, signs_bytes
+from llsvm.objective.problems import class_signs
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.bundle import DualBundle
 from llsvm.solvers.nesvm.kernel_matrix import KernelMatrix
+from llsvm.solvers.nesvm.layout import KERNEL_BUNDLE, KernelLayout, kernel_layout
 from llsvm.solvers.report import ROUNDED, Report
 from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
 
-BUNDLE = 8
-VECTORS = 24  # of a row, per problem, temporary ones counted
 MU, MU_FACTOR, MU_TARGET = 1.0, 0.5, 0.6
 EASE, TIGHTEN = 0.95, 2.0
 PRUNE_SHARE = 0.9  # of the gap allowed is for finding the solution, the rest for leaving out
@@ -62,21 +62,23 @@ class KernelNESVM:
         self.class_weight = class_weight
         self.threads = threads
 
+    def layout(self, memory: MemoryLeft) -> KernelLayout:
+        """What it would do with the memory there is."""
+        return kernel_layout(self.settings, memory)
+
+    def needs(self, memory: MemoryLeft) -> Needs:
+        return self.layout(memory).needs
+
     def solve(self, stream: Stream) -> Iterator[Report]:
         dataset, settings = stream.dataset, self.settings
         n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo"
-        stream.budget.reserve("signs of classes", signs_bytes(n_classes, pairs))
-        signs = class_signs(n_classes, pairs)
         gamma = 1.0 / dataset.n_features if settings.gamma is None else settings.gamma
         self.function = KernelFunction(settings.kernel or "rbf", gamma, settings.degree, settings.coef0)
         self.bias = 0.0 if settings.intercept else settings.constant
-        matrix = KernelMatrix(stream, self.function, self.bias**2)
-        used = sum(int(dataset.counts[row != 0].sum()) for row in signs)
-        # a product takes three columns and gives three: a direction, and what is to be certified
-        state_bytes = 8 * used * (VECTORS + 2 * (BUNDLE + 1)) + 8 * dataset.n_rows * (7 * len(signs) + 4)
-        needs = {"dual variables": state_bytes}
-        needs |= matrix.needs(stream.budget.available_bytes - state_bytes)
-        stream.prepare(needs, 16)
+        plan = self.layout(stream.memory_left)
+        matrix = KernelMatrix(stream, self.function, self.bias**2, plan.matrix)
+        stream.prepare(plan.needs)
+        signs = class_signs(n_classes, pairs)
         matrix.build(self.threads)
         self.costs = RowCosts.of_classes(settings.C, self.class_weight)
         ids, cost, sizes = self._labels(stream, matrix)
@@ -185,7 +187,7 @@ class _Problem:
         n = len(self.rows)
         self.mu = settings.mu or MU
         self.L = 1.0 + (2.0 if self.squares else 0.1 / self.mu)
-        self.bundle = DualBundle(n, BUNDLE)
+        self.bundle = DualBundle(n, KERNEL_BUNDLE)
         nothing = np.zeros(n)
         self.best = self._measured(nothing, nothing)
         self.dual = 0.0  # of α = 0

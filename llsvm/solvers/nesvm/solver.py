@@ -30,23 +30,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
-from llsvm.objective.problems import class_signs, count_problems, signs_bytes
+from llsvm.objective.problems import class_signs, count_problems
 from llsvm.objective.rounding import SHARE
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.bundle import DualBundle
+from llsvm.solvers.nesvm.layout import Layout, layout
 from llsvm.solvers.nesvm.metric import GramMetric, Metric, ScalarMetric
-from llsvm.solvers.nesvm.nesterov import VECTORS, PaperSteps, SearchedSteps
+from llsvm.solvers.nesvm.nesterov import PaperSteps, SearchedSteps
 from llsvm.solvers.nesvm.thinning import Thinning
 from llsvm.solvers.report import SETTLED, Report
 from llsvm.stream.stream import Stream
 
-ROW_WORK_BYTES = 48  # cost, norms and their products
-MAX_GRAM_COLUMNS = 2000  # beyond, decomposing it takes longer than the passes it saves
-BUNDLE = 20  # dual points kept, if they take no more than this share of what is free:
-BUNDLE_SHARE = GRAM_SHARE = 0.25
 POWER_PASSES = 20
 THIN_PASSES = 6  # at most, each measures two weights
 MU, PAPER_MU = 1.0, 5.0
@@ -67,10 +65,17 @@ class NESVM:
         self.squares = settings.loss == "least-squares"
         self.bias = settings.constant
 
+    def layout(self, memory: MemoryLeft) -> Layout:
+        """What it would do with the memory there is."""
+        return layout(self.settings, self.threads, memory)
+
+    def needs(self, memory: MemoryLeft) -> Needs:
+        return self.layout(memory).needs
+
     def solve(self, stream: Stream) -> Iterator[Report]:
         dataset, settings = stream.dataset, self.settings
         width, n_classes, pairs = dataset.n_columns + 1, len(dataset.classes), settings.multiclass == "ovo"
-        self._prepare(stream, width, count_problems(n_classes, pairs), signs_bytes(n_classes, pairs))
+        self._prepare(stream, width)
         self.signs = class_signs(n_classes, pairs)
         lasso = settings.penalty == "l1"
         l1, l2 = float(lasso), float(not lasso)
@@ -94,24 +99,14 @@ class NESVM:
 
     # -- set up -----------------------------------------------------------------------------------------
 
-    def _prepare(self, stream: Stream, width: int, k: int, signs_bytes: int) -> None:
-        """Decide what fits for ``k`` problems: the Gram matrix, the bundle of dual points."""
-        settings, free = self.settings, stream.budget.available_bytes
-        sides = 2 if settings.intercept else 1
-        self.grad = (k, sides, width)
-        needs = {
-            "weights": 8 * k * width * (VECTORS + (7 if settings.penalty == "l1" else 4)),
-            "gradients": 8 * k * width * sides * (self.threads + 1),
-            "signs of classes": signs_bytes,
-        }
-        gram_bytes = GramMetric.nbytes(width)
-        self.gram = width <= MAX_GRAM_COLUMNS and gram_bytes <= GRAM_SHARE * free
-        if self.gram:
-            needs["Gram matrix"] = gram_bytes
-        one = DualBundle.nbytes(width, 1) * k
-        self.bundle = int(np.clip(BUNDLE_SHARE * free / one, 2, BUNDLE)) if settings.penalty == "l2" else 1
-        needs["dual points"] = k * DualBundle.nbytes(width, self.bundle)
-        stream.prepare(needs, ROW_WORK_BYTES)
+    def _prepare(self, stream: Stream, width: int) -> None:
+        """Spend the memory limit."""
+        plan, settings = self.layout(stream.memory_left), self.settings
+        stream.prepare(plan.needs)
+        dataset, pairs = stream.dataset, settings.multiclass == "ovo"
+        k = count_problems(len(dataset.classes), pairs)
+        self.grad = (k, 2 if settings.intercept else 1, width)
+        self.gram, self.bundle = plan.gram, plan.bundle
 
     def _survey(self, stream: Stream, width: int) -> tuple[Metric, int]:
         """One pass for G = Σ h_i x_i x_iᵀ, h the curvature of the loss, or for a bound of its eigenvalues.

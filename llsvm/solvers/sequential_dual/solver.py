@@ -30,22 +30,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import joint_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.sequential_dual.jumps import VARIABLE_BYTES, Conjugate, Inside
 from llsvm.solvers.sequential_dual.kernels import ALL, ECONOMICAL, SHRUNK, sweep
+from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.stall import Stall
 from llsvm.stream.stream import Stream
 
-ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, distance, orders
 ECONOMICAL_FROM = (
     512  # classes: from here on a visit adds one class at most (the paper's economical variant);
 )
-CLIMB_BELOW = 64  # classes: more do without jumps, which take two more copies of the weights
-KEEP_SHARE = 0.01  # of the memory there is, at most, for a copy of the weights as they were last certified
-CLIMB_SHARE = 0.25  # ... if these need at most this share of the memory there is
 FIRST_JUMPS = 4  # are made in any case; a later one pays if it gains so much more than the loop before,
 JUMP_PAYS = 1.5  # since it costs two loops; else the next runs of shrunk loops do without,
 MAX_RESTS = 7  # 1, 3, or so many
@@ -65,15 +63,10 @@ TOL_SHARE_FALLS = 0.5  # times this after each pass that did not do
 TOL_SHARE_IN_MEMORY = (
     2.4  # where it costs little to measure what loops left, which is less than what they met
 )
-SPARSE_FROM = 32  # classes: their shares are packed
 IGNORE_SHARE = 0.1  # rows whose gaps add up to this share of it at most are left alone
 SPILL_SHARE = (
     0.9  # moving rows beyond memory are spilled if they are at most this share: it saves most passes
 )
-DOUBLE_BELOW_TOL = 1e-5  # where shares are stored, they are float32 down to this tolerance
-# ... and where rows are not too long: a share a is then a multiple of 2^-24, which moves the row's scores by
-# u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may be as little as C_i / 2u.
-ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
 
 
 class SequentialDual:
@@ -89,6 +82,13 @@ class SequentialDual:
         self.cooling = True  # without it, shrunk loops go on to the accuracy that is asked for in the end
         self.jumps = True  # without them, loops only
         self.rng = np.random.default_rng(settings.seed)
+
+    def layout(self, memory: MemoryLeft) -> Layout:
+        """What it would do with the memory there is."""
+        return layout(self.settings, self.class_weight, self.jumps, memory)
+
+    def needs(self, memory: MemoryLeft) -> Needs:
+        return self.layout(memory).needs
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         dataset, settings = stream.dataset, self.settings
@@ -110,47 +110,15 @@ class SequentialDual:
             yield from self._in_memory(stream) if stream.in_one_block else self._rounds(stream)
 
     def _prepare(self, stream: Stream, k: int) -> None:
-        """Sign the ledger: the weights, now and as a pass begins; for jumps two more copies; shares."""
-        width = stream.dataset.n_columns + 1
-        weights_bytes = 8 * k * width
-        climbs = (
-            self.jumps
-            and k < CLIMB_BELOW
-            and 2 * weights_bytes <= CLIMB_SHARE * stream.budget.available_bytes
-        )
-        self.climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
-        keeps = weights_bytes <= KEEP_SHARE * stream.budget.available_bytes
-        needs = {"weights": ((4 if climbs else 2) + keeps) * weights_bytes}
-        double, single = np.dtype(np.float64), np.dtype(np.float32)
-        stored = single if self._as_float32(stream) else double
-
-        def row_work(dtype: np.dtype) -> int:
-            return ROW_WORK_BYTES + k * dtype.itemsize + self.climb_bytes
-
-        # Where all rows stay at hand their shares do too, as float64 if these have room.
-        at_hand = stream.fits_in_one_block(needs, row_work(double))
-        self.dtype = double if at_hand else stored
-        at_hand = at_hand or stream.fits_in_one_block(needs, row_work(stored))
-        if not at_hand and not stream.has_room(needs, row_work(self.dtype)):
-            self.dtype = single  # rather than to refuse
-        sparse = k >= SPARSE_FROM
-        stream.prepare(
-            needs,
-            row_work(self.dtype),
-            row_state_bytes=0 if at_hand else k * self.dtype.itemsize,
-            sparse_state=sparse,
-        )
-        self.kept = np.zeros((width, k)) if keeps else None  # the weights as last certified
-        self.climb_room = np.zeros((2, width, k) if climbs else (2, 0, 0))
+        """Spend the memory limit, and make what it has room for."""
+        plan, width = self.layout(stream.memory_left), stream.dataset.n_columns + 1
+        stream.prepare(plan.needs)
+        self.climb_bytes, self.dtype = plan.climb_bytes, plan.dtype
+        self.kept = np.zeros((width, k)) if plan.keeps else None  # the weights as last certified
+        self.climb_room = np.zeros((2, width, k) if plan.climbs else (2, 0, 0))
         if not stream.in_one_block:
-            self.state = stream.sparse_state(k, self.dtype) if sparse else stream.row_state(k, self.dtype)
-
-    def _as_float32(self, stream: Stream) -> bool:
-        """Is float32 enough for shares that are stored?"""
-        settings = self.settings
-        cost = float(self.costs.by_class.max())
-        off = 2.0**-23 * (cost * (stream.squared_norm + settings.constant**2)) ** 2
-        return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
+            make = stream.sparse_state if plan.sparse else stream.row_state
+            self.state = make(k, plan.dtype)
 
     def _in_memory(self, stream: Stream) -> Iterator[Report]:
         """All rows are one block: measure at W, report, train, and so on. The reports' weights are W itself."""

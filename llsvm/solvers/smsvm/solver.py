@@ -35,17 +35,19 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import UsageError
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.memory.sizes import format_size
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.report import ROUNDED, STALLED, Report, Start
 from llsvm.solvers.smsvm.columns import Columns
 from llsvm.solvers.smsvm.conjugate import MAX_CG, ConjugateGradients
 from llsvm.solvers.smsvm.descent import MIN_SMOOTHING, Descent
-from llsvm.solvers.smsvm.room import ALL_ACTIVE, newton_room
+from llsvm.solvers.smsvm.layout import ALL_ACTIVE, Layout, layout
 from llsvm.solvers.smsvm.smoothed import Far, Point, Summing, Sums
 from llsvm.solvers.stall import Stall
 from llsvm.stream.stream import Stream
@@ -69,6 +71,14 @@ class SmSVM:
         self.class_weight = class_weight
         self.threads = threads
 
+    def layout(self, memory: MemoryLeft) -> Layout:
+        """What it would do with the memory there is."""
+        l1 = Penalty.of(self.settings, memory.dataset.n_rows).l1 > 0
+        return layout(count_problems(len(memory.dataset.classes)), self.threads, l1, memory)
+
+    def needs(self, memory: MemoryLeft) -> Needs:
+        return self.layout(memory).needs
+
     def solve(self, stream: Stream, start: Start | None = None) -> Iterator[Report]:
         """start: what another solver has found for the same objective."""
         self.prepare(stream)
@@ -81,10 +91,10 @@ class SmSVM:
     def prepare(self, stream: Stream) -> None:
         """Spend the memory limit, and begin at w = 0."""
         self.stream, dataset = stream, stream.dataset
-        k = 1 if len(dataset.classes) == 2 else len(dataset.classes)
+        k = count_problems(len(dataset.classes))
         self.penalty = Penalty.of(self.settings, dataset.n_rows)
         self.costs = RowCosts.of_classes(self.penalty.C, self.class_weight)
-        self._plan(stream, k)
+        self._plan(stream)
         self.problems = [Descent(c, dataset.n_columns + 1) for c in ([1] if k == 1 else range(k))]
         self.passes = 0
 
@@ -108,18 +118,17 @@ class SmSVM:
         largest = max(float(np.abs(s.v).max()) for s in sums)
         return largest / (self.penalty.C * stream.dataset.n_rows)
 
-    def _plan(self, stream: Stream, k: int) -> None:
+    def _plan(self, stream: Stream) -> None:
         """Decide what the memory limit has room for, and sign for it."""
         dataset = stream.dataset
-        left, in_memory = stream.budget.available_bytes, stream.place == "memory"
-        room = newton_room(dataset, k, self.threads, self.penalty.l1 > 0, left, in_memory)
+        room = self.layout(stream.memory_left)
         self.most_active, self.by_columns, self.by_products = (
             room.most_active,
             room.by_columns,
             room.by_products,
         )
         self.note = self._plan_in_words(dataset.n_features, room.all_near) if room.wide else ""
-        stream.prepare(room.needs, room.row_work_bytes, copy_survivors=room.copy_survivors)
+        stream.prepare(room.needs)
         assert stream.in_one_block or not room.all_near
         self.near = _Near(stream, room.all_near, self.penalty.l2 == 0)
         self.columns: Columns | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llsvm.dataset import DatasetInfo
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.smsvm.columns import Columns
 from llsvm.solvers.smsvm.smoothed import work_bytes
 
@@ -21,35 +21,31 @@ COPIED = 2.5  # the same, with a copy of the near ones
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """needs: bytes by name, the Hessian's included where there is one. row_work_bytes: of each row at hand.
+class Layout:
+    """needs: for ``Stream.prepare``, the Hessian's line included where there is one.
 
     most_active: columns that a Hessian may have. wide: no Hessian over all columns. all_near: all rows are in
     memory and stay at hand. by_columns: L1 by coordinate descent on the columns of these. by_products: L2 by
-    products with the Hessian. copy_survivors: a copy of the near rows has room."""
+    products with the Hessian."""
 
-    needs: dict[str, int]
-    row_work_bytes: int
+    needs: Needs
     most_active: int
     wide: bool
     all_near: bool
     by_columns: bool
     by_products: bool
-    copy_survivors: bool
 
 
-def newton_room(
-    dataset: DatasetInfo, problems: int, threads: int, l1: bool, available_bytes: int, in_memory: bool
-) -> Room:
-    """problems: binary ones. l1: the penalty has an L1 part. available_bytes: of the memory limit, once the data
-    have been read. in_memory: they are in memory."""
+def layout(problems: int, threads: int, l1: bool, memory: MemoryLeft) -> Layout:
+    """problems: binary ones. l1: the penalty has an L1 part."""
+    dataset, available_bytes, in_memory = memory.dataset, memory.available_bytes, memory.in_memory
     n = dataset.n_columns + 1
     copies = 8 * problems * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
-    needs = {
+    lines = {
         "weights": 8 * problems * n * (VECTORS + 2 * threads),
         "rows at hand": threads * work_bytes(n, dataset.is_dense),
     }
-    left = available_bytes - sum(needs.values())
+    left = available_bytes - sum(lines.values())
     room = int((max(left, 0) / HESSIAN_SHARE / copies) ** 0.5)
     most_active = min(n, MAX_ACTIVE, max(room, 1))
     wide = n > most_active or (n > ALL_ACTIVE and n > dataset.n_rows)
@@ -63,6 +59,8 @@ def newton_room(
     if by_columns:
         row_work += by_column
     elif not by_products:
-        needs["Hessian"] = copies * most_active**2
-    copy = not all_near and in_memory and COPIED * rows <= available_bytes - sum(needs.values())
-    return Room(needs, row_work, most_active, wide, all_near, by_columns, by_products, copy)
+        lines["Hessian"] = copies * most_active**2
+    # a copy of the near rows, where it has room
+    copy = not all_near and in_memory and COPIED * rows <= available_bytes - sum(lines.values())
+    needs = Needs(lines, row_work, copy)
+    return Layout(needs, most_active, wide, all_near, by_columns, by_products)

@@ -1,0 +1,67 @@
+"""What coordinate descent (llsvm) would do with the memory there is: a pure function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import Problems
+from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.sweeps import copies_of_weights
+
+# Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
+# computed from them; per problem: α, margin, position in the active set.
+ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 96, 32
+PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
+THREAD_BYTES = (
+    64  # each thread beyond the first, at a problem of its own: sign, order, what follows from them
+)
+# A dual variable that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖²
+# times that, and the gap by twice as large a share. Where that is more than this share of the tolerance, they
+# are stored as float64.
+ROUNDING_SHARE = 0.1
+DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """needs: for ``Stream.prepare``. at_hand: all rows come as one block, and their dual variables stay with them
+    as float64. single: those that are stored are float32."""
+
+    needs: Needs
+    at_hand: bool
+    single: bool
+
+    @property
+    def state_dtype(self) -> np.dtype:
+        return np.dtype(np.float32 if self.single else np.float64)
+
+
+def layout(settings: Settings, class_weight: NDArray[np.float64], threads: int, memory: MemoryLeft) -> Layout:
+    """class_weight: (n_classes,) factors of C."""
+    dataset = memory.dataset
+    problems = Problems(len(dataset.classes), settings.multiclass == "ovo")
+    k, width = len(problems), problems.width
+    weights_bytes = 8 * k * (dataset.n_columns + 1)
+    # w, w as a pass or its epochs begin, and the best so far; each thread's own of one problem
+    copies = copies_of_weights(dataset.n_columns, threads) * weights_bytes // k
+    lines = {"weights": 3 * weights_bytes + copies}
+    row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
+    row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
+    at_hand = not settings.paper and memory.fits_in_one_block(Needs(lines, row_work_bytes))
+    single = not at_hand and _as_float32(settings, class_weight, dataset.squared_norm)
+    itemsize = 4 if single else 8
+    state_bytes = 0 if at_hand else width * itemsize
+    return Layout(Needs(lines, row_work_bytes, settings.paper, state_bytes), at_hand, single)
+
+
+def _as_float32(settings: Settings, class_weight: NDArray[np.float64], squared_norm: float) -> bool:
+    """Is float32 enough for dual variables?"""
+    longest = squared_norm + settings.constant**2
+    cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max())
+    off = 2.0**-24 * cost * longest
+    return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol

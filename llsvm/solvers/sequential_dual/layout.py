@@ -1,0 +1,70 @@
+"""What the sequential dual method would do with the memory there is: a pure function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.costs import RowCosts
+from llsvm.settings.settings import Settings
+from llsvm.solvers.sequential_dual.jumps import VARIABLE_BYTES
+
+ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, distance, orders
+CLIMB_BELOW = 64  # classes: more do without jumps, which take two more copies of the weights
+CLIMB_SHARE = 0.25  # ... if these need at most this share of the memory there is
+KEEP_SHARE = 0.01  # of the memory there is, at most, for a copy of the weights as they were last certified
+SPARSE_FROM = 32  # classes: their shares are packed
+DOUBLE_BELOW_TOL = 1e-5  # where shares are stored, they are float32 down to this tolerance
+# ... and where rows are not too long: a share a is then a multiple of 2^-24, which moves the row's scores by
+# u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may be as little as C_i / 2u.
+ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """needs: for ``Stream.prepare``. climbs: there is room to jump; climb_bytes: for each row, or 0. keeps: a copy
+    of the weights as last certified has room. dtype: of shares. sparse: they are packed where they are stored."""
+
+    needs: Needs
+    climbs: bool
+    climb_bytes: int
+    keeps: bool
+    dtype: np.dtype
+    sparse: bool
+
+
+def layout(settings: Settings, class_weight: NDArray[np.float64], jumps: bool, memory: MemoryLeft) -> Layout:
+    """class_weight: (n_classes,) factors of C. jumps: are wanted where there is room for them."""
+    dataset, available = memory.dataset, memory.available_bytes
+    k = len(dataset.classes)
+    # the weights, now and as a pass begins; for jumps two more copies; shares
+    weights_bytes = 8 * k * (dataset.n_columns + 1)
+    climbs = jumps and k < CLIMB_BELOW and 2 * weights_bytes <= CLIMB_SHARE * available
+    climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
+    keeps = weights_bytes <= KEEP_SHARE * available
+    lines = {"weights": ((4 if climbs else 2) + keeps) * weights_bytes}
+    double, single = np.dtype(np.float64), np.dtype(np.float32)
+    stored = single if _as_float32(settings, class_weight, dataset.squared_norm) else double
+
+    def needs(dtype: np.dtype) -> Needs:
+        return Needs(lines, ROW_WORK_BYTES + k * dtype.itemsize + climb_bytes)
+
+    # Where all rows stay at hand their shares do too, as float64 if these have room.
+    at_hand = memory.fits_in_one_block(needs(double))
+    dtype = double if at_hand else stored
+    at_hand = at_hand or memory.fits_in_one_block(needs(stored))
+    if not at_hand and not memory.has_room(needs(dtype)):
+        dtype = single  # rather than to refuse
+    sparse, state_bytes = k >= SPARSE_FROM, 0 if at_hand else k * dtype.itemsize
+    chosen = Needs(lines, needs(dtype).row_work_bytes, row_state_bytes=state_bytes, sparse_state=sparse)
+    return Layout(chosen, climbs, climb_bytes, keeps, dtype, sparse)
+
+
+def _as_float32(settings: Settings, class_weight: NDArray[np.float64], squared_norm: float) -> bool:
+    """Is float32 enough for shares that are stored?"""
+    cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max())
+    off = 2.0**-23 * (cost * (squared_norm + settings.constant**2)) ** 2
+    return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
