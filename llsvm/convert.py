@@ -23,7 +23,7 @@ from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
 from llsvm.files.hdf5_output import HDF5Output
-from llsvm.files.writing import naming, replacing
+from llsvm.files.writing import STDOUT, naming, replacing
 from llsvm.models.model import label_text
 from llsvm.predict import block_bytes
 from llsvm.row_buffer import sparsify, steps
@@ -44,7 +44,10 @@ Put = Callable[[Block], None]
 
 
 def format_for(path: str, to: str | None) -> str:
-    """The format to write: the one asked for, else by the suffix. Raises UsageError."""
+    """The format to write: the one asked for, else by the suffix; standard output is svmlight text. Raises
+    UsageError."""
+    if to is None and path == STDOUT:
+        return "svmlight"
     found = to or next((name for name, ends in FORMATS.items() if path.lower().endswith(ends)), None)
     if found not in FORMATS:
         raise UsageError(f"{path}: which format? pass --to {', '.join(FORMATS)}")

@@ -273,9 +273,10 @@ def test_text_goes_to_standard_output_where_that_is_asked_for(model, data):
     exported = run("export", model, "-")
     assert exported.exit_code == 0
     assert exported.stdout.startswith("solver_type")
-    converted = run("convert", data, "-", "--to", "svmlight")
-    assert (converted.exit_code, converted.stdout) == (0, DATA)
-    assert "4 rows written" in converted.stderr
+    for asked in ([], ["--to", "svmlight"]):
+        converted = run("convert", data, "-", *asked)
+        assert (converted.exit_code, converted.stdout) == (0, DATA)
+        assert "4 rows written" in converted.stderr
 
 
 def test_the_largest_weights_are_looked_for_in_pieces(monkeypatch):

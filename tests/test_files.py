@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from llsvm.errors import DiskError, UsageError
-from llsvm.files.writing import replacing, require_writable
 from llsvm.files import writing as files
+from llsvm.files.writing import replacing, require_writable
 from llsvm.models.model import Model
 
 

@@ -15,8 +15,8 @@ from test_formats import dense_of
 
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
+from llsvm.files import credentials, remote
 from llsvm.files.inputs import expand
-from llsvm.files.writing import credentials, remote
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.train import load, train

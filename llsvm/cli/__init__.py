@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from llsvm import __version__
-from llsvm.cli import convert, demo, inspect, model_io, path, predict, train
+from llsvm.cli import convert, demo, guide, inspect, model_io, path, predict, train
 from llsvm.cli.answers import answering, explained, show_warning
 from llsvm.cli.parsing import Group
 from llsvm.files.credentials import without_credentials
@@ -30,7 +30,7 @@ Exit codes:
   6    a damaged spill file
   130  interrupted (Ctrl-C); 143 terminated; train writes the model so far, if a pass was certified
   141  the reader of the output went away
-Results go to standard output, progress and errors to standard error.
+Results go to standard output, progress and errors to standard error. llsvm guide has more to read.
 """
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -55,6 +55,7 @@ for command in (
     model_io.export_model,
     model_io.import_model,
     demo.demo,
+    guide.guide,
 ):
     app.command(command.__name__.removesuffix("_model"), epilog=EXIT_CODES, context_settings=_CONTEXT)(
         answering(command)

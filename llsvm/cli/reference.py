@@ -1,0 +1,62 @@
+"""The table of all options, made of the commands' own declarations: ``llsvm guide options``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def option_tables(commands: Mapping[str, Any]) -> str:
+    """Markdown: a table of the options of ``train``, and of those that other commands have besides.
+
+    commands: click's commands by name, as ``llsvm.cli.app`` has them."""
+    train = _options(commands["train"])
+    tables = ["## llsvm train\n", _table(train)]
+    told = {_said(option) for option in train}
+    for name, command in commands.items():
+        if name == "train":
+            continue
+        options = _options(command)
+        more = [option for option in options if _said(option) not in told]
+        same = [f"`{_flags(option)}`" for option in options if _said(option) in told]
+        if options:
+            tables.append(f"## llsvm {name}\n")
+        if same:
+            tables.append(f"As for train: {', '.join(same)}.\n")
+        if more:
+            tables.append(_table(more))
+    return "\n".join(tables).rstrip() + "\n"
+
+
+def _options(command: Any) -> list[Any]:
+    return [param for param in command.params if param.param_type_name == "option" and not param.hidden]
+
+
+def _said(option: Any) -> tuple[str, str]:
+    return _flags(option), _default(option)
+
+
+def _flags(option: Any) -> str:
+    words = ", ".join(option.opts)
+    return f"{words}/{'/'.join(option.secondary_opts)}" if option.secondary_opts else words
+
+
+def _table(options: list[Any]) -> str:
+    lines = ["| option | value | default | meaning |", "|---|---|---|---|"]
+    for option in options:
+        value = "" if option.is_flag else option.metavar or option.type.name
+        cells = (f"`{_flags(option)}`", f"`{value}`" if value else "", _default(option), option.help or "")
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(option: Any) -> str:
+    """As --help shows it."""
+    if option.required:
+        return "required"
+    if isinstance(option.show_default, str):
+        return option.show_default
+    if option.is_flag:
+        names = option.opts if option.default else option.secondary_opts
+        return names[0] if names else "off"
+    return "" if option.default is None else str(option.default)

@@ -1,0 +1,175 @@
+"""README and guides: short, true to the command line, with links that lead somewhere; and ``llsvm guide``."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+import typer
+from guide_texts import GUIDES, README, ROOT, TOOLS
+from typer.testing import CliRunner
+
+from llsvm import errors
+from llsvm.cli import app
+from llsvm.cli.guide import topics
+
+TEXTS = [README, *GUIDES]
+COMMANDS = typer.main.get_command(app).commands
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+
+
+def flags(command):
+    options = [param for param in command.params if param.param_type_name == "option"]
+    return {word for option in options for word in (*option.opts, *option.secondary_opts)}
+
+
+ALL_FLAGS = {"--help", "--version"}.union(*map(flags, COMMANDS.values()))
+
+
+def guide(*words):
+    return CliRunner().invoke(app, ["guide", *words])
+
+
+def test_the_readme_is_for_the_first_hour():
+    assert len(README.read_text().splitlines()) <= 200
+
+
+@pytest.mark.parametrize("document", [*TEXTS, *TOOLS], ids=str)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+        assert not target.startswith("#"), target
+        assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", TEXTS, ids=str)
+def test_every_option_that_is_named_exists(document):
+    lines = [line for line in document.read_text().splitlines() if "python -m tools" not in line]
+    named = {word for line in lines for word in OPTION.findall(line)}
+    assert named <= ALL_FLAGS, named - ALL_FLAGS
+
+
+@pytest.mark.parametrize("document", TEXTS, ids=str)
+def test_every_command_line_that_is_shown_has_options_of_its_command(document):
+    for name, words in re.findall(r"llsvm (\w+)((?:[^`\n#])*)", document.read_text()):
+        if name in COMMANDS:
+            unknown = set(OPTION.findall(words)) - flags(COMMANDS[name]) - {"--help"}
+            assert not unknown, f"llsvm {name}{words}: {unknown}"
+
+
+def test_every_option_of_train_is_explained():
+    prose = " ".join(path.read_text() for path in TEXTS)
+    named = set(OPTION.findall(prose))
+    options = [param for param in COMMANDS["train"].params if param.param_type_name == "option"]
+    missing = [p.opts[0] for p in options if not named & {*p.opts, *p.secondary_opts} and p.opts[0] != "-C"]
+    assert missing == []
+
+
+def test_the_table_of_options_has_them_all_with_what_they_mean():
+    text = guide("options").stdout
+    for name, command in COMMANDS.items():
+        for param in command.params:
+            if param.param_type_name == "option" and name == "train":
+                assert param.help.replace("|", "\\|") in text
+        assert flags(command) <= {*OPTION.findall(text), "-C", "-q", "-h", "--help"}
+
+
+def test_every_exit_code_is_in_the_guide():
+    text = (ROOT / "llsvm" / "guide" / "exit-codes.md").read_text()
+    codes = [value for name, value in vars(errors).items() if name.startswith("EXIT_")]
+    assert len(codes) == 9
+    for code in [*codes, 141]:
+        assert f"| {code} |" in text
+
+
+def test_every_error_is_in_the_guide_with_its_exit_code():
+    text = (ROOT / "llsvm" / "guide" / "python.md").read_text()
+    for name in ("UsageError", "DataError", "ModelError", "BudgetError", "DiskError", "SpillError"):
+        assert re.search(rf"\| `{name}` \|[^|]*\| {getattr(errors, name).exit_code} \|", text), name
+
+
+@pytest.mark.parametrize("document", TEXTS, ids=str)
+def test_files_of_the_package_that_are_named_exist(document):
+    named = re.findall(
+        r"`((?:llsvm|tests|tools|configs)/[\w/.-]+\.(?:py|md|toml|crontab))`", document.read_text()
+    )
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+# -- llsvm guide ----------------------------------------------------------------------------------------
+
+
+def test_the_topics_are_the_files_in_the_folder():
+    assert set(topics()) == {path.stem for path in GUIDES} - {"README"}
+    shown = guide()
+    assert shown.exit_code == 0
+    for topic, line in topics().items():
+        assert topic in shown.stdout
+        assert line in shown.stdout
+
+
+@pytest.mark.parametrize("topic", [topic for topic in topics() if topic != "options"])
+def test_a_guide_in_a_pipe_is_its_markdown(topic):
+    text = (ROOT / "llsvm" / "guide" / f"{topic}.md").read_text()
+    assert text.startswith("# ")
+    assert guide(topic).stdout == re.sub(r"<!--.*?-->\n", "", text)
+
+
+def test_a_topic_that_does_not_exist_names_the_nearest():
+    answer = guide("formt")
+    assert answer.exit_code == errors.EXIT_USAGE
+    assert "did you mean formats?" in answer.stderr
+    assert "there are formats, python" in guide("xyz").stderr
+
+
+def test_help_mentions_the_guides():
+    assert "llsvm guide" in CliRunner().invoke(app, ["--help"]).stdout
+
+
+def test_a_guide_on_a_terminal_is_rendered():
+    ours, theirs = pty.openpty()
+    program = subprocess.Popen(
+        [sys.executable, "-m", "llsvm", "guide", "python"],
+        stdout=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(theirs)
+    shown = b""
+    with open(ours, "rb", buffering=0) as screen, suppress(OSError):  # the terminal goes with the program
+        while piece := screen.read(1 << 16):
+            shown += piece
+    assert program.wait() == 0
+    text = re.sub(r"\x1b\[[\d;]*m", "", shown.decode())
+    assert "\x1b[" in shown.decode()
+    assert "# From Python" not in text
+    assert "options (llsvm guide options)" in text
+
+
+def test_a_guide_loads_nothing_slow():
+    heavy = "{'numba', 'numpy', 'pyarrow', 'h5py', 'sklearn', 'scipy', 'rich.markdown'}"
+    code = (
+        "import sys\nfrom llsvm.cli import main\nsys.argv[1:] = ['guide', 'memory']\n"
+        f"try:\n    main()\nexcept SystemExit:\n    print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_the_guides_are_installed_with_the_package(tmp_path):
+    pytest.importorskip("setuptools")
+    subprocess.run(["git", "clone", "-q", ROOT, tmp_path / "clone"], check=True)
+    build = [
+        sys.executable,
+        "-c",
+        "import setuptools; setuptools.setup()",
+        "-q",
+        "build",
+        "--build-lib",
+        tmp_path,
+    ]
+    subprocess.run(build, cwd=tmp_path / "clone", check=True)
+    there = {path.name for path in (tmp_path / "llsvm" / "guide").iterdir()}
+    assert there == {path.name for path in GUIDES}
