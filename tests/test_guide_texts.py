@@ -1,20 +1,23 @@
 """README and guides: short, true to the command line, with links that lead somewhere; and ``llsvm guide``."""
 
+import inspect
 import os
 import pty
 import re
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import fields
 
 import pytest
 import typer
 from guide_texts import GUIDES, README, ROOT, TOOLS
 from typer.testing import CliRunner
 
-from llsvm import errors
+from llsvm import LLSVMClassifier, errors
 from llsvm.cli import app
 from llsvm.cli.guide import topics
+from llsvm.settings.settings import Settings
 
 TEXTS = [README, *GUIDES]
 COMMANDS = typer.main.get_command(app).commands
@@ -74,6 +77,24 @@ def test_the_table_of_options_has_them_all_with_what_they_mean():
             if param.param_type_name == "option" and name == "train":
                 assert param.help.replace("|", "\\|") in text
         assert flags(command) <= {*OPTION.findall(text), "-C", "-q", "-h", "--help"}
+
+
+def test_the_guide_maps_the_names_of_options_that_differ():
+    rows = re.findall(
+        r"^\| (.+) \| (.+) \| (.+) \|$", (ROOT / "llsvm/guide/options.md").read_text(), re.MULTILINE
+    )
+    estimator = inspect.signature(LLSVMClassifier).parameters
+    for field in fields(Settings):
+        flag = "-C" if field.name == "C" else f"--{field.name.replace('_', '-')}"
+        told = [row for row in rows if re.search(rf"{flag}(?![\w-])|{field.name}=", f"{row[0]} {row[1]}")]
+        if field.name in estimator:
+            assert all(re.search(rf"`{field.name}|the same", row[2]) for row in told), field.name
+        else:
+            assert told, f"{field.name}: what is it called in LLSVMClassifier?"
+    for row in rows:
+        for name in re.findall(r"(\w+)=", row[2]):
+            assert name in {*estimator, "weight"}, name
+    assert {"max_iter", "n_jobs", "random_state"} <= estimator.keys()
 
 
 def test_every_exit_code_is_in_the_guide():

@@ -7,7 +7,7 @@ that of a pass, nearly whatever C is; coordinate descent's is not: it grows with
 between the margins. So its updates are counted, and once they, or those to be expected, come to more than Newton
 would take, smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
 
-The prices are processor time in ns on the machine that the README's benchmarks name; only their ratios matter.
+The prices are processor time in ns on the machine of tools/bench/README.md; only their ratios matter.
 """
 
 from __future__ import annotations
