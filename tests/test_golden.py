@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from llsvm.model import Model
-from llsvm.report import Certificate
 
+from llsvm.models.model import Model
+from llsvm.objective.certificate import Certificate
 from tools import golden
 from tools.golden_data import sparse
 

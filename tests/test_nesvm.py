@@ -16,10 +16,10 @@ from llsvm.data import open_source, open_with_settings
 from llsvm.errors import UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
+from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.bundle import DualBundle
 from llsvm.solvers.nesvm.metric import GramMetric, ScalarMetric
 from llsvm.solvers.nesvm.nesterov import PaperSteps
-from llsvm.solvers.nesvm.solver import kernels as kernel
 from llsvm.solvers.nesvm.thinning import Thinning
 from llsvm.solvers.report import SETTLED
 from llsvm.training.training import Training
