@@ -13,6 +13,7 @@ from llsvm.data.arrow_check import refer_to_others, validate
 from llsvm.data.arrow_sizes import sizes_of
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
+from llsvm.files.fingerprint import RECORD_BATCHES, Checksum, Reading
 from llsvm.files.inputs import open_seekable
 from llsvm.files.remote import is_remote
 
@@ -51,14 +52,16 @@ class ArrowSource(TableSource):
         return (4 << 20) + _COLUMN_BYTES * len(self._schema(number)) + 2 * batch + packed + dictionaries
 
     def _batches(
-        self, number: int, names: list[str], max_rows: int, max_bytes: int
+        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
         with self._opened(number, names) as (reader, seekable):
-            counted = 0
+            counted, dictionaries = 0, dict[int, pa.Array]()
             for i in itertools.count():
                 batch = self._batch(number, reader, i, seekable)
                 if batch is None:
                     break
+                if reading is not None:
+                    reading.add_chunk(_checksum(batch, dictionaries), RECORD_BATCHES)
                 n = max(batch.num_rows, 1)
                 share = (
                     self._prints[number][0] * (i + 1) // reader.num_record_batches if seekable else counted
@@ -70,6 +73,8 @@ class ArrowSource(TableSource):
                     yield batch.select(names).slice(start, step)
                 del batch
             self.bytes_read += self._prints[number][0] - counted
+            if reading is not None:
+                self._fingerprints[number] = reading.finish(self._prints[number][0])
 
     def _batch(self, number: int, reader: Any, i: int, seekable: bool) -> Any:
         """Record batch ``i``, checked; of a stream the next one. None after the last."""
@@ -107,3 +112,24 @@ class ArrowSource(TableSource):
             yield reader, seekable
         finally:
             file.close()
+
+
+def _checksum(batch: pa.RecordBatch, dictionaries: dict[int, pa.Array]) -> int:
+    """Of a batch's buffers. dictionaries: those taken in last, by column, for batches share them; held, so that
+    no other lies in the same place."""
+    checksum = Checksum()
+    for i, column in enumerate(batch.columns):
+        buffers = column.buffers()
+        if pa.types.is_dictionary(column.type):
+            before = dictionaries.get(i)
+            if before is None or _addresses(before) != _addresses(column.dictionary):
+                dictionaries[i] = column.dictionary
+                buffers += column.dictionary.buffers()
+        for buffer in buffers:
+            if buffer is not None:
+                checksum.add(buffer)
+    return checksum.value
+
+
+def _addresses(values: pa.Array) -> list[int]:
+    return [0 if buffer is None else buffer.address for buffer in values.buffers()]

@@ -20,6 +20,7 @@ from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
+from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, Input, base_suffix
 
 _PROBE_BYTES = 1 << 20
@@ -83,7 +84,7 @@ class CSVSource(TableSource):
     def _head(self, number: int) -> _Head:
         if number not in self._heads:
             path = self._paths[number]
-            stream = Input(path)
+            stream = Input(path, self._of_stdin if path == STDIN else None)
             text = _first(stream, _PROBE_BYTES)
             while len(text) >= _PROBE_BYTES and text.count(b"\n", 0, -1) < 2:  # the header and a row, whole
                 if len(text) > 2 * _LONG_CHUNK_BYTES:
@@ -115,7 +116,7 @@ class CSVSource(TableSource):
         head.schema = pa.schema([field.with_name(name) for name, field in fields])
 
     def _batches(
-        self, number: int, names: list[str], max_rows: int, max_bytes: int
+        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
         head = self._head(number)
         first = self._head(0).schema
@@ -128,7 +129,7 @@ class CSVSource(TableSource):
             source: Any = _Chained(head.text, stream)
             head.text = b""
         else:
-            source = stream = Input(self._paths[number])
+            source = stream = Input(self._paths[number], reading)
         seen = 0
         source = tail = _Tail(source)
         try:
@@ -138,6 +139,7 @@ class CSVSource(TableSource):
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
                 yield batch
+            self._fingerprints[number] = stream.finish() or self._fingerprints[number]
             if tail.last not in b"\r\n":
                 self._note(CUT_OFF.format(self._paths[number], "the last line"))
         finally:

@@ -8,14 +8,13 @@ and --label.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
 from llsvm.data.matrix import (
     DAMAGE,
     FEATURE_NAMES,
@@ -26,14 +25,14 @@ from llsvm.data.matrix import (
     SparseRows,
     find_name,
     no_labels,
-    one_name,
+    recorded,
     unasked_weights,
 )
-from llsvm.data.source import SourceInfo
+from llsvm.data.matrix_source import MatrixSource
 from llsvm.errors import DataError
-from llsvm.files.inputs import check_regular, disk_failed, fingerprint, open_binary, unchanged, unreadable
+from llsvm.files.fingerprint import Reading
+from llsvm.files.inputs import check_regular, disk_failed, open_binary, unreadable
 from llsvm.files.remote import is_remote, library_bytes
-from llsvm.objective.rounding import Rounding
 
 _CSR = {"data", "indices", "indptr"}
 _LIBRARY_BYTES = 14_000_000  # measured, h5py
@@ -41,67 +40,20 @@ _MAX_CACHE_BYTES = 32 << 20
 _MIN_CACHE_BYTES = 1 << 20
 
 
-class HDF5Source:
-    """One HDF5 file; see the file's head and BlockSource."""
+class HDF5Source(MatrixSource):
+    """One HDF5 file; see the file's head and MatrixSource."""
 
-    def __init__(
-        self,
-        path: str,
-        label: str | None = None,
-        features: Any = None,
-        weight: str | None = None,
-        missing: str | None = None,
-        need_label: bool = True,
-    ) -> None:
-        self.bytes_read = 0
-        self.rounding = Rounding()
-        self._path = path
-        self._label, self._features, self._weight = label, one_name(path, features), weight
-        self._missing = missing or "refuse"
-        self._need_label = need_label
-        self._notes: tuple[str, ...] = ()
-        self._print = fingerprint(path)
-        self._cache_bytes = _MIN_CACHE_BYTES
-        with self._opened() as file:
-            reader = self._reader(file)
-            self._n_rows = reader.n_rows
-            self._n_features = reader.X.shape[1]
-            self._is_dense = isinstance(reader.X, DenseRows)
-            self._labelled = reader.y is not None
-            self._names = _feature_names(file, self._n_features)
+    format = "hdf5"
+    _cache_bytes = _MIN_CACHE_BYTES  # of chunks, for each data set
+
+    def _open(self, files: ExitStack, readings: Mapping[str, Reading]) -> MatrixReader:
+        file = files.enter_context(self._opened())
+        reader = self._reader(file, readings.get(self._path))
+        if not readings:
+            self._library_bytes = _LIBRARY_BYTES + library_bytes([self._path])
             self._cache_bytes, self._held_bytes = _chunk_bytes(reader)
-
-    def info(self) -> SourceInfo:
-        """Rows and columns are known from the start, but for CSR without a shape."""
-        library = _LIBRARY_BYTES + library_bytes([self._path])
-        return SourceInfo(
-            self._path,
-            "hdf5",
-            n_bytes=self._print[0],
-            n_rows=self._n_rows,
-            n_features=self._n_features,
-            feature_names=self._names,
-            reader_bytes=library + self._held_bytes,
-            library_bytes=library,
-            notes=self._notes,
-            is_dense=self._is_dense,
-            labelled=self._labelled,
-            rounding=(self.rounding,),
-        )
-
-    def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in order; see BlockSource."""
-        counted, largest = 0, -1
-        with unchanged(self._path, self._print), self._opened() as file:
-            for block in self._reader(file).blocks(max_bytes):
-                share = self._print[0] * (int(block.rows[-1]) + 1) // self._n_rows
-                self.bytes_read += share - counted
-                counted = share
-                if self._n_features is None and not isinstance(block.X, np.ndarray):
-                    largest = max(largest, int(block.X.indices.max(initial=-1)))
-                yield block
-        if self._n_features is None:
-            self._n_features = largest + 1
+            self._names = _feature_names(file, reader.X.shape[1])
+        return reader
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -128,7 +80,7 @@ class HDF5Source:
                 f"{self._path}: not a readable HDF5 file, cut off or damaged: {reason}; fetch or write it again"
             ) from error
 
-    def _reader(self, file: Any) -> MatrixReader:
+    def _reader(self, file: Any, reading: Reading | None) -> MatrixReader:
         arrays, groups = _members(file)
         X = self._matrix(file, arrays, groups)
         y, texts = self._labels(file, arrays, groups)
@@ -138,7 +90,17 @@ class HDF5Source:
         parts = (X.values,) if isinstance(X, DenseRows) else (X.indptr, X.indices, X.data)
         for part in (*parts, y, weights):
             self._require_stored(part)
-        return MatrixReader(self._path, X, y, weights, texts, self._missing, self.rounding)
+        if reading is not None and texts is not None:
+            reading.add(texts.view(np.uint8), "label names")
+        return MatrixReader(
+            self._path,
+            _recorded_rows(X, reading),
+            recorded(y, "labels", reading),
+            recorded(weights, "weights", reading),
+            texts,
+            self._missing,
+            self.rounding,
+        )
 
     def _require_stored(self, part: Any) -> None:
         """Raise DataError where a contiguous data set has fewer bytes than its shape says: HDF5 reads zeros."""
@@ -218,6 +180,14 @@ class HDF5Source:
         return (None if found is None else flat[found]), None
 
 
+def _recorded_rows(X: DenseRows | SparseRows, reading: Reading | None) -> DenseRows | SparseRows:
+    if isinstance(X, DenseRows):
+        return DenseRows(X.name, recorded(X.values, X.name, reading))
+    parts = ((part, f"{name} of {X.name}") for part, name in ((X.indptr, "indptr"), (X.indices, "indices")))
+    indptr, indices = (recorded(part, name, reading) for part, name in parts)
+    return SparseRows(X.name, indptr, indices, recorded(X.data, f"data of {X.name}", reading), X.n_columns)
+
+
 def _flat(array: Any) -> Any:
     return Flat(array) if len(array.shape) == 2 and array.shape[1] == 1 else array
 
@@ -246,11 +216,13 @@ def _members(file: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _feature_names(file: Any, n_features: int | None) -> tuple[str, ...] | None:
     """AnnData's names of the columns."""
+    import h5py
+
     var = file.get("var")
-    if var is None or n_features is None or not hasattr(var, "attrs"):
+    if n_features is None or not isinstance(var, h5py.Group):
         return None
     index = _text(var.attrs.get("_index", "_index"))
-    if not hasattr(var, "keys") or index not in var or var[index].shape != (n_features,):
+    if index not in var or var[index].shape != (n_features,):
         return None
     return tuple(_text(name) for name in var[index][()])
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, UsageError
+from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import disk_failed, unreadable
 from llsvm.objective.rounding import Rounding
 
@@ -47,6 +48,36 @@ class Flat:
 
     def __getitem__(self, key: slice) -> NDArray[Any]:
         return self.values[key].reshape(-1)
+
+
+class Recorded:
+    """An array that ``reading`` takes in, by that name, as it is read from front to back."""
+
+    def __init__(self, values: Vector, name: str, reading: Reading) -> None:
+        self.values, self._name, self._reading = values, name, reading
+        self.shape, self.dtype = values.shape, values.dtype
+        self._at = 0  # rows taken in
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        part = self.values[key]
+        if key.start == self._at and len(part):
+            self._at += len(part)
+            self._reading.add(_bytes_of(part), self._name)
+        return part
+
+
+def recorded(values: Any, name: str, reading: Reading | None) -> Any:
+    """``values``, taken in by ``reading`` if there is one; None stays None."""
+    return values if values is None or reading is None else Recorded(values, name, reading)
+
+
+def _bytes_of(values: NDArray[Any]) -> Any:
+    """The values as a buffer."""
+    if values.dtype.kind == "O":  # text
+        return b"".join(
+            b"%s\0" % (each if isinstance(each, bytes) else str(each).encode()) for each in values
+        )
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ import pyarrow.parquet as pq
 
 from llsvm.data.arrow_check import refer_to_others, validate
 from llsvm.data.table import TableSource
-from llsvm.files.inputs import open_seekable
+from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
+from llsvm.files.inputs import open_binary, open_seekable
 from llsvm.files.remote import is_remote
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
 _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds
+_STORED_BYTES = 1 << 17  # read together for their checksum: they stay in the processor's cache
 _PAGE_BYTES = 1 << 20  # what writers put into a page by default
 _NEXT_NUMBER = 0x15  # in a page's header: a field after the one before, a number of 32 bits
 _METADATA = 10  # held for each byte of the footer; measured
@@ -47,8 +50,8 @@ class ParquetSource(TableSource):
         with self._explaining(0), _opened(path) as file, open_seekable(path) as raw:
             held, buffer = 0, _buffer_bytes(path)
             used = {name for name in self.encoder.used if name not in self._partitions[0]}
-            metadata, schema = file.metadata, file.metadata.schema
-            places = [i for i in range(len(schema)) if schema.column(i).path.split(".")[0] in used]
+            metadata = file.metadata
+            places = _places(metadata, used)
             _require_column_metadata(metadata, self._prints[0][0], sorted(used))
             groups = range(metadata.num_row_groups)
             largest = max(groups, key=lambda g: metadata.row_group(g).total_byte_size, default=0)
@@ -66,7 +69,7 @@ class ParquetSource(TableSource):
         return (16 << 20) + int(_PAGES * held) + describing + _COLUMN_BYTES * len(used)
 
     def _batches(
-        self, number: int, names: list[str], max_rows: int, max_bytes: int
+        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
         with _opened(self._paths[number]) as file:
             meta = file.metadata
@@ -77,6 +80,9 @@ class ParquetSource(TableSource):
             done, counted = 0, 0
             batches = file.iter_batches(rows, columns=names, use_threads=False)
             checked = None
+            groups = None
+            if reading is not None and not is_remote(self._paths[number]):
+                groups = _StoredGroups(self._paths[number], meta, names, reading)
             while True:
                 try:
                     batch = next(batches, None)
@@ -85,13 +91,75 @@ class ParquetSource(TableSource):
                         validate(batch, checked)  # text need not be UTF-8
                 except (pa.ArrowException, OSError) as error:
                     self._refuse_damage(number, _place(meta, done, rows), error)
+                if groups is not None:
+                    groups.take_in(done if batch is not None else meta.num_rows)
                 if batch is None:
-                    return
+                    break
                 done += batch.num_rows
                 share = self._prints[number][0] * done // max(meta.num_rows, 1)
                 self.bytes_read += share - counted
                 counted = share
                 yield batch
+            if reading is not None and groups is not None:
+                self._fingerprints[number] = reading.finish(self._prints[number][0])
+
+
+class _StoredGroups:
+    """Shows a reading the stored bytes of row groups, of some columns, once their rows have been handed out: they
+    are in the system's memory then. (As a file of ours that pyarrow reads from, it would take several times as
+    long.)"""
+
+    def __init__(self, path: str, meta: Any, names: Sequence[str], reading: Reading) -> None:
+        self._path, self._meta, self._reading = path, meta, reading
+        self._columns = _places(meta, set(names))
+        self._group = self._end = 0  # the next one, and the rows before it
+        self._buffer = bytearray(_STORED_BYTES)
+
+    def take_in(self, n_rows: int) -> None:
+        """All row groups that end within the first ``n_rows`` rows. Raises DataError."""
+        while self._group < self._meta.num_row_groups:
+            group = self._meta.row_group(self._group)
+            if self._end + group.num_rows > n_rows:
+                return
+            self._end += group.num_rows
+            self._group += 1
+            self._reading.add_chunk(self._checksum(group), ROW_GROUPS)
+
+    def _checksum(self, group: Any) -> int:
+        checksum = Checksum()
+        with open_binary(self._path) as file:
+            for begin, end in _ranges(group, self._columns):
+                while begin < end:
+                    got = os.preadv(file.fileno(), [memoryview(self._buffer)[: end - begin]], begin)
+                    if got == 0:
+                        break  # it has been cut off meanwhile, as will be found
+                    checksum.add(memoryview(self._buffer)[:got])
+                    begin += got
+        return checksum.value
+
+
+def _ranges(group: Any, columns: Sequence[int]) -> list[list[int]]:
+    """[begin, end) in the file of the columns' bytes, in order; those side by side are one."""
+    found: list[list[int]] = []
+    for column in sorted(map(group.column, columns), key=_first_byte):
+        begin = _first_byte(column)
+        end = begin + column.total_compressed_size
+        if found and found[-1][1] == begin:
+            found[-1][1] = end
+        else:
+            found.append([begin, end])
+    return found
+
+
+def _first_byte(column: Any) -> int:
+    first = int(column.data_page_offset)
+    return min(first, int(column.dictionary_page_offset)) if column.has_dictionary_page else first
+
+
+def _places(meta: Any, names: Collection[str]) -> list[int]:
+    """The numbers of the columns ``names`` as they are stored: one that is nested is several."""
+    schema = meta.schema
+    return [i for i in range(len(schema)) if schema.column(i).path.split(".")[0] in names]
 
 
 def _place(meta: Any, first: int, n_rows: int) -> str:

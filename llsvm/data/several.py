@@ -34,6 +34,7 @@ class SeveralSources:
         end = None if None in ends else max(e for e in ends if e is not None)
         sizes = [info.n_bytes for info in infos]
         rows = [info.n_rows for info in infos]
+        prints = [info.fingerprints for info in infos]
         return replace(
             infos[0],
             name=f"{infos[0].name} ... ({len(infos)} files)",
@@ -46,6 +47,7 @@ class SeveralSources:
             rounding=sum((info.rounding for info in infos), ()),
             is_dense=all(info.is_dense for info in infos),
             is_table=all(info.is_table for info in infos),
+            fingerprints=None if None in prints else sum((each for each in prints if each is not None), ()),
             labelled=all(info.labelled for info in infos),
             library_bytes=max(info.library_bytes for info in infos),
             notes=tuple(dict.fromkeys(note for info in infos for note in info.notes)),

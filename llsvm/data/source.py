@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from llsvm.features.encoder import TableEncoder
+    from llsvm.files.fingerprint import FileFingerprint
 
 # a note on text, for its path and the place
 CUT_OFF = "{}: {} does not end with an end of line: if the file was cut off there, its last value may be too"
@@ -36,6 +37,8 @@ class SourceInfo:
     is_dense: blocks are dense arrays of ``n_features`` columns, and this is known from the start.
     is_table: columns with names, each a quantity of its own, in units of its own; known from the start.
     labelled: rows have labels; where they have none, ``y`` means nothing.
+    fingerprints: of each file, as it was when it was first read from beginning to end; None before that, for
+        arrays, and where a reader takes none (see llsvm.files.fingerprint). Later readings are held against them.
     notes: what its reader took for granted and its user may not know, a sentence each, as far as it was read.
     encoder: of a table: how its columns become features; else None.
     describe, record_batches: of a table: see TableSource; else None.
@@ -58,6 +61,7 @@ class SourceInfo:
     is_dense: bool = False
     is_table: bool = False
     labelled: bool = True
+    fingerprints: tuple[FileFingerprint, ...] | None = None
     notes: tuple[str, ...] = ()
     encoder: TableEncoder | None = None
     describe: Callable[[], list[dict[str, Any]]] | None = None

@@ -13,61 +13,27 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, SourceInfo
-from llsvm.data.svmlight_errors import looks_binary, refuse_binary, refuse_line, refuse_magic
-from llsvm.errors import DataError, LongRowError, UsageError
-from llsvm.files.inputs import STDIN, Input, fingerprint, unchanged
+from llsvm.data.svmlight_errors import refuse_line, refuse_magic
+from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
+from llsvm.errors import DataError, UsageError
+from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
+from llsvm.files.inputs import STDIN, Input
 from llsvm.files.remote import library_bytes
-from llsvm.kernels.parse import PADDING_BYTES, parse
+from llsvm.kernels.parse import parse
 from llsvm.objective.rounding import Rounding, most_lost
 
 ZeroBased = Literal["auto", "yes", "no"]
 
-# A block of n rows and m values is 8 (n + 1) + 8 n + 8 n + (4 + 4 or 8) m bytes: indptr, y, rows; indices and data.
-BLOCK_BYTES, ROW_BYTES, INDEX_BYTES = 8, 24, 4
-# A chunk's text is about as large as its block, and the block at most twice as large; with a third of max_bytes
-# each, three threads fit into the 3 * max_bytes that pieces in flight may hold.
-CHUNKS_PER_BLOCK = 3
+# Pieces under way hold at most this times max_bytes, see CHUNKS_PER_BLOCK.
 IN_FLIGHT = 3
-# Larger chunks gain nothing: they leave the processor's cache.
-MAX_CHUNK_BYTES = 8 << 20
-# A line is read whole. It may take this times max_bytes, and more only if that is next to nothing.
-LONGEST_LINE = 2
-LONGEST_LINE_AT_LEAST_BYTES = 1 << 20
-# In a buffer, beyond the text: an end of line that may have to be added, and what the parser looks at.
-SPARE_BYTES = 1 + PADDING_BYTES
-SHORTEST_VALUE_BYTES = 4
-_COUNTED_BYTES = 1 << 18  # lines are counted in steps that stay in the processor's cache
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-NEWLINE = ord("\n")
-
-
-@dataclass(slots=True)
-class _Piece:
-    """Whole lines, ``text[start:stop]``, to be parsed into one block."""
-
-    text: bytearray
-    start: int
-    stop: int
-    lines: int
-    dtype: np.dtype[Any]  # of the values
-    ends_chunk: bool = False  # its text buffer is free afterwards
-    cut_off: bool = False  # the file ended without an end of line, which has been added
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the text and of the block that it becomes (at most)."""
-        return (
-            self.stop
-            - self.start
-            + _block_bytes(self.lines, _most_values(self.stop - self.start), self.dtype)
-        )
 
 
 @dataclass(slots=True)
@@ -110,15 +76,15 @@ class SvmlightSource:
         self._n_rows: int | None = None
         self._n_features: int | None = None
         self._index_base = {"auto": None, "yes": 0, "no": 1}[zero_based]
-        self._size_and_mtime = fingerprint(self._path)
+        self._size_and_mtime = size_and_mtime(self._path)
+        self._fingerprint: FileFingerprint | None = None
         self._notes: list[str] = []
         self._stdin: Input | None = None
         self._window_bytes = 0  # of the decompressor
-        file = self._open()
         if self._path == STDIN:
-            self._stdin = file
+            self._stdin = self._open(Reading(STDIN))
         else:
-            file.close()
+            self._open(None).close()
 
     def info(self) -> SourceInfo:
         """What is known so far: rows, columns and, under "auto", index base only after a complete pass."""
@@ -131,6 +97,7 @@ class SvmlightSource:
             n_features=self._n_features,
             index_base=self._index_base,
             notes=tuple(self._notes),
+            fingerprints=None if self._fingerprint is None else (self._fingerprint,),
             reader_bytes=library_bytes([self._path]) + self._window_bytes,
             library_bytes=library_bytes([self._path]),
             rounding=(self.rounding,),
@@ -140,7 +107,7 @@ class SvmlightSource:
         """The rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
         with unchanged(self._path, self._size_and_mtime):
             if self._path != STDIN:
-                file = self._open()
+                file = self._open(Reading(self._path, self._fingerprint))
             elif self._stdin is None:
                 raise DataError("-: standard input can be read once only; write the data to a file")
             else:
@@ -150,7 +117,7 @@ class SvmlightSource:
 
     def _read(self, file: Input, max_bytes: int) -> Iterator[Block]:
         lowest = 1 if self._zero_based == "no" else 0
-        reader = _ChunkReader(file, self._path, max_bytes, self.rounding.dtype)
+        reader = ChunkReader(file, self._path, max_bytes, self.rounding.dtype)
         smallest, largest, n_rows, n_lines, counted = 1, -1, 0, 0, 0
         for piece, parsed in _parse_all(reader, lowest, self._threads, IN_FLIGHT * max_bytes):
             if parsed.bad >= 0:
@@ -179,6 +146,7 @@ class SvmlightSource:
         if n_rows == 0:
             what = "the file is empty" if counted == 0 else "no rows, only blank lines and comments"
             raise DataError(f"{self._path}: {what}; give a file with at least one row")
+        self._fingerprint = file.finish()
         if self._index_base is None:
             self._index_base = smallest
         self._n_rows, self._n_features = n_rows, max(largest + 1 - self._index_base, 0)
@@ -187,9 +155,9 @@ class SvmlightSource:
         if sentence not in self._notes:  # of a pass before
             self._notes.append(sentence)
 
-    def _open(self) -> Input:
+    def _open(self, reading: Reading | None) -> Input:
         """The file's text, which is not known to be of another format."""
-        file = Input(self._path)
+        file = Input(self._path, reading)
         try:
             refuse_magic(self._path, file.head)
             self._window_bytes = max(self._window_bytes, file.window_bytes)
@@ -201,111 +169,7 @@ class SvmlightSource:
         return file
 
 
-class _ChunkReader:
-    """Cuts a file into pieces whose blocks have at most ``max_bytes`` each; a single line may be larger.
-
-    A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer.
-    """
-
-    def __init__(self, file: Input, name: str, max_bytes: int, dtype: np.dtype[Any]) -> None:
-        self._file = file
-        self._dtype = dtype
-        self._name = name
-        self._max_bytes = max_bytes
-        self._size = max(min(max_bytes // CHUNKS_PER_BLOCK, MAX_CHUNK_BYTES), 1)
-        self._longest = max(LONGEST_LINE * max_bytes, LONGEST_LINE_AT_LEAST_BYTES)
-        self._free: list[bytearray] = []
-        self._n_lines = 0
-
-    def give_back(self, text: bytearray) -> None:
-        """Nobody looks at this buffer any more: read the next chunk into it."""
-        if len(text) == self._size + SPARE_BYTES:
-            self._free.append(text)
-
-    def __iter__(self) -> Iterator[_Piece]:
-        carry = b""
-        ended = False
-        while not ended:
-            text, filled, ended = self._fill(carry)
-            cut_off = ended and filled > 0 and text[filled - 1] != NEWLINE
-            if cut_off:
-                text[filled] = NEWLINE
-                filled += 1
-            stop = text.rfind(b"\n", 0, filled) + 1
-            carry = bytes(text[stop:filled])
-            if stop:
-                yield from self._cut(text, stop, cut_off)
-
-    def _cut(self, text: bytearray, stop: int, cut_off: bool) -> Iterator[_Piece]:
-        """One chunk as pieces."""
-        bounds = [(0, stop)]
-        while bounds:
-            start, stop = bounds.pop()
-            lines = _count_lines(text, start, stop)
-            if lines > 1 and _block_bytes(lines, _most_values(stop - start), self._dtype) > self._max_bytes:
-                middle = _line_end_near_middle(text, start, stop)
-                bounds += [(middle, stop), (start, middle)]
-            else:
-                self._n_lines += lines
-                yield _Piece(text, start, stop, lines, self._dtype, not bounds, cut_off and not bounds)
-
-    def _fill(self, carry: bytes) -> tuple[bytearray, int, bool]:
-        """A buffer that holds the carry and at least one end of line after it (or the file's end)."""
-        size = max(self._size, min(2 * len(carry), self._longest))
-        text = self._buffer(size)
-        text[: len(carry)] = carry
-        filled = len(carry)
-        while True:
-            seen = filled
-            filled = self._read_into(text, filled, size)
-            if filled < size:
-                return text, filled, True
-            if text.find(b"\n", seen, filled) >= 0:
-                return text, filled, False
-            self._check_long_line(text, filled)
-            size = min(2 * size, self._longest)
-            longer = self._buffer(size)
-            longer[:filled] = memoryview(text)[:filled]
-            text = longer
-
-    def _read_into(self, text: bytearray, filled: int, size: int) -> int:
-        """Fill ``text[filled:size]``, less only at the file's end. Returns up to where it is filled."""
-        with memoryview(text) as view:
-            while filled < size:
-                got = self._file.readinto(view[filled:size])
-                if got == 0:
-                    break
-                filled += got
-        return filled
-
-    def _check_long_line(self, text: bytearray, filled: int) -> None:
-        number = self._n_lines + 1
-        if looks_binary(memoryview(text)[:filled]):
-            refuse_binary(self._name, number)
-        if filled >= self._longest:
-            length = filled + self._rest_of_line(text)
-            raise LongRowError(
-                f"{self._name}:{number}: a line of {length:,} bytes, too long for the memory limit; "
-                "pass a larger --memory-limit, or check that the file has ends of line",
-                length,
-            )
-
-    def _rest_of_line(self, text: bytearray) -> int:
-        """Bytes up to the next end of line, read over ``text``."""
-        rest = 0
-        while filled := self._read_into(text, 0, self._size):
-            if (end := text.find(b"\n", 0, filled)) >= 0:
-                return rest + end + 1
-            rest += filled
-        return rest
-
-    def _buffer(self, size: int) -> bytearray:
-        if size == self._size and self._free:
-            return self._free.pop()
-        return bytearray(size + SPARE_BYTES)
-
-
-def _note_of_zero(path: str, n_lines: int, piece: _Piece) -> str:
+def _note_of_zero(path: str, n_lines: int, piece: Piece) -> str:
     """On the first index 0, which decides for the whole file; n_lines: before the piece."""
     found = re.compile(rb"^[^#\n]*?[ \t]0+:", re.MULTILINE).search(piece.text, piece.start, piece.stop)
     line = n_lines + 1 + (0 if found is None else piece.text.count(b"\n", piece.start, found.start()))
@@ -315,32 +179,9 @@ def _note_of_zero(path: str, n_lines: int, piece: _Piece) -> str:
     )
 
 
-def _block_bytes(rows: int, values: int, dtype: np.dtype[Any]) -> int:
-    return BLOCK_BYTES + ROW_BYTES * rows + (INDEX_BYTES + dtype.itemsize) * values
-
-
-def _count_lines(text: bytearray, start: int, stop: int) -> int:
-    """As ``text.count(b"\\n", start, stop)``, but other threads go on meanwhile."""
-    array = np.frombuffer(text, np.uint8)
-    steps = range(start, stop, _COUNTED_BYTES)
-    return sum(int(np.count_nonzero(array[i : min(i + _COUNTED_BYTES, stop)] == NEWLINE)) for i in steps)
-
-
-def _most_values(nbytes: int) -> int:
-    """The most values that a text may have: the shortest is ``1:1`` and a space or an end of line."""
-    return nbytes // SHORTEST_VALUE_BYTES + 1
-
-
-def _line_end_near_middle(text: bytearray, start: int, stop: int) -> int:
-    """Where to cut two or more lines into two parts, neither of them empty."""
-    middle = (start + stop) // 2
-    end = text.find(b"\n", middle, stop - 1) + 1
-    return end or text.rfind(b"\n", start, middle) + 1
-
-
-def _parse(piece: _Piece, lowest: int) -> _Parsed:
+def _parse(piece: Piece, lowest: int) -> _Parsed:
     indptr = np.empty(piece.lines + 1, np.int64)
-    most = _most_values(piece.stop - piece.start)  # memory that is not written to costs nothing
+    most = max_values(piece.stop - piece.start)  # memory that is not written to costs nothing
     indices = np.empty(most, np.int32)
     data = np.empty(most, piece.dtype)
     y = np.empty(piece.lines, np.float64)
@@ -358,8 +199,8 @@ def _parse(piece: _Piece, lowest: int) -> _Parsed:
 
 
 def _parse_all(
-    pieces: Iterable[_Piece], lowest: int, threads: int, max_bytes: int
-) -> Iterator[tuple[_Piece, _Parsed]]:
+    pieces: Iterable[Piece], lowest: int, threads: int, max_bytes: int
+) -> Iterator[tuple[Piece, _Parsed]]:
     """Parse the pieces, in order; those under way hold at most ``max_bytes`` (or are one)."""
     if threads == 1:
         return ((piece, _parse(piece, lowest)) for piece in pieces)
@@ -367,10 +208,10 @@ def _parse_all(
 
 
 def _parse_in_threads(
-    pieces: Iterable[_Piece], lowest: int, threads: int, max_bytes: int
-) -> Iterator[tuple[_Piece, _Parsed]]:
+    pieces: Iterable[Piece], lowest: int, threads: int, max_bytes: int
+) -> Iterator[tuple[Piece, _Parsed]]:
     """As ``_parse_all`` says; another thread reads the piece after those under way."""
-    waiting: deque[tuple[_Piece, Future[_Parsed]]] = deque()
+    waiting: deque[tuple[Piece, Future[_Parsed]]] = deque()
     held_bytes = 0
     unread: DataError | None = None
     reading = iter(pieces)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -12,24 +11,25 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from llsvm.block import Block
 from llsvm.data.partitions import partition_values
 from llsvm.data.source import SourceInfo
+from llsvm.data.table_columns import DESCRIBED_ROWS, count_missing, described
+from llsvm.data.table_errors import refuse_damage
 from llsvm.errors import DataError
-from llsvm.features.columns import kind_of, numbers, other_numbers
+from llsvm.features.columns import kind_of, other_numbers
 from llsvm.features.encoder import LISTS, MissingValues, TableEncoder
 from llsvm.features.schema import check_columns, plan
 from llsvm.features.table_options import TableOptions, assign_roles, find_column, matching, usual_label
-from llsvm.files.inputs import STDIN, disk_failed, fingerprint, open_seekable, unchanged, unreadable
+from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
+from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes
 
 # pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
 LIBRARY_BYTES = 24_000_000
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _MIN_ROWS, _MAX_ROWS = 16, 1 << 16  # of a batch
-_DESCRIBED_ROWS, _MAX_LABELS = 10_000, 50
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
 
 
@@ -63,7 +63,9 @@ class TableSource(ABC):
         self.bytes_read = 0
         self._paths = list(paths)
         self._options = options or TableOptions()
-        self._prints = [fingerprint(path) for path in self._paths]
+        self._prints = [size_and_mtime(path) for path in self._paths]
+        self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
+        self._of_stdin = Reading(STDIN)
         self._n_rows: int | None = None
         self._notes: list[str] = []
         self._text_labels: bool | None = None
@@ -90,10 +92,11 @@ class TableSource(ABC):
 
     @abstractmethod
     def _batches(
-        self, number: int, names: list[str], max_rows: int, max_bytes: int
+        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
-        ``max_bytes`` bytes at most; counts ``bytes_read``. pyarrow's errors may pass."""
+        ``max_bytes`` bytes at most; counts ``bytes_read``. reading: is shown what is read; its fingerprint of
+        the file goes to ``_fingerprints`` when all has been. pyarrow's errors may pass."""
 
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:
@@ -112,31 +115,7 @@ class TableSource(ABC):
 
     def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
         """place: where in the file, such as "row group 3", or ""."""
-        if isinstance(error, DataError) or (isinstance(error, MemoryError) and not _is_absurd(error)):
-            raise error
-        if disk_failed(error):
-            raise unreadable(self._paths[number], error) from error
-        path, reason = self._paths[number], " ".join(str(error).split()).rstrip(".")
-        if not place and any(sign in reason for sign in self.no_footer):
-            try:
-                with open_seekable(path) as file:
-                    begins = file.read(len(self.magic))
-            except OSError as failed:
-                raise unreadable(path, failed) from error
-            if begins != self.magic:
-                raise DataError(
-                    f"{path}: not a {self.format} file, by its first bytes {begins!r}; unpack it where it is "
-                    "compressed, or name its format with --format"
-                ) from error
-            size = self._prints[number][0]
-            raise DataError(
-                f"{path}: the file ends at byte {size:,} without the footer that {self.format} files end with: "
-                "it is cut off or damaged, or was not written to its end; fetch or write it again"
-            ) from error
-        where = f"{path}: {place}" if place else path
-        raise DataError(
-            f"{where}: not readable as {self.format}, cut off or damaged: {reason}; fetch or write it again"
-        ) from error
+        refuse_damage(self._paths[number], self._prints[number][0], self, place, error)
 
     # -- the table --------------------------------------------------------------------------------------
 
@@ -160,6 +139,7 @@ class TableSource(ABC):
             rounding=(self.encoder.rounding,),
             is_table=not any(c.kind in LISTS for c in self.encoder.columns),
             labelled=self.encoder.label is not None,
+            fingerprints=None if None in self._fingerprints else tuple(filter(None, self._fingerprints)),
             notes=(*self._notes, *self.encoder.doubts.notes),
             encoder=self.encoder,
             describe=self.describe,
@@ -196,38 +176,14 @@ class TableSource(ABC):
                     yield table if table.schema.equals(schema) else table.cast(schema)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Per column of the first file: name, type, use, values and how many differ in the first rows, and whether
-        it could be a label."""
+        """Of the first file's columns, by its first rows; see ``described``."""
         schema = self._full_schema(0)
         names = [name for name in schema.names if name not in self._partitions[0]]
         batch = None
         if self._paths[0] != STDIN:
             with self._explaining(0):
-                batch = next(iter(self._batches(0, names, _DESCRIBED_ROWS, 1 << 20)), None)
-        columns = []
-        for name in schema.names:
-            kind = kind_of(schema.field(name).type)
-            use = "label" if name == self.encoder.label else "weight" if name == self.encoder.weight else ""
-            column = {
-                "name": name,
-                "type": str(schema.field(name).type),
-                "use": use or self.encoder.kind(name) or "-",
-            }
-            values = None
-            if name in self._partitions[0]:
-                values = pa.array([each[name].as_py() for each in self._partitions])
-            elif batch is not None and kind in ("text", "number"):
-                values = batch.column(name).slice(0, _DESCRIBED_ROWS)
-            if values is not None:
-                distinct = values.unique().drop_null()
-                if kind == "text" and self.encoder.empty_is_missing:
-                    distinct = distinct.filter(pc.not_equal(distinct, ""))
-                whole = kind == "text" or np.all(numbers(distinct) % 1 == 0)
-                column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:3])
-                column["distinct"] = len(distinct)
-                column["label_candidate"] = bool(2 <= len(distinct) <= _MAX_LABELS and whole)
-            columns.append(column)
-        return columns
+                batch = next(iter(self._batches(0, names, DESCRIBED_ROWS, 1 << 20)), None)
+        return described(schema, batch, self._partitions, self.encoder)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows, file after file; see BlockSource. Raises DataError."""
@@ -257,12 +213,18 @@ class TableSource(ABC):
         width = sum(c.width for c in self.encoder.columns) + 8
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
         with self._explaining(number):
-            for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
+            reading = self._reading(number)
+            for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
                 for name, value in partition.items():
                     if name in self.encoder.used:
                         constant = pa.repeat(value, batch.num_rows)
                         batch = batch.append_column(name, constant)
                 yield batch
+
+    def _reading(self, number: int) -> Reading:
+        """For one reading of file ``number``; standard input has one only."""
+        path = self._paths[number]
+        return self._of_stdin if path == STDIN else Reading(path, self._fingerprints[number])
 
     def _encoded(self, number: int, batch: pa.RecordBatch, row: int, first_id: int) -> Block:
         try:
@@ -294,7 +256,7 @@ class TableSource(ABC):
         if self._paths[number] != STDIN and name not in self._partitions[number]:
             with self._explaining(number):
                 total = sum(
-                    _count_missing(batch.column(0), self.encoder.empty_is_missing)
+                    count_missing(batch.column(0), self.encoder.empty_is_missing)
                     for batch in self._batches(number, [name], _MAX_ROWS, 1 << 22)
                 )
             count = f" ({total:,} missing in that column)"
@@ -386,12 +348,6 @@ class TableSource(ABC):
             self._explain(number, error)
 
 
-def _is_absurd(error: MemoryError) -> bool:
-    """Whether more memory was asked for than the machine has: a length in the file is wrong."""
-    asked = re.search(r"size (\d+)", str(error))
-    return asked is not None and int(asked[1]) > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
 def cut(block: Block, max_bytes: int) -> Iterator[Block]:
     """The block in views of at most ``max_bytes``, or of one row."""
     if block.nbytes <= max_bytes or block.n_rows == 1:
@@ -400,16 +356,3 @@ def cut(block: Block, max_bytes: int) -> Iterator[Block]:
     middle = block.n_rows // 2
     yield from cut(block.slice(0, middle), max_bytes)
     yield from cut(block.slice(middle, block.n_rows), max_bytes)
-
-
-def _example(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _count_missing(column: pa.Array, empty_is_missing: bool) -> int:
-    if kind_of(column.type) == "number":
-        return int(np.isnan(numbers(column)).sum())
-    count = int(column.null_count)
-    if kind_of(column.type) == "text" and empty_is_missing:
-        count += int(pc.sum(pc.equal(column, "")).as_py() or 0)
-    return count

@@ -15,16 +15,19 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, BinaryIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from llsvm.errors import DataError
 from llsvm.files import remote, windows, xz
 from llsvm.files.credentials import without_credentials
 
+if TYPE_CHECKING:
+    from llsvm.files.fingerprint import FileFingerprint, Reading
+
 STDIN = "-"
 HEAD_BYTES = 16
+_REST_BYTES = 1 << 16
 REMOTE_BUFFER_BYTES = 1 << 21  # each is a request of its own, which takes tens of milliseconds
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
@@ -78,9 +81,11 @@ class Input(io.RawIOBase):
     that changes or cannot be read, is a DataError.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, reading: Reading | None = None) -> None:
+        """reading: takes in the bytes of the file itself."""
         self.path = path
-        self._raw = _Counting(path)
+        self._reading = reading
+        self._raw = _Counting(path, reading)
         self.head = self._pending = b""
         try:
             start = self._raw.peek(windows.HEAD_BYTES)
@@ -124,11 +129,15 @@ class Input(io.RawIOBase):
             return n
         if self._stream is self._raw:
             return self._raw.readinto(view)
-        if hasattr(self._stream, "readinto"):
-            return self._guarded(lambda: int(self._stream.readinto(view)))
-        got = self._read(len(view))
-        view[: len(got)] = got
-        return len(got)
+        return self._guarded(lambda: int(self._stream.readinto(view)))
+
+    def finish(self) -> FileFingerprint | None:
+        """After the last byte of text: the fingerprint of the file, if a reading takes one. Raises DataError."""
+        if self._reading is None:
+            return None
+        while self._raw.read(_REST_BYTES):  # what a decompressor leaves
+            pass
+        return self._reading.finish(self._raw.bytes_read)
 
     def _read(self, n: int) -> bytes:
         return self._guarded(lambda: bytes(self._stream.read(n)))
@@ -153,10 +162,11 @@ class Input(io.RawIOBase):
 
 
 class _Counting(io.RawIOBase):
-    """A file's own bytes, counted; sequential."""
+    """A file's own bytes, counted, and shown to ``reading``; sequential."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, reading: Reading | None) -> None:
         self.path = path
+        self._reading = reading
         self.bytes_read = 0
         self.frames: windows.ZstdFrames | None = None  # told of all bytes that are handed out
         self._head = b""
@@ -207,7 +217,7 @@ class _Counting(io.RawIOBase):
                 n = self._file.readinto(view) or 0
             except OSError as error:
                 raise unreadable(self.path, error) from error
-            self.bytes_read += n
+            self._count(view[:n])
         else:
             got = self._bytes(len(view))
             view[: len(got)] = got
@@ -221,8 +231,13 @@ class _Counting(io.RawIOBase):
             got = bytes(self._file.read(n) or b"")
         except OSError as error:
             raise unreadable(self.path, error) from error
-        self.bytes_read += len(got)
+        self._count(got)
         return got
+
+    def _count(self, data: bytes | memoryview) -> None:
+        self.bytes_read += len(data)
+        if self._reading is not None:
+            self._reading.add(data)
 
     def close(self) -> None:
         if not self.closed:
@@ -266,63 +281,6 @@ def unreadable(path: str, error: Exception) -> DataError:
 def disk_failed(error: Exception) -> bool:
     """Whether a disk, and not what is on it, is at fault: whatever library was reading from it."""
     return isinstance(error, OSError) and error.errno in _DISK_ERRORS
-
-
-def fingerprint(path: str) -> tuple[int, int]:
-    """(bytes, modification time) by which a change of the file is noticed; (0, 0) for standard input."""
-    if path == STDIN:
-        return 0, 0
-    if remote.is_remote(path):
-        return remote.status(path)
-    status = check_regular(path)
-    return status.st_size, status.st_mtime_ns
-
-
-@contextmanager
-def unchanged(path: str, found: tuple[int, int]) -> Iterator[None]:
-    """Around each reading of a file: it must be as it was ``found`` (see ``fingerprint``) when that begins, and the
-    same file, no different, when it ends or fails.
-
-    What is read while somebody writes is neither the old data nor the new, and beyond a file's end some libraries
-    read zeros.
-    Raises DataError. Standard input can be read only once and is not looked at.
-    """
-    if path == STDIN:
-        yield
-        return
-    before = _require_unchanged(path, found)
-    try:
-        yield
-    except Exception as error:  # a file that is written to is no longer what it claims to be
-        try:
-            _require_unchanged(path, found, before)
-        except DataError as changed:
-            raise changed from error
-        raise
-    _require_unchanged(path, found, before)
-
-
-def _require_unchanged(
-    path: str, found: tuple[int, int], identity: tuple[int, int] | None = None
-) -> tuple[int, int]:
-    """The identity of the file of that name: device and number, as far as it has one."""
-    who = 0, 0
-    try:
-        if remote.is_remote(path):
-            now = remote.status(path)
-        else:
-            status = check_regular(path)
-            now, who = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
-        if now == found and identity in (None, who):
-            return who
-        how = f"{found[0]:,} bytes at first, now {now[0]:,}"
-    except DataError as error:
-        if identity is None:
-            raise
-        how = str(error)
-    raise DataError(
-        f"{path}: the file changed while it was in use ({how}); start again when nothing writes to it"
-    )
 
 
 def open_seekable(path: str) -> Any:

@@ -1,0 +1,177 @@
+"""Svmlight text cut into pieces of whole lines, each of which is parsed into one block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from llsvm.data.svmlight_errors import looks_binary, refuse_binary
+from llsvm.errors import LongRowError
+from llsvm.files.inputs import Input
+from llsvm.kernels.parse import PADDING_BYTES
+
+# A block of n rows and m values is 8 (n + 1) + 8 n + 8 n + (4 + 4 or 8) m bytes: indptr, y, rows; indices and data.
+BLOCK_BYTES, ROW_BYTES, INDEX_BYTES = 8, 24, 4
+# A chunk's text is about as large as its block, and the block at most twice as large; with a third of max_bytes
+# each, three threads fit into the 3 * max_bytes that pieces in flight may hold.
+CHUNKS_PER_BLOCK = 3
+# Larger chunks gain nothing: they leave the processor's cache.
+MAX_CHUNK_BYTES = 8 << 20
+# A line is read whole. It may take this times max_bytes, and more only if that is next to nothing.
+LONGEST_LINE = 2
+LONGEST_LINE_AT_LEAST_BYTES = 1 << 20
+# In a buffer, beyond the text: an end of line that may have to be added, and what the parser looks at.
+SPARE_BYTES = 1 + PADDING_BYTES
+SHORTEST_VALUE_BYTES = 4
+_COUNTED_BYTES = 1 << 18  # lines are counted in steps that stay in the processor's cache
+NEWLINE = ord("\n")
+
+
+@dataclass(slots=True)
+class Piece:
+    """Whole lines, ``text[start:stop]``, to be parsed into one block."""
+
+    text: bytearray
+    start: int
+    stop: int
+    lines: int
+    dtype: np.dtype[Any]  # of the values
+    ends_chunk: bool = False  # its text buffer is free afterwards
+    cut_off: bool = False  # the file ended without an end of line, which has been added
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the text and of the block that it becomes (at most)."""
+        return (
+            self.stop - self.start + _block_bytes(self.lines, max_values(self.stop - self.start), self.dtype)
+        )
+
+
+class ChunkReader:
+    """Cuts a file into pieces whose blocks have at most ``max_bytes`` each; a single line may be larger.
+
+    A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer.
+    """
+
+    def __init__(self, file: Input, name: str, max_bytes: int, dtype: np.dtype[Any]) -> None:
+        self._file = file
+        self._dtype = dtype
+        self._name = name
+        self._max_bytes = max_bytes
+        self._size = max(min(max_bytes // CHUNKS_PER_BLOCK, MAX_CHUNK_BYTES), 1)
+        self._longest = max(LONGEST_LINE * max_bytes, LONGEST_LINE_AT_LEAST_BYTES)
+        self._free: list[bytearray] = []
+        self._n_lines = 0
+
+    def give_back(self, text: bytearray) -> None:
+        """Nobody looks at this buffer any more: read the next chunk into it."""
+        if len(text) == self._size + SPARE_BYTES:
+            self._free.append(text)
+
+    def __iter__(self) -> Iterator[Piece]:
+        carry = b""
+        ended = False
+        while not ended:
+            text, filled, ended = self._fill(carry)
+            cut_off = ended and filled > 0 and text[filled - 1] != NEWLINE
+            if cut_off:
+                text[filled] = NEWLINE
+                filled += 1
+            stop = text.rfind(b"\n", 0, filled) + 1
+            carry = bytes(text[stop:filled])
+            if stop:
+                yield from self._cut(text, stop, cut_off)
+
+    def _cut(self, text: bytearray, stop: int, cut_off: bool) -> Iterator[Piece]:
+        """One chunk as pieces."""
+        bounds = [(0, stop)]
+        while bounds:
+            start, stop = bounds.pop()
+            lines = _count_lines(text, start, stop)
+            if lines > 1 and _block_bytes(lines, max_values(stop - start), self._dtype) > self._max_bytes:
+                middle = _line_end_near_middle(text, start, stop)
+                bounds += [(middle, stop), (start, middle)]
+            else:
+                self._n_lines += lines
+                yield Piece(text, start, stop, lines, self._dtype, not bounds, cut_off and not bounds)
+
+    def _fill(self, carry: bytes) -> tuple[bytearray, int, bool]:
+        """A buffer that holds the carry and at least one end of line after it (or the file's end)."""
+        size = max(self._size, min(2 * len(carry), self._longest))
+        text = self._buffer(size)
+        text[: len(carry)] = carry
+        filled = len(carry)
+        while True:
+            seen = filled
+            filled = self._read_into(text, filled, size)
+            if filled < size:
+                return text, filled, True
+            if text.find(b"\n", seen, filled) >= 0:
+                return text, filled, False
+            self._check_long_line(text, filled)
+            size = min(2 * size, self._longest)
+            longer = self._buffer(size)
+            longer[:filled] = memoryview(text)[:filled]
+            text = longer
+
+    def _read_into(self, text: bytearray, filled: int, size: int) -> int:
+        """Fill ``text[filled:size]``, less only at the file's end. Returns up to where it is filled."""
+        with memoryview(text) as view:
+            while filled < size:
+                got = self._file.readinto(view[filled:size])
+                if got == 0:
+                    break
+                filled += got
+        return filled
+
+    def _check_long_line(self, text: bytearray, filled: int) -> None:
+        number = self._n_lines + 1
+        if looks_binary(memoryview(text)[:filled]):
+            refuse_binary(self._name, number)
+        if filled >= self._longest:
+            length = filled + self._rest_of_line(text)
+            raise LongRowError(
+                f"{self._name}:{number}: a line of {length:,} bytes, too long for the memory limit; "
+                "pass a larger --memory-limit, or check that the file has ends of line",
+                length,
+            )
+
+    def _rest_of_line(self, text: bytearray) -> int:
+        """Bytes up to the next end of line, read over ``text``."""
+        rest = 0
+        while filled := self._read_into(text, 0, self._size):
+            if (end := text.find(b"\n", 0, filled)) >= 0:
+                return rest + end + 1
+            rest += filled
+        return rest
+
+    def _buffer(self, size: int) -> bytearray:
+        if size == self._size and self._free:
+            return self._free.pop()
+        return bytearray(size + SPARE_BYTES)
+
+
+def _block_bytes(rows: int, values: int, dtype: np.dtype[Any]) -> int:
+    return BLOCK_BYTES + ROW_BYTES * rows + (INDEX_BYTES + dtype.itemsize) * values
+
+
+def _count_lines(text: bytearray, start: int, stop: int) -> int:
+    """As ``text.count(b"\\n", start, stop)``, but other threads go on meanwhile."""
+    array = np.frombuffer(text, np.uint8)
+    steps = range(start, stop, _COUNTED_BYTES)
+    return sum(int(np.count_nonzero(array[i : min(i + _COUNTED_BYTES, stop)] == NEWLINE)) for i in steps)
+
+
+def max_values(nbytes: int) -> int:
+    """The most values that a text may have: the shortest is ``1:1`` and a space or an end of line."""
+    return nbytes // SHORTEST_VALUE_BYTES + 1
+
+
+def _line_end_near_middle(text: bytearray, start: int, stop: int) -> int:
+    """Where to cut two or more lines into two parts, neither of them empty."""
+    middle = (start + stop) // 2
+    end = text.find(b"\n", middle, stop - 1) + 1
+    return end or text.rfind(b"\n", start, middle) + 1

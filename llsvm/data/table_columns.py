@@ -1,0 +1,69 @@
+"""What people are told of a table's columns before they train on it: types, examples, what could be a label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from llsvm.features.columns import kind_of, numbers
+from llsvm.features.encoder import TableEncoder
+
+DESCRIBED_ROWS = 10_000
+_MAX_LABELS = 50
+_EXAMPLES = 3
+
+
+def described(
+    schema: pa.Schema,
+    batch: pa.RecordBatch | None,
+    partitions: Sequence[Mapping[str, pa.Scalar]],
+    encoder: TableEncoder,
+) -> list[dict[str, Any]]:
+    """Per column: name, type, use ("label", "weight", what it is as features, or "-"); and, where its values are
+    known, examples, distinct (how many differ in the first rows) and label_candidate (whether it could be one).
+
+    schema: of all columns. batch: the first rows, or None. partitions: of each file, its values of the columns
+    that its folders give.
+    """
+    columns = []
+    for name in schema.names:
+        kind = kind_of(schema.field(name).type)
+        use = "label" if name == encoder.label else "weight" if name == encoder.weight else ""
+        column = {
+            "name": name,
+            "type": str(schema.field(name).type),
+            "use": use or encoder.kind(name) or "-",
+        }
+        values = None
+        if name in partitions[0]:
+            values = pa.array([each[name].as_py() for each in partitions])
+        elif batch is not None and kind in ("text", "number"):
+            values = batch.column(name).slice(0, DESCRIBED_ROWS)
+        if values is not None:
+            distinct = values.unique().drop_null()
+            if kind == "text" and encoder.empty_is_missing:
+                distinct = distinct.filter(pc.not_equal(distinct, ""))
+            whole = kind == "text" or np.all(numbers(distinct) % 1 == 0)
+            column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:_EXAMPLES])
+            column["distinct"] = len(distinct)
+            column["label_candidate"] = bool(2 <= len(distinct) <= _MAX_LABELS and whole)
+        columns.append(column)
+    return columns
+
+
+def _example(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def count_missing(column: pa.Array, empty_is_missing: bool) -> int:
+    """Rows without a value. empty_is_missing: empty text is none."""
+    if kind_of(column.type) == "number":
+        return int(np.isnan(numbers(column)).sum())
+    count = int(column.null_count)
+    if kind_of(column.type) == "text" and empty_is_missing:
+        count += int(pc.sum(pc.equal(column, "")).as_py() or 0)
+    return count

@@ -1,0 +1,54 @@
+"""What is wrong with a file of a table that pyarrow could not read, in a sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NoReturn, Protocol
+
+from llsvm.errors import DataError
+from llsvm.files.inputs import disk_failed, open_seekable, unreadable
+
+
+class TableFormat(Protocol):
+    """format: its name. magic: what its files begin with. no_footer: what the library says of a file that lacks
+    its end."""
+
+    format: str
+    magic: bytes
+    no_footer: tuple[str, ...]
+
+
+def refuse_damage(path: str, n_bytes: int, kind: TableFormat, place: str, error: Exception) -> NoReturn:
+    """Raise the DataError for ``error``, what the library said. n_bytes: of the file. place: where in the file,
+    such as "row group 3", or "". Errors that are not the file's pass."""
+    if isinstance(error, DataError) or (isinstance(error, MemoryError) and not _is_absurd(error)):
+        raise error
+    if disk_failed(error):
+        raise unreadable(path, error) from error
+    reason = " ".join(str(error).split()).rstrip(".")
+    if not place and any(sign in reason for sign in kind.no_footer):
+        try:
+            with open_seekable(path) as file:
+                begins = file.read(len(kind.magic))
+        except OSError as failed:
+            raise unreadable(path, failed) from error
+        if begins != kind.magic:
+            raise DataError(
+                f"{path}: not a {kind.format} file, by its first bytes {begins!r}; unpack it where it is "
+                "compressed, or name its format with --format"
+            ) from error
+        raise DataError(
+            f"{path}: the file ends at byte {n_bytes:,} without the footer that {kind.format} files end with: "
+            "it is cut off or damaged, or was not written to its end; fetch or write it again"
+        ) from error
+    where = f"{path}: {place}" if place else path
+    raise DataError(
+        f"{where}: not readable as {kind.format}, cut off or damaged: {reason}; fetch or write it again"
+    ) from error
+
+
+def _is_absurd(error: MemoryError) -> bool:
+    """Whether more memory was asked for than the machine has: a length in the file is wrong."""
+    asked = re.search(r"size (\d+)", str(error))
+    return asked is not None and int(asked[1]) > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

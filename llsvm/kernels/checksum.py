@@ -1,0 +1,80 @@
+"""A checksum of bytes, several times as fast as memory delivers them, for files that are read at half a GB/s.
+
+A twin in plain Python is in ``tests/test_fingerprints.py``.
+"""
+
+# mypy: ignore-errors
+# Numba infers the types here, and mypy cannot follow it.
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
+
+from llsvm.kernels.options import JIT, njit
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: its multiples differ in all bits
+LOW_HALF, HALF, EIGHT, ONE, ZERO = (np.uint64(n) for n in (0xFFFFFFFF, 32, 8, 1, 0))
+
+
+@intrinsic
+def _word(typing, data, k):
+    """``data[k:k + 8]`` as one number, unchecked, wherever it lies."""
+
+    def emit(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(array.data, [args[1]])
+        word = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(data, types.int64), emit
+
+
+if config.DISABLE_JIT:
+
+    def _word(data, k):
+        """What the intrinsic does, in plain Python."""
+        return np.uint64(int.from_bytes(data[k : k + 8].tobytes(), "little"))
+
+
+@njit(**JIT)
+def checksum(data, state):
+    """Go on with the checksum of a stream of bytes, taken as little-endian words of 64 bits.
+
+    The sum over words i of low · high + word, with low and high the halves of word XOR (i + 1) · GOLDEN: the NH of
+    Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC: Fast and Secure Message Authentication" (1999), with
+    keys that everybody knows. It vectorises, as no word waits for the one before.
+
+    data: (n,) uint8. state: (4,) uint64, zeros in the beginning, changed in place:
+        state[0]: the sum so far
+        state[1]: number of words so far times GOLDEN
+        state[2]: the bytes of a word that is not complete yet
+        state[3]: how many these are, 0 to 7
+    """
+    total, key, rest, n_rest = state[0], state[1], state[2], state[3]
+    n = data.shape[0]
+    k = 0
+    while k < n and n_rest > ZERO:
+        rest |= np.uint64(data[k]) << (EIGHT * n_rest)
+        n_rest += ONE
+        k += 1
+        if n_rest == EIGHT:
+            key += GOLDEN
+            mixed = rest ^ key
+            total += (mixed & LOW_HALF) * (mixed >> HALF) + rest
+            rest = n_rest = ZERO
+    n_words = (n - k) // 8
+    for i in range(n_words):
+        word = _word(data, k + 8 * i)
+        mixed = word ^ (key + np.uint64(i + 1) * GOLDEN)
+        total += (mixed & LOW_HALF) * (mixed >> HALF) + word
+    key += np.uint64(n_words) * GOLDEN
+    k += 8 * n_words
+    while k < n:
+        rest |= np.uint64(data[k]) << (EIGHT * n_rest)
+        n_rest += ONE
+        k += 1
+    state[0], state[1], state[2], state[3] = total, key, rest, n_rest
