@@ -110,8 +110,11 @@ WRONG = {
     "history": [5, [1, 2]],
     "feature_names": [5, ["a"], [1, 2, 3]],
     "extra": [
+        {"trained_on": 1},
+        {"trained_on": {"n_files": 1, "n_bytes": 1, "digest": "a"}},
+        {"trained_on": {"n_files": 1, "n_bytes": 1, "digest": "a", "files": [{"name": 1}]}},
         [1],
-        {"multiclass": 5},
+        {"multi_class": 5},
         {"positive": {"a": 1}},
         {"table": 5},
         {"feature_map": {}},

@@ -189,6 +189,7 @@ def _places_of_largest(coef: NDArray[np.float64]) -> list[tuple[int, int]]:
 
 def _print_model(answer: dict[str, Any]) -> None:
     from llsvm.cli.tables import cell_text, print_table
+    from llsvm.files.fingerprint import TRAINED_ON
 
     certificate = answer["certificate"]
     echo(
@@ -204,6 +205,12 @@ def _print_model(answer: dict[str, Any]) -> None:
             f"{state}: within {certificate['relative_gap']:.3%} of the optimum after {certificate['passes']} "
             f"full passes over {answer['rows']:,} rows "
             f"(objective {certificate['primal']:.8g}, at least {certificate['dual']:.8g})."
+        )
+    if files := answer["extra"].get(TRAINED_ON):
+        more = f" and {files['n_files'] - 1:,} more" if files["n_files"] > 1 else ""
+        echo(
+            f"Trained on {files['files'][0]['name']}{more}: {files['n_bytes']:,} bytes, "
+            f"fingerprint {files['digest']}."
         )
     intercept = answer["intercept"] if any(answer["intercept"]) else "none"
     settings = sorted({**answer["settings"], "intercept": intercept}.items())

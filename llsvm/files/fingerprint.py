@@ -37,6 +37,7 @@ BYTES, ROW_GROUPS, RECORD_BATCHES = (
     "record batch",
 )  # parts of files; others are arrays' names
 _CHECKSUM = struct.Struct("<Q")
+TRAINED_ON = "trained_on"  # the name in Model.extra of what ``files_summary`` says
 _MAX_LISTED = 100  # files in a summary
 
 
@@ -129,7 +130,7 @@ class Checksum:
         return int(ended._state[0])
 
 
-def summary(fingerprints: Sequence[FileFingerprint] | None) -> dict[str, Any] | None:
+def files_summary(fingerprints: Sequence[FileFingerprint] | None) -> dict[str, Any] | None:
     """What a model remembers of the files that it was trained on: plain values, small for any number of files, and
     the same wherever the files are. None for None.
 

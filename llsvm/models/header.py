@@ -69,6 +69,7 @@ _EXTRA: dict[str, Test] = {
     "positive": lambda value: is_text(value) or is_number(value),
     "feature_map": _is_mapping,
     "table": _is_mapping,
+    "trained_on": _is_mapping,
 }
 _TABLE: dict[str, Test] = {
     "columns": list_of(_is_mapping),
@@ -85,6 +86,13 @@ _COLUMN: dict[str, Test] = {
     "kind": one_of(*_COLUMN_KINDS),
     "width": is_whole(1, MAX_FEATURES),
 }
+_TRAINED_ON: dict[str, Test] = {
+    "n_files": is_whole(1),
+    "n_bytes": is_whole(0),
+    "digest": is_text,
+    "files": list_of(_is_mapping),
+}
+_FILE: dict[str, Test] = {"name": is_text, "n_bytes": is_whole(0), "digest": is_text}
 _DATES: dict[str, Test] = {"dates": maybe(is_flag)}  # not in the first files
 _ARRAY: dict[str, Test] = {
     "shape": list_of(is_whole(0)),
@@ -108,6 +116,10 @@ def check_header(header: Mapping[str, Any]) -> None:
         raise ValueError(f"it requires {missing[0]}, which it does not hold")
     if "table" in extra:
         _check_table(extra["table"], header["n_features"])
+    if "trained_on" in extra:
+        check(extra["trained_on"], _TRAINED_ON, "list of training files")
+        for file in extra["trained_on"]["files"]:
+            check(file, _FILE, "list of training files")
     arrays = header.get("arrays", {})  # the first files have no list of them
     check(arrays, {}, "list of arrays")
     for name, spec in arrays.items():

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from llsvm.data import DEFAULT_FORMAT
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import ROW_SCALE
+from llsvm.files.fingerprint import TRAINED_ON, files_summary
 from llsvm.memory.process import peak_resident_bytes
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
@@ -78,8 +79,11 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
 
 
 def _extra(run: Run) -> dict[str, Any]:
-    """What predictions need beside weights: the table's columns, positive label, unit rows, exact values."""
+    """What predictions need beside weights: the table's columns, positive label, unit rows, exact values; and what
+    the files were that it was trained on."""
     extra: dict[str, Any] = {"solver": run.solver, "why": run.why}
+    if (files := files_summary(run.stream.source.info().fingerprints)) is not None:
+        extra[TRAINED_ON] = files
     if run.stream.dataset.dtype == np.float64 or run.feature_map is not None:
         extra["double"] = True
     encoder, scaling = run.stream.source.info().encoder, run.stream.scaling
