@@ -149,12 +149,13 @@ def test_help_mentions_the_guides():
     assert "llsvm guide" in CliRunner().invoke(app, ["--help"]).stdout
 
 
-def test_a_guide_on_a_terminal_is_rendered():
+def on_a_terminal(topic):
+    """What ``llsvm guide TOPIC`` writes to a terminal of 80 columns, with the colours and without."""
     ours, theirs = pty.openpty()
     program = subprocess.Popen(
-        [sys.executable, "-m", "llsvm", "guide", "python"],
+        [sys.executable, "-m", "llsvm", "guide", topic],
         stdout=theirs,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80"},
     )
     os.close(theirs)
     shown = b""
@@ -162,10 +163,19 @@ def test_a_guide_on_a_terminal_is_rendered():
         while piece := screen.read(1 << 16):
             shown += piece
     assert program.wait() == 0
-    text = re.sub(r"\x1b\[[\d;]*m", "", shown.decode())
-    assert "\x1b[" in shown.decode()
+    return shown.decode(), re.sub(r"\x1b\[[\d;]*m", "", shown.decode())
+
+
+def test_a_guide_on_a_terminal_is_rendered():
+    coloured, text = on_a_terminal("python")
+    assert "\x1b[" in coloured
     assert "# From Python" not in text
-    assert "options (llsvm guide options)" in text
+    assert "options (llsvm guide options)" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("topic", ["options", "formats", "solvers", "certificate"])
+def test_tables_lose_nothing_on_a_narrow_terminal(topic):
+    assert "…" not in on_a_terminal(topic)[1]
 
 
 def test_a_guide_loads_nothing_slow():

@@ -37,15 +37,14 @@ def _said(option: Any) -> tuple[str, str]:
 
 
 def _flags(option: Any) -> str:
-    words = ", ".join(option.opts)
-    return f"{words}/{'/'.join(option.secondary_opts)}" if option.secondary_opts else words
+    return ", ".join((*option.opts, *option.secondary_opts))
 
 
 def _table(options: list[Any]) -> str:
     lines = ["| option | value | default | meaning |", "|---|---|---|---|"]
     for option in options:
-        value = "" if option.is_flag else option.metavar or option.type.name
-        cells = (f"`{_flags(option)}`", f"`{value}`" if value else "", _default(option), option.help or "")
+        value = "" if option.is_flag else (option.metavar or option.type.name).replace("|", ", ")
+        cells = (f"`{_flags(option)}`", value, _default(option), option.help or "")
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
