@@ -15,8 +15,10 @@ from llsvm.block import CSR
 from llsvm.data import open_source, open_with_settings
 from llsvm.errors import UsageError
 from llsvm.memory.budget import MemoryBudget
+from llsvm.objective.losses import LOSSES
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
+from llsvm.solvers.nesvm.arrays import ProblemArrays
 from llsvm.solvers.nesvm.bundle import DualBundle
 from llsvm.solvers.nesvm.metric import GramMetric, ScalarMetric
 from llsvm.solvers.nesvm.nesterov import PaperSteps
@@ -59,7 +61,7 @@ def assert_certified(model, report, optimum, tol):
 # -- the kernel --------------------------------------------------------------------------------------------
 
 
-def slow_pass(X, ids, cost, signs, W, V, bias, mu, squares, split):
+def slow_pass(X, ids, cost, signs, W, V, bias, mu, loss, split):
     """``gradient_csr`` row by row, as eqs. 6, 10 and 54 are written."""
     k, width = W.shape
     grad, sums = np.zeros((k, 2 if split else 1, width)), np.zeros((k, kernel.N_SUMS))
@@ -71,9 +73,12 @@ def slow_pass(X, ids, cost, signs, W, V, bias, mu, squares, split):
             if s == 0 or c == 0:
                 continue
             z, zv = 1 - s * (W[j] @ x), 1 - s * (V[j] @ x)
-            if squares:
+            if loss != kernel.HINGE:
+                if loss == kernel.SQUARED_HINGE:
+                    z, zv = max(z, 0), max(zv, 0)
                 alpha, values = 2 * c * z, (c * z * z, c * z * z, c * zv * zv, c * zv * zv)
                 sums[j, kernel.ALPHA_SQUARES] += alpha**2 / (4 * c)
+                sums[j, kernel.ALPHA_SQUARES_MINUS] += alpha**2 / (4 * c) if s < 0 else 0
             else:
                 u, uv = np.median([z / (mu[j] * size), 0, 1]), np.median([zv / (mu[j] * size), 0, 1])
                 alpha = c * u
@@ -94,11 +99,11 @@ def slow_pass(X, ids, cost, signs, W, V, bias, mu, squares, split):
     st.integers(0, 2**32 - 1),
     st.integers(1, 12),
     st.integers(1, 6),
-    st.booleans(),
+    st.sampled_from([kernel.HINGE, kernel.SQUARED_HINGE, kernel.LEAST_SQUARES]),
     st.booleans(),
     st.booleans(),
 )
-def test_kernels_agree_with_slow_twin(seed, n, d, squares, split, single):
+def test_kernels_agree_with_slow_twin(seed, n, d, loss, split, single):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) * rng.integers(0, 2, (n, d))
     X = X.astype(np.float32 if single else np.float64)
@@ -107,12 +112,12 @@ def test_kernels_agree_with_slow_twin(seed, n, d, squares, split, single):
     signs = np.array([[1.0, -1, 0], [1, -1, -1], [0, 1, -1]])
     W, V, mu = rng.normal(size=(3, d + 1)), rng.normal(size=(3, d + 1)), rng.uniform(0.1, 2, 3)
     bias = float(rng.choice([0.0, 1.5]))
-    expected = slow_pass(X, ids, cost, signs, W, V, bias, mu, squares, split)
+    expected = slow_pass(X, ids, cost, signs, W, V, bias, mu, loss, split)
     S = csr_matrix(X)
     matrix = CSR(S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data)
     for run, head in ((kernel.gradient_csr, tuple(matrix)), (kernel.gradient_dense, (X,))):
         grad, sums = np.zeros_like(expected[0]), np.zeros_like(expected[1])
-        run(*head, ids, cost, signs, np.arange(3), W, V, bias, mu, squares, split, grad, sums)
+        run(*head, ids, cost, signs, np.arange(3), W, V, bias, mu, loss, split, grad, sums)
         np.testing.assert_allclose(grad, expected[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(sums, expected[1], rtol=1e-9, atol=1e-9)
     norms = np.empty((n, 2))
@@ -126,6 +131,15 @@ def test_kernels_agree_with_slow_twin(seed, n, d, squares, split, single):
     np.testing.assert_allclose(np.tril(G), np.tril(full.T @ (cost[:, None] * full)), atol=1e-9)
 
 
+def test_kernels_know_losses_by_their_numbers():
+    numbers = {
+        "hinge": kernel.HINGE,
+        "squared_hinge": kernel.SQUARED_HINGE,
+        "least-squares": kernel.LEAST_SQUARES,
+    }
+    assert numbers == {name: loss.number for name, loss in LOSSES.items()}
+
+
 def test_gradient_is_the_derivative_of_the_smoothed_loss():
     rng = np.random.default_rng(0)
     X, ids, cost = rng.normal(size=(20, 3)), rng.integers(0, 2, 20).astype(np.int32), np.full(20, 0.7)
@@ -134,7 +148,9 @@ def test_gradient_is_the_derivative_of_the_smoothed_loss():
     def value(w):
         grad, sums = np.zeros((1, 1, 4)), np.zeros((1, kernel.N_SUMS))
         W = w[None]
-        kernel.gradient_dense(X, ids, cost, signs, np.arange(1), W, W, 1.0, mu, False, False, grad, sums)
+        kernel.gradient_dense(
+            X, ids, cost, signs, np.arange(1), W, W, 1.0, mu, kernel.HINGE, False, grad, sums
+        )
         return sums[0, kernel.SMOOTHED], -grad[0, 0]
 
     w, step = rng.normal(size=4), 1e-6
@@ -243,7 +259,7 @@ def test_paper_step_keeps_its_rate():
 
     best = minimize(smoothed, np.zeros(5), jac=True, method="BFGS", options={"gtol": 1e-12})
     L = 1 + C * len(X) / mu * ((X**2).sum(axis=1) / size).max()
-    steps, excess, bounds = PaperSteps(5, L), [], []
+    steps, excess, bounds = PaperSteps(ProblemArrays.alone(5), L), [], []
     for k in range(300):
         F, g = smoothed(steps.w)
         steps.advance(F, g, smoothed(steps.y)[0], 1.0, True)
@@ -258,7 +274,7 @@ def test_solver_with_paper_step_follows_algorithm_1():
     X, y = cancer(80)
     s, mu, size = 2.0 * y - 1, 5.0, np.abs(X).max(axis=1)
     L = 1 + len(X) / mu * ((X**2).sum(axis=1) / size).max()
-    steps, best = PaperSteps(30, L), np.inf
+    steps, best = PaperSteps(ProblemArrays.alone(30), L), np.inf
     for _ in range(40):
         z = 1 - s * (X @ steps.w)
         u = np.clip(z / (mu * size), 0, 1)
@@ -373,7 +389,7 @@ def test_repeats_exactly():
 @given(st.integers(0, 2**32 - 1), st.integers(2, 5))
 def test_bundle_value_is_attained_by_a_mixture(seed, size):
     rng = np.random.default_rng(seed)
-    bundle = DualBundle(4, size)
+    bundle = DualBundle(ProblemArrays.alone(4), size)
     points = [(float(rng.uniform(0, 3)), rng.normal(size=4)) for _ in range(8)]
     singles = [0.0]
     for s, v in points:
@@ -402,7 +418,7 @@ def test_metrics_solve_what_they_measure():
     G = A @ A.T
     H = 0.5 * np.eye(5) + 2.0 * G
     g = rng.normal(size=5)
-    metric = GramMetric(np.tril(G))
+    metric = GramMetric.of(np.tril(G))
     np.testing.assert_allclose(metric.solve(0.5, 2.0, g), np.linalg.solve(H, g))
     assert metric.square(0.5, 2.0, g) == pytest.approx(g @ H @ g)
     assert metric.largest == pytest.approx(np.linalg.eigvalsh(G).max())

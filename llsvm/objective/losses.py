@@ -52,6 +52,10 @@ class Loss(ABC):
     def derivative(self, margin: Vector) -> Vector:
         """φ'(m); where there is a kink, one between the derivatives at its sides."""
 
+    @abstractmethod
+    def largest_value(self, margin: Vector, error: Vector) -> Vector:
+        """The largest φ of margins that are off by at most ``error`` ≥ 0."""
+
     def dual_value(self, a: Vector) -> Vector:
         """b(a) = −φ*(−a), for lower ≤ a ≤ upper."""
         return a - 0.5 * self.ridge * a * a
@@ -85,6 +89,9 @@ class Hinge(Loss):
     def derivative(self, margin: Vector) -> Vector:
         return np.where(margin < 1.0, -1.0, 0.0)
 
+    def largest_value(self, margin: Vector, error: Vector) -> Vector:
+        return np.maximum(0.0, 1.0 - margin + error)
+
 
 class SquaredHinge(Loss):
     """φ(m) = max(0, 1 − m)² (LIBLINEAR -s 1 and 2; Hsieh et al. 2008)."""
@@ -103,6 +110,10 @@ class SquaredHinge(Loss):
     def derivative(self, margin: Vector) -> Vector:
         return -2.0 * np.maximum(0.0, 1.0 - margin)
 
+    def largest_value(self, margin: Vector, error: Vector) -> Vector:
+        z = np.maximum(0.0, 1.0 - margin + error)
+        return z * z
+
 
 class LeastSquares(Loss):
     """φ(m) = (1 − m)², the loss of LS-SVM (NESVM eq. 53)."""
@@ -119,6 +130,9 @@ class LeastSquares(Loss):
 
     def derivative(self, margin: Vector) -> Vector:
         return -2.0 * (1.0 - margin)
+
+    def largest_value(self, margin: Vector, error: Vector) -> Vector:
+        return (np.abs(1.0 - margin) + error) ** 2
 
 
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Hinge(), SquaredHinge(), LeastSquares())}

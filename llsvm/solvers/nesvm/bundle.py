@@ -6,7 +6,7 @@ points are feasible; so the pairs (s, v) of some passes suffice to find the best
     l2:  max_θ  θ·s − ½‖Vθ‖²  over the simplex, with (0, 0) among the points
     l1:  D = s if ‖v‖∞ ≤ 1; a point is shrunk until it is (α = 0 is feasible, so the segment to it is too)
 
-For squares s holds Σ α − Σ α²/(4c), concave in α: a mixture is worth at least the mixture of the s.
+For squared losses s holds Σ α − Σ α²/(4c), concave in α: a mixture is worth at least the mixture of the s.
 """
 
 from __future__ import annotations
@@ -14,26 +14,43 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.nesvm.arrays import ProblemArrays
+from llsvm.solvers.nesvm.numbers import SavedNumbers
+from llsvm.solvers.state import Value
+
 _STEPS = 100
 _PRECISION = 1e-6  # of the mixture, relative
 
 
 class DualBundle:
-    """At most ``size`` points of one problem; see the file's head."""
+    """At most ``size`` points of one problem; see the file's head.
 
-    def __init__(self, width: int, size: int, l1: bool = False) -> None:
-        """width: of v. size: points kept, at least 2."""
+    best: the best dual objective known. In ``arrays``: s (size + 1,), v of each point (size + 1, width), their
+    products, and the shares of the best mixture.
+    """
+
+    def __init__(self, arrays: ProblemArrays, size: int, l1: bool = False) -> None:
+        """size: points kept, at least 2."""
         self.best = 0.0  # D(0)
         self._l1 = l1
         self._n = 1  # the first point is α = 0
-        self._s = np.zeros(size + 1)
-        self._V = np.zeros((size + 1, width))
-        self._products = np.zeros((size + 1, size + 1))
-        self._share = np.zeros(size + 1)
+        points = 0 if l1 else size + 1  # the l1 dual keeps its best value alone
+        self._s = arrays.table("bundle: s", points)
+        self._V = arrays.vectors("bundle: v", points)
+        self._products = arrays.table("bundle: products", points, points)
+        self._share = arrays.table("bundle: shares", points)
 
     @staticmethod
     def nbytes(width: int, size: int) -> int:
         return 8 * (size + 1) * (width + size + 3)
+
+    def numbers(self) -> dict[str, Value]:
+        """What there is to know beside the arrays."""
+        return {"best": self.best, "points": self._n}
+
+    def restore(self, saved: SavedNumbers) -> None:
+        """Take up ``numbers``; the arrays are restored by themselves."""
+        self.best, self._n = saved.real("best"), saved.whole("points")
 
     def add(self, s: float, v: NDArray[np.float64], image: NDArray[np.float64] | None = None) -> float:
         """Take a feasible point, (s, v (width,)); returns the best dual objective known.
@@ -43,7 +60,7 @@ class DualBundle:
         if self._l1:
             return self._add_l1(s, v)
         image = v if image is None else image
-        at = self._room()
+        at = self._place()
         self._s[at], self._V[at] = s, v
         row = self._V[: self._n] @ image
         self._products[at, : self._n] = row
@@ -56,7 +73,7 @@ class DualBundle:
         """v (width,) of the mixture that was found last (not with l1)."""
         return np.asarray(self._share[: self._n] @ self._V[: self._n])
 
-    def _room(self) -> int:
+    def _place(self) -> int:
         """Where the next point goes: a free place, or that of the point which the best mixture needs least."""
         if self._n < len(self._s):
             self._n += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from llsvm.block import CSR, Block, concat
 from llsvm.errors import DataError, DiskError
 from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
+from llsvm.process.threads import Threads
 from llsvm.solvers.nesvm.layout import MatrixLayout
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.stream.stream import Stream
@@ -60,7 +62,7 @@ class KernelMatrix:
             return self._stream.place
         return "memory" if self._memory is not None else "spill"
 
-    def build(self, threads: int) -> None:
+    def build(self, threads: Threads) -> None:
         """Compute all of it. Raises DiskError where it fits neither in memory nor on disk."""
         if self.precomputed:
             return
@@ -69,16 +71,12 @@ class KernelMatrix:
         else:
             self._check_disk()
             self._store = self._stream.make_store("kernel")
-        with ThreadPoolExecutor(threads) as pool:
-            for first in range(0, self.n, self._layout.tile_rows):
-                last = min(first + self._layout.tile_rows, self.n)
-                if self._memory is None:
-                    tile = np.empty((last - first, self.n))
-                else:
-                    tile = self._memory[first:last]
-                self._fill(tile, first, last, pool, threads)
-                if self._store is not None:
-                    self._spill(tile, first)
+        for first in range(0, self.n, self._layout.tile_rows):
+            last = min(first + self._layout.tile_rows, self.n)
+            tile = np.empty((last - first, self.n)) if self._memory is None else self._memory[first:last]
+            self._fill(tile, first, last, threads)
+            if self._store is not None:
+                self._spill(tile, first)
         if self._store is not None:
             self._store.finish()
 
@@ -145,9 +143,7 @@ class KernelMatrix:
                 self._stream.count_bytes(store.pages[number].nbytes)
                 yield block.rows, np.asarray(block.X)
 
-    def _fill(
-        self, tile: NDArray[np.float64], first: int, last: int, pool: ThreadPoolExecutor, threads: int
-    ) -> None:
+    def _fill(self, tile: NDArray[np.float64], first: int, last: int, threads: Threads) -> None:
         """tile[i, j] = k(x_{first + i}, x_j) for all j: one pass for the tile's rows, one for the others."""
         dataset = self._stream.dataset
         parts = []
@@ -162,17 +158,16 @@ class KernelMatrix:
             Z = CSR(Z.indptr, Z.indices - np.int32(dataset.first_column), Z.data)
         else:
             Z = Z[:, dataset.first_column :]
-        step = max(1, self._layout.piece_bytes // (8 * (last - first) * threads))
+        step = max(1, self._layout.piece_bytes // (8 * (last - first) * threads.number))
 
-        def work(block: Block, start: int) -> None:
-            rows = block.slice(start, min(start + step, block.n_rows))
+        def work(block: Block, start: int, stop: int) -> None:
+            rows = block.slice(start, stop)
             values = self.function.between(rows.X, Z, dataset.n_features, dataset.first_column)
             values += self._constant
             tile[:, rows.rows] = values.T
 
         for block in self._stream.all():
-            for job in [pool.submit(work, block, at) for at in range(0, block.n_rows, step)]:
-                job.result()
+            threads.over_pieces(block.n_rows, step, partial(work, block))
         if not np.isfinite([tile.min(), tile.max()]).all():
             raise DataError(
                 f"{dataset.name}: values of the {self.function.name} kernel are beyond 64-bit floats; pass a "

@@ -4,8 +4,8 @@ Hinge, smoothed by the prox-function ‖x_i‖∞ u² (eqs. 5-6, 10), S_i = μ m
 
     u_i = median((1 − m_i)/S_i, 0, 1),   loss_i = u_i (1 − m_i) − ½ S_i u_i²,   α_i = c_i u_i
 
-Squares (eqs. 54-55): loss_i = (1 − m_i)², α_i = 2 c_i (1 − m_i). Here m_i = y_i w·x_i.
-The middle piece of eq. 10 reaches down to 1 − μ‖x_i‖∞, as eq. 6 has it.
+Least squares (eqs. 54-55): loss_i = (1 − m_i)², α_i = 2 c_i (1 − m_i). Squared hinge: the same of max(0, 1 − m_i).
+Here m_i = y_i w·x_i. The middle piece of eq. 10 reaches down to 1 − μ‖x_i‖∞, as eq. 6 has it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,25 @@ import numpy as np
 
 from llsvm.kernels.options import JIT, njit
 
-# Columns of ``sums``: at the points W the smoothed loss, the loss itself, Σ α over rows with y = +1 and y = −1,
-# and Σ α²/(4c) (squares only); at the points V the smoothed loss and the loss itself.
-SMOOTHED, LOSS, ALPHA_PLUS, ALPHA_MINUS, ALPHA_SQUARES, V_SMOOTHED, V_LOSS, N_SUMS = range(8)
+# Columns of ``sums``: at the points W the smoothed loss, the loss itself, Σ α over rows with y = +1 and y = −1, and
+# of squared losses Σ α²/(4c), and its part of the rows with y = −1; at the points V the smoothed loss and the loss
+# itself.
+SMOOTHED, LOSS, ALPHA_PLUS, ALPHA_MINUS, ALPHA_SQUARES, ALPHA_SQUARES_MINUS, V_SMOOTHED, V_LOSS = range(8)
+N_SUMS = 8
+
+# ``Loss.number`` of the losses that these kernels know.
+HINGE, SQUARED_HINGE, LEAST_SQUARES = 0, 1, 2
 
 
 @njit(**JIT)
-def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, squares, split, grad, sums):  # type: ignore[no-untyped-def]
+def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad, sums):  # type: ignore[no-untyped-def]
     """Add what CSR rows contribute to ``grad`` and ``sums``.
 
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64, the rows X.
     ids: (n,) int32 class ids. cost: (n,) float64 c_i. signs: (k, classes) float64, y of each class in each problem,
     0 where it takes no part. todo: int64, the problems to work on. W, V: (k, d + 1) float64, the points of
     the gradient and of the value alone; the last entry is the weight of the constant feature ``bias``.
-    mu: (k,) float64. squares: loss (1 − m)² instead of the smoothed hinge. split: sum y = −1 apart.
+    bias: float64. mu: (k,) float64, of the smoothed hinge. loss: int, its number. split: bool, sum y = −1 apart.
     grad: (k, 1 or 2, d + 1) float64, added Σ α_i y_i x_i. sums: (k, N_SUMS) float64, added to.
     """
     last = W.shape[1] - 1
@@ -55,25 +61,29 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
                 dot_v += v[np.uint32(indices[p])] * x
             z = 1.0 - s * dot_w
             zv = 1.0 - s * dot_v
-            if squares:
-                alpha = 2.0 * c * z
-                sums[j, 0] += c * z * z
-                sums[j, 1] += c * z * z
-                sums[j, 4] += c * z * z  # α²/(4c)
-                sums[j, 5] += c * zv * zv
-                sums[j, 6] += c * zv * zv
-            else:
+            minus = 1 if s < 0.0 else 0
+            if loss == HINGE:
                 width = mu[j] * size
                 u = min(max(z / width, 0.0), 1.0)
                 uv = min(max(zv / width, 0.0), 1.0)
                 alpha = c * u
-                sums[j, 0] += c * (u * z - 0.5 * width * u * u)
-                sums[j, 1] += c * max(z, 0.0)
-                sums[j, 5] += c * (uv * zv - 0.5 * width * uv * uv)
-                sums[j, 6] += c * max(zv, 0.0)
+                sums[j, SMOOTHED] += c * (u * z - 0.5 * width * u * u)
+                sums[j, LOSS] += c * max(z, 0.0)
+                sums[j, V_SMOOTHED] += c * (uv * zv - 0.5 * width * uv * uv)
+                sums[j, V_LOSS] += c * max(zv, 0.0)
+            else:
+                if loss == SQUARED_HINGE:
+                    z = max(z, 0.0)
+                    zv = max(zv, 0.0)
+                alpha = 2.0 * c * z
+                sums[j, SMOOTHED] += c * z * z
+                sums[j, LOSS] += c * z * z
+                sums[j, ALPHA_SQUARES] += c * z * z  # α²/(4c)
+                sums[j, ALPHA_SQUARES_MINUS] += minus * (c * z * z)
+                sums[j, V_SMOOTHED] += c * zv * zv
+                sums[j, V_LOSS] += c * zv * zv
             if alpha != 0.0:
-                minus = 1 if s < 0.0 else 0
-                sums[j, 2 + minus] += alpha
+                sums[j, ALPHA_PLUS + minus] += alpha
                 g = grad[j, minus if split else 0]
                 step = alpha * s
                 g[last] += step * bias
@@ -83,8 +93,8 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
 
 # Dense rows are summed in any order, so that the loops become vector instructions.
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
-def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, squares, split, grad, sums):  # type: ignore[no-untyped-def]
-    """``gradient_csr`` for X (n, d) dense."""
+def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad, sums):  # type: ignore[no-untyped-def]
+    """``gradient_csr`` for X (n, d) float32 or float64, dense, in C order."""
     d = X.shape[1]
     for i in range(cost.shape[0]):
         c = cost[i]
@@ -111,25 +121,29 @@ def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, squares, split, gr
                 dot_v += v[p] * x
             z = 1.0 - s * (dot_w + w[d] * bias)
             zv = 1.0 - s * (dot_v + v[d] * bias)
-            if squares:
-                alpha = 2.0 * c * z
-                sums[j, 0] += c * z * z
-                sums[j, 1] += c * z * z
-                sums[j, 4] += c * z * z
-                sums[j, 5] += c * zv * zv
-                sums[j, 6] += c * zv * zv
-            else:
+            minus = 1 if s < 0.0 else 0
+            if loss == HINGE:
                 width = mu[j] * size
                 u = min(max(z / width, 0.0), 1.0)
                 uv = min(max(zv / width, 0.0), 1.0)
                 alpha = c * u
-                sums[j, 0] += c * (u * z - 0.5 * width * u * u)
-                sums[j, 1] += c * max(z, 0.0)
-                sums[j, 5] += c * (uv * zv - 0.5 * width * uv * uv)
-                sums[j, 6] += c * max(zv, 0.0)
+                sums[j, SMOOTHED] += c * (u * z - 0.5 * width * u * u)
+                sums[j, LOSS] += c * max(z, 0.0)
+                sums[j, V_SMOOTHED] += c * (uv * zv - 0.5 * width * uv * uv)
+                sums[j, V_LOSS] += c * max(zv, 0.0)
+            else:
+                if loss == SQUARED_HINGE:
+                    z = max(z, 0.0)
+                    zv = max(zv, 0.0)
+                alpha = 2.0 * c * z
+                sums[j, SMOOTHED] += c * z * z
+                sums[j, LOSS] += c * z * z
+                sums[j, ALPHA_SQUARES] += c * z * z
+                sums[j, ALPHA_SQUARES_MINUS] += minus * (c * z * z)
+                sums[j, V_SMOOTHED] += c * zv * zv
+                sums[j, V_LOSS] += c * zv * zv
             if alpha != 0.0:
-                minus = 1 if s < 0.0 else 0
-                sums[j, 2 + minus] += alpha
+                sums[j, ALPHA_PLUS + minus] += alpha
                 g = grad[j, minus if split else 0]
                 step = alpha * s
                 g[d] += step * bias
@@ -139,7 +153,10 @@ def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, squares, split, gr
 
 @njit(**JIT)
 def norms_csr(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
-    """out (n, 2) float64: ‖x_i‖² and ‖x_i‖∞ of CSR rows with the constant feature; 1 for ‖x_i‖∞ of an empty row."""
+    """out (n, 2) float64: ‖x_i‖² and ‖x_i‖∞ of CSR rows with the constant feature; 1 for ‖x_i‖∞ of an empty row.
+
+    indptr, indices, data: as in ``gradient_csr``. bias: float64, the constant feature.
+    """
     for i in range(out.shape[0]):
         total, size = bias * bias, bias
         for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
@@ -152,7 +169,11 @@ def norms_csr(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
 
 @njit(**JIT)
 def gram_csr(indptr, indices, data, weight, bias, G):  # type: ignore[no-untyped-def]
-    """Add Σ weight_i x_i x_iᵀ of CSR rows to G (d + 1, d + 1) float64, its lower triangle (columns ascend)."""
+    """Add Σ weight_i x_i x_iᵀ of CSR rows to the lower triangle of G (columns ascend).
+
+    indptr, indices, data: as in ``gradient_csr``. weight: (n,) float64. bias: float64, the constant feature.
+    G: (d + 1, d + 1) float64, added to.
+    """
     last = G.shape[0] - 1
     for i in range(weight.shape[0]):
         h = weight[i]

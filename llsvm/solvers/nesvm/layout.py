@@ -13,14 +13,11 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.bundle import DualBundle
 from llsvm.solvers.nesvm.metric import GramMetric
 from llsvm.solvers.nesvm.nesterov import VECTORS
+from llsvm.solvers.nesvm.tuning import KernelTuning, NESVMTuning
 
 ROW_WORK_BYTES = 48  # cost, norms and their products
-MAX_GRAM_COLUMNS = 2000  # beyond, decomposing it takes longer than the passes it saves
-BUNDLE = 20  # dual points kept, if they take no more than this share of what is free:
-BUNDLE_SHARE = GRAM_SHARE = 0.25
 
 KERNEL_ROW_WORK_BYTES = 16
-KERNEL_BUNDLE = 8
 KERNEL_VECTORS = 24  # of a row, per problem, temporary ones counted
 TILE_ROWS = 2048
 TILE_SHARE = 4  # a tile takes at most this part (1/4) of what is left where K is spilled
@@ -36,7 +33,7 @@ class Layout:
     bundle: int
 
 
-def layout(settings: Settings, threads: int, memory: MemoryLeft) -> Layout:
+def layout(settings: Settings, tuning: NESVMTuning, threads: int, memory: MemoryLeft) -> Layout:
     """Decides what fits: the Gram matrix, the bundle of dual points."""
     dataset, free = memory.dataset, memory.available_bytes
     n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo"
@@ -48,11 +45,13 @@ def layout(settings: Settings, threads: int, memory: MemoryLeft) -> Layout:
         "signs of classes": signs_bytes(n_classes, pairs),
     }
     gram_bytes = GramMetric.nbytes(width)
-    gram = width <= MAX_GRAM_COLUMNS and gram_bytes <= GRAM_SHARE * free
+    gram = width <= tuning.max_gram_columns and gram_bytes <= tuning.gram_share * free
     if gram:
         lines["Gram matrix"] = gram_bytes
     one = DualBundle.nbytes(width, 1) * k
-    bundle = int(np.clip(BUNDLE_SHARE * free / one, 2, BUNDLE)) if settings.penalty == "l2" else 1
+    bundle = int(np.clip(tuning.bundle_share * free / one, 2, tuning.bundle))
+    if settings.penalty == "l1":
+        bundle = 1  # the best value alone
     lines["dual points"] = k * DualBundle.nbytes(width, bundle)
     return Layout(Needs(lines, ROW_WORK_BYTES), gram, bundle)
 
@@ -98,7 +97,7 @@ class KernelLayout:
     matrix: MatrixLayout
 
 
-def kernel_layout(settings: Settings, memory: MemoryLeft) -> KernelLayout:
+def kernel_layout(settings: Settings, tuning: KernelTuning, memory: MemoryLeft) -> KernelLayout:
     """Of a kernel machine."""
     dataset = memory.dataset
     n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo"
@@ -106,7 +105,7 @@ def kernel_layout(settings: Settings, memory: MemoryLeft) -> KernelLayout:
     # rows of all problems: each row is in one, in those of its class's pairs, or in every class's against the rest
     used = dataset.n_rows * (1 if n_classes == 2 else n_classes - 1 if pairs else n_classes)
     # a product takes three columns and gives three: a direction, and what is to be certified
-    state_bytes = 8 * used * (KERNEL_VECTORS + 2 * (KERNEL_BUNDLE + 1)) + 8 * dataset.n_rows * (7 * k + 4)
+    state_bytes = 8 * used * (KERNEL_VECTORS + 2 * (tuning.bundle + 1)) + 8 * dataset.n_rows * (7 * k + 4)
     lines = {"signs of classes": signs_bytes(n_classes, pairs), "dual variables": state_bytes}
     free = memory.available_bytes - sum(lines.values())
     matrix = matrix_layout(dataset, settings.kernel == "precomputed", free)

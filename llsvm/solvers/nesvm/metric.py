@@ -7,18 +7,21 @@ itself (its eigenvectors, (d + 1)² numbers), "scalar" only the largest eigenval
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+_VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"
 
 
 class Metric(Protocol):
+    """name: "gram" or "scalar". largest: the largest eigenvalue of G."""
+
     name: str
     largest: float
-    """The largest eigenvalue of G."""
 
     def solve(self, ridge: float, curvature: float, g: Vector) -> Vector:
         """(ridge I + curvature G)⁻¹ g."""
@@ -26,6 +29,10 @@ class Metric(Protocol):
 
     def square(self, ridge: float, curvature: float, step: Vector) -> float:
         """stepᵀ (ridge I + curvature G) step."""
+        ...
+
+    def arrays(self) -> Mapping[str, Vector]:
+        """What ``largest`` alone does not tell, for a state."""
         ...
 
 
@@ -41,17 +48,32 @@ class ScalarMetric:
     def square(self, ridge: float, curvature: float, step: Vector) -> float:
         return float(step @ step) * (ridge + curvature * self.largest)
 
+    def arrays(self) -> Mapping[str, Vector]:
+        return {}
+
 
 class GramMetric:
     name = "gram"
 
-    def __init__(self, G: NDArray[np.float64]) -> None:
+    def __init__(self, values: Vector, vectors: Vector) -> None:
+        """values (d,), vectors (d, d): of G, its eigenvalues, none negative, and its eigenvectors in columns."""
+        self._values, self._vectors = values, np.asfortranarray(vectors)  # the layout decides the last bits
+        self.largest = float(values.max(initial=0.0))
+
+    @classmethod
+    def of(cls, G: Vector) -> GramMetric:
         """G: (d, d), symmetric; its lower triangle is read, and it is overwritten."""
         from scipy.linalg import eigh
 
-        values, self._vectors = eigh(G, lower=True, overwrite_a=True, check_finite=False, driver="evd")
-        self._values = np.maximum(values, 0.0)
-        self.largest = float(self._values.max(initial=0.0))
+        values, vectors = eigh(G, lower=True, overwrite_a=True, check_finite=False, driver="evd")
+        return cls(np.maximum(values, 0.0), vectors)
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Vector]) -> GramMetric | None:
+        """From ``arrays``, which are copied; None where they are of another metric."""
+        if _VECTORS not in saved:
+            return None
+        return cls(saved[_VALUES].copy(), saved[_VECTORS].copy(order="F"))
 
     @staticmethod
     def nbytes(width: int) -> int:
@@ -64,3 +86,6 @@ class GramMetric:
     def square(self, ridge: float, curvature: float, step: Vector) -> float:
         along = self._vectors.T @ step
         return float(ridge * (step @ step) + curvature * (along * along) @ self._values)
+
+    def arrays(self) -> Mapping[str, Vector]:
+        return {_VALUES: self._values, _VECTORS: self._vectors}

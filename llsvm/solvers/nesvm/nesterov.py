@@ -13,27 +13,40 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.nesvm.arrays import ProblemArrays
 from llsvm.solvers.nesvm.metric import Metric
+from llsvm.solvers.nesvm.numbers import SavedNumbers
+from llsvm.solvers.nesvm.tuning import NESVMTuning
+from llsvm.solvers.state import Value
 
 Vector = NDArray[np.float64]
 VECTORS = 8  # that a problem's steps hold at most, temporary ones counted
 
-_EASE = 0.98  # τ falls by this factor after every step that kept its promise
-_TIGHTEN = 2.0
 _ROUNDING = 1e-12
 
 
 class Steps(Protocol):
+    """What both have in common; w and y are (width,) float64 arrays that stay the same objects.
+
+    w: where the gradient is wanted. y: where the value is wanted: the better solution. L: the Lipschitz constant of
+    the gradient, as assumed by the last step.
+    """
+
     w: Vector
-    """Where the gradient is wanted."""
     y: Vector
-    """Where the value is wanted: the better solution."""
     L: float
-    """The Lipschitz constant of the gradient, as assumed by the last step."""
 
     def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool) -> None:
         """Go on from F(w), g = ∇F(w) and F(y). ridge: ρ, the curvature of the regulariser. same: F is the
         function that the last call was about; else w is a warm start for another one."""
+        ...
+
+    def numbers(self) -> dict[str, Value]:
+        """What there is to know beside the arrays."""
+        ...
+
+    def restore(self, saved: SavedNumbers) -> None:
+        """Take up ``numbers``; the arrays are restored by themselves."""
         ...
 
 
@@ -43,13 +56,13 @@ class PaperSteps:
     The guess w* is 0 at first, and the warm start for each next function of a homotopy.
     """
 
-    def __init__(self, width: int, L: float) -> None:
+    def __init__(self, arrays: ProblemArrays, L: float) -> None:
         self.L = L
-        self.w = np.zeros(width)
-        self.y = self.w.copy()
+        self.w = arrays.vector("w")
+        self.y = arrays.vector("y")
         self.k = 0
-        self._guess = self.w.copy()
-        self._sum = np.zeros(width)
+        self._guess = arrays.vector("guess")
+        self._sum = arrays.vector("weighted sum of gradients")
 
     def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool) -> None:
         if not same:
@@ -60,43 +73,55 @@ class PaperSteps:
         np.subtract(self.w, g / self.L, out=self.y)
         self._sum += (k + 1) / 2 * g
         z = self._guess - self._sum / self.L
-        self.w = 2 / (k + 3) * z + (k + 1) / (k + 3) * self.y
+        self.w[:] = 2 / (k + 3) * z + (k + 1) / (k + 3) * self.y
         self.k = k + 1
 
     def warm_start(self) -> None:
         """The next function is begun where this one ended, at y (before ``advance``)."""
-        self.w = self.y.copy()
+        self.w[:] = self.y
+
+    def numbers(self) -> dict[str, Value]:
+        return {"L": self.L, "k": self.k}
+
+    def restore(self, saved: SavedNumbers) -> None:
+        self.L, self.k = saved.real("L"), saved.whole("k")
 
 
 class SearchedSteps:
     """See the file's head. t: Nesterov's momentum counter, t_{k+1} = (1 + √(1 + 4 t_k²))/2."""
 
-    def __init__(self, width: int, metric: Metric, curvature: float, exact: bool) -> None:
+    def __init__(
+        self, arrays: ProblemArrays, metric: Metric, curvature: float, exact: bool, tuning: NESVMTuning
+    ) -> None:
         """curvature: τ to begin with. exact: it is the true one, so it may not fall."""
-        self.w = np.zeros(width)
-        self.y = self.w.copy()
+        self.w = arrays.vector("w")
+        self.y = arrays.vector("y")
         self.L = float("nan")
         self.decrement = np.inf
         """½ gᵀH⁻¹g at w: what the next step promises to gain."""
         self._metric = metric
-        self._curvature = curvature
         self._exact = exact
-        self._before: Vector | None = None  # y of the step before
-        self._last: tuple[float, Vector, Vector, float] | None = None  # F, g, w and τ of the last step
+        self._tuning = tuning
+        self._curvature = curvature
         self._t = 1.0
+        self._y_before = arrays.vector("y before")  # of the step before, unless momentum is to begin anew
+        self._has_momentum = False
+        # the last step began at w with F, its gradient and τ
+        self._last_w = arrays.vector("last w")
+        self._last_g = arrays.vector("last gradient")
+        self._last_F = self._last_curvature = float("nan")
+        self._has_last = False
 
     def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool) -> None:
-        if same and self._last is not None and not self._promise_kept(F_y, ridge):
-            self._curvature *= _TIGHTEN
-            if F_y > self._last[0]:  # the step led uphill: take it back, and again with the larger τ
-                F, g, self.w, _ = self._last
-                self._before = None
-                self._t = 1.0
-        elif self._last is not None and not self._exact:
-            self._curvature *= _EASE
-        if self._before is not None and g @ (self.y - self._before) > 0:
-            self._t = 1.0
-        if self._before is None:
+        if same and self._has_last and not self._promise_kept(F_y, ridge):
+            self._curvature *= self._tuning.tighten
+            if F_y > self._last_F:  # the step led uphill: take it back, and again with the larger τ
+                F, g = self._last_F, self._last_g
+                self.w[:] = self._last_w
+                self._has_momentum = False
+        elif self._has_last and not self._exact:
+            self._curvature *= self._tuning.ease
+        if not self._has_momentum or g @ (self.y - self._y_before) > 0:
             self._t = 1.0
         step = self._metric.solve(ridge, self._curvature, g)
         self.decrement = 0.5 * float(g @ step)
@@ -104,14 +129,34 @@ class SearchedSteps:
         y = self.w - step
         t = (1.0 + np.sqrt(1.0 + 4.0 * self._t**2)) / 2.0
         momentum = (self._t - 1.0) / t
-        self._last = (F, g, self.w, self._curvature)
-        self.w = y + momentum * (y - self.y)
-        self._before, self.y, self._t = self.y, y, t
+        self._has_last, self._last_F, self._last_curvature = True, F, self._curvature
+        self._last_g[:], self._last_w[:] = g, self.w
+        self.w[:] = y + momentum * (y - self.y)
+        self._has_momentum, self._t = True, float(t)
+        self._y_before[:] = self.y
+        self.y[:] = y
 
     def _promise_kept(self, F_y: float, ridge: float) -> bool:
         """F(y) ≤ F(w) + ∇·(y − w) + ½ ‖y − w‖²_H for the last step?"""
-        assert self._last is not None
-        F, g, w, curvature = self._last
-        step = self.y - w
-        promise = F + float(g @ step) + 0.5 * self._metric.square(ridge, curvature, step)
-        return F_y <= promise + _ROUNDING * abs(F)
+        step = self.y - self._last_w
+        promise = self._last_F + float(self._last_g @ step)
+        promise += 0.5 * self._metric.square(ridge, self._last_curvature, step)
+        return F_y <= promise + _ROUNDING * abs(self._last_F)
+
+    def numbers(self) -> dict[str, Value]:
+        return {
+            "L": self.L,
+            "decrement": self.decrement,
+            "curvature": self._curvature,
+            "t": self._t,
+            "momentum": self._has_momentum,
+            "last": self._has_last,
+            "last F": self._last_F,
+            "last curvature": self._last_curvature,
+        }
+
+    def restore(self, saved: SavedNumbers) -> None:
+        self.L, self.decrement = saved.real("L"), saved.real("decrement")
+        self._curvature, self._t = saved.real("curvature"), saved.real("t")
+        self._has_momentum, self._has_last = saved.flag("momentum"), saved.flag("last")
+        self._last_F, self._last_curvature = saved.real("last F"), saved.real("last curvature")

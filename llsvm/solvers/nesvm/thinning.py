@@ -10,6 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.nesvm.numbers import SavedNumbers
+from llsvm.solvers.state import Value
+
 
 class Thinning:
     """A search over counts. ``w`` (d,): the thinnest weights found; ``primal``: their objective."""
@@ -17,14 +20,15 @@ class Thinning:
     def __init__(
         self, w: NDArray[np.float64], primal: float, penalised: int, limit: float, zone: float
     ) -> None:
-        """primal: of w (d,). penalised: the first so many weights may become zero. limit: on the objective. zone:
-        weights up to this size are likely to be zero at the optimum: the first guess."""
-        self.w, self.primal, self._limit = w, primal, limit
+        """primal: of w (d,), which must not change. penalised: the first so many weights may become zero. limit: on
+        the objective. zone: weights up to this size are likely to be zero at the optimum: the first guess."""
+        self.primal, self._limit = primal, limit
         size = np.abs(w[:penalised])
         self._order = np.argsort(size, kind="stable")
         self._whole = w
         self._low = int(np.count_nonzero(size == 0))  # so many can be left out,
         self._high = penalised + 1  # and so many cannot
+        self.w = self._without(self._low)
         guess = min(int(np.count_nonzero(size <= zone)), penalised)
         self._counts = self._within(guess, (guess + self._low) // 2)
 
@@ -48,6 +52,23 @@ class Thinning:
                 self._high = min(self._high, count)
         third = (self._high - self._low) // 3
         self._counts = self._within(self._low + max(third, 1), self._high - max(third, 1))
+
+    def numbers(self) -> dict[str, Value]:
+        """How far the search is."""
+        low, high = self._counts
+        return {
+            "low": self._low,
+            "high": self._high,
+            "next low": low,
+            "next high": high,
+            "primal": self.primal,
+        }
+
+    def restore(self, saved: SavedNumbers) -> None:
+        """Go on from ``numbers`` of a search over the same w."""
+        self._low, self._high, self.primal = saved.whole("low"), saved.whole("high"), saved.real("primal")
+        self._counts = saved.whole("next low"), saved.whole("next high")
+        self.w = self._without(self._low)
 
     def _within(self, *counts: int) -> tuple[int, ...]:
         return tuple(max(self._low, min(count, self._high - 1)) for count in counts)

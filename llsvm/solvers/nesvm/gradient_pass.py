@@ -1,0 +1,76 @@
+"""GradientPass: the products X w and Xᵀ α over all rows, for all problems at once, on several threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block
+from llsvm.objective.costs import RowCosts
+from llsvm.process.threads import Threads
+from llsvm.solvers.nesvm import kernels as kernel
+from llsvm.stream.stream import Stream
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class GradientPass:
+    """What every pass over the rows needs.
+
+    bias: the constant feature. split: rows with y = −1 are summed apart. loss: its number for the kernels.
+    signs: (k, classes), y of each class in each problem.
+    """
+
+    stream: Stream
+    threads: Threads
+    costs: RowCosts
+    bias: float
+    split: bool
+    loss: int
+    signs: Array
+
+    def run(
+        self, W: Array, V: Array, mu: Array, todo: NDArray[np.int64] | None = None
+    ) -> tuple[Array, Array]:
+        """A pass at W and V (k, width), the points of the gradient and of the value alone; mu: (k,).
+
+        todo: the problems to work on, None for all. Returns the sums (k, N_SUMS), see kernels.py, and Σ α_i y_i x_i
+        at W, (k, 1 or 2, width). Threads take ranges of rows, and their parts are summed in a fixed order.
+        """
+        k, width = W.shape
+        which = np.arange(k) if todo is None else todo
+        grads = np.zeros((self.threads.number, k, 2 if self.split else 1, width))
+        sums = np.zeros((self.threads.number, k, kernel.N_SUMS))
+        for block in self.stream.all():
+            rows = partial(self._rows, block, self.costs.of(block), W, V, mu, which, grads, sums)
+            self.threads.over_rows(block.n_rows, rows)
+        for t in range(1, self.threads.number):
+            grads[0] += grads[t]
+        return sums.sum(axis=0), grads[0]
+
+    def _rows(
+        self,
+        block: Block,
+        cost: Array,
+        W: Array,
+        V: Array,
+        mu: Array,
+        todo: NDArray[np.int64],
+        grads: Array,
+        sums: Array,
+        t: int,
+        start: int,
+        stop: int,
+    ) -> None:
+        """Add what rows ``start`` to ``stop`` of the block contribute to the parts of thread ``t``."""
+        rows = block.slice(start, stop)
+        point = (W, V, self.bias, mu, self.loss, self.split, grads[t], sums[t])
+        tail = (rows.y, cost[start:stop], self.signs, todo, *point)
+        if isinstance(rows.X, CSR):
+            kernel.gradient_csr(rows.X.indptr, rows.X.indices, rows.X.data, *tail)
+        else:
+            kernel.gradient_dense(rows.X, *tail)

@@ -1,0 +1,214 @@
+"""One binary problem of a linear NESVM: its points, its μ, its best solution and its best dual point."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.losses import Loss
+from llsvm.settings.settings import Settings
+from llsvm.solvers.nesvm import kernels as kernel
+from llsvm.solvers.nesvm.arrays import ProblemArrays
+from llsvm.solvers.nesvm.bundle import DualBundle
+from llsvm.solvers.nesvm.feasible import FeasiblePoints
+from llsvm.solvers.nesvm.metric import Metric
+from llsvm.solvers.nesvm.nesterov import PaperSteps, SearchedSteps, Steps
+from llsvm.solvers.nesvm.numbers import SavedNumbers
+from llsvm.solvers.nesvm.regulariser import Regulariser
+from llsvm.solvers.nesvm.thinning import Thinning
+from llsvm.solvers.nesvm.tuning import NESVMTuning
+from llsvm.solvers.state import Value
+
+Vector = NDArray[np.float64]
+
+
+class LinearProblem:
+    """coef (width,), primal: the best weights measured so far and their objective. bundle: the best dual point.
+    mu: of the smoothed loss. ended: by the stopping rule. thinning: under way, or None."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tuning: NESVMTuning,
+        loss: Loss,
+        metric: Metric,
+        paper_L: float,
+        arrays: ProblemArrays,
+        bundle: int,
+        tol: float,
+    ) -> None:
+        """paper_L: eqs. 48, 52 and 56 (corrected) without the regulariser, for μ = 1. bundle: dual points kept.
+        tol: relative gap, as measured, at which to stop."""
+        self.settings = settings
+        self.tuning = tuning
+        self.tol = tol
+        self.smooth = math.isfinite(loss.smoothness)
+        self.regulariser = Regulariser(settings.penalty == "l1", settings.intercept)
+        self.bundle = DualBundle(arrays, bundle, self.regulariser.l1)
+        self.feasible = FeasiblePoints(loss, settings.intercept, arrays)
+        self.coef = arrays.vector("best weights")
+        self.primal = np.inf
+        self.ended = False
+        self.thinning: Thinning | None = None
+        self._arrays = arrays
+        self._scalar = metric.name == "scalar"
+        self._paper_L = paper_L
+        self._first_mu = settings.mu or (tuning.paper_mu if settings.step == "paper" else tuning.mu)
+        self.mu = self._first_mu
+        self._mu_w = self._first_mu  # of the smoothed ‖w‖₁
+        self._stage = 0
+        self._F = np.inf
+        self._same = False  # F_μ is the function of the pass before
+        self.steps: Steps
+        self._paper: PaperSteps | None = None
+        self._searched: SearchedSteps | None = None
+        if settings.step == "paper":
+            self.steps = self._paper = PaperSteps(arrays, self._constant())
+        else:
+            self.steps = self._searched = self._search(loss, metric)
+
+    def _search(self, loss: Loss, metric: Metric) -> SearchedSteps:
+        """Least squares have the curvature 1 everywhere, squared hinge at most; a smoothed hinge has at most 1/μ,
+        in its zone only."""
+        first = self.tuning.first_scalar_curvature if self._scalar else self.tuning.first_curvature
+        start = 1.0 if self.smooth and not self._scalar else first / self.mu
+        exact = math.isinf(loss.lower) and not self._scalar
+        return SearchedSteps(self._arrays, metric, start, exact, self.tuning)
+
+    def _constant(self) -> float:
+        """L of the paper, eqs. 48, 52 and 56 (corrected)."""
+        return self.regulariser.ridge(self._mu_w) + self._paper_L / (1.0 if self.smooth else self.mu)
+
+    # -- a pass -----------------------------------------------------------------------------------------
+
+    def measure(self, sums: Vector, grad: Vector) -> None:
+        """Take in a pass: sums (N_SUMS,), grad (1 or 2, width) = Σ α y x at w, by sides if there are two."""
+        w, y = self.steps.w, self.steps.y
+        of_w, of_y = self.regulariser.at(w, self._mu_w), self.regulariser.at(y, self._mu_w)
+        v = grad.sum(axis=0)
+        F, F_y = of_w.smoothed + sums[kernel.SMOOTHED], of_y.smoothed + sums[kernel.V_SMOOTHED]
+        self._offer(of_w.exact + sums[kernel.LOSS], w)
+        self._offer(of_y.exact + sums[kernel.V_LOSS], y)
+        self.bundle.add(*self.feasible.point(sums, grad))
+        alpha = sums[kernel.ALPHA_PLUS] + sums[kernel.ALPHA_MINUS]
+        smoothing_gap = 0.0
+        if not self.smooth:
+            linear = self.regulariser.linear(w, of_w)
+            smoothing_gap = float(sums[kernel.LOSS] - alpha + w @ v + of_w.exact - linear)
+        if self._stop(F):
+            return
+        ridge = self.regulariser.ridge(self._mu_w)
+        self.steps.advance(float(F), of_w.gradient - v, float(F_y), ridge, self._same)
+        self._same = not self._lower_mu(smoothing_gap, float(F))
+        self._F = float(F)
+
+    def _offer(self, primal: float, w: Vector) -> None:
+        if primal < self.primal:
+            self.primal = float(primal)
+            self.coef[:] = w
+
+    def _stop(self, F: float) -> bool:
+        if self.settings.stop == "change":
+            last = self.smooth or not self.settings.homotopy or self.mu <= self.settings.mu_end
+            self.ended = bool(last and self._same and abs(F - self._F) < self.settings.tol)
+        else:
+            gap = self.primal - self.bundle.best
+            self.ended = bool(gap <= self.tol * self.primal)
+        return self.ended
+
+    # -- homotopy ---------------------------------------------------------------------------------------
+
+    def _lower_mu(self, smoothing_gap: float, F: float) -> bool:
+        """Make μ smaller if it is time to. smoothing_gap: smoothing's part of the gap at w, as far as w is a
+        solution."""
+        if self.smooth or not self.settings.homotopy:
+            return False
+        if self._paper is not None or self.settings.stop == "change":
+            allowed = self.settings.tol * (1.0 if self.settings.stop == "change" else self.primal)
+            if not abs(F - self._F) < allowed:
+                return False
+            self._next_stage()
+            return True
+        allowed, target = self.tol * self.primal, self.tuning.mu_target
+        if smoothing_gap <= (target + 0.1) * allowed:
+            return False
+        ready = self._is_solved(smoothing_gap)
+        if ready:
+            # smoothing's part of the gap falls with the square of μ
+            aim, factor = float(np.sqrt(target * allowed / smoothing_gap)), self.tuning.mu_factor
+            self._set_mu(self.mu * max(factor, min(factor**0.2, aim)))
+        return ready
+
+    def _is_solved(self, smoothing_gap: float) -> bool:
+        """Is the smoothed problem solved as far as its smoothing is worth?"""
+        if self._searched is None or self._scalar or self.regulariser.l1:
+            rest = self.primal - self.bundle.best - smoothing_gap
+            return rest < self.tuning.gap_rule * smoothing_gap
+        return self._searched.decrement < self.tuning.decrement_rule * smoothing_gap
+
+    def _next_stage(self) -> None:
+        """Algorithm 2: F_μ has settled, on to the next μ; eq. 44 with the paper's step, else by halves."""
+        self._stage += 1
+        if self._paper is not None:
+            self._set_mu(self._first_mu / (self._stage + 1))
+            self._paper.L = self._constant()
+            self._paper.warm_start()
+        else:
+            self._set_mu(max(self.tuning.mu_factor * self.mu, self.settings.mu_end))
+
+    def _set_mu(self, mu: float) -> None:
+        self._mu_w *= mu / self.mu
+        self.mu = mu
+
+    # -- thinning ---------------------------------------------------------------------------------------
+
+    def begin_thinning(self) -> None:
+        """Look for weights that can be zero, from the best ones on."""
+        whole = self._arrays.vector("weights before thinning")
+        whole[:] = self.coef
+        self._thin_from(whole)
+
+    def _thin_from(self, whole: Vector) -> None:
+        limit = self.bundle.best / (1.0 - self.tol) if self.tol < 1 else np.inf
+        penalised = self.regulariser.penalised(len(whole))
+        self.thinning = Thinning(whole, self.primal, penalised, limit, self._mu_w)
+
+    def thin(self, sums: Vector, W: Vector, V: Vector) -> None:
+        """Take in the pass that measured two candidates; sums: (N_SUMS,)."""
+        assert self.thinning is not None
+        first, second = self.regulariser.at(W, self._mu_w).exact, self.regulariser.at(V, self._mu_w).exact
+        self.thinning.take((float(sums[kernel.LOSS]) + first, float(sums[kernel.V_LOSS]) + second))
+        self.coef[:], self.primal = self.thinning.w, self.thinning.primal
+
+    # -- state ------------------------------------------------------------------------------------------
+
+    def numbers(self) -> dict[str, Value]:
+        """What there is to know beside the arrays."""
+        return {
+            "primal": self.primal,
+            "ended": self.ended,
+            "mu": self.mu,
+            "mu of weights": self._mu_w,
+            "stage": self._stage,
+            "F": self._F,
+            "same F": self._same,
+            "steps": self.steps.numbers(),
+            "bundle": self.bundle.numbers(),
+            "feasible": self.feasible.numbers(),
+            "thinning": self.thinning.numbers() if self.thinning else None,
+        }
+
+    def restore(self, saved: SavedNumbers) -> None:
+        """Take up ``numbers``; the arrays are those of the state already."""
+        self.primal, self.ended, self._F = saved.real("primal"), saved.flag("ended"), saved.real("F")
+        self.mu, self._mu_w = saved.real("mu"), saved.real("mu of weights")
+        self._stage, self._same = saved.whole("stage"), saved.flag("same F")
+        self.steps.restore(saved.part("steps"))
+        self.bundle.restore(saved.part("bundle"))
+        self.feasible.restore(saved.part("feasible"))
+        if saved.has("thinning"):
+            self._thin_from(self._arrays.vector("weights before thinning"))
+            assert self.thinning is not None
+            self.thinning.restore(saved.part("thinning"))

@@ -1,0 +1,50 @@
+"""Regulariser: ½‖w‖², or ‖w‖₁ smoothed with μ (NESVM eqs. 24, 28)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Penalised(NamedTuple):
+    """At some w: the value as smoothed, the value itself, and the gradient u (width,) of the former."""
+
+    smoothed: float
+    exact: float
+    gradient: NDArray[np.float64]
+
+
+class Regulariser:
+    """l1: ‖w‖₁ instead of ½‖w‖². free_intercept: the last weight is not penalised."""
+
+    def __init__(self, l1: bool, free_intercept: bool) -> None:
+        self.l1 = l1
+        self._free_intercept = free_intercept
+
+    def at(self, w: NDArray[np.float64], mu: float) -> Penalised:
+        """At w (width,); mu: of the smoothing of ‖w‖₁."""
+        penalised = w[: self.penalised(len(w))]
+        gradient = np.zeros_like(w)
+        u = gradient[: len(penalised)]
+        if not self.l1:
+            u[:] = penalised
+            value = 0.5 * float(penalised @ penalised)
+            return Penalised(value, value, gradient)
+        np.clip(penalised / mu, -1.0, 1.0, out=u)
+        smoothed = float(u @ penalised - 0.5 * mu * (u @ u))
+        return Penalised(smoothed, float(np.abs(penalised).sum()), gradient)
+
+    def penalised(self, width: int) -> int:
+        """So many of the first weights are penalised."""
+        return width - 1 if self._free_intercept else width
+
+    def ridge(self, mu: float) -> float:
+        """ρ: the largest curvature."""
+        return 1.0 / mu if self.l1 else 1.0
+
+    def linear(self, w: NDArray[np.float64], at: Penalised) -> float:
+        """What of it the gap accounts for without smoothing: all of ½‖w‖², and u·w of ‖w‖₁."""
+        u = at.gradient
+        return float(u @ w) if self.l1 else 0.5 * float(u @ u)

@@ -1,0 +1,101 @@
+"""NESVM stopped after each pass, linear and with kernels, goes on in a new object over a new stream."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracle import small_pages
+from state_suite import Case, check_refuses, check_resumes, first_state
+
+from llsvm.errors import UsageError
+from llsvm.solvers.nesvm.solver import NESVM
+from llsvm.solvers.nesvm.tuning import NESVMTuning
+
+
+def without_gram(settings, class_weight, threads):
+    return NESVM(settings, class_weight, threads, NESVMTuning(max_gram_columns=0, power_passes=3))
+
+
+CHOSEN = {"solver": "nesvm", "tol": 1e-3, "C": 0.1, "max_passes": 30}
+LINEAR = {
+    "binary": Case(CHOSEN),
+    "two threads": Case(CHOSEN, threads=2),
+    "weighted, sparse": Case(CHOSEN, weighted=True, density=0.3),
+    "intercept, ovr": Case({**CHOSEN, "bias": 0.0, "intercept": True}, classes=3, n=200),
+    "ovo": Case({**CHOSEN, "multiclass": "ovo"}, classes=3, n=200),
+    "least squares": Case({**CHOSEN, "loss": "least-squares", "bias": 0.0, "intercept": True, "tol": 1e-7}),
+    "scalar metric": Case({**CHOSEN, "tol": 0.02}, n=100, make=without_gram),
+    "scalar metric, paper's step, least squares": Case(
+        {**CHOSEN, "loss": "least-squares", "step": "paper", "max_passes": 30}, n=100, make=without_gram
+    ),
+    "l1, thinned": Case({**CHOSEN, "penalty": "l1", "max_passes": 200, "tol": 0.02}, n=100),
+    "paper's step": Case({**CHOSEN, "step": "paper", "stop": "change", "max_passes": 15}),
+    "paper's step, least squares": Case(
+        {**CHOSEN, "loss": "least-squares", "step": "paper", "max_passes": 15}, n=100
+    ),
+    "out of passes": Case({**CHOSEN, "tol": 1e-9, "max_passes": 12}),
+}
+
+
+@pytest.mark.parametrize("case", LINEAR.values(), ids=LINEAR)
+def test_goes_on_as_if_it_had_not_stopped(case, tmp_path):
+    check_resumes(case, tmp_path)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("where", ["cache", "source"])
+def test_goes_on_over_blocks_from_disk(where, threads, tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    case = Case({**CHOSEN, "max_passes": 4}, 45_000, threads, n=400, from_file=where, in_one_block=False)
+    check_resumes(case, tmp_path)
+
+
+KERNEL = {"solver": "nesvm", "kernel": "rbf", "gamma": 0.2, "tol": 1e-4, "bias": 0.0, "max_passes": 25}
+KERNELS = {
+    "binary": Case({**KERNEL, "intercept": True}, n=100),
+    "two threads": Case(KERNEL, threads=2, n=100),
+    "poly, ovr, bias": Case(
+        {**KERNEL, "kernel": "poly", "degree": 2, "bias": 1.0, "tol": 0.01}, classes=3, n=80
+    ),
+    "ovo, weighted": Case({**KERNEL, "multiclass": "ovo"}, classes=3, n=100, weighted=True),
+    "least squares": Case({**KERNEL, "loss": "least-squares", "intercept": True}, n=100),
+    "linear": Case({**KERNEL, "kernel": "linear", "C": 0.01}, n=60),
+}
+
+
+@pytest.mark.parametrize("case", KERNELS.values(), ids=KERNELS)
+def test_kernel_machines_go_on_as_if_they_had_not_stopped(case, tmp_path):
+    check_resumes(case, tmp_path)
+
+
+def test_kernel_machines_go_on_with_a_matrix_on_disk(tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    case = Case({**KERNEL, "tol": 0.1}, 1_000_000, n=500, d=20, from_file="cache")
+    assert 8 * case.n**2 > case.ledger
+    check_resumes(case, tmp_path)
+
+
+@pytest.mark.parametrize("case", [LINEAR["binary"], KERNELS["two threads"]], ids=["linear", "kernel"])
+def test_states_of_something_else_are_refused(case, tmp_path):
+    check_refuses(case, tmp_path)
+
+
+@pytest.mark.parametrize("case", [LINEAR["binary"], KERNELS["two threads"]], ids=["linear", "kernel"])
+def test_damaged_states_are_refused(case, tmp_path):
+    state = first_state(case, tmp_path)
+    name = next(iter(state.arrays))
+    numbers = dict(state.numbers)
+    damaged = [
+        (replace(state, arrays={**state.arrays, name: np.zeros(3)}), f"{name} of shape"),
+        (
+            replace(state, arrays={k: v for k, v in state.arrays.items() if k != name}),
+            f"{name} of shape None",
+        ),
+        (replace(state, numbers={**numbers, "problems": []}), "problems"),
+        (replace(state, numbers={**numbers, "problems": [{"mu": "large"}]}), "does not belong"),
+    ]
+    for wrong, said in damaged:
+        with case.stream(tmp_path) as stream, pytest.raises(UsageError, match=said):  # noqa: PT012
+            solver = case.solver()
+            solver.restore(wrong)
+            next(solver.solve(stream))
