@@ -1,11 +1,16 @@
 """Every error a user can cause, each with the exit code that the command line answers it with.
 
-A message says what failed, where, the numbers and the remedy, in one or two sentences.
+A message says what failed, where, the numbers and the remedy, in one or two sentences. It names options as the
+command line does, ``--memory-limit``; whoever shows it to somebody who writes Python shows them as Python has them,
+``memory_limit``: ``str`` of an error or a warning does, but in the command line's own process. Other sentences that
+name options (notes, advice) go through ``in_python``. What stands in `backquotes` is left as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 EXIT_CONVERGED = 0
 EXIT_INTERNAL = 1
@@ -18,11 +23,48 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
 
-class LLSVMWarning(UserWarning):
+_OPTION = re.compile(r"`[^`]*`|(?<![^\s(])(?:--(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|-(C)\b)")
+_as_typed = False  # are messages for somebody who types options?
+
+
+@contextmanager
+def options_as_typed() -> Iterator[None]:
+    """Within, ``str`` of errors and warnings leaves options as the command line has them."""
+    global _as_typed
+    before, _as_typed = _as_typed, True
+    try:
+        yield
+    finally:
+        _as_typed = before
+
+
+def in_python(sentence: str, names: Mapping[str, str] | None = None) -> str:
+    """The sentence with options as Python has them. names: of what is called otherwise there: name -> that."""
+
+    def named(found: re.Match[str]) -> str:
+        if found[0].startswith("`"):
+            return found[0]
+        name = found[3] or found[2].replace("-", "_")
+        return (names or {}).get(name, name) + ("=False" if found[1] else "")
+
+    return _OPTION.sub(named, sentence)
+
+
+class _NamesOptions:
+    """See the file's head. names: see ``in_python``."""
+
+    names: Mapping[str, str] | None = None
+
+    def __str__(self) -> str:
+        sentence = super().__str__()
+        return sentence if _as_typed else in_python(sentence, self.names)
+
+
+class LLSVMWarning(_NamesOptions, UserWarning):
     """Something beside the result went wrong; the result is what was asked for."""
 
 
-class LLSVMError(Exception):
+class LLSVMError(_NamesOptions, Exception):
     """Base of all errors that llsvm raises on purpose. ``exit_code`` is the command line's exit status."""
 
     exit_code = EXIT_INTERNAL
@@ -48,7 +90,7 @@ class LongRowError(DataError):
         self.row_bytes = row_bytes
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (str(self), self.row_bytes)
+        return type(self), (*self.args, self.row_bytes)
 
 
 class ModelError(DataError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +15,14 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from llsvm.errors import DataError, UsageError
+from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.features.frames import column_names, require_order
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import require_kind
+from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.settings import Settings
 from llsvm.train import train
 
@@ -158,7 +160,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        model = train(X, y, sample_weight=sample_weight, settings=self._settings())
+        with _own_names():
+            model = train(X, y, sample_weight=sample_weight, settings=self._settings())
         return self._keep(replace(model, feature_names=names))
 
     def fit_file(
@@ -176,7 +179,8 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             raise UsageError(
                 f"fit_file: no such option: {unknown[0]}; there are {', '.join(sorted(_READING))}"
             )
-        model = train(path, settings=replace(self._settings(), **reading))
+        with _own_names():
+            model = train(path, settings=replace(self._settings(), **reading))
         self.n_features_in_ = model.n_features_in_
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
@@ -260,6 +264,16 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
+
+
+@contextmanager
+def _own_names() -> Iterator[None]:
+    """Errors name options as the estimator does."""
+    try:
+        yield
+    except LLSVMError as error:
+        error.names = ESTIMATOR_NAMES
+        raise
 
 
 def _threads(n_jobs: int | None) -> int | None:

@@ -15,7 +15,7 @@ from llsvm.errors import UsageError
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.model import Model
-from llsvm.settings.renamed import RENAMED
+from llsvm.settings.names import RENAMED
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 

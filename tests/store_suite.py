@@ -286,7 +286,7 @@ class StoreSuite:
                 whole += 1
                 assert same(store.read(i), block)
             else:
-                what = rf"pages: page {i} of 8: .*expected, .*found \(the file is truncated\).*--spill-dir"
+                what = rf"pages: page {i} of 8: .*expected, .*found \(the file is truncated\).*spill_dir"
                 with pytest.raises(SpillError, match=what):
                     store.read(i)
         assert whole <= 8 * share
@@ -333,7 +333,7 @@ class StoreSuite:
             store = open_store(workspace, "pages", self.spill_format)
             for seed in range(4):
                 store.append(make_block(200, seed=seed))
-            with pytest.raises(DiskError, match="--disk-limit"):
+            with pytest.raises(DiskError, match="disk_limit"):
                 store.append(make_block(5000))
             assert workspace.path("pages").stat().st_size <= 50_000
             store.delete()
@@ -348,7 +348,7 @@ class StoreSuite:
         store.append(make_block(200))
         with monkeypatch.context() as patched:
             patched.setattr(os, "pwrite", full)
-            with pytest.raises(DiskError, match=r"pages: cannot write.*No space left.*--spill-dir"):
+            with pytest.raises(DiskError, match=r"pages: cannot write.*No space left.*spill_dir"):
                 store.append(make_block(200))
         store.delete()
         assert workspace.used_bytes == 0

@@ -23,9 +23,9 @@ from typer.testing import CliRunner, Result
 import llsvm
 from llsvm import errors
 from llsvm.cli import app, inspect
+from llsvm.cli.declared import parse_class_weight
 from llsvm.cli.demo import write_data
 from llsvm.cli.display import Meter, _go_dark, report_line
-from llsvm.cli.train import parse_class_weight
 from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
@@ -202,7 +202,7 @@ def test_whatever_happens_has_a_message_and_a_code(fake, data, tmp_path, error, 
         ("predict MODEL DATA --output MODEL", 2, "would overwrite"),
         ("predict MODEL DATA --memory 5MB", 4, "pass --memory-limit"),
         ("predict MODEL DATA --memory much", 2, "not a size"),
-        ("predict MODEL DATA --zero-based perhaps", 2, "auto, yes or no"),
+        ("predict MODEL DATA --zero-based perhaps", 2, "--zero-based must be one of auto, yes, no"),
         ("evaluate MODEL DATA --memory 5MB", 4, "pass --memory-limit"),
         ("inspect gone", 3, "gone"),
         ("export MODEL new --to cobol", 2, "liblinear"),

@@ -100,7 +100,7 @@ def test_a_pipe_must_say_how_its_indices_count(tmp_path, monkeypatch):
     start.write_text(SOURCES["from_1.svm"])
     with start.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
-        with pytest.raises(UsageError, match="--zero-based"):
+        with pytest.raises(UsageError, match="zero_based"):
             convert(open_source("-"), tmp_path / "out.svm")
     with start.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)

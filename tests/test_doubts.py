@@ -180,7 +180,7 @@ def test_a_text_column_of_documents_is_refused_with_remedies(tmp_path):
     with pytest.raises(
         DataError,
         match=r"column body: 400 of 400 rows have a value that no other row has, such as 'a doc.*"
-        r"--exclude body.*--categorical body",
+        r"exclude body.*categorical body",
     ):
         llsvm.train(path, memory_limit=LIMIT)
     llsvm.train(path, exclude=("body",), memory_limit=LIMIT)
@@ -202,7 +202,7 @@ def test_categories_of_which_some_are_rare_are_no_documents(tmp_path):
 def test_amounts_are_no_categories(amount, tmp_path):
     path = write(tmp_path / "sales.csv", documents(30, lambda i: amount))
     with pytest.raises(
-        DataError, match=r"column body: values such as .* are numbers written as text.*--exclude"
+        DataError, match=r"column body: values such as .* are numbers written as text.*exclude"
     ):
         llsvm.train(path, memory_limit=LIMIT)
     assert llsvm.train(path, categorical=("body",), memory_limit=LIMIT).n_features_in_ == 2
@@ -286,7 +286,7 @@ def test_what_is_said_of_hashed_and_of_too_many_categories(tmp_path, monkeypatch
     with pytest.raises(DataError, match="rows have a value that no other row has"):  # hashing would not help
         llsvm.train(path, memory_limit=LIMIT)
     path = write(tmp_path / "codes.csv", documents(1000, lambda i: f"code {i % 400}"))
-    with pytest.raises(DataError, match="--hash-bits"):
+    with pytest.raises(DataError, match="hash_bits"):
         llsvm.train(path, categorical=("body",), memory_limit=LIMIT)
 
 

@@ -127,7 +127,7 @@ def test_a_run_that_stalls_ends_and_says_what_to_do(recwarn):
     summary = training.summary()
     assert summary["cause"] == "scale"
     assert "--scale standard" in summary["advice"]
-    with pytest.warns(ConvergenceWarning, match="not scaled .*--scale standard"):
+    with pytest.warns(ConvergenceWarning, match="not scaled .*scale standard"):
         llsvm.train(X, y, solver="llsvm", memory_limit="1GB")
     assert run(*rows(n=300, d=4)).summary()["advice"] == ""
 

@@ -137,7 +137,7 @@ def test_names_of_partitions_are_decoded(tmp_path):
     places = ["a/b c", None, "ü=1", "a/b c"]
     table = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "place": places, "label": [0, 1, 0, 1]})
     pq.write_to_dataset(table, tmp_path, partition_cols=["place"])
-    with pytest.raises(DataError, match="column place: the value is missing in row 1; pass --missing"):
+    with pytest.raises(DataError, match="column place: the value is missing in row 1; pass missing"):
         dense_of(open_source(tmp_path))
     source = open_source(tmp_path, options={"missing": "zero"})
     found, _ = dense_of(source)

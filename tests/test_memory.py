@@ -98,7 +98,7 @@ def test_the_ledger():
     error = caught.value
     assert (error.limit_bytes, error.smallest_bytes) == (1000, 1001)
     assert error.lines == {"interpreter and libraries": 100, "weights": 400, "blocks": 501}
-    assert "pass --memory-limit 1MB or more" in str(error)
+    assert "pass memory_limit 1MB or more" in str(error)
     budget.release("weights", 150)
     assert budget.lines["weights"] == 250
     budget.release("weights")

@@ -307,7 +307,7 @@ def test_what_is_missing_in_a_matrix_is_filled_when_predicting_too(missing, numb
     found = [score for _, score in _scores(model, path)]
     np.testing.assert_allclose(np.concatenate(found)[:, 0], model.decision_function(filled), atol=1e-4)
     refusing = llsvm.train(filled.astype(np.float32), y, memory_limit=LIMIT)
-    with pytest.raises(DataError, match="train with --missing zero or --missing mean, or fill it in"):
+    with pytest.raises(DataError, match="train with missing zero or missing mean, or fill it in"):
         evaluate(refusing, open_for(refusing, path, True, options={"label": "last"}), memory_limit=LIMIT)
 
 
@@ -357,7 +357,7 @@ def test_feature_maps_keep_names_categories_and_what_is_left_out(feature_map, pe
 
 
 def test_feature_maps_do_not_learn_means():
-    with pytest.raises(UsageError, match="pass --missing zero"):
+    with pytest.raises(UsageError, match="pass missing zero"):
         llsvm.settings.settings.Settings(feature_map="rff", missing="mean")
 
 
@@ -431,7 +431,7 @@ def test_export_refuses_by_name_what_the_format_cannot_say(numbers, people, tmp_
     np.save(path, np.c_[gaps, y])
     models = {
         "unit-row": llsvm.train(X, y, scale="unit-row", memory_limit=LIMIT),
-        "--missing mean": llsvm.train(path, label="last", missing="mean", memory_limit=LIMIT),
+        "missing mean": llsvm.train(path, label="last", missing="mean", memory_limit=LIMIT),
         r"categories of text \(column city\)": llsvm.train(people[0], memory_limit=LIMIT),
     }
     for what, model in models.items():

@@ -121,7 +121,7 @@ def test_precomputed_kernel_from_a_file(tmp_path):
         ("--components 7", "pass --feature-map"),
         ("--solver nesvm --multiclass crammer-singer", "leave --solver out"),
         ("--solver nesvm --paper", "--step paper"),
-        ("--solver nesvm --kernel rbf --penalty l1", "leave these out"),
+        ("--solver nesvm --kernel rbf --penalty l1", "--penalty l1 does not go with --kernel rbf"),
         ("--solver nesvm --intercept --bias 1", "choose one"),
     ],
 )
@@ -158,7 +158,7 @@ def test_kernels_that_have_no_optimum_are_refused():
     X, y = moons(200)
     with pytest.raises(DataError, match="semi-definite"):
         train(np.tanh(2 * X @ X.T - 1), y, solver="nesvm", kernel="precomputed", intercept=True)
-    with pytest.raises(DataError, match=r"--gamma or --degree"):
+    with pytest.raises(DataError, match="smaller gamma or degree"):
         train(1e80 * X, y, solver="nesvm", kernel="poly")
 
 

@@ -142,7 +142,7 @@ def test_matrix_four_times_the_limit_is_spilled():
 
 def test_matrix_larger_than_the_disk_is_refused():
     X, y = moons(2000)
-    with pytest.raises(DiskError, match=r"32000000 bytes.*--feature-map nystroem or rff"):
+    with pytest.raises(DiskError, match=r"32000000 bytes.*feature_map nystroem or rff"):
         train(X, y, 4_000_000, disk_limit=10_000_000)
 
 

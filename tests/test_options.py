@@ -1,6 +1,8 @@
 """Settings, ``llsvm train`` and the estimator have the same options, with the same defaults, and explain each."""
 
 import inspect
+import itertools
+import pickle
 import re
 from dataclasses import fields
 
@@ -10,22 +12,25 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
-from llsvm.cli.train import train
-from llsvm.errors import UsageError
+from llsvm.errors import (
+    BudgetError,
+    DataError,
+    LLSVMWarning,
+    UsageError,
+    in_python,
+    options_as_typed,
+)
 from llsvm.estimators import _READING, LLSVMClassifier
-from llsvm.settings.renamed import RENAMED
-from llsvm.settings.settings import Settings
+from llsvm.settings.data import FORMATS
+from llsvm.settings.methods import METHODS
+from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
+from llsvm.settings.option import COMMON, GROUPS, MOST_USED
+from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.solvers import SOLVERS
 
 DEFAULTS = {field.name: field.default for field in fields(Settings)}
 COMMAND_ONLY = {"data", "model", "json", "quiet"}
-ESTIMATOR = {
-    "max_iter": "max_passes",
-    "multi_class": "multiclass",
-    "n_jobs": "threads",
-    "random_state": "seed",
-    "intercept_scaling": "bias",
-    "penalize_intercept": "intercept",
-}
+TO_OPTION = {there: name for name, there in ESTIMATOR_NAMES.items()}
 # scikit-learn's names and habits: an intercept by default, random seeds
 OTHER_DEFAULTS = {"random_state", "intercept_scaling", "penalize_intercept"}
 # Of files larger than memory, or for experts: from Python through llsvm.train
@@ -36,28 +41,77 @@ def parameters(function):
     return {name: each.default for name, each in inspect.signature(function).parameters.items()}
 
 
-def test_the_command_has_every_option_with_its_default():
-    given = parameters(train)
-    assert set(given) - COMMAND_ONLY == set(DEFAULTS)
-    for name, default in DEFAULTS.items():
-        assert given[name] == default or (given[name] is None and default == ()), name
+def commands():
+    return get_command(app).commands
+
+
+def test_the_command_has_every_option_as_it_is_declared():
+    given = {option.name: option for option in commands()["train"].params if option.name not in COMMAND_ONLY}
+    assert set(given) == set(OPTIONS) == set(DEFAULTS)
+    for name, option in OPTIONS.items():
+        typed = given[name]
+        assert option.flag in typed.opts, name
+        assert (typed.default or None) == (option.default or None), name
+        assert typed.help == option.help != "", name
+        if option.choices:
+            assert typed.metavar.split("|") == list(option.choices), name
+
+
+def test_commands_that_share_an_option_share_its_declaration():
+    for name, command in commands().items():
+        for each in command.params:
+            if each.name in OPTIONS and name != "demo":
+                assert each.opts[0] == OPTIONS[each.name].flag, (name, each.name)
+                assert each.metavar == (OPTIONS[each.name].stands_for or None) or each.name == "penalty"
+
+
+def test_every_option_has_a_group_and_allowed_values_include_the_default():
+    for name, option in OPTIONS.items():
+        assert option.group in GROUPS, name
+        assert not option.choices or option.default in (None, *option.choices), name
+        assert set(option.methods) <= set(METHODS), name
+        with pytest.raises(UsageError, match=name):
+            Settings(**{name: object()})
+    assert set(OPTIONS["format"].metavar.split("|")) == set(FORMATS)
+
+
+def test_values_that_are_not_allowed_name_the_nearest():
+    for name, option in OPTIONS.items():
+        if option.choices:
+            wrong = option.choices[-1] + "x"
+            with pytest.raises(
+                UsageError, match=rf"^{name} must be one of .*; did you mean .*{option.choices[-1]}"
+            ):
+                Settings(**{name: wrong})
+
+
+def test_help_has_its_options_in_groups_those_that_most_people_need_first():
+    text = CliRunner().invoke(app, ["train", "--help"]).stdout
+    heads = [line[:-1] for line in text.splitlines() if re.fullmatch(r"[A-Z][a-z ]*:", line)]
+    groups = [group for group in GROUPS if group in heads]
+    assert heads[:2] == ["Arguments", MOST_USED]
+    assert [head for head in heads if head in GROUPS] == groups
+    assert len(groups) > 8
+    first = text[text.index(MOST_USED) : text.index("\nData:")]
+    flags = re.findall(r"^  (-[-\w]+)", first, re.MULTILINE)
+    assert flags == ["--model", *(OPTIONS[name].flag for name in COMMON)]
+    assert len(flags) == 12
 
 
 def test_the_estimator_has_every_option_with_its_default():
     given = parameters(LLSVMClassifier.__init__)
     del given["self"], given["fit_intercept"]
-    names = {ESTIMATOR.get(name, name) for name in given}
+    names = {TO_OPTION.get(name, name) for name in given}
     assert names | _READING | NOT_OF_THE_ESTIMATOR == set(DEFAULTS)
     assert not names & NOT_OF_THE_ESTIMATOR
     for name, default in given.items():
         if name not in OTHER_DEFAULTS:
-            assert default == DEFAULTS[ESTIMATOR.get(name, name)], name
+            assert default == DEFAULTS[TO_OPTION.get(name, name)], name
 
 
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        (Settings.__doc__, DEFAULTS),
         (LLSVMClassifier.__doc__, set(parameters(LLSVMClassifier.__init__)) - {"self"}),
         (LLSVMClassifier.fit_file.__doc__, _READING),
     ],
@@ -67,7 +121,7 @@ def test_every_option_is_explained(text, names):
 
 
 def test_every_command_explains_its_options():
-    for name, command in get_command(app).commands.items():
+    for name, command in commands().items():
         for option in command.params:
             assert option.help or option.name == "help", (name, option.name)
 
@@ -99,7 +153,7 @@ def test_words_that_make_no_sense_get_one_sentence(words, said):
     assert re.fullmatch(rf"llsvm: error: .*{said}.*\n", done.stderr)
 
 
-@pytest.mark.parametrize("command", ["", *get_command(app).commands])
+@pytest.mark.parametrize("command", ["", *commands()])
 def test_every_command_has_short_help(command):
     words = command.split()
     done = CliRunner().invoke(app, [*words, "-h"])
@@ -108,5 +162,74 @@ def test_every_command_has_short_help(command):
 
 
 def test_the_memory_limit_has_a_short_form():
-    option = next(each for each in get_command(app).commands["train"].params if each.name == "memory_limit")
+    option = next(each for each in commands()["train"].params if each.name == "memory_limit")
     assert option.opts == ["--memory-limit", "--memory"]
+
+
+def test_messages_name_options_as_their_reader_writes_them(tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(DataError) as python:
+        llsvm.train(rows)
+    assert "pass label with a name" in str(python.value)
+    done = CliRunner().invoke(app, ["train", str(rows), "--model", str(tmp_path / "m")])
+    assert "pass --label with a name" in done.stderr
+    with pytest.raises(UsageError, match=r"^max_passes must be a positive number, not -1$"):
+        llsvm.train(rows, max_passes=-1)
+    done = CliRunner().invoke(app, ["train", str(rows), "--model", str(tmp_path / "m"), "--max-passes", "-1"])
+    assert done.stderr == "llsvm: error: --max-passes must be a positive number, not -1\n"
+    with pytest.raises(UsageError, match=r"^max_iter must be a positive number, not -1$"):
+        LLSVMClassifier(max_iter=-1).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(
+        UsageError, match=r"^penalty l1 is for solver smsvm or nesvm, not for llsvm: pass solver"
+    ):
+        llsvm.train(rows, penalty="l1", solver="llsvm")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        (
+            "pass --memory-limit 2GB (--no-homotopy), or -C 3",
+            "pass memory_limit 2GB (homotopy=False), or C 3",
+        ),
+        ("not -1, -inf, a-b, x--y, /data/--x or '--x'", "not -1, -inf, a-b, x--y, /data/--x or '--x'"),
+        ("write `llsvm import PATH --model NEW` (--label)", "write `llsvm import PATH --model NEW` (label)"),
+    ],
+)
+def test_options_in_sentences(sentence, said):
+    assert in_python(sentence) == str(UsageError(sentence)) == str(LLSVMWarning(sentence)) == said
+    with options_as_typed():
+        assert str(UsageError(sentence)) == sentence
+    error = BudgetError("rows", 1, 2, {"rows": 1})
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_every_solver_has_a_method_and_every_method_a_solver():
+    assert set(SOLVERS) == set(METHODS)
+    for method in METHODS.values():
+        assert set(method.objectives) <= set(OPTIONS["loss"].choices)
+        assert set(method.multiclass) <= set(OPTIONS["multiclass"].choices)
+        assert method.solver in ("", *OPTIONS["solver"].choices)
+        for penalties in method.objectives.values():
+            assert set(penalties) <= set(OPTIONS["penalty"].choices)
+
+
+def test_what_a_method_does_not_take_is_refused_and_what_it_takes_is_not():
+    """Every loss, penalty and form with every solver: Settings says what METHODS says."""
+    axes = [OPTIONS[name].choices for name in ("solver", "loss", "penalty", "multiclass")]
+    for solver, loss, penalty, form in itertools.product(*axes):
+        able = [
+            method.name
+            for method in METHODS.values()
+            if solver in ("auto", method.solver)
+            and penalty in method.objectives.get(loss, ())
+            and form in method.multiclass
+            and not method.kernels
+        ]
+        options = {"solver": solver, "loss": loss, "penalty": penalty, "multiclass": form}
+        if able:
+            assert Settings(**options).method.name == able[0]
+        else:
+            with pytest.raises(UsageError):
+                Settings(**options)

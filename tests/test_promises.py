@@ -304,7 +304,7 @@ def disk_full_after(monkeypatch, nbytes):
 
 def test_a_full_disk_is_an_error_where_a_cache_was_asked_for(sizable, monkeypatch):
     disk_full_after(monkeypatch, 100_000)
-    with pytest.raises(DiskError, match="No space left on device; free space there, or pass --spill-dir"):
+    with pytest.raises(DiskError, match="No space left on device; free space there, or pass spill_dir"):
         out_of_core(sizable, cache="always")
     assert os.listdir(sizable.parent) == ["rows.svm"]
 

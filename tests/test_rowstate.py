@@ -115,7 +115,7 @@ def test_disk_is_claimed_and_released(workspace):
 
 def test_disk_limit(tmp_path):
     with Workspace(tmp_path, disk_limit_bytes=1000) as workspace:
-        with pytest.raises(DiskError, match="--disk-limit"):
+        with pytest.raises(DiskError, match="disk_limit"):
             RowState(1000, 1, np.float64, workspace)
         assert not workspace.path("rowstate").exists()
 
@@ -134,7 +134,7 @@ def test_full_disk(workspace, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(DiskError, match=r"No space left.*--spill-dir"):
+    with pytest.raises(DiskError, match=r"No space left.*spill_dir"):
         RowState(1000, 1, np.float64, workspace)
 
 

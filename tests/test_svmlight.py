@@ -360,7 +360,7 @@ def test_refuses_binary_rubbish_without_reading_it_all(tmp_path):
 def test_refuses_a_line_without_end(tmp_path):
     path = write(tmp_path, b"1 1:1\n1" + b" " * (5 << 20) + b"\n")
     for threads in (1, 2):
-        with pytest.raises(DataError, match=r"train.svm:2: a line of 5,242,882 bytes.*--memory-limit"):
+        with pytest.raises(DataError, match=r"train.svm:2: a line of 5,242,882 bytes.*memory_limit"):
             list(SvmlightSource(path, threads=threads).blocks(1000))
     assert len(rows_of(SvmlightSource(path), 4 << 20)) == 2
 

@@ -198,7 +198,7 @@ def test_disk_limit_is_refused_with_the_numbers_and_the_remedy(tmp_path):
     with Workspace(tmp_path, disk_limit_bytes=5000) as workspace:
         workspace.claim(4000)
         with pytest.raises(
-            DiskError, match=r"holds 4\.0 kB and 2\.0 kB more .* limit is 5\.0 kB.*--disk-limit"
+            DiskError, match=r"holds 4\.0 kB and 2\.0 kB more .* limit is 5\.0 kB.*disk_limit"
         ):
             workspace.claim(2000)
         assert workspace.used_bytes == 4000
@@ -235,13 +235,13 @@ def test_free_space_is_kept(tmp_path, monkeypatch):
     with Workspace(tmp_path) as workspace:
         monkeypatch.setattr(Workspace, "free_bytes", lambda self: RESERVE_BYTES + 500)
         workspace.claim(500)
-        with pytest.raises(DiskError, match=r"disk full.*501 B.*--spill-dir") as caught:
+        with pytest.raises(DiskError, match=r"disk full.*501 B.*spill_dir") as caught:
             workspace.claim(501)
         assert str(workspace.folder) in str(caught.value)
 
 
 def test_parent_that_cannot_be_written_to(tmp_path):
-    with pytest.raises(DiskError, match="--spill-dir"):
+    with pytest.raises(DiskError, match="spill_dir"):
         Workspace(tmp_path / "missing")
     with Workspace(tmp_path) as workspace, pytest.raises(DiskError, match="missing/pages"):
         workspace.create("missing/pages")
@@ -262,9 +262,9 @@ class TestChooseParent:
 
     def test_nothing_to_write_to(self, tmp_path, monkeypatch):
         (tmp_path / "file").touch()
-        with pytest.raises(DiskError, match=r"file/x.*--spill-dir"):
+        with pytest.raises(DiskError, match=r"file/x.*spill_dir"):
             choose_parent(tmp_path / "file" / "x", None)
-        with pytest.raises(DiskError, match="--spill-dir"):
+        with pytest.raises(DiskError, match="spill_dir"):
             choose_parent(tmp_path / "file", None)
         monkeypatch.setattr(os, "access", lambda path, mode: False)
         monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -15,7 +15,7 @@ import typer
 from llsvm import __version__
 from llsvm.cli import convert, demo, guide, inspect, model_io, path, predict, train
 from llsvm.cli.answers import answering, explained, show_warning
-from llsvm.cli.parsing import Group
+from llsvm.cli.parsing import Command, Group
 from llsvm.files.credentials import without_credentials
 from llsvm.process.signals import watch
 
@@ -57,9 +57,9 @@ for command in (
     demo.demo,
     guide.guide,
 ):
-    app.command(command.__name__.removesuffix("_model"), epilog=EXIT_CODES, context_settings=_CONTEXT)(
-        answering(command)
-    )
+    app.command(
+        command.__name__.removesuffix("_model"), cls=Command, epilog=EXIT_CODES, context_settings=_CONTEXT
+    )(answering(command))
 
 
 def _print_version(wanted: bool) -> None:

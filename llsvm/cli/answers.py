@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from llsvm.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, EXIT_LIMIT, LLSVMError, LLSVMWarning
+from llsvm.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, EXIT_LIMIT, LLSVMError, LLSVMWarning, options_as_typed
 from llsvm.files.writing import NO_PLACE, NO_ROOM
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
 from llsvm.process.terminal import printable
@@ -25,6 +25,7 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
     """``command`` with its errors turned into messages and exit codes; an int it returns is the exit code."""
 
     @functools.wraps(command)
+    @options_as_typed()
     def run(*args: Any, **kwargs: Any) -> None:
         if not gc.isenabled():  # see ``main``
             gc.freeze()  # what the command line is made of stays: no collection need look at it again

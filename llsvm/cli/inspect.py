@@ -6,23 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from llsvm.cli.declared import READING, settings_of, takes
 from llsvm.cli.echo import echo
-from llsvm.cli.options import (
-    Categorical,
-    DataFormat,
-    Exclude,
-    Features,
-    HashBits,
-    Header,
-    Json,
-    Label,
-    MemoryLimit,
-    Missing,
-    Positive,
-    Weight,
-    ZeroBased,
-    names,
-)
+from llsvm.cli.options import Json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,53 +22,37 @@ _CLASSES_SHOWN = 20
 _COLUMNS_SHOWN = 60
 
 
+@takes("memory_limit", *READING, missing={"default": "zero"})
 def inspect(
     file: Annotated[
         list[str], typer.Argument(metavar="FILE", help="A model (LIBLINEAR's too), or data as for train.")
     ],
-    memory_limit: MemoryLimit = None,
-    format: DataFormat = None,
-    label: Label = None,
-    features: Features = None,
-    exclude: Exclude = None,
-    weight: Weight = None,
-    categorical: Categorical = None,
-    header: Header = "auto",
-    missing: Missing = "zero",
-    hash_bits: HashBits = None,
-    positive: Positive = None,
-    zero_based: ZeroBased = "auto",
     json: Json = False,
+    **chosen: Any,
 ) -> None:
     """Show what is in a model or in data, and how training would go."""
-    start = _first_bytes(file[0]) if len(file) == 1 and format is None else b""
+    settings = settings_of(chosen)
+    start = _first_bytes(file[0]) if len(file) == 1 and settings.format is None else b""
     if start.startswith(b"solver_type") or (start.startswith(b"PK") and not file[0].endswith(".npz")):
         answer, show = describe_model(_loaded(file[0], start)), _print_model
     else:
-        from llsvm.data import open_source
+        from llsvm.data import open_source, table_options
         from llsvm.memory.process import default_threads
         from llsvm.survey import survey
 
-        options = {
-            "label": label,
-            "features": names(features),
-            "exclude": names(exclude),
-            "categorical": names(categorical),
-            "header": header,
-            "missing": "zero" if missing == "mean" else missing,  # means are learned in training
-            "weight": weight,
-            "hash_bits": hash_bits,
-        }
+        options = table_options(settings)
+        if settings.missing == "mean":  # means are learned in training
+            options["missing"] = "zero"
         source = open_source(
             file,
-            format=format,
-            zero_based=zero_based,
+            format=settings.format,
+            zero_based=settings.zero_based,
             threads=default_threads(),
             options=options,
-            positive=positive,
+            positive=settings.positive,
             need_label=False,
         )
-        answer, show = {"kind": "data", **survey(source, memory_limit)}, _print_data
+        answer, show = {"kind": "data", **survey(source, settings.memory_limit)}, _print_data
     if json:
         from llsvm.models.model_file import json_bytes
 

@@ -1,4 +1,9 @@
-"""The words of a command line that make no sense: one sentence that names the nearest ones, and exit code 2."""
+"""What typer leaves to us: help in groups, and one sentence for words that make no sense, which names the nearest
+ones, with exit code 2.
+
+The groups are typer's help panels, but drawn plainly: rich, which draws the others, takes longer to load than the
+whole program takes to answer ``--help``.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,12 @@ from difflib import get_close_matches
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from llsvm.cli.answers import say
 from llsvm.errors import EXIT_USAGE
-from llsvm.settings.renamed import RENAMED
+from llsvm.settings.names import RENAMED
+from llsvm.settings.option import GROUPS, HELP, PLAIN
 
 _SUGGESTED = 3
 _ParseError: type[Exception] = typer.BadParameter.__bases__[
@@ -27,6 +33,21 @@ class Refusal(typer.BadParameter):
 
     def show(self, file: Any = None) -> None:
         say(f"error: {self.message}")
+
+
+class Command(TyperCommand):
+    """A command whose help has its options in groups, in the order of GROUPS."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{group: [] for group in GROUPS}}
+        for each in self.get_params(ctx):
+            group = getattr(each, "rich_help_panel", None) or (HELP if each.name == "help" else PLAIN)
+            if line := each.get_help_record(ctx):
+                groups["Arguments" if each.param_type_name == "argument" else group].append(line)
+        for name, lines in groups.items():
+            if lines:
+                with formatter.section(name):
+                    formatter.write_dl(lines)
 
 
 class Group(TyperGroup):

@@ -7,69 +7,50 @@ from typing import Annotated, Any
 
 import typer
 
+from llsvm.cli.declared import READING, settings_of, takes
 from llsvm.cli.echo import echo
-from llsvm.cli.options import (
-    Bias,
-    Categorical,
-    DataFormat,
-    Exclude,
-    Features,
-    Header,
-    Json,
-    Label,
-    MemoryLimit,
-    Missing,
-    Positive,
-    Quiet,
-    Scale,
-    Weight,
-    ZeroBased,
-    bias_value,
-    check_output,
-    names,
-    open_data,
-)
+from llsvm.cli.options import Json, Quiet, check_output, open_data
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
-from llsvm.settings.settings import AUTO, Settings
-
-_DEFAULT = Settings()
+from llsvm.settings.option import MOST_USED, OUTPUT
 
 
+@takes(
+    *("penalty", "lambda2", "tol", "memory_limit", "bias", "scale", "threads", "spill_dir"),
+    *(name for name in READING if name != "hash_bits"),
+    penalty={"default": "l1", "choices": ("l1", "elasticnet"), "help": "Penalty on the weights."},
+    lambda2={"help": "Factor of ½‖w‖², with elasticnet."},
+    tol={"help": "Relative gap of each model."},
+)
 def path(
     data: Annotated[list[str], typer.Argument(metavar="DATA", help="Training data.")],
-    penalty: Annotated[str, typer.Option(metavar="l1|elasticnet", help="Penalty on the weights.")] = "l1",
     lambda1: Annotated[
         list[float] | None,
-        typer.Option(metavar="FLOAT", help="Factor of ‖w‖₁; repeatable.", show_default="spread by itself"),
+        typer.Option(
+            metavar="FLOAT",
+            help="Factor of ‖w‖₁; repeatable.",
+            show_default="spread by itself",
+            rich_help_panel=MOST_USED,
+        ),
     ] = None,
-    lambda2: Annotated[
-        float | None, typer.Option(metavar="FLOAT", help="Factor of ½‖w‖², with elasticnet.")
-    ] = None,
-    points: Annotated[int, typer.Option(metavar="INT", help="How many λ₁, if none are given.")] = 20,
+    points: Annotated[
+        int,
+        typer.Option(metavar="INT", help="How many λ₁, if none are given.", rich_help_panel=MOST_USED),
+    ] = 20,
     validation: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Data to measure each model's accuracy on.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Data to measure each model's accuracy on.", rich_help_panel=MOST_USED
+        ),
     ] = None,
     plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Draw the path: path.png, path.svg, path.pdf.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Draw the path: path.png, path.svg, path.pdf.", rich_help_panel=OUTPUT
+        ),
     ] = None,
-    memory_limit: MemoryLimit = None,
-    tol: Annotated[float, typer.Option(metavar="FLOAT", help="Relative gap of each model.")] = _DEFAULT.tol,
-    bias: Bias = AUTO,
-    threads: Annotated[int | None, typer.Option(metavar="INT", help="Processors to use.")] = None,
-    spill_dir: Annotated[str | None, typer.Option(metavar="DIR", help="For temporary files.")] = None,
-    zero_based: ZeroBased = "auto",
-    scale: Scale = AUTO,
-    format: DataFormat = None,
-    label: Label = None,
-    positive: Positive = None,
-    features: Features = None,
-    exclude: Exclude = None,
-    weight: Weight = None,
-    categorical: Categorical = None,
-    header: Header = _DEFAULT.header,
-    missing: Missing = _DEFAULT.missing,
     json: Json = False,
     quiet: Quiet = False,
+    **chosen: Any,
 ) -> int:
     """Train sparse models along a sequence of λ₁, each begun at the one before."""
     import numpy as np
@@ -82,32 +63,11 @@ def path(
     from llsvm.predict import open_for
     from llsvm.settings.defaults import said_of_defaults
 
-    if penalty == "l2":
+    if chosen["penalty"] == "l2":
         raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
-    if penalty == "elasticnet" and lambda2 is None:
+    if chosen["penalty"] == "elasticnet" and chosen["lambda2"] is None:
         raise UsageError("a path with --penalty elasticnet needs --lambda2")
-    settings = Settings(
-        solver="smsvm",
-        penalty=penalty,
-        lambda1=1.0,
-        lambda2=lambda2,
-        tol=tol,
-        bias=bias_value(bias),
-        threads=threads,
-        memory_limit=memory_limit,
-        spill_dir=spill_dir,
-        zero_based=zero_based,
-        scale=scale,
-        format=format,
-        label=label,
-        positive=positive,
-        features=names(features),
-        exclude=names(exclude),
-        weight=weight,
-        categorical=names(categorical),
-        header=header,
-        missing=missing,
-    )
+    settings = settings_of(chosen, solver="smsvm", lambda1=1.0)
     if points < 1:
         raise UsageError(f"--points must be at least 1, not {points}")
     for each in lambda1 or []:
@@ -124,9 +84,15 @@ def path(
         if validation is not None:
             # as the model reads its data: the same columns, categories and numbering
             source = open_for(
-                point.model, validation, True, format=format, threads=threads or default_threads()
+                point.model,
+                validation,
+                True,
+                format=settings.format,
+                threads=settings.threads or default_threads(),
             )
-            point.accuracy = float(measure(point.model, source, memory_limit=memory_limit)["accuracy"])
+            point.accuracy = float(
+                measure(point.model, source, memory_limit=settings.memory_limit)["accuracy"]
+            )
         found.append(point)
         if not quiet:
             words = [f"λ₁ {point.lambda1:.4g}", f"{point.nonzero_weights} weights not zero"]

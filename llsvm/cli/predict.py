@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
+from llsvm.cli.declared import settings_of, takes
 from llsvm.cli.echo import echo
-from llsvm.cli.options import DataFormat, Json, Label, MemoryLimit, ZeroBased, check_output
+from llsvm.cli.options import Json, check_output
 from llsvm.errors import UsageError
 from llsvm.process.terminal import printable
+from llsvm.settings.option import MOST_USED, OUTPUT
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
     from llsvm.models.model import Model
+    from llsvm.settings.settings import Settings
 
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")]
 Data = Annotated[
@@ -27,12 +30,27 @@ Data = Annotated[
     ),
 ]
 
+# How data is read for scoring: as the model's training data was, but for these.
+_scoring = takes(
+    "memory_limit",
+    "label",
+    "format",
+    "zero_based",
+    zero_based={"help": "Do svmlight column indices start at 0? auto: as in the file trained on."},
+)
 
+
+@_scoring
 def predict(
     model: ModelFile,
     data: Data,
     output: Annotated[
-        str, typer.Option(metavar="PATH", help="Where to write, a line per row; - is standard output.")
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="Where to write, a line per row; - is standard output.",
+            rich_help_panel=MOST_USED,
+        ),
     ] = "-",
     scores: Annotated[
         bool,
@@ -40,52 +58,52 @@ def predict(
             "--scores",
             help="After the label, tab separated: the score (two classes: positive means the larger label), "
             "or one score per class in ascending order.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
-    memory_limit: MemoryLimit = None,
-    zero_based: ZeroBased = "auto",
-    format: DataFormat = None,
-    label: Label = None,
+    **chosen: Any,
 ) -> None:
     """Predict the label of every row of DATA."""
     from llsvm.cli.display import say_notes
     from llsvm.predict import predict_file
 
+    settings = settings_of(chosen)
     if output != "-":
         check_output(output, [model, *data])
-    loaded, source = _opened(model, data, memory_limit, zero_based, format, label, need_label=False)
+    loaded, source = _opened(model, data, settings, need_label=False)
     with _writing(output) as out:
-        predict_file(loaded, source, out, scores=scores, memory_limit=memory_limit)
+        predict_file(loaded, source, out, scores=scores, memory_limit=settings.memory_limit)
     say_notes(source)
 
 
+@_scoring
 def evaluate(
     model: ModelFile,
     data: Data,
-    memory_limit: MemoryLimit = None,
-    zero_based: ZeroBased = "auto",
-    format: DataFormat = None,
-    label: Label = None,
     json: Json = False,
     plot: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH", help="Draw the confusion matrix: .png, .svg or .pdf (needs matplotlib)."
+            metavar="PATH",
+            help="Draw the confusion matrix: .png, .svg or .pdf (needs matplotlib).",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
+    **chosen: Any,
 ) -> None:
     """Compare predictions with the labels in DATA."""
     from llsvm.cli.display import say_notes
     from llsvm.models.model_file import json_bytes
     from llsvm.predict import evaluate as evaluated
 
+    settings = settings_of(chosen)
     if plot is not None:
         from llsvm.cli.plots import draw_confusion, require_matplotlib
 
         require_matplotlib()
         check_output(plot, [model, *data])
-    loaded, source = _opened(model, data, memory_limit, zero_based, format, label, need_label=True)
-    answer = evaluated(loaded, source, memory_limit=memory_limit, as_json=json)
+    loaded, source = _opened(model, data, settings, need_label=True)
+    answer = evaluated(loaded, source, memory_limit=settings.memory_limit, as_json=json)
     say_notes(source)
     if plot is not None:
         draw_confusion(answer, plot)
@@ -98,10 +116,7 @@ def evaluate(
 def _opened(
     model: str,
     data: list[str],
-    memory_limit: str | None,
-    zero_based: str,
-    format: str | None,
-    label: str | None,
+    settings: Settings,
     need_label: bool,
 ) -> tuple[Model, BlockSource]:
     """Model and data; the model's size is held against the limit before it is loaded."""
@@ -110,19 +125,17 @@ def _opened(
     from llsvm.models.model import Model
     from llsvm.predict import open_for, require_room
 
-    if zero_based not in ("auto", "yes", "no"):
-        raise UsageError(f"--zero-based must be auto, yes or no, not {zero_based!r}")
-    require_room(model, memory_limit)
+    require_room(model, settings.memory_limit)
     loaded = Model.load(model)
     start_quickly()
-    options = {"zero_based": zero_based} if zero_based != "auto" else {}
+    options = {"zero_based": settings.zero_based} if settings.zero_based != "auto" else {}
     source = open_for(
         loaded,
         data,
         need_label,
-        format=format,
+        format=settings.format,
         threads=default_threads(),
-        options={"label": label},
+        options={"label": settings.label},
         **options,
     )
     return loaded, source

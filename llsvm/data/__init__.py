@@ -107,11 +107,16 @@ def open_source(
     return OneAgainstRest(source, positive, must_occur=table is None and need_label)
 
 
+def table_options(settings: Settings) -> dict[str, Any]:
+    """What the settings say of tables: the fields of TableOptions."""
+    names = ("label", "features", "exclude", "weight", "categorical", "header", "missing", "hash_bits")
+    return {name: getattr(settings, name) for name in names}
+
+
 def open_with_settings(
     settings: Settings, data: Any, y: Any = None, sample_weight: Any = None, threads: int = 1
 ) -> BlockSource:
     """A source over files or arrays, read as the settings say."""
-    names = ("label", "features", "exclude", "weight", "categorical", "header", "missing", "hash_bits")
     return open_source(
         data,
         y,
@@ -119,7 +124,7 @@ def open_with_settings(
         format=settings.format,
         zero_based=settings.zero_based,
         threads=threads,
-        options={name: getattr(settings, name) for name in names},
+        options=table_options(settings),
         positive=settings.positive,
     )
 

@@ -32,7 +32,7 @@ from llsvm.features.frames import column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import model_file
 from llsvm.objective.certificate import Certificate
-from llsvm.settings.renamed import with_new_names
+from llsvm.settings.names import with_new_names
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
 _CLOCK_COLUMNS = ("seconds", "used_bytes", "peak_rss_bytes")  # of the history: differ from run to run

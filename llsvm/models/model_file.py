@@ -317,7 +317,7 @@ def _diagnosis(start: bytes, error: Exception) -> str:
     if isinstance(error, RecursionError):
         error = ValueError("its header is nested too deeply")
     if start == b"solver_type":
-        return "is a LIBLINEAR model; convert it: llsvm import PATH --model NEW"
+        return "is a LIBLINEAR model; convert it: `llsvm import PATH --model NEW`"
     if start.startswith(b"PK"):
         return f"the model file is truncated or damaged ({error}); train again, or take it from a backup"
     return "is not an llsvm model"

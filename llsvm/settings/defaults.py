@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from llsvm.settings.settings import AUTO, Settings
+from llsvm.settings.features import AUTO
+from llsvm.settings.settings import Settings
 
 
 def said_of_defaults(chosen: Settings, is_table: bool) -> str:

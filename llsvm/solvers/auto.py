@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.settings.settings import SOLVERS, Settings
+from llsvm.settings.settings import Settings
+from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import ROUND, Choice, choose, enough

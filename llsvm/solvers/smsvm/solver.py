@@ -34,7 +34,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.errors import UsageError
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.memory.sizes import format_size
 from llsvm.objective.costs import RowCosts
@@ -62,11 +61,7 @@ class SmSVM:
     """See the file's head. ``solve`` yields a Report after each full pass."""
 
     def __init__(self, settings: Settings, class_weight: NDArray[np.float64], threads: int = 1) -> None:
-        """class_weight: (n_classes,) factors of C. Raises UsageError for what the method cannot do."""
-        if settings.loss != "hinge":
-            raise UsageError(f"solver smsvm is for the hinge loss, not {settings.loss} (use --solver llsvm)")
-        if settings.paper:
-            raise UsageError("--paper is the LLSVM slides' algorithm; it goes with --solver llsvm")
+        """class_weight: (n_classes,) factors of C."""
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads

@@ -1,0 +1,104 @@
+"""The options of commands, made from their declarations (llsvm.settings), and what was typed made into values."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from llsvm.errors import UsageError
+from llsvm.settings.features import AUTO
+from llsvm.settings.option import COMMON, DATA, MOST_USED, Option
+from llsvm.settings.settings import OPTIONS, Settings
+
+READING = tuple(name for name, each in OPTIONS.items() if each.group == DATA)  # how data is read
+_TYPES = {"INT": int, "FLOAT": float}  # of what help shows for a value; others are text
+
+
+def takes(*names: str, **changed: Mapping[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator: the command's ``**chosen`` are these options of Settings, as they were typed.
+
+    names: () for all. changed: of an option, what is declared otherwise for this command (see Option)."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        wanted = [name for name in dict.fromkeys((*COMMON, *OPTIONS)) if name in (names or OPTIONS)]
+        made = [_parameter(replace(OPTIONS[name], **changed.get(name, {}))) for name in wanted]
+        kept = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        command.__signature__ = inspect.Signature([*kept, *made])  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in (*kept, *made)}
+        return command
+
+    return decorate
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    default = None if option.default in ((), None) else option.default
+    kind: Any = bool if isinstance(default, bool) else _TYPES.get(option.metavar, str)
+    if option.repeatable:
+        kind = list[kind]
+    told = typer.Option(
+        *(option.flags or (option.flag,)),
+        metavar=option.stands_for or None,
+        help=option.help,
+        show_default=option.shown_default or default is not None,
+        rich_help_panel=MOST_USED if option.name in COMMON else option.group,
+    )
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind | None if default is None else kind, told],
+    )
+
+
+def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, as Settings has it. Raises UsageError."""
+    found = dict(chosen)
+    for name, value in chosen.items():
+        if OPTIONS[name].default == ():
+            found[name] = tuple(each.strip() for each in (value or "").split(",") if each.strip())
+    for name, parse in (
+        ("bias", bias_value),
+        ("class_weight", parse_class_weight),
+        ("max_passes", lambda most: most or None),
+    ):
+        if name in found:
+            found[name] = parse(found[name])
+    return found
+
+
+def settings_of(chosen: Mapping[str, Any], **more: Any) -> Settings:
+    """Settings of what was typed. more: fields that are no options of the command. Raises UsageError."""
+    return Settings(**values(chosen), **more)
+
+
+def bias_value(text: str) -> float | str:
+    """What ``--bias`` says, as Settings has it. Raises UsageError."""
+    if text == AUTO:
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--bias must be auto or a number, not {text!r}") from None
+
+
+def parse_class_weight(words: list[str] | None) -> str | dict[str, float] | None:
+    """What ``--class-weight`` says: None, "balanced", or the factor of each label (as text)."""
+    if not words:
+        return None
+    if words == ["balanced"]:
+        return "balanced"
+    factors: dict[str, float] = {}
+    for word in words:
+        label, equals, factor = word.rpartition("=")
+        try:
+            factors[label] = float(factor)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise UsageError(f"--class-weight {word}: write balanced (alone), or LABEL=FACTOR such as 1=2.5")
+    return factors

@@ -1,0 +1,64 @@
+"""Options: how data is read. See llsvm.features.table_options for tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llsvm.settings.option import DATA, Rule, option
+
+ZERO_BASED = ("auto", "yes", "no")
+MISSING = ("refuse", "zero", "mean")
+HEADERS = ("auto", "yes", "no")
+FORMATS = ("svmlight", "csv", "parquet", "arrow", "hdf5", "numpy")
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    format: str | None = option(
+        None, DATA, "Of the data.", metavar="|".join(FORMATS), shown_default="by name and first bytes"
+    )
+    label: str | None = option(
+        None,
+        DATA,
+        "The label: a column's name, its position from 0, or last; an array in HDF5 and npz.",
+        metavar="COLUMN",
+        shown_default="label, target, class or y",
+    )
+    positive: str | None = option(
+        None,
+        DATA,
+        "This label (as 1) against all others (as -1).",
+        metavar="LABEL",
+        shown_default="none",
+    )
+    features: tuple[str, ...] = option(
+        (),
+        DATA,
+        "The feature columns: names, positions, patterns; the array in HDF5 and npz.",
+        metavar="A,B,C*",
+        shown_default="all others",
+    )
+    exclude: tuple[str, ...] = option(
+        (), DATA, "Columns that are no features.", metavar="A,B,C*", shown_default="none"
+    )
+    weight: str | None = option(
+        None, DATA, "Column of sample weights.", metavar="COLUMN", shown_default="none"
+    )
+    categorical: tuple[str, ...] = option(
+        (),
+        DATA,
+        "Columns of categories, whatever their values look like.",
+        metavar="A,B,C*",
+        shown_default="none",
+    )
+    header: str = option("auto", DATA, "Has CSV a line of names? If not, they are 0, 1, ...", choices=HEADERS)
+    missing: str = option("refuse", DATA, "What to do with missing values.", choices=MISSING)
+    hash_bits: int | None = option(
+        None,
+        DATA,
+        "Hash categories into 2^INT columns.",
+        rule=Rule("from 1 to 30", lambda bits: 1 <= bits <= 30),
+        metavar="INT",
+        shown_default="a column for each category",
+    )
+    zero_based: str = option("auto", DATA, "Do svmlight column indices start at 0?", choices=ZERO_BASED)

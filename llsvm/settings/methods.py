@@ -1,0 +1,192 @@
+"""What each method takes. ``Settings``, ``solver="auto"`` and llsvm.solvers.SOLVERS ask here, nobody else decides.
+
+A method that has learnt a loss, a penalty or a form of multi-class gets a word in METHODS; the options that only
+some methods look at name them where they are declared (``methods`` of llsvm.settings.option.Option).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llsvm.errors import UsageError
+from llsvm.settings.features import KERNEL_NAMES
+from llsvm.settings.objective import DIRECT
+from llsvm.settings.option import Option
+
+if TYPE_CHECKING:
+    from llsvm.settings.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """name: key of METHODS. solver: the value of option ``solver`` that asks for it; "" where its multi-class form
+    does. objectives: loss -> the penalties that go with it. multiclass: the forms that it has; two classes are
+    "ovr". kernels: that it is a kernel machine for, without a feature map; a method has kernels, or is linear."""
+
+    name: str
+    solver: str
+    objectives: Mapping[str, tuple[str, ...]]
+    multiclass: tuple[str, ...]
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        return self.solver or "the sequential dual method"
+
+
+# In the order in which "auto" takes the first that does what is asked for.
+METHODS = {
+    method.name: method
+    for method in (
+        Method("llsvm", "llsvm", {"hinge": ("l2",), "squared_hinge": ("l2",)}, ("ovr", "ovo")),
+        Method("smsvm", "smsvm", {"hinge": ("l2", "l1", "elasticnet")}, ("ovr",)),
+        Method("nesvm", "nesvm", {"hinge": ("l2", "l1"), "least-squares": ("l2",)}, ("ovr", "ovo")),
+        Method("kernel", "nesvm", {"hinge": ("l2",), "least-squares": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
+        Method("sequential-dual", "", {"hinge": ("l2",)}, DIRECT),
+    )
+}
+TRIAL = ("llsvm", "smsvm")  # between these, where both do it, "auto" decides as it goes: llsvm.solvers.choose
+TRIAL_LOSSES = ("hinge",)  # whose prices it knows
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Something that is asked for: in words, as the options that ask for it, and which methods can do it."""
+
+    words: str
+    asked: str
+    met_by: Callable[[Method], bool]
+
+    @property
+    def solvers(self) -> str:
+        """Who can do it, as a message says it."""
+        able = [method for method in METHODS.values() if self.met_by(method)]
+        named = list(dict.fromkeys(method.solver for method in able if method.solver))
+        return f"--solver {' or '.join(named)}" if named else able[0].title
+
+
+def demands(settings: Settings, options: Mapping[str, Option]) -> list[Demand]:
+    """What the settings ask of a method; options: the declarations."""
+    found = []
+    if settings.paper:
+        found.append(Demand("the paper's algorithm", "--paper", _looks_at(options["paper"])))
+    form, kernel = settings.multiclass, settings.kernel_machine
+    found.append(
+        Demand(
+            "one against one" if form == "ovo" else form,
+            f"--multiclass {form}",
+            lambda method: form in method.multiclass,
+        )
+    )
+    if kernel is None:
+        found.append(Demand("a linear model", "no --kernel", lambda method: not method.kernels))
+    else:
+        found.append(
+            Demand(f"the {kernel} kernel", f"--kernel {kernel}", lambda method: kernel in method.kernels)
+        )
+    for name, each in options.items():
+        value = getattr(settings, name)
+        if each.methods and name != "paper" and value != each.default:
+            asked = each.flag if value is True else f"{each.flag} {value}"
+            found.append(Demand(f"{name} {value}", asked, _looks_at(each)))
+    loss, penalty = settings.loss, settings.penalty
+    return [
+        *found,
+        Demand(f"the {loss} loss", f"--loss {loss}", lambda method: loss in method.objectives),
+        Demand(
+            f"the {penalty} penalty",
+            f"--penalty {penalty}",
+            lambda method: any(penalty in each for each in method.objectives.values()),
+        ),
+    ]
+
+
+def _looks_at(option: Option) -> Callable[[Method], bool]:
+    return lambda method: method.name in option.methods
+
+
+def able_methods(settings: Settings, wanted: list[Demand]) -> list[Method]:
+    """The methods that do all of it, in the order of "auto"; of these the named solver's, if one is named.
+    Raises UsageError where there are none."""
+    able = [
+        method
+        for method in METHODS.values()
+        if all(each.met_by(method) for each in wanted)
+        and settings.penalty in method.objectives[settings.loss]
+    ]
+    found = [method for method in able if settings.solver in ("auto", method.solver)]
+    if found:
+        return found
+    if settings.solver == "auto" or (able and not able[0].solver):
+        raise UsageError(_conflict(settings, wanted, able))
+    raise UsageError(_not_with_solver(settings, wanted))
+
+
+def _conflict(settings: Settings, wanted: list[Demand], able: list[Method]) -> str:
+    """Why no method does all of it."""
+    if able:
+        return (
+            f"--multiclass {settings.multiclass} has a solver of its own, {able[0].title}, not {settings.solver}: "
+            "leave --solver out"
+        )
+    pairs = [(a, b) for i, b in enumerate(wanted) for a in wanted[:i] if not _together(a, b)]
+    if pairs:
+        one, other = pairs[0]
+        if one.solvers == other.solvers:
+            return f"{one.asked} and {other.asked} do not go together: leave one of them out"
+        return f"{one.asked} is for {one.solvers}, {other.asked} for {other.solvers}: leave one of them out"
+    if all(settings.penalty not in method.objectives.get(settings.loss, ()) for method in METHODS.values()):
+        return (
+            f"no solver has --loss {settings.loss} with --penalty {settings.penalty}: leave one of them out"
+        )
+    asked = ", ".join(each.asked for each in wanted if not all(map(each.met_by, METHODS.values())))
+    return f"no solver does all of {asked}: leave one of them out"
+
+
+def _together(one: Demand, other: Demand) -> bool:
+    return any(one.met_by(method) and other.met_by(method) for method in METHODS.values())
+
+
+def _not_with_solver(settings: Settings, wanted: list[Demand]) -> str:
+    """Why the named solver does not do it."""
+    named = [method for method in METHODS.values() if method.solver == settings.solver]
+    same_kind = [method for method in named if bool(method.kernels) == (settings.kernel_machine is not None)]
+    method = (same_kind or named)[0]
+    for each in wanted:
+        if each.met_by(method):
+            continue
+        if any(map(each.met_by, named)):
+            return f"{each.asked} does not go with --kernel {settings.kernel_machine}: leave one of them out"
+        hint = ""
+        if each.asked.startswith("--kernel"):
+            hint = "; or pass --feature-map nystroem or rff, which works with every solver"
+        elif each.asked == "--paper" and settings.solver == "nesvm":
+            hint = "; for NESVM's Algorithm 1 with its own step pass --step paper"
+        remedy = f"pass {each.solvers}" if "--solver" in each.solvers else "leave --solver out"
+        return (
+            f"{each.asked} is for {each.solvers}, not for {settings.solver}: {remedy}, or leave it out{hint}"
+        )
+    goes = " or ".join(method.objectives[settings.loss])
+    return (
+        f"--loss {settings.loss} of --solver {settings.solver} goes with --penalty {goes}, not with "
+        f"{settings.penalty}"
+    )
+
+
+def only_method(able: list[Method], wanted: list[Demand], loss: str) -> tuple[Method, str] | None:
+    """The one method that "auto" takes, and why; None where a trial decides between those of TRIAL."""
+    names = [method.name for method in able]
+    if loss in TRIAL_LOSSES and all(name in names for name in TRIAL):
+        return None
+    method = able[0]
+    others = {name for name in TRIAL if name != method.name}
+    others |= set(list(METHODS)[: list(METHODS).index(method.name)])
+    without = [(each.words, {name for name in others if not each.met_by(METHODS[name])}) for each in wanted]
+    words: list[str] = []  # of the first demand that all others fail, else of those that they fail together
+    for each, failing in sorted(without, key=lambda pair: pair[1] != others):
+        if failing & others:
+            words.append(each)
+            others -= failing
+    return method, f"{' with '.join(words) or f'the {loss} loss'} is {method.title}'s"

@@ -1,0 +1,67 @@
+"""Options: what is minimised. What each method takes of it is said in llsvm.settings.methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llsvm.settings.option import OBJECTIVE, POSITIVE, Rule, option
+
+LOSSES = ("hinge", "squared_hinge", "least-squares")
+PENALTIES = ("l2", "l1", "elasticnet")
+DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
+MULTICLASS = ("ovr", "ovo", *DIRECT)
+
+
+@dataclass(frozen=True)
+class ObjectiveOptions:
+    C: float = option(
+        1.0,
+        OBJECTIVE,
+        "Penalty on the loss; larger fits closer.",
+        rule=POSITIVE,
+        metavar="FLOAT",
+        flags=("-C",),
+    )
+    loss: str = option("hinge", OBJECTIVE, "Loss of a row; least-squares is nesvm's alone.", choices=LOSSES)
+    multiclass: str = option(
+        "ovr",
+        OBJECTIVE,
+        "More than two classes: each against the rest, each pair (which vote), or one joint problem.",
+        choices=MULTICLASS,
+    )
+    penalty: str = option(
+        "l2", OBJECTIVE, "Penalty on the weights; l1 makes most of them zero.", choices=PENALTIES
+    )
+    l1_ratio: float = option(
+        0.5,
+        OBJECTIVE,
+        "Share of l1 in elasticnet, between 0 and 1.",
+        rule=Rule("between 0 and 1 (for the ends: --penalty l2 or l1)", lambda ratio: 0 < ratio < 1),
+        metavar="FLOAT",
+    )
+    lambda1: float | None = option(
+        None,
+        OBJECTIVE,
+        "Instead of -C: factor of ‖w‖₁ beside the mean loss.",
+        rule=POSITIVE,
+        metavar="FLOAT",
+        shown_default="none",
+    )
+    lambda2: float | None = option(
+        None,
+        OBJECTIVE,
+        "Instead of -C: factor of ½‖w‖² beside the mean loss.",
+        rule=POSITIVE,
+        metavar="FLOAT",
+        shown_default="none",
+    )
+    class_weight: str | Mapping[Any, float] | None = option(
+        None,
+        OBJECTIVE,
+        "Multiplies C for a class; repeatable.",
+        metavar="balanced|LABEL=FACTOR",
+        repeatable=True,
+        shown_default="none",
+    )

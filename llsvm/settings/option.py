@@ -1,0 +1,103 @@
+"""What an option is. Each is declared once, as a field of ``Settings``: the command line is built from these
+declarations, the texts of ``llsvm.train`` too, and tests hold its signature and the estimators' against them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Groups, in the order in which ``--help`` shows them.
+PLAIN = "Options"
+MOST_USED = "Most used"
+DATA = "Data"
+FEATURES = "Features"
+OBJECTIVE = "Objective"
+SOLVER = "Solver"
+RESOURCES = "Resources"
+OUTPUT = "Output"
+KERNELS = "Kernels and feature maps"
+OF_LLSVM = "Of solver llsvm alone"
+OF_NESVM = "Of solver nesvm alone"
+HELP = "Help"
+GROUPS = (
+    PLAIN,
+    MOST_USED,
+    DATA,
+    FEATURES,
+    OBJECTIVE,
+    SOLVER,
+    RESOURCES,
+    OUTPUT,
+    KERNELS,
+    OF_LLSVM,
+    OF_NESVM,
+    HELP,
+)
+# What most people need, beside the files, in the order of ``--help``.
+COMMON = (
+    *("memory_limit", "label", "scale", "C", "class_weight", "multiclass", "solver", "tol", "max_passes"),
+    *("max_seconds", "threads"),
+)
+
+_KEY = "option"  # of a field's metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a value must be, in words, and whether it is. None, where an option allows it, is not asked about."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+POSITIVE = Rule("a positive number", lambda value: value > 0 and math.isfinite(value))
+ANY = Rule("anything", lambda value: True)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """name: as Settings and Python have it. default: its value where it is not given. help: a sentence. group: of
+    GROUPS. choices: the allowed values, where these are few. rule: what else a value must be. metavar: what stands
+    for the value in help. flags: as the command line calls it, "--name" if there are none; "--yes/--no" for a truth
+    value that is on by default or has a name for off. shown_default: what a default of None comes to, in words.
+    methods: those that look at it (keys of llsvm.settings.methods.METHODS); () for all.
+    repeatable: on the command line; its values are then a list.
+    """
+
+    name: str
+    default: Any
+    group: str
+    help: str
+    choices: tuple[str, ...] = ()
+    rule: Rule = ANY
+    metavar: str = ""
+    flags: tuple[str, ...] = ()
+    shown_default: str = ""
+    methods: tuple[str, ...] = ()
+    repeatable: bool = False
+
+    @property
+    def stands_for(self) -> str:
+        """What help shows in the place of the value; "" for a truth value."""
+        return self.metavar or "|".join(self.choices)
+
+    @property
+    def flag(self) -> str:
+        """As messages call it; see ``llsvm.errors``."""
+        return self.flags[0].partition("/")[0] if self.flags else f"--{self.name.replace('_', '-')}"
+
+
+def option(default: Any, group: str, help: str, **more: Any) -> Any:
+    """A field of Settings, with its declaration; see Option."""
+    return field(default=default, metadata={_KEY: (default, group, help, more)})
+
+
+def declared(fields: Mapping[str, Any]) -> dict[str, Option]:
+    """The declarations that a dataclass's fields carry, by name."""
+    found = {}
+    for name, each in fields.items():
+        default, group, help, more = each.metadata[_KEY]
+        found[name] = Option(name, default, group, help, **more)
+    return found

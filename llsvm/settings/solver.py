@@ -1,0 +1,94 @@
+"""Options: which method, how long, and what one method alone looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llsvm.settings.option import OF_LLSVM, OF_NESVM, POSITIVE, SOLVER, Rule, option
+
+SOLVERS = ("llsvm", "smsvm", "nesvm", "auto")
+STEPS = ("auto", "paper")
+STOPS = ("gap", "change")
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    solver: str = option(
+        "auto",
+        SOLVER,
+        "Method; all reach the same certified optimum. auto: the cheaper one, by shape and a short trial.",
+        choices=SOLVERS,
+    )
+    tol: float = option(
+        1e-3,
+        SOLVER,
+        "Stop at this relative gap: 0.001 is within 0.1% of the optimum.",
+        rule=POSITIVE,
+        metavar="FLOAT",
+    )
+    max_passes: int | None = option(
+        200,
+        SOLVER,
+        "Full passes over the data at most (2 at least: one trains, one measures); 0 for no limit.",
+        rule=POSITIVE,
+        metavar="INT",
+    )
+    max_seconds: float | None = option(
+        None,
+        SOLVER,
+        "Stop after the pass in which this time is over.",
+        rule=POSITIVE,
+        metavar="FLOAT",
+        shown_default="none",
+    )
+    seed: int = option(
+        0,
+        SOLVER,
+        "Of every random choice.",
+        rule=Rule("0 or a positive number", lambda seed: seed >= 0),
+        metavar="INT",
+    )
+    paper: bool = option(
+        False,
+        OF_LLSVM,
+        "The slides' algorithm as it is, or to the gap.",
+        flags=("--paper/--exact",),
+        methods=("llsvm",),
+    )
+    step: str = option(
+        "auto",
+        OF_NESVM,
+        "Searched in each pass, or the paper's Lipschitz constant.",
+        choices=STEPS,
+        methods=("nesvm",),
+    )
+    mu: float | None = option(
+        None,
+        OF_NESVM,
+        "The first smoothing parameter.",
+        rule=POSITIVE,
+        metavar="FLOAT",
+        shown_default="1; paper 5",
+        methods=("nesvm", "kernel"),
+    )
+    mu_end: float = option(
+        0.01,
+        OF_NESVM,
+        "With --stop change: smoothing at which it may stop.",
+        rule=POSITIVE,
+        metavar="FLOAT",
+    )
+    homotopy: bool = option(
+        True,
+        OF_NESVM,
+        "Let the smoothing parameter fall.",
+        flags=("--homotopy/--no-homotopy",),
+        methods=("nesvm", "kernel"),
+    )
+    stop: str = option(
+        "gap",
+        OF_NESVM,
+        "Stop by the gap, or when the objective changes by less than --tol.",
+        choices=STOPS,
+        methods=("nesvm",),
+    )
