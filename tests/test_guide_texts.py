@@ -1,6 +1,7 @@
 """README and guides: short, true to the command line, with links that lead somewhere; and ``llsvm guide``."""
 
 import inspect
+import itertools
 import os
 import pty
 import re
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 from llsvm import LLSVMClassifier, errors
 from llsvm.cli import app
 from llsvm.cli.guide import topics
+from llsvm.settings.methods import METHODS
 from llsvm.settings.settings import Settings
 
 TEXTS = [README, *GUIDES]
@@ -95,6 +97,24 @@ def test_the_guide_maps_the_names_of_options_that_differ():
         for name in re.findall(r"(\w+)=", row[2]):
             assert name in {*estimator, "weight"}, name
     assert {"max_iter", "n_jobs", "random_state"} <= estimator.keys()
+
+
+def test_the_guide_says_what_each_method_trains():
+    text = (ROOT / "llsvm/guide/solvers.md").read_text()
+    table = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| ([^|]*) \|$", text, re.MULTILINE))
+    assert set(table) == {method.solver for method in METHODS.values() if method.solver}
+    for method in METHODS.values():
+        told = table.get(method.solver, text).replace(" ", "-").replace("_", "-")
+        wanted = {*method.objectives, *itertools.chain(*method.objectives.values()), *method.multiclass}
+        missing = [word for word in wanted if word.replace("_", "-") not in told]
+        assert not missing, f"{method.name}: {missing}"
+    words = {word for method in METHODS.values() for word in (*method.objectives, *method.multiclass)}
+    for method in [method for method in METHODS.values() if method.solver and not method.kernels]:
+        others = words - {*method.objectives, *method.multiclass} - {"hinge"}
+        kernel = [each for each in METHODS.values() if each.kernels and each.solver == method.solver]
+        others -= {word for each in kernel for word in (*each.objectives, *each.multiclass)}
+        false = [word for word in others if word.replace("_", "-") in table[method.solver].replace(" ", "-")]
+        assert not false, f"{method.name}: {false}"
 
 
 def test_every_exit_code_is_in_the_guide():
