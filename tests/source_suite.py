@@ -1,9 +1,16 @@
-"""What every reader promises: one suite for the BlockSource protocol, which each reader's tests subclass."""
+"""What every reader promises: one suite for the BlockSource protocol, which each reader's tests subclass; and what
+a source that wraps another promises besides."""
+
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
-from llsvm.block import CSR, concat
+from llsvm.block import CSR, Block, concat
+from llsvm.data.source import SourceInfo
+from llsvm.features.encoder import TableEncoder
+from llsvm.files.fingerprint import FileFingerprint
+from llsvm.objective.rounding import Rounding
 
 PLENTY = 1 << 24
 
@@ -113,3 +120,77 @@ class SourceSuite:
                 assert used.max() < info.n_features
             else:
                 assert block.X.shape[1] == info.n_features
+
+
+class Declaring:
+    """A source of three rows whose declaration has in every field a value other than the default's: one that a
+    wrapper makes anew, instead of from the wrapped one's, is noticed."""
+
+    def __init__(self, **fields):
+        self.bytes_read = 12_345
+        encoder = TableEncoder.of_numbers(("height", "width"))
+        self._info = SourceInfo(
+            **{
+                "name": "inner.csv",
+                "format": "inner",
+                "n_bytes": 99,
+                "n_rows": 3,
+                "n_features": 2,
+                "rereadable": False,
+                "in_memory": True,
+                "index_base": 1,
+                "feature_names": ("height", "width"),
+                "first_indicator": 1,
+                "reader_bytes": 77,
+                "library_bytes": 55,
+                "is_dense": True,
+                "is_table": True,
+                "labelled": False,
+                "fingerprints": (FileFingerprint("inner.csv", 99, (("bytes", b"12345678"),)),),
+                "notes": ("inner note",),
+                "encoder": encoder,
+                "describe": lambda: [],
+                "record_batches": lambda max_bytes: iter(()),
+                "rounding": (Rounding(squares=1.0),),
+                **fields,
+            }
+        )
+
+    def info(self):
+        return self._info
+
+    def blocks(self, max_bytes):
+        X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+        yield Block(X, np.array([1.0, 2.0, 1.0]), np.arange(3))
+
+
+class WrapperSuite(SourceSuite):
+    """For sources that wrap others. Besides ``make_source`` give it
+
+    wrap(source): the wrapper around ``source``.
+    changes: field of SourceInfo -> why the wrapper does not declare what the wrapped source does.
+    """
+
+    changes: dict[str, str]
+
+    def wrapped(self):
+        inner = Declaring()
+        return inner, self.wrap(inner)
+
+    def test_every_field_is_kept_or_changed_for_a_reason(self):
+        inner, outer = self.wrapped()
+        names = {each.name for each in fields(SourceInfo)}
+        assert set(self.changes) <= names
+        for name in names:
+            same = getattr(outer.info(), name) == getattr(inner.info(), name)
+            assert same == (name not in self.changes), f"{name}: {self.changes.get(name, 'is to be kept')}"
+
+    def test_what_was_read_is_counted_as_the_wrapped_source_does(self):
+        inner, outer = self.wrapped()
+        list(outer.blocks(PLENTY))
+        assert outer.bytes_read == inner.bytes_read
+
+    def test_what_is_learned_later_is_declared_later(self):
+        inner, outer = self.wrapped()
+        inner._info = replace(inner._info, notes=("another",))
+        assert outer.info().notes == ("another",)

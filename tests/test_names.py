@@ -17,8 +17,6 @@ from llsvm import LLSVMClassifier
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.data.by_name import ColumnsByName
-from llsvm.data.mapped import MappedSource
-from llsvm.data.relabel import OneAgainstRest
 from llsvm.errors import DataError, ModelError, UsageError
 from llsvm.models.liblinear import write_liblinear
 from llsvm.predict import evaluate, open_for, predict_file
@@ -315,30 +313,6 @@ def _scores(model, path):
     from llsvm.predict import score_blocks
 
     return list(score_blocks(model, open_for(model, path, True), 1 << 20))
-
-
-# -- wrappers ---------------------------------------------------------------------------------------------
-
-
-def test_wrappers_declare_what_the_wrapped_source_can_do(people):
-    train, _ = people
-    source = open_source(train)
-    for _ in source.blocks(1 << 20):
-        pass
-    info = source.info()
-    assert info.encoder is not None
-    assert info.describe is not None
-    assert info.record_batches is not None
-    mapped = MappedSource(source, "rff", "rbf", 10, None, 3, 0.0, 0).info()
-    assert mapped.encoder is info.encoder
-    assert mapped.feature_names == info.feature_names
-    assert mapped.is_dense
-    assert mapped.n_features == 10
-    assert mapped.first_indicator is None
-    one = OneAgainstRest(source, "1").info()
-    assert one.encoder is info.encoder
-    assert one.describe is not None
-    assert one.record_batches is None  # they have the labels as they were
 
 
 @pytest.mark.parametrize("feature_map", ["rff", "nystroem"])

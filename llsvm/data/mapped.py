@@ -48,9 +48,12 @@ class MappedSource:
             keep_double(source.info().rounding)  # what is mapped are the file's own values
         self._source = source
         self.rounding = Rounding()
-        self.bytes_read = 0
         self.map = _learn(source, kind, kernel, n_components, gamma, degree, coef0, seed, sign)
         sign(max(2 * self.map.nbytes, self.map.work_bytes))
+
+    @property
+    def bytes_read(self) -> int:
+        return self._source.bytes_read
 
     def info(self) -> SourceInfo:
         return replace(
@@ -68,7 +71,6 @@ class MappedSource:
         """As the source's blocks, mapped; each at most ``max_bytes``, or one row."""
         step = max(1, max_bytes // (20 * self.map.width + 8 * self.map.n_features))
         for block in self._source.blocks(max(max_bytes // _HELD_BYTES, 1)):
-            self.bytes_read = self._source.bytes_read
             for start in range(0, block.n_rows, step):
                 part = block.slice(start, min(start + step, block.n_rows))
                 values = self.rounding.values(self.map(part.X, self.map.base))

@@ -41,6 +41,7 @@ class SeveralSources:
             n_bytes=None if None in sizes else sum(s for s in sizes if s is not None),
             n_rows=None if None in rows else sum(r for r in rows if r is not None),
             n_features=None if end is None or base is None else end - base,
+            in_memory=all(info.in_memory for info in infos),
             rereadable=all(info.rereadable for info in infos),
             index_base=base,
             reader_bytes=max(info.reader_bytes for info in infos),
@@ -50,6 +51,8 @@ class SeveralSources:
             fingerprints=None if None in prints else sum((each for each in prints if each is not None), ()),
             labelled=all(info.labelled for info in infos),
             library_bytes=max(info.library_bytes for info in infos),
+            describe=None,  # of the first one's columns, and rows, alone
+            record_batches=None,
             notes=tuple(dict.fromkeys(note for info in infos for note in info.notes)),
         )
 

@@ -78,12 +78,15 @@ class Reading:
     def add(self, data: Any, part: str = BYTES) -> None:
         """Take in the next bytes of ``part``: any contiguous buffer. Raises DataError."""
         view = np.frombuffer(data, np.uint8)
-        checksum = self._open.setdefault(part, Checksum())
-        while len(view) >= (room := CHUNK_BYTES - checksum.n_bytes):
+        while len(view):
+            checksum = self._open.get(part)
+            if checksum is None:
+                checksum = self._open[part] = Checksum()
+            room = CHUNK_BYTES - checksum.n_bytes
             checksum.add(view[:room])
-            self.add_chunk(checksum.value, part)
-            view, checksum = view[room:], self._open.setdefault(part, Checksum())
-        checksum.add(view)
+            if len(view) >= room:
+                self.add_chunk(checksum.value, part)
+            view = view[room:]
 
     def add_chunk(self, value: int, part: str) -> None:
         """Take in the checksum of the next chunk of ``part``. Raises DataError."""
