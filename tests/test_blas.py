@@ -17,7 +17,7 @@ threadpoolctl = pytest.importorskip("threadpoolctl")
 SEEN = """
 import numpy as np
 from threadpoolctl import threadpool_info
-from llsvm.solvers.smsvm.solver import newton
+from llsvm.solvers.smsvm import newton
 from llsvm.train import train
 
 threads, solve = [], newton.solve
