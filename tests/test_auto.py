@@ -70,6 +70,8 @@ def test_auto_is_what_everything_begins_with():
         ({"penalty": "l1", "multiclass": "ovo"}, "nesvm"),
         ({"loss": "least-squares"}, "nesvm"),
         ({"intercept": True}, "nesvm"),
+        ({"intercept": True, "loss": "squared_hinge"}, "nesvm"),
+        ({"kernel": "rbf", "loss": "squared_hinge"}, "nesvm"),
         ({"step": "paper"}, "nesvm"),
         ({"kernel": "rbf"}, "nesvm"),
     ],
@@ -116,7 +118,7 @@ def test_a_solver_asked_for_is_obeyed(solver):
         {"loss": "squared_hinge", "penalty": "elasticnet"},
         {"loss": "least-squares", "penalty": "elasticnet"},
         {"multiclass": "ovo", "penalty": "elasticnet"},
-        {"intercept": True, "loss": "squared_hinge"},
+        {"intercept": True, "penalty": "elasticnet"},
         {"kernel": "rbf", "paper": True},
     ],
 )

@@ -256,9 +256,9 @@ def _csr(A):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"solver": "llsvm", "intercept": False}, "--feature-map"),
-        ({"penalty": "l1"}, "penalty l2"),
-        ({"step": "paper"}, "step auto"),
+        ({"solver": "llsvm", "intercept": False}, "feature_map"),
+        ({"penalty": "l1"}, "penalty l1 does not go with kernel rbf"),
+        ({"step": "paper"}, "step paper does not go with kernel rbf"),
         ({"kernel": "poly", "feature_map": "rff"}, "rff is for kernel rbf"),
         ({"kernel": "cosine"}, "rbf, poly"),
         ({"gamma": -1.0}, "gamma"),

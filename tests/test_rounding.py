@@ -116,6 +116,7 @@ CASES = [
     {"multiclass": "weston-watkins"},
     {"solver": "smsvm"},
     {"solver": "nesvm"},
+    {"solver": "nesvm", "loss": "squared_hinge"},
     {"solver": "nesvm", "loss": "least-squares"},
 ]
 
