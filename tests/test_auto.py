@@ -48,7 +48,7 @@ def dataset(n_rows=100_000, columns=50, per_row=12.0, classes=2, dense=False):
 
 
 def left(dataset, available_bytes=PLENTY, in_memory=False):
-    return MemoryLeft(dataset, available_bytes, in_memory)
+    return MemoryLeft(dataset, available_bytes, place="memory" if in_memory else "cache")
 
 
 def test_auto_is_what_everything_begins_with():
