@@ -4,10 +4,13 @@ begun anew where rows are longer than pages; then the columns' scale, and the fa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
@@ -17,6 +20,7 @@ from llsvm.memory import plan
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LABELS, LIBRARY, READING, STATISTICS
 from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory
+from llsvm.objective.rounding import NOISE
 from llsvm.spill.store import PageStore
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
@@ -38,6 +42,19 @@ class ReadingOptions:
     def transforms(self) -> bool:
         """Are rows other than the source has them?"""
         return self.scale != "none" or self.fill_missing
+
+
+class Losses(NamedTuple):
+    """What rounding has hidden; see ``llsvm.objective.rounding.RoundingBound``.
+
+    root: of Σ e² over the values. weights: sample weights were rounded too. squares: (k,) Σ C_i² over the rows of
+    each class; largest: (k,) C_i. noise: what sums in 64 bits may have lost of a weight."""
+
+    root: float
+    weights: bool
+    squares: NDArray[np.float64]
+    largest: NDArray[np.float64]
+    noise: float
 
 
 class DataReader:
@@ -160,6 +177,15 @@ class DataReader:
                 self._make_room_for(error, measuring=True)
                 if self._measuring_bytes > room:
                     budget.require({READING: self._measuring_bytes + budget.limit_bytes})
+
+    def losses(self, cost: NDArray[np.float64], squared_norm: float, n_rows: int) -> Losses:
+        """What rounding has hidden. cost: (k,) C of a row of weight 1, by class. squared_norm: of a row, about."""
+        if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
+            moved = self.scaling.shift * self.scaling.scale
+            squared_norm += float(moved @ moved)
+        weights = any(each.weights for each in self.source.info().rounding)
+        squares, largest = self.rows.weight_squares * cost * cost, cost * self.rows.largest_weight
+        return Losses(self.lost, weights, squares, largest, NOISE * math.sqrt(n_rows * squared_norm))
 
     def hold_library(self, nbytes: int) -> None:
         """What the file format's library holds, from now on."""

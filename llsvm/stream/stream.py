@@ -7,10 +7,10 @@ the binary cache, or the source again). ``active`` and ``survivors`` are the row
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from llsvm.memory.plan import (
 )
 from llsvm.memory.process import trim_freed_memory
 from llsvm.objective.losses import JointLoss, Loss
-from llsvm.objective.rounding import NOISE, RoundingBound
+from llsvm.objective.rounding import RoundingBound
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.counting import CountingStore
 from llsvm.spill.row_state import RowState
@@ -175,21 +175,12 @@ class Stream:
     ) -> RoundingBound:
         """What makes certificates hold for the data before values were rounded.
 
-        cost: (k,) C of a row of weight 1, by class. constant: the constant feature's value; for the rest see
-        RoundingBound."""
-        squares, largest = (
-            self._reader.rows.weight_squares * cost * cost,
-            cost * self._reader.rows.largest_weight,
-        )
-        weights = any(each.weights for each in self.source.info().rounding)
+        loss: of the objective. cost: (k,) float64 C of a row of weight 1, by class. constant: the value of the
+        constant feature. pairs, l1, l2, free_bias: see RoundingBound."""
+        lost = self._reader.losses(cost, self.dataset.squared_norm + constant * constant, self.dataset.n_rows)
         pairs = pairs and len(cost) > 2
-        size = self.dataset.squared_norm + constant * constant
-        if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
-            moved = self.scaling.shift * self.scaling.scale
-            size += float(moved @ moved)
-        noise = NOISE * math.sqrt(self.dataset.n_rows * size)
         return RoundingBound(
-            self._reader.lost, weights, squares, largest, loss, pairs, l1, l2, free_bias, noise
+            lost.root, lost.weights, lost.squares, lost.largest, loss, pairs, l1, l2, free_bias, lost.noise
         )
 
     @property
@@ -269,7 +260,7 @@ class Stream:
             page_bytes = plan.pages.page_bytes
             reader.page_bytes, self._pages = page_bytes, plan.pages
             if reader.rows.store is not None:
-                reader.rows.cut_anew(page_bytes, self._make_cache, reader.must_store)
+                reader.rows.cut_anew(page_bytes, lambda: self._make_store("cache2"), reader.must_store)
         elif reader.rows.buffer is None:
             return False
         if reader.rows.buffer is not None:
@@ -358,6 +349,15 @@ class Stream:
                 lambda: self._buffer(plan.block_bytes), plan.block_rows, self._rng, self._settle_survivors
             )
         return self._assembler
+
+    @property
+    def random_state(self) -> dict[str, Any]:
+        """Of the generator that shuffles pages, as NumPy gives it: with the same one, the same order of blocks."""
+        return dict(self._rng.bit_generator.state)
+
+    @random_state.setter
+    def random_state(self, state: Mapping[str, Any]) -> None:
+        self._rng.bit_generator.state = state
 
     def _settle_survivors(self) -> None:
         """Wait while they still look at a block whose place is wanted."""
