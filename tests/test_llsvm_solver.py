@@ -1,7 +1,5 @@
 """The LLSVM solver against LIBLINEAR, and the properties that no block size, layout or spill may change."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,7 +11,6 @@ from oracle import run as run_any
 from llsvm.data import open_source
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import MemoryLeft
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.llsvm.sweeps import Sweeps
@@ -166,7 +163,7 @@ KINDS = [
 ]
 
 
-ONE_ROW_BLOCKS = {"block_bytes": 200, "block_rows": 1, "survivor_bytes": 4000, "survivor_rows": 50}
+ONE_ROW_BLOCKS = {"_block_bytes": 200, "_block_rows": 1, "_survivor_bytes": 4000, "_survivor_rows": 50}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,8 +180,7 @@ def test_awkward_rows(monkeypatch, kind, loss, layout, ledger):
 def check_one_row_blocks(monkeypatch, kind, loss, max_passes):
     X, y = awkward(kind)
     small_pages(monkeypatch, page_bytes=1)
-    plan = MemoryLeft.plan
-    monkeypatch.setattr(MemoryLeft, "plan", lambda self, needs: replace(plan(self, needs), **ONE_ROW_BLOCKS))
+    monkeypatch.setattr(Stream, "_allocate", lambda self, work: vars(self).update(ONE_ROW_BLOCKS))
     training = run(X, y, ledger=20_000, loss=loss, tol=1e-4, max_passes=max_passes)
     assert_optimal(training, X, y, loss == "squared_hinge", tol=1e-4)
 
@@ -306,11 +302,12 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
     with Stream(source, MemoryBudget(ledger, 0), tmp_path) as stream:
         stream.read()
         for report in solver.solve(stream):
-            if solver.state is None:
+            duals = solver.run.duals
+            if duals.stored is None:
                 assert stream.in_one_block
-                share = solver.whole.stored()
+                share = duals.whole.shares()
             else:
-                share = solver.state.get(np.arange(len(y)))
+                share = duals.stored.get(np.arange(len(y)))
             assert share.min() >= 0
             if loss == "hinge":
                 assert share.max() <= 1
@@ -319,7 +316,7 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
                 alpha = share[:, c].astype(float) * cost
                 w = (alpha * sign) @ wide
                 weight_of_bias = np.append(w[:-1], w[-1])
-                np.testing.assert_allclose(solver.sweeps.w[c], weight_of_bias, rtol=1e-9, atol=1e-9)
+                np.testing.assert_allclose(solver.run.sweeps.w[c], weight_of_bias, rtol=1e-9, atol=1e-9)
                 dual = alpha.sum() - 0.5 * w @ w
                 if loss == "squared_hinge":
                     used = cost > 0
@@ -372,8 +369,9 @@ def test_paper_mode_is_the_slides_algorithm(tmp_path, monkeypatch, layout):
     with Stream(open_source(layout(X), y), MemoryBudget(100_000_000, 0), tmp_path) as stream:
         stream.read()
         reports = list(solver.solve(stream))
-        np.testing.assert_allclose(solver.sweeps.w[0, :-1], w, rtol=1e-6, atol=1e-9)
-        np.testing.assert_allclose(solver.state.get(np.arange(len(y))) * 0.5, alpha, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(solver.run.sweeps.w[0, :-1], w, rtol=1e-6, atol=1e-9)
+        stored = solver.run.duals.stored.get(np.arange(len(y)))
+        np.testing.assert_allclose(stored * 0.5, alpha, rtol=1e-6, atol=1e-9)
         assert sorted(stream.resident.rows) == sorted(kept)
     primal = objective(w, X, sign, np.full(len(y), 0.5))
     assert reports[-1].certificate.total_primal == pytest.approx(primal, rel=1e-6)

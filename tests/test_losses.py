@@ -75,3 +75,17 @@ def test_joint_losses_of_two_classes_have_the_slopes_of_their_margins():
     assert joint_loss("weston-watkins", 5).slope == 4.0 + 2.0
     with pytest.raises(KeyError):
         joint_loss("hinge", 5)
+
+
+@given(m=MARGINS, a=st.sampled_from([0.0, 1e-3, 0.3, 1.0]), cost=st.sampled_from([0.25, 1.0, 8.0]))
+def test_slack_and_freedom_do_not_depend_on_the_unit(loss, m, a, cost):
+    alpha, margin, costs = np.array([a, 0.0, 1.0]), np.full(3, m), np.full(3, cost)
+    np.testing.assert_array_equal(loss.slack(alpha * cost, margin, costs), loss.slack(alpha, margin))
+    np.testing.assert_array_equal(loss.free(alpha * cost, costs), loss.free(alpha))
+    assert loss.free(alpha)[0] == (loss.lower < a < loss.upper)
+
+
+def test_slack_of_what_was_not_measured_is_none(loss):
+    assert loss.slack(np.array([0.0, 0.5]), np.full(2, np.nan))[1] == 0 or not np.isfinite(loss.upper)
+    if np.isfinite(loss.lower):
+        assert np.isnan(loss.slack(np.array([0.0]), np.array([np.nan]))[0])

@@ -14,7 +14,7 @@ from llsvm.errors import BudgetError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import Needs
 from llsvm.row_buffer import RowBuffer
-from llsvm.solvers.llsvm.solver import LLSVM
+from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.stream.stream import Stream
 
 LEDGER = 30_000
@@ -70,7 +70,7 @@ def test_every_row_once_in_every_pass(monkeypatch, tmp_path, kind, where, spill_
                 wide[:, : matrix.shape[1]] = matrix
                 np.testing.assert_array_equal(wide[:, first:], X[block.rows])
                 np.testing.assert_array_equal(block.y, y[block.rows])
-                assert block.n_rows <= stream.plan.block_rows
+                assert block.n_rows <= stream._block_rows
                 seen += block.rows.tolist()
                 blocks += 1
             assert sorted(seen) == list(range(len(y)))
@@ -122,7 +122,7 @@ def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cac
         tracemalloc.reset_peak()
 
     def noting(self, *args, **kwargs):
-        if self.place == "memory":  # later it would be gone, and its peak still counted
+        if self._ingest.arena is not None:  # later it would be gone, and its peak still counted
             note_peak()
             prepare(self, *args, **kwargs)
             tracemalloc.reset_peak()
@@ -132,14 +132,14 @@ def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cac
 
     monkeypatch.setattr(RowBuffer, "__init__", counting)
     monkeypatch.setattr(Stream, "prepare", noting)
-    survivor_epochs = LLSVM._survivor_epochs
+    survivor_epochs = Epochs.over_survivors
 
     def noting_epochs(self, *args):
         answer = survivor_epochs(self, *args)
         note_peak()
         return answer
 
-    monkeypatch.setattr(LLSVM, "_survivor_epochs", noting_epochs)
+    monkeypatch.setattr(Epochs, "over_survivors", noting_epochs)
     try:
         tracemalloc.start()
         run(path, ledger=5_000_000, **options)

@@ -25,7 +25,7 @@ LAYERS = [
     ["data", "models", "spill"],
     ["stream"],
     ["solvers"],
-    ["training", "scoring"],
+    ["training"],
     ["train", "predict", "survey", "convert", "path"],
     ["estimators", "cli", "__main__"],
 ]

@@ -86,7 +86,7 @@ def open_source(
     the format has such a thing.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
     """
-    if names_files(data):
+    if _names_files(data):
         if y is not None or sample_weight is not None:
             raise UsageError("y and sample_weight go with arrays; a file has its own labels")
         paths = [data] if isinstance(data, str | os.PathLike) else list(data)
@@ -129,8 +129,7 @@ def open_with_settings(
     )
 
 
-def names_files(data: Any) -> bool:
-    """Is it a path, or a list of paths?"""
+def _names_files(data: Any) -> bool:
     if isinstance(data, str | os.PathLike):
         return True
     return (

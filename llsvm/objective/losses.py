@@ -64,13 +64,27 @@ class Loss(ABC):
         """−∂D/∂α_i = m − b'(a): a step against it raises D."""
         return margin - 1.0 + self.ridge * a
 
-    def slack(self, a: Vector, margin: Vector) -> Vector:
-        """How far each row's dual gradient is on the right side of 0 at the bound that a_i is at; 0 where the row
-        is free (between its bounds) or violates the optimality conditions (KKT)."""
-        gradient = self.dual_gradient(a, margin)
-        outward = np.where(a <= self.lower, gradient, 0.0)
-        outward = np.where(a >= self.upper, -gradient, outward)
+    def slack(self, alpha: Vector, margin: Vector, cost: Vector | float = 1.0) -> Vector:
+        """How far each row's dual gradient is on the right side of 0 at the bound that α_i is at; 0 where the row
+        is free (between its bounds) or violates the optimality conditions (KKT). cost: C_i; α and cost of any unit,
+        as long as it is the same. NaN where the margin is."""
+        outward = np.zeros_like(margin)
+        if math.isfinite(self.lower):
+            at_bound = alpha <= (self.lower * cost if self.lower else 0.0)
+            outward = np.where(at_bound, margin - (1.0 - self.ridge * self.lower), outward)
+        if math.isfinite(self.upper):
+            at_bound = alpha >= self.upper * cost
+            outward = np.maximum(outward, np.where(at_bound, (1.0 - self.ridge * self.upper) - margin, 0.0))
         return np.maximum(outward, 0.0)
+
+    def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
+        """Which α_i are between their bounds, and at neither."""
+        free = np.ones(alpha.shape, bool)
+        if math.isfinite(self.lower):
+            free &= alpha > self.lower * cost
+        if math.isfinite(self.upper):
+            free &= alpha < self.upper * cost
+        return free
 
 
 class Hinge(Loss):
@@ -147,21 +161,29 @@ def loss_of(name: str) -> Loss:
 class JointLoss:
     """A loss of all k margins of a row at once, with duals of its own (Keerthi et al. 2008).
 
+    number: by which kernels know it.
     slope: of the loss, and spread: of ‖Σ α x‖, in units of C_i ‖x_i‖, at most; bounded: the α of a row sum to at
     most so many C_i. What the rounding of values can hide follows from these (rounding.py).
     """
 
     name: str
+    number: int
     slope: float
     spread: float
     bounded: float
+
+    @property
+    def at_zero(self) -> float:
+        """The loss of a row where all weights are 0. It is what all α at their bounds sum to: the dual is linear in
+        them but for the weights."""
+        return self.bounded
 
 
 def joint_loss(name: str, n_classes: int) -> JointLoss:
     """The loss of the joint multi-class method ``name``, for so many classes."""
     if name == "crammer-singer":
-        return JointLoss(name, math.sqrt(2.0), math.sqrt(2.0), 1.0)
+        return JointLoss(name, 0, math.sqrt(2.0), math.sqrt(2.0), 1.0)
     if name == "weston-watkins":
         others = n_classes - 1.0
-        return JointLoss(name, others + math.sqrt(others), math.sqrt(2.0), others)
+        return JointLoss(name, 1, others + math.sqrt(others), math.sqrt(2.0), others)
     raise KeyError(name)

@@ -1,13 +1,18 @@
-"""Problems: the binary problems that several classes make, and what of a row belongs to which of them.
+"""Problems: a binary problem is which rows, which sign and which C; many of them are solved in the same passes.
 
-One against the rest: every row takes part in each of the k problems. One against one: a row takes part in the
-k − 1 pairs that its class is in, so it has k − 1 dual variables, whatever the number of pairs: that of the pair
-with class m is number m where m comes before its own class, else m − 1.
+The classes make the first of them. One against the rest: every row takes part in each of the k problems. One
+against one: a row takes part in the k − 1 pairs that its class is in, so it has k − 1 dual variables, whatever the
+number of pairs: that of the pair with class m is number m where m comes before its own class, else m − 1.
+
+Variants multiply them: another factor of C, a fold of the rows left out. A row has as many dual variables more for
+each, in the same order. So ovr, ovo, the folds of a cross-validation and a grid of C's are one thing.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,24 +20,99 @@ from numpy.typing import NDArray
 Positions = NDArray[np.intp]
 
 
-class Problems:
-    """The problems of ``n_classes`` classes; one only where there are two.
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One of so many parts of all rows, about even, by a hash of the rows' numbers: the same for whoever reads
+    them, in whatever order, and however blocks are cut.
 
-    pairs: one against one. width: dual variables of a row. Nothing here grows with problems times classes.
+    number: 0 ≤ number < folds. seed: another one makes other folds, 0 ≤ seed < 2^63.
     """
 
-    def __init__(self, n_classes: int, one_vs_one: bool = False) -> None:
+    number: int
+    folds: int
+    seed: int = 0
+
+    def contains(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the rows are in it; rows: (n,) numbers in the data set."""
+        return _hash(rows, self.seed) % np.uint64(self.folds) == self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What is the same for all problems of the classes. cost: a factor of C, > 0. leaves_out: a fold, or None."""
+
+    cost: float = 1.0
+    leaves_out: Fold | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """A binary problem.
+
+    signs: (n_classes,) float64, the y of each class: +1, −1, or 0 where it takes no part. cost: a factor of C.
+    leaves_out: a fold of the rows that takes no part, or None.
+    """
+
+    signs: NDArray[np.float64]
+    cost: float = 1.0
+    leaves_out: Fold | None = None
+
+    def members(self, y: NDArray[np.int32], rows: NDArray[np.int64]) -> Positions:
+        """Positions of the rows that take part; y: (n,) class ids, rows: (n,) numbers in the data set."""
+        part = self.signs[y] != 0
+        if self.leaves_out is not None:
+            part &= ~self.leaves_out.contains(rows)
+        return np.flatnonzero(part)
+
+
+class Problems:
+    """All binary problems of a run, in the order of the variants, within each in that of the classes or pairs.
+
+    n_classes, pairs: one against one (two classes are one problem, whatever is asked). variants: see the file's
+    head. width: dual variables of a row. Nothing here grows with problems times classes.
+    """
+
+    def __init__(
+        self, n_classes: int, one_vs_one: bool = False, variants: Sequence[Variant] = (Variant(),)
+    ) -> None:
         self.n_classes = n_classes
         self.pairs = one_vs_one and n_classes > 2
-        self._n = count_problems(n_classes, one_vs_one)
-        self.width = n_classes - 1 if self.pairs else self._n
+        self.variants = tuple(variants)
+        self.of_classes = count_problems(n_classes, one_vs_one)
+        """Problems that the classes make: of each variant."""
+        self.width_of_classes = n_classes - 1 if self.pairs else self.of_classes
+        self.width = self.width_of_classes * len(self.variants)
+
+    @classmethod
+    def grid(
+        cls, n_classes: int, one_vs_one: bool, costs: Sequence[float], folds: int = 0, seed: int = 0
+    ) -> Problems:
+        """Each factor of C with each of so many folds left out in turn; with none left out where folds is 0."""
+        out: list[Fold | None] = [Fold(number, folds, seed) for number in range(folds)]
+        out = out or [None]
+        return cls(n_classes, one_vs_one, [Variant(cost, fold) for cost in costs for fold in out])
+
+    def batches(self, nbytes: int, problem_bytes: int) -> Iterator[Problems]:
+        """The same problems, in order, as few at a time as ``nbytes`` asks for, but at least those of one variant.
+        problem_bytes: that each takes: its weights, and its part of what is held for each row."""
+        at_once = max(1, nbytes // (problem_bytes * self.of_classes))
+        for start in range(0, len(self.variants), at_once):
+            yield Problems(self.n_classes, self.pairs, self.variants[start : start + at_once])
 
     def __len__(self) -> int:
-        return self._n
+        return self.of_classes * len(self.variants)
+
+    def __getitem__(self, c: int) -> Problem:
+        variant = self.variants[self.variant(c)]
+        return Problem(self.signs(c), variant.cost, variant.leaves_out)
+
+    def variant(self, c: int) -> int:
+        """Which of the variants problem ``c`` belongs to."""
+        return c // self.of_classes
 
     def pair(self, c: int) -> tuple[int, int]:
         """The classes i < j of problem ``c``, which is one of pairs; i is positive."""
-        k = self.n_classes
+        k, c = self.n_classes, c % self.of_classes
         # pairs before those that begin with class i: i (2k − i − 1) / 2
         i = int((2 * k - 1 - math.sqrt((2 * k - 1) ** 2 - 8 * c)) / 2)
         while (i + 1) * (2 * k - i - 2) // 2 <= c:  # rounding
@@ -50,8 +130,33 @@ class Problems:
             signs[list(self.pair(c))] = 1.0, -1.0
             return signs
         signs = np.full(self.n_classes, -1.0)
-        signs[c] = 1.0
+        signs[c % self.of_classes] = 1.0
         return signs
+
+    @property
+    def described(self) -> list[list[float]]:
+        """The variants as plain values: factor of C; number, folds and seed of the fold that is left out."""
+        out = [(variant.cost, variant.leaves_out) for variant in self.variants]
+        return [[cost] if fold is None else [cost, fold.number, fold.folds, fold.seed] for cost, fold in out]
+
+    @property
+    def costs(self) -> tuple[float, ...]:
+        """The factor of C of each variant."""
+        return tuple(variant.cost for variant in self.variants)
+
+
+def _hash(rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
+    """(n,) as good as random, and always the same: the output function of SplitMix64 (Steele, Lea, Flood 2014), of
+    the number that its sequence, begun at the hash of ``seed``, has at place ``rows``."""
+    golden = 0x9E3779B97F4A7C15
+    start = _mix(np.array([(seed + 1) * golden % 2**64], np.uint64))
+    return _mix((rows.astype(np.uint64) + np.uint64(1)) * np.uint64(golden) + start)
+
+
+def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
 def count_problems(n_classes: int, one_vs_one: bool = False) -> int:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, repeat
+from itertools import combinations, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -118,6 +118,7 @@ class RoundingBound:
     largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
     takes part in each. loss: of a row, or of all its margins at once. l1, l2: of the penalty.
     free_bias: the last weight, of the constant feature, is not penalised.
+    factors: of all costs, for each variant of the problems (llsvm.objective.problems).
     """
 
     lost: float
@@ -130,6 +131,7 @@ class RoundingBound:
     l2: float = 1.0
     free_bias: bool = False
     noise: float = 0.0
+    factors: tuple[float, ...] = (1.0,)
 
     def certificate(
         self,
@@ -155,7 +157,7 @@ class RoundingBound:
         more, less, part, floor = [], [], 0.0, 0.0
         close = repeat(math.inf) if close_squares is None else map(math.sqrt, close_squares)
         for p, d, norm, (total, largest), some in zip(
-            measured.primal, measured.dual, norms, self._costs(), close, strict=False
+            measured.primal, measured.dual, norms, self._costs(len(primal)), close, strict=False
         ):
             costs = (total, largest, some)
             up, down = self._moved(costs, p, d, *map(float, norm))
@@ -168,8 +170,14 @@ class RoundingBound:
             return measured
         return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor)
 
-    def _costs(self) -> Iterator[tuple[float, float]]:
-        """sqrt(Σ C_i²) and max C_i of each problem, without end where they are the same for all."""
+    def _costs(self, n: int) -> Iterator[tuple[float, float]]:
+        """sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
+        for factor in self.factors:
+            for total, largest in islice(self._costs_of_classes(), n // len(self.factors)):
+                yield factor * total, factor * largest
+
+    def _costs_of_classes(self) -> Iterator[tuple[float, float]]:
+        """The same of the problems that the classes make, without end where they are the same for all."""
         if not self.pairs:
             yield from repeat((math.sqrt(self.cost_squares.sum()), float(self.largest_cost.max())))
         for i, j in combinations(range(len(self.cost_squares)), 2):

@@ -74,7 +74,7 @@ class SolverState:
     arrays: by name; their shapes and types are the solver's own. They may be views of what it works on, valid until
         it goes on: who keeps them, copies them.
     rows: by name, values of every row (dual variables), to be copied piece by piece.
-    numbers: by name, what else there is: counters, random generators' states, thresholds.
+    numbers: by name, what else there is, each a Value: counters, random generators' states, thresholds.
     """
 
     solver: str
@@ -82,7 +82,7 @@ class SolverState:
     of: Mapping[str, Value] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     rows: Mapping[str, RowValues] = field(default_factory=dict)
-    numbers: Mapping[str, Value] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def require(self, solver: str, of: Mapping[str, Value]) -> None:
         """Raise UsageError unless it is of that method, and for those data or that objective."""

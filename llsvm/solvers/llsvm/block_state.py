@@ -8,20 +8,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.objective.losses import Loss
 from llsvm.objective.problems import Positions, Problems
+
+Vector = NDArray[np.float64]
 
 
 class Duals:
     """The dual variables of some rows and their margins, by problem.
 
     alpha, margin: (width, n) float64; what the solver has not yet seen has margin NaN. y: (n,) class ids.
+    left_out: for each variant of the problems, (n,) whether the row takes no part, or None: all rows do.
     """
 
-    def __init__(self, problems: Problems, y: NDArray[np.int32], alpha: NDArray[np.float64]) -> None:
+    def __init__(
+        self,
+        problems: Problems,
+        y: NDArray[np.int32],
+        alpha: Vector,
+        left_out: list[NDArray[np.bool_] | None] | None = None,
+    ) -> None:
         self.problems = problems
         self.y = y
         self.alpha = alpha
         self.margin = np.full_like(alpha, np.nan)
+        self.left_out = left_out or [None] * len(problems.variants)
         self._everyone = np.arange(len(y))
         self._at_hand = local()  # each thread's: the signs of the problem that it asked for last
         if problems.pairs:
@@ -30,21 +41,21 @@ class Duals:
 
     def members(self, c: int) -> Positions:
         """Positions of the rows that take part in problem ``c``."""
+        left_out = self.left_out[self.problems.variant(c)]
         if not self.problems.pairs:
-            return self._everyone
+            return self._everyone if left_out is None else np.flatnonzero(~left_out)
         i, j = self.problems.pair(c)
-        return np.concatenate([self._by_class[self._starts[m] : self._starts[m + 1]] for m in (i, j)])
+        rows = np.concatenate([self._by_class[self._starts[m] : self._starts[m + 1]] for m in (i, j)])
+        return rows if left_out is None else rows[~left_out[rows]]
 
-    def signs(self, c: int) -> NDArray[np.float64]:
-        """(n,) ±1 for the rows of problem ``c``, 0 for others."""
-        known: tuple[int, NDArray[np.float64]] | None = getattr(self._at_hand, "signs", None)
+    def signs(self, c: int) -> Vector:
+        """(n,) ±1 for the rows of problem ``c``, 0 for those of other classes."""
+        known: tuple[int, Vector] | None = getattr(self._at_hand, "signs", None)
         if known is None or known[0] != c:
             known = self._at_hand.signs = c, self.problems.signs(c)[self.y]
         return known[1]
 
-    def of(
-        self, c: int, rows: Positions | None = None
-    ) -> tuple[Positions, NDArray[np.float64], NDArray[np.float64]]:
+    def of(self, c: int, rows: Positions | None = None) -> tuple[Positions, Vector, Vector]:
         """Positions (all members of problem ``c``, if ``rows`` is None), their α and their margins."""
         rows = self.members(c) if rows is None else rows
         if not self.problems.pairs and len(rows) == len(self.y):
@@ -52,7 +63,7 @@ class Duals:
         at = self._at(c, rows)
         return rows, self.alpha[at], self.margin[at]
 
-    def load(self, c: int, rows: Positions) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def load(self, c: int, rows: Positions) -> tuple[Vector, Vector]:
         """α and margins of problem ``c`` as the kernels take them, by position; valid at ``rows``."""
         if not self.problems.pairs:
             return self.alpha[c], self.margin[c]
@@ -61,68 +72,89 @@ class Duals:
         alpha[rows], margin[rows] = self.alpha[at], self.margin[at]
         return alpha, margin
 
-    def store(self, c: int, rows: Positions, alpha: NDArray[np.float64], margin: NDArray[np.float64]) -> None:
+    def store(self, c: int, rows: Positions, alpha: Vector, margin: Vector) -> None:
         """Take back what ``load`` gave out and a kernel has changed."""
         if self.problems.pairs:
             at = self._at(c, rows)
             self.alpha[at], self.margin[at] = alpha[rows], margin[rows]
 
-    def _at(self, c: int, rows: Positions) -> tuple[NDArray[np.intp] | int, Positions]:
+    def _at(self, c: int, rows: Positions) -> tuple[Positions | int, Positions]:
         """Where the values of problem ``c`` are, of ``rows``."""
         if not self.problems.pairs:
             return c, rows
         i, j = self.problems.pair(c)
-        return np.where(self.y[rows] == i, j - 1, i), rows
+        first = self.problems.variant(c) * self.problems.width_of_classes
+        return np.where(self.y[rows] == i, first + j - 1, first + i), rows
 
 
 class BlockState(Duals):
     """Rows at hand with what the solver keeps for them.
 
-    cost: (n,) C_i. alpha: (width, n) dual variables. margin: (width, n) y_i w·x_i when last seen, NaN before.
+    costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows that it leaves out.
+    alpha: (width, n) dual variables. margin: (width, n) y_i w·x_i when last seen, NaN before.
     active: per problem, the positions of the rows that the next sweep visits.
     """
 
-    def __init__(
-        self, problems: Problems, block: Block, cost: NDArray[np.float64], alpha: NDArray[np.float64]
-    ) -> None:
-        super().__init__(problems, block.y, alpha)
+    def __init__(self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss) -> None:
+        """cost: (n,) C_i."""
+        self.rows = block.rows.copy()  # the block's own may be a view of a buffer that changes
+        folds = [variant.leaves_out for variant in problems.variants]
+        left_out = [None if fold is None else fold.contains(self.rows) for fold in folds]
+        super().__init__(problems, block.y, alpha, left_out)
         self.block = block
-        self.rows = block.rows.copy()  # the block's own may be a view of an arena that changes
         self.n_rows = block.n_rows
-        self.cost = cost
+        self.costs = [_cost(cost, factor, out) for factor, out in zip(problems.costs, left_out, strict=True)]
         self.active = [self.members(c) for c in range(len(problems))]
+        self._loss = loss
 
-    def stored(self) -> NDArray[np.float64]:
-        """(n, width) α_i / C_i, as the row state has it."""
-        share = np.divide(self.alpha, self.cost, out=np.zeros_like(self.alpha), where=self.cost > 0)
+    def cost(self, c: int) -> Vector:
+        """(n,) C_i in problem ``c``."""
+        return self.costs[self.problems.variant(c)]
+
+    def set_shares(self, share: NDArray[np.floating]) -> None:
+        """share: (n, width) α_i / C_i, as ``shares`` has them; α was 0."""
+        for cost, some in self._by_variant():
+            self.alpha[some] += share.T[some] * cost
+
+    def shares(self) -> Vector:
+        """(n, width) α_i / C_i, 0 where C_i is 0."""
+        share = np.zeros_like(self.alpha)
+        for cost, some in self._by_variant():
+            np.divide(self.alpha[some], cost, out=share[some], where=cost > 0)
         return share.T
 
-    def distance(self, squared: bool) -> NDArray[np.float32]:
-        """(n,) how far the gradient would have to change before the row moves; 0 if it moves, or is free; ∞ where
-        it was not seen."""
-        nearest = np.full(self.n_rows, np.inf, np.float32)
-        for alpha, margin in zip(self.alpha, self.margin, strict=True):
-            outward = np.where(alpha <= 0, margin - 1.0, 0.0)
-            if not squared:
-                outward = np.where(alpha >= self.cost, 1.0 - margin, outward)
-            outward[np.isnan(margin)] = np.inf
-            np.minimum(nearest, np.maximum(outward, 0.0), out=nearest, casting="same_kind")
-        nearest[self.cost <= 0] = np.inf
-        return nearest
+    def slack(self) -> NDArray[np.float32]:
+        """(n,) how far the gradient would have to change before the row is free or violates its optimality
+        conditions in some problem; 0 if it is or does; ∞ where it was not seen, or costs nothing."""
+        least = np.full(self.n_rows, np.inf, np.float32)
+        for cost, some in self._by_variant():
+            for alpha, margin in zip(self.alpha[some], self.margin[some], strict=True):
+                slack = self._loss.slack(alpha, margin, cost)
+                slack[np.isnan(margin) | (cost <= 0)] = np.inf
+                np.minimum(least, slack, out=least, casting="same_kind")
+        return least
 
-    def near(
-        self, c: int, squared: bool, reach: float = 0.0, rows: NDArray[np.intp] | None = None
-    ) -> NDArray[np.intp]:
-        """Which of ``rows`` (None: all of problem ``c``) the problem would move, by their margins, or has free, or
-        would move if margins changed by ``reach``."""
+    def violating(self, c: int, threshold: float = 0.0, rows: Positions | None = None) -> Positions:
+        """Which of ``rows`` (None: all of problem ``c``) are free in it, or violate its optimality conditions, by
+        their margins, or have a slack of ``threshold`` at most."""
         rows, alpha, margin = self.of(c, rows)
-        still = (alpha <= 0) & (margin > 1.0 + reach)
-        if not squared:
-            still |= (alpha >= self.cost[rows]) & (margin < 1.0 - reach)
-        return rows[~still]
+        return rows[~(self._loss.slack(alpha, margin, self.cost(c)[rows]) > threshold)]
 
-    def outside(self, squared: bool) -> NDArray[np.float32]:
-        """(n,) 0 for rows with 0 < α < U in some problem, ∞ for the others: the slides' survivors."""
-        upper = np.inf if squared else self.cost
-        inside = ((self.alpha > 0) & (self.alpha < upper)).any(axis=0)
-        return np.where(inside, 0.0, np.inf).astype(np.float32)
+    def free(self) -> NDArray[np.bool_]:
+        """(n,) which rows are between their bounds in some problem: the slides' survivors."""
+        free = np.zeros(self.n_rows, bool)
+        for cost, some in self._by_variant():
+            free |= self._loss.free(self.alpha[some], cost).any(axis=0)
+        return free
+
+    def _by_variant(self) -> list[tuple[Vector, slice]]:
+        """The costs of each variant, and the places of its dual variables in ``alpha``."""
+        width = self.problems.width_of_classes
+        return [(cost, slice(v * width, (v + 1) * width)) for v, cost in enumerate(self.costs)]
+
+
+def _cost(cost: Vector, factor: float, left_out: NDArray[np.bool_] | None) -> Vector:
+    """C_i times the factor, 0 where a row is left out; the array itself where that is the same."""
+    if factor == 1.0 and left_out is None:
+        return cost
+    return cost * factor if left_out is None else np.where(left_out, 0.0, cost * factor)

@@ -23,21 +23,30 @@ from llsvm.kernels.options import JIT, njit
 SOON, NEXT = 12, 6
 LINE = 16  # values of 4 bytes in a cache line
 
+GAIN, GAP = 0, 1  # places in ``totals``
+
 
 @njit(**JIT)
-def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, squared, single, totals):
-    """One sweep over the rows ``order``; returns how many of them (moved to the front) are still moving.
+def sweep_csr(
+    indptr, indices, data, sign, cost, alpha, margin, order, w, bias, squared, round_to_float32, totals
+):
+    """One sweep over the rows ``order``; returns how many of them (now in front) are free or were violating.
 
-    indptr, indices, data: CSR rows. sign: (n,) float64 labels, -1 or +1. cost: (n,) float64 C_i.
-    alpha: (n,) float64, updated. margin: (n,) float64, set to y_i w·x_i as it was when row i was visited.
-    order: int64 positions, reordered: the rows that moved, or are free, come first.
-    w: (d + 1,) float64, updated; the last entry is the weight of the constant feature ``bias``.
-    squared: p = 2. single: round α_i / C_i to float32, so that a float32 store of it agrees with w to the last bit.
-    totals: (2,) float64, added to: [0] the gain in D, [1] the duality gap of the visited rows as met,
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: CSR rows.
+    sign: (n,) float64 labels, -1 or +1.
+    cost: (n,) float64 C_i; rows that cost 0 are passed over.
+    alpha: (n,) float64, updated.
+    margin: (n,) float64, set to y_i w·x_i as it was when row i was visited.
+    order: (v,) int64 positions, reordered: the rows that changed, or are between their bounds, come first.
+    w: (d + 1,) float64, updated; the last entry is the weight of the constant feature.
+    bias: float64, the constant feature's value.
+    squared: bool, p = 2.
+    round_to_float32: bool, α_i / C_i is rounded, so that a float32 store of it agrees with w to the last bit.
+    totals: (2,) float64, added to: [GAIN] in D; [GAP] the duality gap of the visited rows as met,
     Σ C_i max(0, 1 − m_i)^p + α_i (m_i − 1) + ½ D_i α_i².
     """
     last = w.shape[0] - 1
-    moving = 0
+    active = 0
     gain = 0.0
     gap = 0.0
     for t in range(order.shape[0]):
@@ -78,7 +87,7 @@ def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, 
         q = norm + ridge
         # A row without features (q = 0) has the constant gradient -1: its α belongs at the upper bound.
         new = min(max(old - g / q, 0.0), upper) if q > 0.0 else upper
-        if single:
+        if round_to_float32:
             new = c * np.float64(np.float32(new / c))
         delta = new - old
         if delta != 0.0:
@@ -88,25 +97,25 @@ def sweep_csr(indptr, indices, data, sign, cost, alpha, margin, order, w, bias, 
             w[last] += step * bias
             for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 w[np.uint32(indices[k])] += step * data[k]
-            order[t] = order[moving]
-            order[moving] = i
-            moving += 1
+            order[t] = order[active]
+            order[active] = i
+            active += 1
         elif 0.0 < new < upper:
-            order[t] = order[moving]
-            order[moving] = i
-            moving += 1
-    totals[0] += gain
-    totals[1] += gap
-    return moving
+            order[t] = order[active]
+            order[active] = i
+            active += 1
+    totals[GAIN] += gain
+    totals[GAP] += gap
+    return active
 
 
 # Dense rows are summed in any order, so that the loop becomes vector instructions.
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
-def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, totals):
+def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, round_to_float32, totals):
     """``sweep_csr`` for X dense, its columns as many as w has features, or fewer; the arguments mean the same."""
     d = X.shape[1]
     last = w.shape[0] - 1
-    moving = 0
+    active = 0
     gain = 0.0
     gap = 0.0
     for t in range(order.shape[0]):
@@ -138,7 +147,7 @@ def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, t
         g = m - 1.0 + ridge * old
         q = norm + ridge
         new = min(max(old - g / q, 0.0), upper) if q > 0.0 else upper
-        if single:
+        if round_to_float32:
             new = c * np.float64(np.float32(new / c))
         delta = new - old
         if delta != 0.0:
@@ -148,21 +157,25 @@ def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, single, t
             w[last] += step * bias
             for j in range(d):
                 w[j] += step * row[j]
-            order[t] = order[moving]
-            order[moving] = i
-            moving += 1
+            order[t] = order[active]
+            order[active] = i
+            active += 1
         elif 0.0 < new < upper:
-            order[t] = order[moving]
-            order[moving] = i
-            moving += 1
-    totals[0] += gain
-    totals[1] += gap
-    return moving
+            order[t] = order[active]
+            order[active] = i
+            active += 1
+    totals[GAIN] += gain
+    totals[GAP] += gap
+    return active
 
 
 @njit(**JIT)
 def dots_csr(indptr, indices, data, w, bias, out):
-    """out[i] = w·x_i + w[-1] bias for CSR rows; w (d + 1,) float64, out (n,) float64."""
+    """out[i] = w·x_i + w[-1] bias.
+
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: CSR rows.
+    w: (d + 1,) float64. bias: float64, the constant feature's value. out: (n,) float64.
+    """
     constant = w[w.shape[0] - 1] * bias
     for i in range(out.shape[0]):
         dot = constant

@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.sweeps import copies_of_weights
+from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
-# Bytes that working on a row takes beside the row itself: row number, cost, sign, order, distance and what is
+# Bytes that working on a row takes beside the row itself: row number, cost, sign, order, slack and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 96, 32
 PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
+VARIANT_BYTES = 16  # more for each variant of the problems that has costs of its own: these, who is left out
 THREAD_BYTES = (
     64  # each thread beyond the first, at a problem of its own: sign, order, what follows from them
 )
@@ -30,38 +32,46 @@ DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
 @dataclass(frozen=True, slots=True)
 class Layout:
     """needs: for ``Stream.prepare``. at_hand: all rows come as one block, and their dual variables stay with them
-    as float64. single: those that are stored are float32."""
+    as float64. round_to_float32: those that are stored are float32."""
 
     needs: Needs
     at_hand: bool
-    single: bool
+    round_to_float32: bool
 
     @property
     def state_dtype(self) -> np.dtype:
-        return np.dtype(np.float32 if self.single else np.float64)
+        return np.dtype(np.float32 if self.round_to_float32 else np.float64)
 
 
-def layout(settings: Settings, class_weight: NDArray[np.float64], threads: int, memory: MemoryLeft) -> Layout:
-    """class_weight: (n_classes,) factors of C."""
+def layout(
+    settings: Settings,
+    class_weight: NDArray[np.float64],
+    threads: int,
+    memory: MemoryLeft,
+    problems: Problems,
+    tuning: LLSVMTuning,
+) -> Layout:
+    """class_weight: (n_classes,) factors of C. problems: to be solved together."""
     dataset = memory.dataset
-    problems = Problems(len(dataset.classes), settings.multiclass == "ovo")
     k, width = len(problems), problems.width
     weights_bytes = 8 * k * (dataset.n_columns + 1)
     # w, w as a pass or its epochs begin, and the best so far; each thread's own of one problem
-    copies = copies_of_weights(dataset.n_columns, threads) * weights_bytes // k
+    copies = copies_of_weights(dataset.n_columns, threads, tuning) * weights_bytes // k
     lines = {"weights": 3 * weights_bytes + copies}
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
     row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
+    row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
     at_hand = not settings.paper and memory.fits_in_one_block(Needs(lines, row_work_bytes))
-    single = not at_hand and _as_float32(settings, class_weight, dataset.squared_norm)
-    itemsize = 4 if single else 8
+    cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max()) * max(problems.costs)
+    round_to_float32 = not at_hand and _as_float32(settings, cost, dataset.squared_norm)
+    itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
-    return Layout(Needs(lines, row_work_bytes, settings.paper, state_bytes), at_hand, single)
+    needs = Needs(lines, row_work_bytes, settings.paper, state_bytes)
+    return Layout(needs, at_hand, round_to_float32)
 
 
-def _as_float32(settings: Settings, class_weight: NDArray[np.float64], squared_norm: float) -> bool:
-    """Is float32 enough for dual variables?"""
+def _as_float32(settings: Settings, cost: float, squared_norm: float) -> bool:
+    """Is float32 enough for dual variables? cost: the largest of a row of weight 1."""
     longest = squared_norm + settings.constant**2
-    cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max())
     off = 2.0**-24 * cost * longest
     return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol

@@ -1,0 +1,93 @@
+"""AllDuals: the dual variables of all rows, with the rows at hand or in a row state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import Loss
+from llsvm.objective.problems import Problems
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.state import RowValues, copy_rows
+from llsvm.spill.row_state import RowState
+
+
+class AllDuals:
+    """Makes of a block a BlockState, and takes back what a solver has made of its dual variables.
+
+    whole: all rows, where they are one block at hand; None elsewhere, and before they were seen.
+    """
+
+    def __init__(self, problems: Problems, costs: RowCosts, loss: Loss, stored: RowState | None) -> None:
+        """stored: α_i / C_i of every row, (n_rows, width); None where all rows are one block, which keeps α_i."""
+        self.problems = problems
+        self.stored = stored
+        self.whole: BlockState | None = None
+        self._costs = costs
+        self._loss = loss
+        self._restored: RowValues | None = None  # until the block is there
+
+    def of(self, block: Block) -> BlockState:
+        """The block's rows with their dual variables; margins are unknown, all rows active."""
+        if self.whole is not None:
+            return self.whole
+        cost = self._costs.of(block)
+        part = BlockState(
+            self.problems, block, cost, np.zeros((self.problems.width, block.n_rows)), self._loss
+        )
+        if self.stored is not None:
+            part.set_shares(self.stored.get(block.rows).reshape(block.n_rows, self.problems.width))
+            return part
+        if self._restored is not None:
+            copy_rows(self._restored, _AtHand(part))
+            self._restored = None
+        self.whole = part
+        return part
+
+    def store(self, part: BlockState) -> None:
+        if self.stored is not None:
+            self.stored.set(part.rows, part.shares())
+
+    @property
+    def rows(self) -> dict[str, RowValues]:
+        """By name, for a SolverState: "share", α_i / C_i as stored; or "alpha", where they are at hand."""
+        if self.stored is not None:
+            return {"share": self.stored}
+        assert self.whole is not None
+        return {"alpha": _AtHand(self.whole)}
+
+    @property
+    def name(self) -> str:
+        """Of these values in ``rows``."""
+        return "alpha" if self.stored is None else "share"
+
+    def restore(self, values: RowValues) -> None:
+        """Go on from what ``rows`` had, which is copied piece by piece."""
+        if self.stored is None:
+            self._restored = values
+        else:
+            copy_rows(values, self.stored)
+
+
+class _AtHand:
+    """The dual variables of all rows at hand, as RowValues."""
+
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __init__(self, part: BlockState) -> None:
+        self._part = part
+        self.width, self.n_rows = part.alpha.shape
+
+    def get(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        values = self._part.alpha[:, self._positions(rows)]
+        return values[0] if self.width == 1 else values.T
+
+    def set(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        self._part.alpha[:, self._positions(rows)] = values.reshape(len(rows), self.width).T
+
+    def _positions(self, rows: NDArray[np.int64]) -> NDArray[np.intp]:
+        return np.searchsorted(self._part.rows, rows)  # a block of all rows has them in order

@@ -1,0 +1,153 @@
+"""Epochs: sweeps over the rows that survived a full pass, in memory and spilled, until their gap is small."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.problems import Positions
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.run import Run
+
+
+class Epochs:
+    """What comes between two full passes."""
+
+    def __init__(self, run: Run, allowance: float) -> None:
+        """allowance: epochs end early once a round has taken so many updates, all problems together."""
+        self._run = run
+        self._allowance = allowance
+        self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
+
+    def begin(self) -> None:
+        """The full pass is at its end."""
+        self._work_before = self._run.sweeps.work
+
+    def in_block(self, threshold: float) -> int:
+        """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
+        are, all problems together."""
+        sweeps, part = self._run.sweeps, self._run.duals.whole
+        assert part is not None
+        kept = np.zeros(len(sweeps.w), np.int64)
+
+        def settle(c: int) -> None:
+            rows = part.violating(c, threshold)
+            kept[c] = len(rows)
+            self._settle(part, c, rows, threshold)
+
+        sweeps.each(settle)
+        return int(kept.sum())
+
+    def over_survivors(self, n_active: int, threshold: float, limited: bool) -> int:
+        """Epochs over the survivors, in memory and spilled; returns how many there are.
+
+        n_active: how many of them were free or violating when they were kept. threshold: of slack. limited: there
+        are few, and all of them take part."""
+        run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
+        run.stream.progress.begin("survivors", len(survivors))
+        first = np.zeros(len(sweeps.w))
+        run.start[...] = sweeps.w
+        within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
+        for epoch in range(run.tuning.max_spill_epochs):
+            resident = run.duals.of(survivors.resident)
+            near = (survivors.distance < np.inf) if limited else (survivors.distance <= within)
+
+            def settle(c: int, resident: BlockState = resident, near: NDArray[np.bool_] = near) -> None:
+                members = resident.members(c)
+                self._settle(resident, c, members[near[members]], threshold)
+
+            sweeps.each(settle)
+            self.put_back(resident)
+            if survivors.spilled is None:
+                break
+            n_spilled = survivors.spilled.n_rows
+            met, within, n_within = self._over_spill(within, rewrite)
+            if epoch == 0:
+                first = met
+            if np.all(met <= self._enough(first)) or all(map(self._is_spent, sweeps.open)):
+                break
+            rewrite = n_within < run.tuning.rewrite_below * n_spilled
+        return len(survivors)
+
+    def to_standstill(self, all_problems: bool) -> int:
+        """Sweep over small data until w stands still; returns how many rows that are.
+
+        Where it costs next to nothing it makes the answer the same to the last digits, whatever the order of the
+        rows, and whether a row is written twice or weighs 2. all_problems: those that have converged, too."""
+        run, sweeps, tuning = self._run, self._run.sweeps, self._run.tuning
+        part, k = run.duals.whole, len(sweeps.w)
+        assert part is not None
+        if all_problems:
+            sweeps.open = list(range(k))
+        runs = tuning.small_visits // (k * tuning.small_sweeps * (part.n_rows + part.block.nnz))
+        for c in sweeps.open:
+            w, rows = sweeps.w[c], np.tile(part.members(c), tuning.small_sweeps)
+            for _ in range(runs):
+                before = w.copy()
+                sweeps.visit(part, c, sweeps.shuffled(c, rows))
+                stands = np.max(np.abs(w - before)) <= tuning.standstill * np.max(np.abs(before))
+                if stands or run.stream.progress.out_of_time:
+                    break
+        return part.n_rows
+
+    def put_back(self, resident: BlockState) -> None:
+        """Store the survivors in memory as they are now."""
+        survivors = self._run.stream.survivors
+        self._run.duals.store(resident)
+        seen = ~np.isnan(resident.margin).all(axis=0)
+        survivors.renew(np.where(seen, resident.slack(), survivors.distance))
+
+    def _over_spill(self, within: float, rewrite: bool) -> tuple[NDArray[np.float64], float, int]:
+        """Sweep over each spilled block; returns the gap as met, (k,), the slack threshold, and how many rows are
+        within it.
+
+        rewrite: these become the next generation, and those of least slack of all move to memory. The threshold is
+        then no more than margins have drifted since the epochs began."""
+        run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
+        met, n_within, drift = np.zeros(len(sweeps.w)), 0, 0.0
+        for block in run.stream.active():
+            part = run.duals.of(block)
+
+            def sweep(c: int, part: BlockState = part) -> None:
+                met[c] += sweeps.sweep(part, c)
+                sweeps.sweep(part, c)
+
+            sweeps.each(sweep)
+            run.duals.store(part)
+            slack = part.slack()
+            if rewrite:
+                drift = max(drift, run.tuning.epoch_drift_share * run.drift(block))
+                survivors.add(block, slack, min(within, drift))
+            n_within += int(np.count_nonzero(slack <= within))
+        if rewrite:
+            survivors.turn()
+            within = min(within, drift)
+        return met, within, n_within
+
+    def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float) -> None:
+        """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small."""
+        sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
+        for epoch in range(tuning.max_epochs):
+            part.active[c] = rows
+            gap = sweeps.sweep(part, c)
+            first = gap if epoch == 0 else first
+            if gap <= self._enough(first, c) or self._is_spent(c):
+                return
+            if epoch == 0:
+                # the others survived on account of other problems
+                rows = part.violating(c, threshold, rows)
+            for _ in range(tuning.block_sweeps):
+                if sweeps.sweep(part, c) <= tuning.sweep_until * gap:
+                    break
+
+    def _enough(self, first: NDArray[np.float64] | float, c: int | None = None) -> NDArray[np.float64]:
+        """The gap at which epochs end that began with a gap of ``first``: of problem ``c``, or (k,) of all."""
+        tuning, tol, dual = self._run.tuning, self._run.settings.tol, self._run.sweeps.dual
+        of_tol = tuning.tol_share * tol * (dual if c is None else dual[c])
+        return np.maximum(tuning.survivors_until * first, of_tol)
+
+    def _is_spent(self, c: int) -> bool:
+        """Has the problem had its share of what a round may take, or the run its time?"""
+        sweeps = self._run.sweeps
+        work = int(sweeps.work[c] - self._work_before[c])
+        return work * len(sweeps.open) >= self._allowance or self._run.stream.progress.out_of_time

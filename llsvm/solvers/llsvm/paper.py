@@ -1,0 +1,119 @@
+"""Paper: the slides' algorithm to the letter (Alrajeh, Takeda, Niranjan, ICMV 2014), and one pass to measure it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.best import BestPrimal
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.report import Report
+from llsvm.solvers.state import Value
+
+
+class Paper:
+    """Update each row once as it is read, keep those with 0 < α < U, re-read and update these until α settles.
+
+    Nothing that was dropped is seen again, so between the first pass and the last survivors are all there is: a run
+    can go on from the end of the epochs.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.passes = 0
+        self._run = run
+        self._epochs = 0
+        self._settled = False
+        self._n_survivors = 0  # of the last epoch
+
+    def reports(self) -> Iterator[Report]:
+        if self.passes == 0:
+            yield from self._train()
+        run, best = self._run, BestPrimal(len(self._run.sweeps.w))
+        primal, close_squares = self._measure()
+        best.offer(primal, close_squares, run.sweeps.w)
+        certificate, kept = best.certificate(run.sweeps.dual, 2, run.bound), self._n_survivors
+        converged = certificate.relative_gap <= run.settings.tol
+        settled = self._settled or not kept
+        note = "α has settled" if settled else f"α had not settled after {self._epochs} epochs"
+        yield Report("pass", 2, best.coef, certificate, run.total_dual, kept, converged, note)
+
+    def _train(self) -> Iterator[Report]:
+        """The first pass and the epochs; the last report can be gone on from."""
+        run, survivors = self._run, self._run.stream.survivors
+        survivors.all_or_nothing = True
+        for block in run.stream.all():
+            part = run.duals.of(block)
+            self._update_once(part)
+            survivors.add(block, _kept(part), 0.0)
+        survivors.turn()
+        self.passes, kind = 1, "pass"
+        while True:
+            self._n_survivors = len(survivors)
+            done = self._settled or not self._n_survivors or self._epochs >= run.tuning.max_paper_epochs
+            dual = run.total_dual
+            yield Report(kind, 1, dual=dual, survivors=self._n_survivors, resumable=bool(done))
+            if done:
+                return
+            self._settled = self._epoch()
+            self._epochs += 1
+            kind = "epoch"
+
+    def _epoch(self) -> bool:
+        """Update every survivor once and keep those still inside the bounds; has α settled?"""
+        run, survivors = self._run, self._run.stream.survivors
+        run.stream.progress.begin("survivors", len(survivors))
+        resident = run.duals.of(survivors.resident)
+        changes = [self._update_once(resident)]
+        survivors.retain(resident.free())
+        for block in run.stream.active():
+            part = run.duals.of(block)
+            changes.append(self._update_once(part))
+            survivors.add(block, _kept(part), 0.0)
+        survivors.turn()
+        changed, total = np.sum(changes, axis=0)
+        return bool(changed <= run.settings.tol * total)
+
+    def _update_once(self, part: BlockState) -> tuple[float, float]:
+        """Update every row of the part once; returns Σ|Δα| and Σα over it."""
+        before, sweeps = part.alpha.copy(), self._run.sweeps
+        for c in range(len(sweeps.w)):
+            sweeps.visit(part, c, sweeps.shuffled(c, part.members(c)))
+        self._run.duals.store(part)
+        return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
+
+    def _measure(self) -> NDArray[np.float64]:
+        """The primal at ``w`` and what BestPrimal wants beside it, (2, k), in a full pass."""
+        sweeps = self._run.sweeps
+        measured = np.zeros((2, len(sweeps.w)))
+        measured[0] = 0.5 * np.einsum("ij,ij->i", sweeps.w, sweeps.w)
+        for block in self._run.stream.all():
+            part = self._run.duals.of(block)
+            sweeps.measure(part, sweeps.w)
+            for c in range(len(sweeps.w)):
+                measured[:, c] += sweeps.losses(part, c)
+        return measured
+
+    # -- what a SolverState holds of it -----------------------------------------------------------------
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    @property
+    def numbers(self) -> dict[str, Value]:
+        return {"epochs": self._epochs, "settled": self._settled, "survivors": self._n_survivors}
+
+    def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
+        """Go on from what these were."""
+        self.passes = passes
+        self._epochs, self._settled = numbers["epochs"], numbers["settled"]
+        self._n_survivors = numbers["survivors"]
+
+
+def _kept(part: BlockState) -> NDArray[np.float32]:
+    """(n,) 0 for the rows that survive, ∞ for the others."""
+    return np.where(part.free(), 0.0, np.inf).astype(np.float32)

@@ -1,0 +1,176 @@
+"""Rounds: coordinate descent to a certified gap; see solver.py for what a round is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.best import BestPrimal
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.epochs import Epochs
+from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.report import STALLED, Report
+from llsvm.solvers.stall import Stall
+from llsvm.solvers.state import Value
+
+
+class Rounds:
+    """A generator of rounds over the stream of ``run``, and what they remember of each other.
+
+    passes: full passes so far. small: the data are swept over until the weights stand still (Epochs.to_standstill).
+    """
+
+    def __init__(self, run: Run, allowance: float) -> None:
+        """allowance: epochs end early once a round has taken so many updates."""
+        self.passes = 0
+        self.small = run.in_small_data
+        self._run = run
+        self._epochs = Epochs(run, allowance)
+        self._best = BestPrimal(len(run.sweeps.w))
+        self._stall = Stall(run.settings.tol, run.settings.max_passes)
+        self._at_standstill, self._small_rounds = False, 0  # small data: are at their end; rounds that were
+        self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
+        self._sweeps_of_block = run.tuning.block_sweeps
+        self._threshold = 0.0  # rows of a slack up to this are spilled too
+
+    def reports(self) -> Iterator[Report]:
+        run, sweeps = self._run, self._run.sweeps
+        tol, most = run.settings.tol, run.settings.max_passes or 0
+        while True:
+            run.start[...] = sweeps.w
+            sweeps.begin()
+            (primal, close_squares), n_active = self._full_pass(measure=self.passes > 0)
+            self.passes += 1
+            self._best.offer(primal, close_squares, run.start)
+            certificate = self._best.certificate(sweeps.dual, self.passes, run.bound)
+            converged = certificate.relative_gap <= tol
+            sweeps.open = certificate.open(tol)
+            coef, dual = self._best.coef, run.total_dual
+            report = Report("pass", self.passes, coef, certificate, dual, n_active, converged)
+            report.extra["updates_per_row"] = int(sweeps.visits.sum()) / run.stream.dataset.n_rows
+            stalled = self._stall.note(self.passes, self._best.primal, sweeps.dual) and not converged
+            self._at_standstill |= stalled
+            at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)
+            if stalled and not self.small:
+                report.cause = STALLED
+            self._epochs.begin()
+            yield report
+            if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
+                return
+            kept = self._between_passes(n_active, bool(at_end), converged)
+            dual = run.total_dual
+            yield Report("epoch", self.passes, coef, certificate, dual, kept, converged, resumable=True)
+
+    def _between_passes(self, n_active: int, at_end: bool, converged: bool) -> int:
+        """Epochs over the survivors; returns how many there are."""
+        run = self._run
+        if self.small and at_end:
+            kept = self._epochs.to_standstill(all_problems=converged)
+            self._small_rounds += 1
+            self.small = not converged and self._small_rounds < run.tuning.small_rounds
+            return kept
+        if run.duals.whole is not None:
+            return self._epochs.in_block(self._threshold)
+        return self._epochs.over_survivors(n_active, self._threshold, self._limited)
+
+    # -- a full pass ------------------------------------------------------------------------------------
+
+    def _full_pass(self, measure: bool) -> tuple[NDArray[np.float64], int]:
+        """Measure the primal at the weights it begins with, and update; returns it with what BestPrimal wants,
+        (2, k), and how many rows are free or violate."""
+        run, sweeps, stream = self._run, self._run.sweeps, self._run.stream
+        measured = np.full((2, len(run.start)), np.inf)
+        for c in sweeps.open:
+            measured[:, c] = 0.5 * float(np.einsum("i,i", run.start[c], run.start[c])), 0.0
+        n_active, drift = 0, 0.0
+        if not stream.in_one_block:
+            stream.survivors.clear()  # every row is about to be seen again
+        for block in stream.all():
+            part = run.duals.of(block)
+            sweeps.measure(part, run.start if measure else None)
+
+            def train(c: int, part: BlockState = part) -> None:
+                measured[:, c] += sweeps.losses(part, c)
+                part.active[c] = part.violating(c) if measure else part.members(c)
+                self._train(part, c)
+
+            sweeps.each(train)
+            if self._limited and not stream.in_one_block:
+                self._train_together(part)
+            run.duals.store(part)
+            slack = part.slack()
+            n_active += int(np.count_nonzero(slack <= 0))
+            stream.progress.survivors = n_active
+            drift = run.drift(block)
+            if not stream.in_one_block:
+                stream.survivors.add(block, slack, self._block_threshold(slack))
+        if not stream.in_one_block:
+            stream.survivors.turn()
+            few = len(stream.survivors) < run.tuning.limited_below * n_active
+            self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
+            self._limited |= few
+        self._threshold = run.tuning.drift_share * drift
+        return measured, n_active
+
+    def _block_threshold(self, slack: NDArray[np.float32]) -> float:
+        """Up to which slack the rows of a block are spilled: at most some times as many as are free or violate."""
+        most = int(self._run.tuning.spill_most * np.count_nonzero(slack <= 0)) + 1
+        if most >= len(slack):
+            return self._threshold
+        return min(self._threshold, float(np.partition(slack, most)[most]))
+
+    def _train(self, part: BlockState, c: int) -> None:
+        """Sweep over a block until its part of the gap has fallen enough."""
+        sweeps = self._run.sweeps
+        first = sweeps.sweep(part, c)
+        # Fewer rows than weights do not tell what the weights should be: more sweeps would only fit them.
+        most = self._sweeps_of_block if part.n_rows > sweeps.w.shape[1] else 1
+        for _ in range(most - 1):
+            if sweeps.sweep(part, c) <= self._run.tuning.sweep_until * first:
+                return
+
+    def _train_together(self, part: BlockState) -> None:
+        """Sweep over a block and, in turn with it, the rows of the blocks before it that were kept in memory.
+
+        Most rows of this block are not seen again before the next pass, and neither are most of those before:
+        what it makes of the weights must suit them as well (Chang & Roth 2011, selective block minimisation)."""
+        sweeps = self._run.sweeps
+        resident = self._run.duals.of(self._run.stream.survivors.resident)
+
+        def train(c: int) -> None:
+            part.active[c] = part.violating(c)
+            for _ in range(self._run.tuning.block_sweeps + 1):
+                sweeps.sweep(resident, c)
+                sweeps.sweep(part, c)
+
+        sweeps.each(train)
+        self._epochs.put_back(resident)
+
+    # -- what a SolverState holds of it -----------------------------------------------------------------
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {**self._best.arrays, **self._stall.arrays}
+
+    @property
+    def numbers(self) -> dict[str, Value]:
+        return {
+            "small": self.small,
+            "at standstill": bool(self._at_standstill),
+            "small rounds": self._small_rounds,
+            "limited": bool(self._limited),
+            "sweeps of a block": self._sweeps_of_block,
+            "slack threshold": self._threshold,
+        }
+
+    def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
+        """Go on from what these were."""
+        self.passes = passes
+        self._best.restore(arrays)
+        self._stall.restore(arrays)
+        self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
+        self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
+        self._sweeps_of_block, self._threshold = numbers["sweeps of a block"], numbers["slack threshold"]

@@ -1,0 +1,57 @@
+"""Run: what the exact and the paper mode of coordinate descent both work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.objective.rounding import RoundingBound
+from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.duals import AllDuals
+from llsvm.solvers.llsvm.sweeps import Sweeps
+from llsvm.solvers.llsvm.tuning import LLSVMTuning
+from llsvm.stream.stream import Stream
+
+
+@dataclass(slots=True)
+class Run:
+    """What belongs to one training over one stream.
+
+    sweeps: the weights of all problems, and what moves them. duals: the dual variables of all rows.
+    start: (k, d + 1) float64, the weights as the pass at hand, or its epochs, began.
+    bound: makes certificates. in_small_data: all rows are at hand and so few that they may be swept over at will.
+    """
+
+    settings: Settings
+    tuning: LLSVMTuning
+    stream: Stream
+    sweeps: Sweeps
+    duals: AllDuals
+    bound: RoundingBound
+    start: NDArray[np.float64]
+    in_small_data: bool
+
+    @property
+    def total_dual(self) -> float:
+        return float(self.sweeps.dual.sum())
+
+    def drift(self, block: Block) -> float:
+        """How far margins have moved since ``start``: root mean square over some of the block's rows, the largest
+        of the problems."""
+        tuning, problems = self.tuning, self.duals.problems
+        share = min(1.0, tuning.probe_bytes / max(block.nbytes, 1))
+        n_rows = min(block.n_rows, tuning.probe_rows, max(1, int(share * block.n_rows)))
+        some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
+        margins = []
+        for w in (self.sweeps.w, self.start):
+            part = BlockState(
+                problems, some, np.ones(n_rows), np.zeros((problems.width, n_rows)), self.sweeps.loss
+            )
+            self.sweeps.measure(part, w)
+            margins.append(part.margin)
+        moved = margins[0] - margins[1]
+        return float(np.sqrt(np.nanmax(np.mean(moved * moved, axis=1))))

@@ -1,0 +1,76 @@
+"""LLSVMTuning: the constants that coordinate descent's speed depends on, and never its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LLSVMTuning:
+    """What each trades is said beside it; the defaults are measured (tools/bench)."""
+
+    # A block at hand in a full pass
+    block_sweeps: int = 3
+    """Sweeps over a block's rows, at most: more work on each block, fewer passes."""
+    lone_sweeps: int = 30
+    """The same where few of the free or violating rows may be kept for epochs, so that blocks are all there is."""
+    limited_below: float = 0.5
+    """Few: less than this share of them."""
+    sweep_until: float = 0.2
+    """Sweeps of a block end when its part of the gap fell to this share: lower is more work, less is left over."""
+
+    # Which rows survive
+    probe_rows: int = 2000
+    """Rows that are looked at to find how far margins have drifted: more is a better guess at what comes next."""
+    probe_bytes: int = 200_000
+    """... and copied, at most."""
+    drift_share: float = 1.0
+    """Rows whose slack is less than so much of the last pass's drift are spilled with the free and violating ones:
+    a larger spill, fewer rows that are missed until the next pass."""
+    spill_most: float = 4.0
+    """... but of each block at most so many times as many as are free or violate."""
+    epoch_drift_share: float = 2.0
+    """``drift_share`` for the drift of the epochs so far, once their rows are spilled anew."""
+    rewrite_below: float = 0.5
+    """The spill is written anew when this share of its rows is still within the slack threshold: writing once more
+    against reading rows that are done."""
+
+    # Epochs over survivors, between two full passes
+    max_epochs: int = 50
+    """Over all the survivors in memory."""
+    max_spill_epochs: int = 8
+    """Over the spilled ones: reading the spill again against reading all rows again."""
+    survivors_until: float = 0.1
+    """Epochs end when the survivors' part of the gap fell to this share of what it was: lower spends more work on
+    the same rows, higher takes more passes."""
+    tol_share: float = 0.3
+    """... or to this share of the gap that is asked for."""
+
+    # Small data, solved to the last digits
+    small_values: int = 20_000
+    """Data with at most so many rows and values is solved until nothing moves any more, which costs little."""
+    small_sweeps: int = 20
+    """... in runs of so many sweeps, between which the weights are compared,"""
+    small_visits: int = 50_000_000
+    """of so many visits to values a round,"""
+    small_rounds: int = 8
+    """in so many rounds at most: those in which the gap hardly falls, and the last."""
+    standstill: float = 1e-13
+    """Nothing moves: no weight changed by more than this share of the largest."""
+
+    # Threads that share the rows of one problem
+    parallel_above: int = 500
+    """Columns: below, rows share so many of them that threads undo each other's steps."""
+    parallel_rows: int = 1024
+    """Each thread's rows between two sums of the threads' weights, at least: fewer sums, older weights."""
+    parallel_work: int = 3
+    """... and as many as have so many values for each weight."""
+    conflict: float = 0.3
+    """Threads stop sharing a sweep when this much of their gain is lost to each other."""
+
+    # Paper mode
+    max_paper_epochs: int = 1000
+    """Over the survivors, if α has not settled before."""
+
+
+DEFAULT = LLSVMTuning()
