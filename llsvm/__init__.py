@@ -1,37 +1,83 @@
-"""Linear SVMs on data larger than memory, under a byte limit, with a certificate."""
+"""Linear SVMs on data larger than memory, under a byte limit, with a certificate.
+
+train, predict, evaluate, load: from files, data frames and arrays. LLSVMClassifier: a scikit-learn estimator. Model
+and Certificate: what they hand back. LLSVMError and its subclasses: what they raise; LLSVMWarning: something beside
+the result went wrong.
+"""
 
 from __future__ import annotations
 
 import os
 
 __version__ = "0.1.0"
-__all__ = ["LLSVMClassifier", "Model", "__version__", "load", "train"]
 
 TYPE_CHECKING = False  # as typing's, which the program would wait for before it can answer a signal
 if TYPE_CHECKING:
     from typing import Any
 
+    from llsvm.errors import (
+        BudgetError,
+        CertificateError,
+        DataError,
+        DiskError,
+        LLSVMError,
+        LLSVMWarning,
+        LongRowError,
+        ModelError,
+        SpillError,
+        UsageError,
+    )
     from llsvm.estimators import LLSVMClassifier
     from llsvm.models.model import Model
+    from llsvm.objective.certificate import Certificate
+    from llsvm.predict import evaluate, predict
     from llsvm.train import load, train
+
+__all__ = [
+    "BudgetError",
+    "Certificate",
+    "CertificateError",
+    "DataError",
+    "DiskError",
+    "LLSVMClassifier",
+    "LLSVMError",
+    "LLSVMWarning",
+    "LongRowError",
+    "Model",
+    "ModelError",
+    "SpillError",
+    "UsageError",
+    "__version__",
+    "evaluate",
+    "load",
+    "predict",
+    "train",
+]
 
 # Before pyarrow is loaded: its own allocators keep what readers free, 100 MB of it after a wide Parquet file.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
-# Loaded when first used, so that ``import llsvm`` and ``llsvm --help`` stay instant.
+# Loaded when first used, so that ``import llsvm`` and ``llsvm --help`` stay instant; the others are errors.
 _WHERE = {
+    "Certificate": "llsvm.objective.certificate",
     "LLSVMClassifier": "llsvm.estimators",
     "Model": "llsvm.models.model",
+    "evaluate": "llsvm.predict",
     "load": "llsvm.train",
+    "predict": "llsvm.predict",
     "train": "llsvm.train",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in __all__:
         raise AttributeError(f"module 'llsvm' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_WHERE[name]), name)
+    value = getattr(import_module(_WHERE.get(name, "llsvm.errors")), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -25,8 +25,8 @@ from llsvm.errors import DataError, UsageError
 from llsvm.files.hdf5_output import HDF5Output
 from llsvm.files.writing import STDOUT, naming, replacing
 from llsvm.models.model import label_text
-from llsvm.predict import block_bytes
 from llsvm.row_buffer import sparsify, steps
+from llsvm.scoring.room import block_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa

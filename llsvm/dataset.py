@@ -2,13 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import ROW_BYTES, WEIGHT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """How rows come in pages, the pieces in which they are read, stored and shuffled.
+
+    page_bytes: that pages were cut to; a single row may be larger. n_pages: so many.
+    largest_bytes, largest_rows: of a page, at most. rows_per_byte: of the page where that is largest.
+    largest_row_bytes: of a single row.
+    """
+
+    page_bytes: int = 0
+    n_pages: int = 0
+    largest_bytes: int = 0
+    largest_rows: int = 0
+    rows_per_byte: float = 0.0
+    largest_row_bytes: int = 0
+
+    def cut_to(self, page_bytes: int, dataset: DatasetInfo) -> Pages:
+        """As they would come at another size: their number, and the largest, at most."""
+        if page_bytes == self.page_bytes:
+            return self
+        # What is counted as a row's bytes where pages are cut leaves out its weight and the end of the last row.
+        largest = max(page_bytes + page_bytes // 5 * dataset.weighted + 8, self.largest_row_bytes)
+        return replace(
+            self,
+            page_bytes=page_bytes,
+            n_pages=self.most_pages(page_bytes, dataset) if self.n_pages else 0,
+            largest_bytes=largest,
+            largest_rows=int(self.rows_per_byte * largest) + 1,
+        )
+
+    @staticmethod
+    def most_pages(page_bytes: int, dataset: DatasetInfo) -> int:
+        """Of a store, at most: any two that follow each other are more than one page."""
+        return 2 * int(dataset.n_rows * dataset.held_bytes_per_row) // page_bytes + 2
+
+
+NO_PAGES = Pages()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingFacts:
+    """What the first reading showed of the memory that reading takes, beside the rows themselves; bytes.
+
+    long_row_bytes: of a row much longer than pages are, which blocks of the source must hold; else 0.
+    labels: of what is kept of them. reader, library: of the file format's library, while it reads and when nothing
+    is being read. statistics, scaling: of the columns, while they are learned and afterwards.
+    views: the rows are the caller's arrays as they are. cached: there may be a binary cache of rows that do not
+    fit in memory; else the source is read again.
+    """
+
+    long_row_bytes: int = 0
+    labels_bytes: int = 0
+    reader_bytes: int = 0
+    library_bytes: int = 0
+    statistics_bytes: int = 0
+    scaling_bytes: int = 0
+    views: bool = False
+    cached: bool = True
+
+
+NOTHING_READ = ReadingFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +84,7 @@ class DatasetInfo:
     dtype: of the values. weighted: rows have sample weights.
     squared_norm: about how large ‖x_i‖² is, as solvers see the rows: what scaling leaves, else that of the first.
     largest_value: absolute, of the first rows as the source has them.
+    pages, reading: what the memory plan follows from, beside the sizes.
     """
 
     name: str
@@ -35,6 +99,8 @@ class DatasetInfo:
     weighted: bool
     squared_norm: float = 0.0
     largest_value: float = 0.0
+    pages: Pages = NO_PAGES
+    reading: ReadingFacts = NOTHING_READ
 
     @property
     def n_features(self) -> int:

@@ -24,7 +24,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.settings import Settings
-from llsvm.train import train
+from llsvm.train import train_with
 
 _READING = {
     "format",
@@ -161,7 +161,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         with _own_names():
-            model = train(X, y, sample_weight=sample_weight, settings=self._settings())
+            model = train_with(self._settings(), X, y, sample_weight, names=ESTIMATOR_NAMES)
         return self._keep(replace(model, feature_names=names))
 
     def fit_file(
@@ -180,7 +180,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
                 f"fit_file: no such option: {unknown[0]}; there are {', '.join(sorted(_READING))}"
             )
         with _own_names():
-            model = train(path, settings=replace(self._settings(), **reading))
+            model = train_with(replace(self._settings(), **reading), path, names=ESTIMATOR_NAMES)
         self.n_features_in_ = model.n_features_in_
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit

@@ -16,7 +16,7 @@ from llsvm.features.scaling import UNSCALED_ABOVE
 from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import label_text
-from llsvm.predict import DEFAULT_MEMORY, block_bytes
+from llsvm.scoring.room import DEFAULT_MEMORY, block_bytes
 
 _CLASSES_LISTED = 1000
 _ROW_BYTES = 40  # of a row held in memory, its values left out: place, number, label, dual variables

@@ -3,49 +3,107 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
-from types import ModuleType
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from llsvm.data import open_with_settings
-from llsvm.errors import UsageError
+from llsvm.errors import in_python
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.model import Model
-from llsvm.settings.names import RENAMED
-from llsvm.settings.settings import Settings
+from llsvm.process.modules import make_callable
+from llsvm.settings.python import takes_options
+from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.training.training import Training
 
 
+@takes_options
 def train(
     data: Any,
     y: Any = None,
     *,
     sample_weight: Any = None,
     output: str | os.PathLike[str] | None = None,
-    settings: Settings | None = None,
-    **options: Any,
+    memory_limit: str | int | None = None,
+    label: str | int | None = None,
+    scale: Literal["auto", "none", "maxabs", "minmax", "standard", "unit-row"] = "auto",
+    C: float = 1.0,
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+    multiclass: Literal["ovr", "ovo", "crammer-singer", "weston-watkins"] = "ovr",
+    solver: Literal["llsvm", "smsvm", "nesvm", "auto"] = "auto",
+    tol: float = 0.001,
+    max_passes: int | None = 200,
+    max_seconds: float | None = None,
+    threads: int | None = None,
+    format: Literal["svmlight", "csv", "parquet", "arrow", "hdf5", "numpy"] | None = None,
+    positive: str | float | None = None,
+    features: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    weight: str | int | None = None,
+    categorical: Sequence[str] = (),
+    header: Literal["auto", "yes", "no"] = "auto",
+    missing: Literal["refuse", "zero", "mean"] = "refuse",
+    hash_bits: int | None = None,
+    zero_based: Literal["auto", "yes", "no"] = "auto",
+    bias: float | Literal["auto"] = "auto",
+    intercept: bool = False,
+    kernel: Literal["rbf", "poly", "linear", "precomputed"] | None = None,
+    gamma: float | None = None,
+    degree: int = 3,
+    coef0: float = 0.0,
+    feature_map: Literal["nystroem", "rff"] | None = None,
+    components: int = 500,
+    loss: Literal["hinge", "squared_hinge", "least-squares"] = "hinge",
+    penalty: Literal["l2", "l1", "elasticnet"] = "l2",
+    l1_ratio: float = 0.5,
+    lambda1: float | None = None,
+    lambda2: float | None = None,
+    seed: int = 0,
+    paper: bool = False,
+    step: Literal["auto", "paper"] = "auto",
+    mu: float | None = None,
+    mu_end: float = 0.01,
+    homotopy: bool = True,
+    stop: Literal["gap", "change"] = "gap",
+    disk_limit: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    spill_format: Literal["arrow", "hdf5"] = "arrow",
+    cache: Literal["auto", "always", "never"] = "auto",
+    survivors: float = 1.0,
 ) -> Model:
     """Train a linear SVM on a file or on arrays, and write the model to ``output`` if that is given.
 
     data: a file, pattern, folder or address, or several, in any format that ``llsvm.data.FORMATS`` has; or an
-    (n, d) array, data frame or SciPy sparse matrix, then with y (n,).
+    (n, d) array, data frame of numbers or SciPy sparse matrix, then with y (n,).
     Tables of named columns in files are scaled and get a bias unless ``scale`` and ``bias`` say otherwise, arrays
     and data frames do not (``model.settings`` tells what was done).
-    sample_weight: (n,) factors of C, with arrays. options: the fields of Settings, such as C=10, tol=1e-4,
-    memory_limit="2GB". Raises LLSVMError's subclasses; a run that ends before it converged warns
+    sample_weight: (n,) factors of C, with arrays. output: a path, or None to write nothing.
+
+    Returns the model. Raises LLSVMError's subclasses; a run that ends before it converged warns
     (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model. What the reader took for
     granted (see SourceInfo.notes) becomes a UserWarning.
     """
-    chosen = make_settings(settings, options)
-    threads = chosen.threads or default_threads()
+    given = locals()
+    settings = Settings(**{name: given[name] for name in OPTIONS})
+    return train_with(settings, data, y, sample_weight, output, warn_at=4)  # past takes_options
+
+
+def train_with(
+    settings: Settings,
+    data: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    output: str | os.PathLike[str] | None = None,
+    names: Mapping[str, str] | None = None,
+    warn_at: int = 3,
+) -> Model:
+    """As ``train``. names: see ``llsvm.errors.in_python``. warn_at: the frame that warnings are about."""
+    threads = settings.threads or default_threads()
     if output is not None:
         model_file.require_writable(output)
-    source = open_with_settings(chosen, data, y, sample_weight, threads)
-    with Training(source, chosen, output) as training:
+    source = open_with_settings(settings, data, y, sample_weight, threads)
+    with Training(source, settings, output) as training:
         try:
             for _ in training:
                 pass
@@ -56,26 +114,15 @@ def train(
             raise
         advice = training.advice[1]
     for note in source.info().notes:
-        warnings.warn(note, stacklevel=3)  # see _CallableModule
+        warnings.warn(in_python(note, names), stacklevel=warn_at)
     if not model.converged:
-        warn_not_converged(model, advice)
+        _warn_not_converged(model, in_python(advice, names), warn_at + 1)
     if output is not None:
         model.save(output)
     return model
 
 
-def make_settings(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
-    """Settings with ``options`` replaced. Raises UsageError for an option that does not exist."""
-    base = settings or Settings()
-    unknown = set(options) - set(base.as_dict())
-    if renamed := sorted(unknown & set(RENAMED)):
-        raise UsageError(f"{renamed[0]} is now called {RENAMED[renamed[0]]}")
-    if unknown:
-        raise UsageError(f"unknown option {sorted(unknown)[0]!r}; there are {', '.join(base.as_dict())}")
-    return replace(base, **options)
-
-
-def warn_not_converged(model: Model, advice: str) -> None:
+def _warn_not_converged(model: Model, advice: str, warn_at: int) -> None:
     """advice: ``Training.advice``'s sentence."""
     from sklearn.exceptions import ConvergenceWarning
 
@@ -84,7 +131,7 @@ def warn_not_converged(model: Model, advice: str) -> None:
         f"not converged: relative gap {gap:.2g} after {len(model.history)} full passes "
         f"(asked for {model.settings.get('tol')}): {advice}",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=warn_at,
     )
 
 
@@ -93,11 +140,4 @@ def load(path: str | os.PathLike[str]) -> Model:
     return Model.load(path)
 
 
-class _CallableModule(ModuleType):
-    """``llsvm.train`` is this module once anything has imported it; it must stay the function all the same."""
-
-    def __call__(self, *args: Any, **options: Any) -> Model:
-        return train(*args, **options)
-
-
-sys.modules[__name__].__class__ = _CallableModule
+make_callable(__name__, train)

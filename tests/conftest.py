@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import llsvm.memory.budget
-import llsvm.predict
+import llsvm.scoring.room
 
 # Whoever runs the tests in the background, or under nohup, has these ignored, and every child would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,5 +29,5 @@ def steady_process(monkeypatch):
     """This process, which holds what other tests have left, counts as much at every look: a limit that is named is
     then the one that works."""
     held = llsvm.memory.process.resident_bytes()
-    for name in ("llsvm.memory.process.resident_bytes", "llsvm.predict.resident_bytes"):
+    for name in ("llsvm.memory.process.resident_bytes", "llsvm.scoring.room.resident_bytes"):
         monkeypatch.setattr(name, lambda: held)

@@ -9,7 +9,6 @@ from llsvm.data import open_source
 from llsvm.memory import plan as plan_module
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
-from llsvm.stream import stream as stream_module
 from llsvm.training.training import Training
 
 
@@ -59,7 +58,7 @@ def write_svmlight(path, X, y):
 
 def small_pages(monkeypatch, page_bytes=600, block_bytes=2000):
     """Let a few hundred rows be many pages and blocks."""
-    monkeypatch.setattr(stream_module, "_PAGE_BYTES", (page_bytes, page_bytes))
+    monkeypatch.setattr(plan_module, "PAGE_BYTES", (page_bytes, page_bytes))
     monkeypatch.setattr(plan_module, "PAGE_INFO_BYTES", 0)  # so many pages would need more than the rows
     monkeypatch.setattr(plan_module, "SMALLEST_BLOCK_BYTES", block_bytes)
 

@@ -48,7 +48,7 @@ def dataset(n_rows=100_000, columns=50, per_row=12.0, classes=2, dense=False):
 
 
 def left(dataset, available_bytes=PLENTY, in_memory=False):
-    return MemoryLeft(dataset, available_bytes, in_memory)
+    return MemoryLeft(dataset, available_bytes, place="memory" if in_memory else "cache")
 
 
 def test_auto_is_what_everything_begins_with():
@@ -70,6 +70,8 @@ def test_auto_is_what_everything_begins_with():
         ({"penalty": "l1", "multiclass": "ovo"}, "nesvm"),
         ({"loss": "least-squares"}, "nesvm"),
         ({"intercept": True}, "nesvm"),
+        ({"intercept": True, "loss": "squared_hinge"}, "nesvm"),
+        ({"kernel": "rbf", "loss": "squared_hinge"}, "nesvm"),
         ({"step": "paper"}, "nesvm"),
         ({"kernel": "rbf"}, "nesvm"),
     ],
@@ -116,7 +118,7 @@ def test_a_solver_asked_for_is_obeyed(solver):
         {"loss": "squared_hinge", "penalty": "elasticnet"},
         {"loss": "least-squares", "penalty": "elasticnet"},
         {"multiclass": "ovo", "penalty": "elasticnet"},
-        {"intercept": True, "loss": "squared_hinge"},
+        {"intercept": True, "penalty": "elasticnet"},
         {"kernel": "rbf", "paper": True},
     ],
 )

@@ -16,7 +16,9 @@ from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError
 from llsvm.features.labels import LabelEncoder
-from llsvm.predict import evaluate, open_for, predict_file
+from llsvm.scoring.figures import measure
+from llsvm.scoring.opening import open_for
+from llsvm.scoring.scores import predict_file
 
 LIMIT = "900MB"
 
@@ -81,7 +83,7 @@ def test_true_and_false_come_back(kind, tmp_path):
     out = io.StringIO()
     predict_file(model, open_for(model, path), out, memory_limit=LIMIT)
     assert out.getvalue().split() == ["false", "false", "true", "true"] * 9
-    assert evaluate(model, open_for(model, path, True), memory_limit=LIMIT)["accuracy"] == 1.0
+    assert measure(model, open_for(model, path, True), memory_limit=LIMIT)["accuracy"] == 1.0
 
 
 def test_space_around_labels_is_no_part_of_them(tmp_path):
@@ -312,4 +314,4 @@ def test_labels_by_another_name_are_asked_for(tmp_path):
     path = write(tmp_path / "rows.csv", "x,outcome\n1,0\n2,1\n")
     with pytest.raises(DataError, match="which column has the labels"):
         open_for(model, path, True)
-    assert evaluate(model, open_for(model, path, True, options={"label": "outcome"}))["rows"] == 2
+    assert measure(model, open_for(model, path, True, options={"label": "outcome"}))["rows"] == 2

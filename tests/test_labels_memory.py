@@ -13,7 +13,9 @@ from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError, DataError
 from llsvm.features.labels import MAX_CLASSES, LabelEncoder
 from llsvm.objective.problems import Problems, class_signs
-from llsvm.predict import evaluate, require_room, score_blocks
+from llsvm.scoring.figures import measure
+from llsvm.scoring.room import require_room
+from llsvm.scoring.scores import score_blocks
 
 MB = 1_000_000
 
@@ -140,9 +142,9 @@ def test_scores_of_short_rows_take_no_more_than_a_block():
 
 def test_the_confusion_of_many_classes_is_signed_for(steady_process):
     with pytest.raises(BudgetError) as caught:
-        evaluate(model_of(2000), ShortRows(10), memory_limit="300MB")
+        measure(model_of(2000), ShortRows(10), memory_limit="300MB")
     assert caught.value.lines["confusion of classes"] >= 16 * 2000**2
-    assert evaluate(model_of(2000), ShortRows(10), memory_limit=caught.value.smallest_bytes)["rows"] == 10
+    assert measure(model_of(2000), ShortRows(10), memory_limit=caught.value.smallest_bytes)["rows"] == 10
 
 
 def test_a_model_that_unpacks_to_more_than_the_limit_is_not_unpacked(tmp_path, steady_process):

@@ -1,5 +1,7 @@
 """The LLSVM solver against LIBLINEAR, and the properties that no block size, layout or spill may change."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -11,6 +13,7 @@ from oracle import run as run_any
 from llsvm.data import open_source
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import MemoryLeft
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.llsvm.sweeps import Sweeps
@@ -163,7 +166,7 @@ KINDS = [
 ]
 
 
-ONE_ROW_BLOCKS = {"_block_bytes": 200, "_block_rows": 1, "_survivor_bytes": 4000, "_survivor_rows": 50}
+ONE_ROW_BLOCKS = {"block_bytes": 200, "block_rows": 1, "survivor_bytes": 4000, "survivor_rows": 50}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -180,7 +183,8 @@ def test_awkward_rows(monkeypatch, kind, loss, layout, ledger):
 def check_one_row_blocks(monkeypatch, kind, loss, max_passes):
     X, y = awkward(kind)
     small_pages(monkeypatch, page_bytes=1)
-    monkeypatch.setattr(Stream, "_allocate", lambda self, work: vars(self).update(ONE_ROW_BLOCKS))
+    plan = MemoryLeft.plan
+    monkeypatch.setattr(MemoryLeft, "plan", lambda self, needs: replace(plan(self, needs), **ONE_ROW_BLOCKS))
     training = run(X, y, ledger=20_000, loss=loss, tol=1e-4, max_passes=max_passes)
     assert_optimal(training, X, y, loss == "squared_hinge", tol=1e-4)
 

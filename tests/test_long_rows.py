@@ -9,7 +9,7 @@ from oracle import run
 from llsvm import Model
 from llsvm.data import open_source
 from llsvm.errors import BudgetError, DataError
-from llsvm.predict import predict_file
+from llsvm.scoring.scores import predict_file
 
 MB = 1_000_000
 N = 1_100_000  # columns of the long row
@@ -52,7 +52,7 @@ def test_predictions(long):
 
 
 def test_rows_before_a_long_one_come_once(long):
-    from llsvm.predict import score_blocks
+    from llsvm.scoring.scores import score_blocks
 
     model = Model(np.ones((1, 20)), np.zeros(1), np.array([0.0, 1.0]))
     asked = []

@@ -16,11 +16,11 @@ from scipy.optimize import minimize
 
 from llsvm.data import open_source
 from llsvm.errors import UsageError
+from llsvm.memory import plan as plan_module
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.solvers.sequential_dual.jumps import Conjugate, Inside
 from llsvm.solvers.sequential_dual.kernels import ALL, ECONOMICAL, SHRUNK, jump, sweep
-from llsvm.stream import stream as stream_module
 from llsvm.training.training import Training
 
 GRID = 2.0**50
@@ -338,7 +338,7 @@ def test_packed_shares_of_many_classes(tmp_path, monkeypatch, multiclass, share)
     X, y = blobs(n=4000, d=60, k=40, seed=8)
     X *= np.random.default_rng(0).random(X.shape) < 0.3
     within, _ = fit(X, y, multiclass=multiclass, tol=1e-2)
-    monkeypatch.setattr(stream_module, "_STATE_SHARE", share)
+    monkeypatch.setattr(plan_module, "STATE_SHARE", share)
     oracle.small_pages(monkeypatch, 20_000, 60_000)
     path = oracle.write_svmlight(tmp_path / "a.svm", X, y)
     training = oracle.run(

@@ -19,7 +19,9 @@ from llsvm.data import open_source
 from llsvm.data.by_name import ColumnsByName
 from llsvm.errors import DataError, ModelError, UsageError
 from llsvm.models.liblinear import write_liblinear
-from llsvm.predict import evaluate, open_for, predict_file
+from llsvm.scoring.figures import measure
+from llsvm.scoring.opening import open_for
+from llsvm.scoring.scores import predict_file
 
 LIMIT = "900MB"
 CITIES = {"paris": 2.0, "rome": -2.0, "oslo": 1.0, "bonn": -1.0}
@@ -191,9 +193,9 @@ def test_models_of_frames_find_the_columns_of_files_by_name(numbers, tmp_path):
     model = llsvm.train(Frame(X, "abc"), y, memory_limit=LIMIT)
     path = tmp_path / "other.parquet"
     pq.write_table(table(X[:, ::-1], "cba").append_column("label", pa.array(y)), path)
-    assert evaluate(model, open_for(model, str(path), True), memory_limit=LIMIT)["accuracy"] > 0.95
+    assert measure(model, open_for(model, str(path), True), memory_limit=LIMIT)["accuracy"] > 0.95
     h5ad = write_h5ad(tmp_path / "other.h5ad", X[:, ::-1], y, "cba")
-    assert evaluate(model, open_for(model, h5ad, True), memory_limit=LIMIT)["accuracy"] > 0.95
+    assert measure(model, open_for(model, h5ad, True), memory_limit=LIMIT)["accuracy"] > 0.95
     pq.write_table(table(X, "abd"), path)
     with pytest.raises(DataError, match="1 of the model's columns are missing: c"):
         open_for(model, str(path))
@@ -237,8 +239,8 @@ def test_columns_of_h5ad_are_found_by_name(sparse, numbers, tmp_path):
     if sparse:
         make_sparse(b)
     model = llsvm.train(a, memory_limit=LIMIT)
-    expected = evaluate(model, open_for(model, a, True), memory_limit=LIMIT)
-    assert evaluate(model, open_for(model, b, True), memory_limit=LIMIT)["confusion"] == expected["confusion"]
+    expected = measure(model, open_for(model, a, True), memory_limit=LIMIT)
+    assert measure(model, open_for(model, b, True), memory_limit=LIMIT)["confusion"] == expected["confusion"]
     lacking = write_h5ad(tmp_path / "c.h5ad", X, y, "abd")
     with pytest.raises(DataError, match=r"c.h5ad: 1 of the 3 columns asked for by name are missing: c"):
         open_for(model, lacking)
@@ -298,7 +300,7 @@ def test_what_is_missing_in_a_matrix_is_filled_when_predicting_too(missing, numb
     path = str(tmp_path / "gaps.npy")
     np.save(path, np.c_[gaps, y])
     model = llsvm.train(path, label="last", missing=missing, scale="standard", memory_limit=LIMIT)
-    assert evaluate(model, open_for(model, path, True), memory_limit=LIMIT)["accuracy"] > 0.9
+    assert measure(model, open_for(model, path, True), memory_limit=LIMIT)["accuracy"] > 0.9
     model.save(tmp_path / "m.llsvm")
     model = llsvm.load(tmp_path / "m.llsvm")
     filled = np.where(np.isnan(gaps), 0 if missing == "zero" else np.nanmean(gaps, axis=0), gaps)
@@ -306,11 +308,11 @@ def test_what_is_missing_in_a_matrix_is_filled_when_predicting_too(missing, numb
     np.testing.assert_allclose(np.concatenate(found)[:, 0], model.decision_function(filled), atol=1e-4)
     refusing = llsvm.train(filled.astype(np.float32), y, memory_limit=LIMIT)
     with pytest.raises(DataError, match="train with missing zero or missing mean, or fill it in"):
-        evaluate(refusing, open_for(refusing, path, True, options={"label": "last"}), memory_limit=LIMIT)
+        measure(refusing, open_for(refusing, path, True, options={"label": "last"}), memory_limit=LIMIT)
 
 
 def _scores(model, path):
-    from llsvm.predict import score_blocks
+    from llsvm.scoring.scores import score_blocks
 
     return list(score_blocks(model, open_for(model, path, True), 1 << 20))
 
@@ -327,7 +329,7 @@ def test_feature_maps_keep_names_categories_and_what_is_left_out(feature_map, pe
     assert model.feature_names[0] == "age"
     assert "city=paris" in model.feature_names
     for file in people:
-        assert evaluate(model, open_for(model, file, True), memory_limit=LIMIT)["accuracy"] > 0.97
+        assert measure(model, open_for(model, file, True), memory_limit=LIMIT)["accuracy"] > 0.97
 
 
 def test_feature_maps_do_not_learn_means():
@@ -369,7 +371,7 @@ def test_models_without_names_score_every_format(kind, numbers, tmp_path, monkey
         np.testing.assert_array_equal(np.array(lines, float), expected[: len(lines)], other)
     for other, label in (("x.svm", None), ("x.h5", marks), ("last.npy", "last")):
         source = open_for(model, other, need_label=True, options={"label": label})
-        assert evaluate(model, source, memory_limit=LIMIT)["accuracy"] == (expected == y).mean()
+        assert measure(model, source, memory_limit=LIMIT)["accuracy"] == (expected == y).mean()
     if kind == "beside.npy":  # its labels are those of other rows
         with pytest.raises(DataError, match="where are the labels"):
             open_for(model, "unlabelled.npy", need_label=True)
@@ -381,7 +383,7 @@ def test_a_feature_named_as_labels_are_is_no_label(numbers, tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(table(X, "xyz").append_column("class", pa.array(y)), path)
     source = open_for(model, str(path), need_label=True)
-    assert evaluate(model, source, memory_limit=LIMIT)["accuracy"] > 0.95
+    assert measure(model, source, memory_limit=LIMIT)["accuracy"] > 0.95
     pq.write_table(table(X, "xyz"), path)
     with pytest.raises(DataError, match="which column has the labels"):
         open_for(model, str(path), need_label=True)
@@ -436,9 +438,9 @@ def test_dates_and_numbers_are_not_taken_for_each_other(tmp_path):
     empty = table_of_days(tmp_path / "empty.parquet", lambda day: pa.nulls(len(day)))
     options = {"label": "label", "missing": "mean", "max_passes": 5, "memory_limit": "1GB"}
     model = llsvm.train(dates, output=tmp_path / "m", **options)
-    scored = [evaluate(model, open_for(model, path, True))["accuracy"] for path in (dates, times)]
+    scored = [measure(model, open_for(model, path, True))["accuracy"] for path in (dates, times)]
     assert scored[0] == scored[1] > 0.9
-    assert evaluate(model, open_for(model, empty, True))["rows"] == 60
+    assert measure(model, open_for(model, empty, True))["rows"] == 60
     loaded = llsvm.load(tmp_path / "m")
     with pytest.raises(
         DataError, match=r"numbers.parquet: column day has type int64, .* trained on dates or times"
@@ -454,4 +456,4 @@ def test_dates_and_numbers_are_not_taken_for_each_other(tmp_path):
         del column["dates"]
     loaded.save(tmp_path / "old")
     old = llsvm.load(tmp_path / "old")
-    assert evaluate(old, open_for(old, dates, True))["accuracy"] == scored[0]
+    assert measure(old, open_for(old, dates, True))["accuracy"] == scored[0]

@@ -429,8 +429,7 @@ def test_metrics_solve_what_they_measure():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"loss": "squared_hinge"}, "squared_hinge"),
-        ({"loss": "least-squares", "penalty": "l1"}, "LS-SVM"),
+        ({"loss": "least-squares", "penalty": "l1"}, "least-squares"),
         ({"intercept": True, "bias": 1.0}, "choose one"),
         ({"solver": "llsvm", "intercept": True}, "nesvm"),
         ({"step": "long"}, "auto, paper"),

@@ -16,7 +16,7 @@ from llsvm.features.feature_map import FeatureMap, KernelFunction
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
 from llsvm.objective.losses import loss_of
-from llsvm.predict import evaluate
+from llsvm.scoring.figures import measure
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.intercept import Intercept
 from llsvm.solvers.nesvm.smoothing import SmoothedLoss
@@ -198,7 +198,7 @@ def test_file_scores_as_arrays_do(tmp_path):
         _, model, _ = train(str(path), **options, **PARAMETERS)
         accuracy = np.mean(model.predict(X) == y)
         assert accuracy > 0.8  # of the larger class: 0.55
-        assert evaluate(model, open_source(str(path)))["accuracy"] == pytest.approx(accuracy, abs=0.003)
+        assert measure(model, open_source(str(path)))["accuracy"] == pytest.approx(accuracy, abs=0.003)
 
 
 # -- feature maps ------------------------------------------------------------------------------------------
@@ -256,9 +256,9 @@ def _csr(A):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"solver": "llsvm", "intercept": False}, "--feature-map"),
-        ({"penalty": "l1"}, "penalty l2"),
-        ({"step": "paper"}, "step auto"),
+        ({"solver": "llsvm", "intercept": False}, "feature_map"),
+        ({"penalty": "l1"}, "penalty l1 does not go with kernel rbf"),
+        ({"step": "paper"}, "step paper does not go with kernel rbf"),
         ({"kernel": "poly", "feature_map": "rff"}, "rff is for kernel rbf"),
         ({"kernel": "cosine"}, "rbf, poly"),
         ({"gamma": -1.0}, "gamma"),

@@ -7,7 +7,7 @@ import pytest
 
 from llsvm.data import open_with_settings
 from llsvm.memory.budget import MemoryBudget
-from llsvm.train import make_settings
+from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 
 TABLE = {"label": "last", "scale": "minmax"}
@@ -31,7 +31,7 @@ def unpacked(path, tmp_path):
 def passes(path, tmp_path, limit_bytes, **options):
     """Full passes to the default tolerance with survivors of an eighth of the rows."""
     path = unpacked(path, tmp_path)
-    settings = make_settings(None, {"survivors": 0.125, "max_passes": 30, **options})
+    settings = Settings(**{"survivors": 0.125, "max_passes": 30, **options})
     budget = MemoryBudget(limit_bytes, runtime_bytes=0)
     source = open_with_settings(settings, str(path))
     with Training(source, settings, str(tmp_path / "a.model"), budget) as training:

@@ -16,7 +16,10 @@ from llsvm.block import CSR, Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
 from llsvm.models.model import Model
-from llsvm.predict import block_bytes, evaluate, predict_file, score_blocks, zero_based
+from llsvm.scoring.figures import measure
+from llsvm.scoring.opening import zero_based
+from llsvm.scoring.room import block_bytes
+from llsvm.scoring.scores import predict_file, score_blocks
 
 
 class Rows:
@@ -86,7 +89,7 @@ def test_lines_of_predictions(k):
 @pytest.mark.parametrize("k", [1, 4])
 def test_figures_are_those_of_scikit_learn(k):
     model, X, y = example(k, n=300)
-    answer = evaluate(model, Rows(X, y, step=11))
+    answer = measure(model, Rows(X, y, step=11))
     guess = model.predict(X)
     assert answer["rows"] == 300
     assert answer["accuracy"] == pytest.approx(metrics.accuracy_score(y, guess))
@@ -102,11 +105,11 @@ def test_labels_the_model_has_never_seen_are_wrong_and_listed():
     y = model.predict(X)
     y[:3] = 7
     y[3] = 0.25
-    answer = evaluate(model, Rows(X, y))
+    answer = measure(model, Rows(X, y))
     assert answer["accuracy"] == pytest.approx(36 / 40)
     assert answer["unknown_rows"] == 4
     assert answer["unknown_labels"] == {"7": 3, "0.25": 1}
-    answer = evaluate(model, Rows(X, np.arange(40) + 0.125))
+    answer = measure(model, Rows(X, np.arange(40) + 0.125))
     assert answer["accuracy"] == 0
     assert len(answer["unknown_labels"]) == 20
 
@@ -116,10 +119,10 @@ def test_text_labels():
     model = Model(model.coef_, model.intercept_, np.array(["ham", "spam"]))
     y = model.predict(X).astype(object)
     y[0] = "something longer"
-    answer = evaluate(model, Rows(X, y))
+    answer = measure(model, Rows(X, y))
     assert (answer["correct"], answer["unknown_labels"]) == (39, {"something longer": 1})
     with pytest.raises(ModelError, match=r"text \('ham'\), the data's numbers"):
-        evaluate(model, Rows(X, np.zeros(40)))
+        measure(model, Rows(X, np.zeros(40)))
 
 
 def test_empty_data_is_an_error():
@@ -127,11 +130,11 @@ def test_empty_data_is_an_error():
     with pytest.raises(DataError, match="no row"):
         predict_file(model, Rows(X[:0], y[:0]), io.StringIO())
     with pytest.raises(DataError, match="no row"):
-        evaluate(model, Rows(X[:0], y[:0]))
+        measure(model, Rows(X[:0], y[:0]))
 
 
 def test_blocks_fit_the_limit(monkeypatch):
-    monkeypatch.setattr("llsvm.predict.resident_bytes", lambda: 200_000_000)
+    monkeypatch.setattr("llsvm.scoring.room.resident_bytes", lambda: 200_000_000)
     assert block_bytes(1000, 2, "4GB") == 8 << 20
     assert 256 << 10 <= block_bytes(1000, 2, "300MB") <= 8 << 20
     with pytest.raises(BudgetError) as caught:

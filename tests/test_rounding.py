@@ -17,7 +17,8 @@ from llsvm.data import open_with_settings
 from llsvm.models.model import Model
 from llsvm.objective.losses import loss_of
 from llsvm.objective.rounding import CLOSE, Rounding, RoundingBound, most_lost
-from llsvm.predict import evaluate, open_for
+from llsvm.scoring.figures import measure
+from llsvm.scoring.opening import open_for
 from llsvm.settings.settings import Settings
 from llsvm.train import load, train
 from llsvm.training.training import Training
@@ -116,6 +117,7 @@ CASES = [
     {"multiclass": "weston-watkins"},
     {"solver": "smsvm"},
     {"solver": "nesvm"},
+    {"solver": "nesvm", "loss": "squared_hinge"},
     {"solver": "nesvm", "loss": "least-squares"},
 ]
 
@@ -346,7 +348,7 @@ def test_predictions_read_values_as_training_did(tmp_path, kind):
     assert (loaded.predict(X) == y).mean() > 0.95
     assert (loaded.predict(frame.select(["a", "b"])) == y).mean() > 0.95
     source = open_for(loaded, path, need_label=True, **({"format": "parquet"} if kind == "arrays" else {}))
-    assert evaluate(loaded, source, memory_limit="900MB")["accuracy"] > 0.95
+    assert measure(loaded, source, memory_limit="900MB")["accuracy"] > 0.95
 
 
 @pytest.mark.parametrize("lost", [1e-6, 1e-3, 0.1, 3.0])

@@ -19,7 +19,8 @@ from llsvm.estimators import LLSVMClassifier
 from llsvm.features.scaling import ColumnStatistics
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.liblinear import read_liblinear, write_liblinear
-from llsvm.predict import evaluate, open_for
+from llsvm.scoring.figures import measure
+from llsvm.scoring.opening import open_for
 from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.settings import Settings
 from llsvm.train import load, train
@@ -139,7 +140,7 @@ def test_unit_rows_are_made_at_prediction_too(tmp_path):
     model.save(tmp_path / "m")
     loaded = load(tmp_path / "m")
     np.testing.assert_allclose(loaded.decision_function(RAW), model.decision_function(RAW))
-    answer = evaluate(loaded, open_for(loaded, path))
+    answer = measure(loaded, open_for(loaded, path))
     assert answer["correct"] == np.sum(loaded.predict(RAW) == Y)
     assert answer["correct"] == np.sum(theirs.predict(normalize(RAW.astype(float))) == Y)
 
@@ -226,7 +227,7 @@ def test_a_scaled_table_is_evaluated_predicted_and_exported_as_it_is(tmp_path):
     path = table_with_labels(tmp_path)
     model = train(path, output=tmp_path / "m")
     loaded = load(tmp_path / "m")
-    answer = evaluate(loaded, open_for(loaded, path))
+    answer = measure(loaded, open_for(loaded, path))
     assert answer["correct"] == np.sum(loaded.predict(RAW.astype(float)) == Y)
     write_liblinear(loaded, tmp_path / "text")
     again = read_liblinear(tmp_path / "text")

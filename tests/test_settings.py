@@ -8,7 +8,6 @@ import pytest
 
 from llsvm.errors import UsageError
 from llsvm.settings.settings import Settings
-from llsvm.train import make_settings
 
 
 @pytest.mark.parametrize(
@@ -78,9 +77,4 @@ def test_direct_multiclass_has_one_form_and_one_method(multiclass, others):
 def test_plain_values():
     values = Settings(class_weight={1.0: 2, "b": 3}, C=2).as_dict()
     assert json.loads(json.dumps(values))["class_weight"] == {"1.0": 2.0, "b": 3.0}
-    assert make_settings(None, {**values, "class_weight": None}).C == 2
-
-
-def test_unknown_options_are_named():
-    with pytest.raises(UsageError, match="unknown option 'memory'; there are"):
-        make_settings(None, {"memory": "1GB"})
+    assert Settings(**{**values, "class_weight": None}).C == 2

@@ -24,6 +24,7 @@ LINEAR = {
     "intercept, ovr": Case({**CHOSEN, "bias": 0.0, "intercept": True}, classes=3, n=200),
     "ovo": Case({**CHOSEN, "multiclass": "ovo"}, classes=3, n=200),
     "least squares": Case({**CHOSEN, "loss": "least-squares", "bias": 0.0, "intercept": True, "tol": 1e-7}),
+    "squared hinge": Case({**CHOSEN, "loss": "squared_hinge", "bias": 0.0, "intercept": True, "tol": 1e-6}),
     "scalar metric": Case({**CHOSEN, "tol": 0.02}, n=100, make=without_gram),
     "scalar metric, paper's step, least squares": Case(
         {**CHOSEN, "loss": "least-squares", "step": "paper", "max_passes": 30}, n=100, make=without_gram
@@ -59,6 +60,7 @@ KERNELS = {
     ),
     "ovo, weighted": Case({**KERNEL, "multiclass": "ovo"}, classes=3, n=100, weighted=True),
     "least squares": Case({**KERNEL, "loss": "least-squares", "intercept": True}, n=100),
+    "squared hinge": Case({**KERNEL, "loss": "squared_hinge", "intercept": True}, n=100),
     "linear": Case({**KERNEL, "kernel": "linear", "C": 0.01}, n=60),
 }
 

@@ -70,7 +70,7 @@ def test_every_row_once_in_every_pass(monkeypatch, tmp_path, kind, where, spill_
                 wide[:, : matrix.shape[1]] = matrix
                 np.testing.assert_array_equal(wide[:, first:], X[block.rows])
                 np.testing.assert_array_equal(block.y, y[block.rows])
-                assert block.n_rows <= stream._block_rows
+                assert block.n_rows <= stream.plan.block_rows
                 seen += block.rows.tolist()
                 blocks += 1
             assert sorted(seen) == list(range(len(y)))
@@ -122,7 +122,7 @@ def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cac
         tracemalloc.reset_peak()
 
     def noting(self, *args, **kwargs):
-        if self._ingest.arena is not None:  # later it would be gone, and its peak still counted
+        if self.place == "memory":  # later it would be gone, and its peak still counted
             note_peak()
             prepare(self, *args, **kwargs)
             tracemalloc.reset_peak()

@@ -319,7 +319,7 @@ def test_refuses(tmp_path, line, said, before, number):
 
 def test_refuses_index_0(tmp_path):
     message = refusal(tmp_path, b"1 1:1\n1 0:1\n", zero_based="no")
-    assert message == "train.svm:2: index 0, but indices start at 1 (pass --zero-based yes)"
+    assert message == "train.svm:2: index 0, but indices start at 1 (pass zero_based yes)"
 
 
 @pytest.mark.parametrize("text", [b"1 1:1\n1 3:", b"1 1:1\n1 3", b"1 1:1\n-"])

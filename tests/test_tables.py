@@ -15,7 +15,9 @@ from test_formats import dense_of
 
 from llsvm.data import open_source
 from llsvm.errors import DataError, ModelError
-from llsvm.predict import evaluate, open_for, predict_file
+from llsvm.scoring.figures import measure
+from llsvm.scoring.opening import open_for
+from llsvm.scoring.scores import predict_file
 from llsvm.train import load, train
 
 LINES = ["age,town,size,label", "30,Rome,1.5,yes", "41,Oslo,2,no", "22,Rome,0,no", "35,Bern,7,yes"]
@@ -118,8 +120,8 @@ def test_missing_values(tmp_path, how, value, scale):
     assert model.certificate.total_primal == pytest.approx(plain.certificate.total_primal, rel=1e-4)
     model.save(tmp_path / "m")
     loaded = load(tmp_path / "m")
-    ours = evaluate(loaded, open_for(loaded, tmp_path / "rows.csv"))
-    theirs = evaluate(plain, open_for(plain, tmp_path / "filled.csv"))
+    ours = measure(loaded, open_for(loaded, tmp_path / "rows.csv"))
+    theirs = measure(plain, open_for(plain, tmp_path / "filled.csv"))
     assert ours["confusion"] == theirs["confusion"]
 
 
@@ -292,7 +294,7 @@ def test_one_label_against_the_rest(tmp_path):
     assert model.classes_.tolist() == [-1, 1]
     model.save(tmp_path / "m")
     loaded = load(tmp_path / "m")
-    assert evaluate(loaded, open_for(loaded, path, need_label=True))["accuracy"] == 1
+    assert measure(loaded, open_for(loaded, path, need_label=True))["accuracy"] == 1
 
 
 @pytest.mark.parametrize("to", ["svm", "parquet", "feather", "h5"])
@@ -354,4 +356,4 @@ def test_kdd_and_covertype_straight_from_csv(tmp_path, data_dir):
     for path, positive, least in ((kdd, "normal.", 0.96), (cov, "2", 0.7)):
         model = train(path, label="last", positive=positive, scale="minmax")
         assert model.certificate.relative_gap <= 1e-3
-        assert evaluate(model, open_for(model, path))["accuracy"] > least
+        assert measure(model, open_for(model, path))["accuracy"] > least

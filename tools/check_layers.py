@@ -25,7 +25,7 @@ LAYERS = [
     ["data", "models", "spill"],
     ["stream"],
     ["solvers"],
-    ["training"],
+    ["training", "scoring"],
     ["train", "predict", "survey", "convert", "path"],
     ["estimators", "cli", "__main__"],
 ]

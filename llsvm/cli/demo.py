@@ -113,10 +113,10 @@ def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
 
 def _evaluate(model: Path, test: Path, memory_limit: str) -> None:
     from llsvm.models.model import Model
-    from llsvm.predict import evaluate
+    from llsvm.scoring.figures import measure
 
     print_evaluation(
-        evaluate(Model.load(model), open_data([os.fspath(test)], Settings()), memory_limit=memory_limit)
+        measure(Model.load(model), open_data([os.fspath(test)], Settings()), memory_limit=memory_limit)
     )
 
 

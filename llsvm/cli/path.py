@@ -59,8 +59,8 @@ def path(
     from llsvm.memory.process import default_threads
     from llsvm.path import path as train_path
     from llsvm.path import plot as draw
-    from llsvm.predict import evaluate as measure
-    from llsvm.predict import open_for
+    from llsvm.scoring.figures import measure
+    from llsvm.scoring.opening import open_for
     from llsvm.settings.defaults import said_of_defaults
 
     if chosen["penalty"] == "l2":

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from llsvm.errors import UsageError
 from llsvm.files.writing import replacing
+
+if TYPE_CHECKING:
+    from llsvm.scoring.figures import Evaluation
 
 _FORMATS = ("png", "svg", "pdf")
 _NUMBERED = 25  # up to so many classes, cells show their counts;
@@ -34,8 +37,8 @@ def _kind(path: str) -> str:
     return os.path.splitext(path)[1].lstrip(".").lower()
 
 
-def draw_confusion(answer: dict[str, Any], path: str) -> None:
-    """Draw the confusion matrix of an evaluation (``llsvm.predict.evaluate``) to ``path``, atomically.
+def draw_confusion(answer: Evaluation, path: str) -> None:
+    """Draw the confusion matrix of an evaluation (``llsvm.evaluate``) to ``path``, atomically.
 
     A row per true class, a column per predicted one; the colour is the share of the true class.
     Raises UsageError where the ending is not .png, .svg or .pdf.

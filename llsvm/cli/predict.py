@@ -20,6 +20,7 @@ from llsvm.settings.option import MOST_USED, OUTPUT
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
     from llsvm.models.model import Model
+    from llsvm.scoring.figures import Confusion, Evaluation
     from llsvm.settings.settings import Settings
 
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")]
@@ -65,7 +66,7 @@ def predict(
 ) -> None:
     """Predict the label of every row of DATA."""
     from llsvm.cli.display import say_notes
-    from llsvm.predict import predict_file
+    from llsvm.scoring.scores import predict_file
 
     settings = settings_of(chosen)
     if output != "-":
@@ -94,7 +95,7 @@ def evaluate(
     """Compare predictions with the labels in DATA."""
     from llsvm.cli.display import say_notes
     from llsvm.models.model_file import json_bytes
-    from llsvm.predict import evaluate as evaluated
+    from llsvm.scoring.figures import measure
 
     settings = settings_of(chosen)
     if plot is not None:
@@ -103,7 +104,7 @@ def evaluate(
         require_matplotlib()
         check_output(plot, [model, *data])
     loaded, source = _opened(model, data, settings, need_label=True)
-    answer = evaluated(loaded, source, memory_limit=settings.memory_limit, as_json=json)
+    answer = measure(loaded, source, memory_limit=settings.memory_limit, as_json=json)
     say_notes(source)
     if plot is not None:
         draw_confusion(answer, plot)
@@ -121,24 +122,14 @@ def _opened(
 ) -> tuple[Model, BlockSource]:
     """Model and data; the model's size is held against the limit before it is loaded."""
     from llsvm.kernels.start import start_quickly
-    from llsvm.memory.process import default_threads
     from llsvm.models.model import Model
-    from llsvm.predict import open_for, require_room
+    from llsvm.predict import open_for_settings
+    from llsvm.scoring.room import require_room
 
     require_room(model, settings.memory_limit)
     loaded = Model.load(model)
     start_quickly()
-    options = {"zero_based": settings.zero_based} if settings.zero_based != "auto" else {}
-    source = open_for(
-        loaded,
-        data,
-        need_label,
-        format=settings.format,
-        threads=default_threads(),
-        options={"label": settings.label},
-        **options,
-    )
-    return loaded, source
+    return loaded, open_for_settings(loaded, data, settings, need_label)
 
 
 class _Terminal:
@@ -170,13 +161,13 @@ def _writing(output: str) -> Iterator[TextIO]:
         text.detach()
 
 
-def print_evaluation(answer: dict[str, Any]) -> None:
+def print_evaluation(answer: Evaluation) -> None:
     """An evaluation as tables on standard output."""
     from llsvm.cli.tables import print_table
 
     echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {answer['rows']:,} rows")
     names = ("label", "precision", "recall", "f1", "support", "predicted")
-    print_table(names, [[row[name] for name in names] for row in answer["classes"]])
+    print_table(names, [[each[name] for name in names] for each in map(dict, answer["classes"])])
     labels = answer["confusion"]["labels"]
     if len(labels) <= 10:
         counts = zip(labels, answer["confusion"]["counts"], strict=True)
@@ -188,7 +179,7 @@ def print_evaluation(answer: dict[str, Any]) -> None:
         echo(f"{answer['unknown_rows']:,} rows have labels that the model does not know: {seen}")
 
 
-def _largest_confusions(confusion: dict[str, Any]) -> list[list[Any]]:
+def _largest_confusions(confusion: Confusion) -> list[list[Any]]:
     """(true, predicted, rows) of the ten cells off the diagonal with most rows."""
     labels, counts = confusion["labels"], confusion["counts"]
     cells = ((n, i, j) for i, row in enumerate(counts) for j, n in enumerate(row) if n and i != j)

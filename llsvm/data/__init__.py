@@ -86,7 +86,7 @@ def open_source(
     the format has such a thing.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
     """
-    if _names_files(data):
+    if names_files(data):
         if y is not None or sample_weight is not None:
             raise UsageError("y and sample_weight go with arrays; a file has its own labels")
         paths = [data] if isinstance(data, str | os.PathLike) else list(data)
@@ -129,7 +129,8 @@ def open_with_settings(
     )
 
 
-def _names_files(data: Any) -> bool:
+def names_files(data: Any) -> bool:
+    """Is it a path, or a list of paths?"""
     if isinstance(data, str | os.PathLike):
         return True
     return (

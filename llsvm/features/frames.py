@@ -63,6 +63,13 @@ def columns(X: Any, names: Sequence[str]) -> Any:
     return X.select(list(names))
 
 
+def rows(X: Any, start: int, stop: int) -> Any:
+    """Those rows of a data frame or an array."""
+    return (
+        X.iloc[start:stop] if hasattr(X, "iloc") else X[start:stop]
+    )  # pandas: by position, whatever the index
+
+
 def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
     """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
 

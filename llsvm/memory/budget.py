@@ -26,9 +26,12 @@ class MemoryBudget:
         lines to begin with. Raises BudgetError where these leave no room to work."""
         self.limit_bytes = limit_bytes
         self._lines: dict[str, int] = {}
+        self.floor_bytes = 0
+        """Of the limit, whatever is to be done; 0 for a ledger of the rows alone."""
         if runtime_bytes is None:
             runtime_bytes = process_bytes()
             needs = {RUNTIME: runtime_bytes, **(more or {})}
+            self.floor_bytes = sum(needs.values()) + MIN_WORK_BYTES
             self.require({**needs, "reading and working on rows": MIN_WORK_BYTES})
         self.reserve(RUNTIME, runtime_bytes)
         for what, nbytes in (more or {}).items():

@@ -1,16 +1,38 @@
-"""What solvers need of the memory limit, and what is left for them: plain numbers, from which a plan follows."""
+"""MemoryPlan: how a memory limit is spent, a pure function of the facts of the data, a solver's needs, the limit.
+
+A limit holds, in this order: what the process holds anyway; what the first reading has learned; the solver's own
+lines; dual variables, where they leave enough; and then all rows as one block, or two blocks of rows (one worked
+on, the next one being read meanwhile), survivors of as many bytes, and the work on their rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from llsvm.dataset import DatasetInfo
+from llsvm.dataset import NO_PAGES, DatasetInfo, Pages
 
+PAGE_BYTES = (64_000, 4_000_000)  # a page: the unit of reading, checksums and shuffling
+PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
+PAGE_STEP = 1.25  # sizes that are tried where pages must be smaller, one by the other
+# What the first reading holds: five blocks in the source and one in hand; a page being joined, one on its way to
+# disk and its packed form.
+READING_BLOCKS, READING_PAGES = 6, 9
+# The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
+READ_SHARE, MAX_READ_BYTES = 50, 4_000_000
 PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
-READING_PAGES = 9  # that the first reading holds, see llsvm/stream/stream.py
 SPILL_PAGES = 4  # that survivors hold while they spill
+STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 SMALLEST_BLOCK_BYTES = 256_000
+STATE_CHUNK_BYTES, STATE_CHECKSUM_BYTES = (
+    1 << 14,
+    16,
+)  # of dual variables on disk: chunks, and what each takes
+
+LIBRARY = "the file format's library"
+LABELS = "labels"
+STATISTICS = "scaling of columns"
+READING = "reading"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +59,101 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryLeft:
-    """The part of the memory limit that is left for a solver once the data have been read.
+class MemoryPlan:
+    """What a limit is spent on. Sizes in bytes.
 
-    dataset: the facts. available_bytes: of the limit. in_memory: are all rows in memory?
-    rows_bytes: what all rows take as one block, None where they cannot be one.
-    page_bytes: of the largest page of rows. page_rows_per_byte: of the page where that is largest.
-    n_pages: that a list is kept of.
+    lines: by name, what is signed for beside what was held before.
+    in_one_block: all rows are in memory, and come as one block.
+    pages: as they are to be cut. block_bytes, block_rows: of a block, at most. survivor_bytes, survivor_rows: of
+    those in memory. state_bytes: of dual variables in memory; 0 where they go to disk, or there are none.
+    """
+
+    lines: Mapping[str, int]
+    in_one_block: bool
+    pages: Pages
+    block_bytes: int = 1 << 62
+    block_rows: int = 1 << 62
+    survivor_bytes: int = 0
+    survivor_rows: int = 0
+    state_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPages:
+    """A store's: n_pages, the rows of the largest, and what reading it takes beside two pages."""
+
+    n_pages: int
+    largest_rows: int
+    scratch_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLeft:
+    """The part of a memory limit that is left for a solver once the data have been read.
+
+    dataset: the facts. limit_bytes: the limit. lines: what is held, in bytes, by name.
+    place: where the rows are now: "memory", "cache" or "source". rows_bytes: of all rows as one block; None where
+    they are not in memory. pages: as the rows have come under this limit. stored: the cache's, once it is written.
     """
 
     dataset: DatasetInfo
-    available_bytes: int
-    in_memory: bool = False
+    limit_bytes: int
+    lines: Mapping[str, int] = field(default_factory=dict)
+    place: str = "cache"
     rows_bytes: int | None = None
-    page_bytes: int = 0
-    page_rows_per_byte: float = 0.0
-    n_pages: int = 0
+    pages: Pages = NO_PAGES
+    stored: StoredPages | None = None
+
+    @property
+    def available_bytes(self) -> int:
+        return self.limit_bytes - sum(self.lines.values())
+
+    @property
+    def in_memory(self) -> bool:
+        """Are all rows in memory?"""
+        return self.place == "memory"
 
     def fits_in_one_block(self, needs: Needs) -> bool:
         """Will all rows come as one block, if there is no row state and no copy of survivors?"""
-        whole = self.one_block(needs.row_work_bytes, False)
+        whole = self._one_block(needs.row_work_bytes, False)
         return whole is not None and sum(whole.values()) + needs.nbytes <= self.available_bytes
 
     def has_room(self, needs: Needs) -> bool:
         """Is the memory limit large enough?"""
-        blocks = self.smallest_blocks_bytes(self.page_bytes, needs.row_work_bytes)
-        return self.fits_in_one_block(needs) or blocks + needs.nbytes <= self.available_bytes
+        return self.plan(needs) is not None
 
-    def one_block(self, row_work_bytes: int, copy_survivors: bool) -> dict[str, int] | None:
-        """Bytes by name that it takes to work on all rows as one block; None where they cannot be one."""
+    def plan(self, needs: Needs) -> MemoryPlan | None:
+        """How the limit is spent, or None where it is too small."""
+        lines, work = dict(needs.lines), needs.row_work_bytes
+        state_bytes = needs.row_state_bytes * self.dataset.n_rows
+        if state_bytes and not needs.sparse_state:
+            lines["checksums of dual variables"] = checksum_bytes(state_bytes)
+        left = self.available_bytes - sum(lines.values())
+        whole = self._one_block(work, needs.copy_survivors)
+        is_room = whole is not None and sum(whole.values()) <= left
+        pages = self.pages if is_room else self._pages_with_room(work, left)
+        if pages is None:
+            return None
+        spare = left - self._smallest_blocks_bytes(pages, work)
+        if needs.sparse_state:
+            state_bytes = min(state_bytes, max(0, spare // STATE_SHARE))
+        if state_bytes > spare // STATE_SHARE:
+            state_bytes = 0
+        if state_bytes:
+            lines["dual variables"] = state_bytes
+        left -= state_bytes
+        if whole is None or sum(whole.values()) > left:
+            return self._in_blocks(lines, work, left, pages, state_bytes)
+        lines |= whole
+        if not needs.copy_survivors:
+            return MemoryPlan(lines, True, pages, state_bytes=state_bytes)
+        rows, n_rows = whole["all rows"], self.dataset.n_rows
+        return MemoryPlan(
+            lines, True, pages, survivor_bytes=rows, survivor_rows=n_rows, state_bytes=state_bytes
+        )
+
+    def _one_block(self, row_work_bytes: int, copy_survivors: bool) -> dict[str, int] | None:
+        """Bytes by name that it takes to work on all rows as one block; None where they are not in memory."""
         if self.rows_bytes is None:
             return None
         needed = {"all rows": self.rows_bytes, "work on rows": self.dataset.n_rows * row_work_bytes}
@@ -73,11 +161,150 @@ class MemoryLeft:
             needed["survivors"] = sum(needed.values())
         return needed
 
-    def smallest_blocks_bytes(self, page_bytes: int, row_work_bytes: int) -> int:
-        """That working on blocks of rows takes, at least, with pages of ``page_bytes``."""
-        page_rows = int(self.page_rows_per_byte * page_bytes) + 1
+    def _pages_with_room(self, row_work_bytes: int, left: int) -> Pages | None:
+        """Pages so large that the smallest blocks of them fit in ``left``: as they are, else the largest of
+        smaller ones; None where there are none."""
+        sizes = []
+        size = float(PAGE_BYTES[0])
+        while size < self.pages.page_bytes:
+            sizes.append(int(size))
+            size *= PAGE_STEP
+        each = [self.pages, *(self.pages.cut_to(size, self.dataset) for size in reversed(sizes))]
+        return next((p for p in each if self._smallest_blocks_bytes(p, row_work_bytes) <= left), None)
+
+    def _smallest_blocks_bytes(self, pages: Pages, row_work_bytes: int) -> int:
+        """That working on blocks of rows takes, at least."""
+        page_bytes = pages.largest_bytes
+        page_rows = int(pages.rows_per_byte * page_bytes) + 1
         block_bytes = max(SMALLEST_BLOCK_BYTES, 2 * page_bytes)
         rows = block_bytes / self.dataset.held_bytes_per_row
         blocks = 3 * block_bytes + (rows + max(rows, page_rows)) * row_work_bytes
-        pages = PAGE_INFO_BYTES * self.n_pages
-        return int(blocks) + (READING_PAGES + SPILL_PAGES) * page_bytes + pages + 1
+        n_pages = pages.n_pages
+        if n_pages:
+            n_pages = min(n_pages, Pages.most_pages(pages.page_bytes, self.dataset))
+        listed = PAGE_INFO_BYTES * n_pages
+        return int(blocks) + (READING_PAGES + SPILL_PAGES) * page_bytes + listed + 1
+
+    def _in_blocks(
+        self, lines: dict[str, int], row_work_bytes: int, left: int, pages: Pages, state_bytes: int
+    ) -> MemoryPlan | None:
+        """Divide what is left between two blocks (one worked on, one being read) and the survivors.
+
+        Rows may be short or long, so bytes and rows of a block are limited both: rows cost the work on them."""
+        page_bytes, page_rows, reading = pages.largest_bytes, pages.largest_rows, READING_PAGES
+        excess, reads_store = 0, self.dataset.reading.cached and not self.dataset.reading.views
+        if self.stored is not None or (reads_store and self.place != "source"):
+            stored = self.stored or StoredPages(pages.n_pages, page_rows)
+            page_rows, reading = stored.largest_rows, 2
+            excess = max(0, stored.scratch_bytes - 2 * page_bytes)
+            lines["list of pages"] = PAGE_INFO_BYTES * stored.n_pages
+            left -= lines["list of pages"]
+        lines["reading and spilling"] = (reading + SPILL_PAGES) * page_bytes + excess
+        left -= lines["reading and spilling"]
+        held = self.dataset.held_bytes_per_row
+        work = row_work_bytes / held
+        block_bytes = int(left / (3 + 2 * work))
+        if block_bytes < page_rows * held:  # a page of short rows is more work than an average block
+            block_bytes = int((left - page_rows * row_work_bytes) / (3 + work))
+        if block_bytes <= 0:
+            return None
+        survivor_rows = int(block_bytes / held) + 1
+        lines |= {
+            "blocks of rows": 2 * block_bytes,
+            "survivors": block_bytes,
+            "work on rows": left - 3 * block_bytes,
+        }
+        block_rows = max(survivor_rows, page_rows)
+        return MemoryPlan(
+            lines, False, pages, block_bytes, block_rows, block_bytes, survivor_rows, state_bytes
+        )
+
+
+def checksum_bytes(nbytes: int) -> int:
+    """Of memory, at most, for dual variables of ``nbytes`` on disk."""
+    return -(-nbytes // (STATE_CHUNK_BYTES // 2)) * STATE_CHECKSUM_BYTES
+
+
+def page_bytes_for(available_bytes: int) -> int:
+    """Of a page, before a reading with so much memory."""
+    low, high = PAGE_BYTES
+    return int(min(max(available_bytes // PAGE_SHARE, low), high))
+
+
+def read_bytes_for(available_bytes: int, page_bytes: int, long_row_bytes: int) -> int:
+    """Of the blocks that the source is asked for in the first reading."""
+    return max(page_bytes, min(MAX_READ_BYTES, available_bytes // READ_SHARE), long_row_bytes)
+
+
+def reading_bytes_for(available_bytes: int, page_bytes: int, long_row_bytes: int) -> int:
+    """That the first reading holds at a time, beside what it puts away."""
+    pages = (READING_PAGES - READING_BLOCKS) * max(page_bytes, long_row_bytes)
+    return READING_BLOCKS * read_bytes_for(available_bytes, page_bytes, long_row_bytes) + pages
+
+
+def left_after_reading(dataset: DatasetInfo, limit_bytes: int, held: Mapping[str, int]) -> MemoryLeft | None:
+    """What a limit would leave for a solver, had the data been read under it; None where not even reading them
+    fits.
+
+    held: bytes by name, of what is there before they are read: the process itself, say."""
+    facts, available = dataset.reading, limit_bytes - sum(held.values())
+    page_bytes = page_bytes_for(available)
+    left = available - facts.reader_bytes - facts.labels_bytes - facts.statistics_bytes
+    left -= reading_bytes_for(available, page_bytes, facts.long_row_bytes)
+    if left < 0:
+        return None
+    rows_bytes: int | None = int(dataset.n_rows * dataset.held_bytes_per_row)
+    place = "memory"
+    if not facts.views and left < (rows_bytes or 0):
+        rows_bytes, place = None, "cache" if facts.cached else "source"
+    stays = facts.library_bytes if facts.cached else facts.reader_bytes
+    learned = {LIBRARY: stays, LABELS: facts.labels_bytes, STATISTICS: facts.scaling_bytes}
+    lines = {**held, **{what: nbytes for what, nbytes in learned.items() if nbytes}}
+    pages = dataset.pages.cut_to(page_bytes, dataset)
+    return MemoryLeft(dataset, limit_bytes, lines, place, rows_bytes, pages)
+
+
+def smallest_limit(takes: Callable[[int], bool], floor_bytes: int) -> int:
+    """The smallest limit, in bytes, that ``takes`` says yes to; at least ``floor_bytes``.
+
+    takes: of a limit: is it enough? A larger one than one that is enough must be enough."""
+    low = high = max(floor_bytes, 1)
+    if takes(low):
+        return low
+    while not takes(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if takes(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class SmallestLimit:
+    """nbytes: the smallest limit that works. lines: what it is spent on, in bytes, by name."""
+
+    nbytes: int
+    lines: Mapping[str, int]
+
+
+def smallest_for(
+    dataset: DatasetInfo,
+    held: Mapping[str, int],
+    needs: Callable[[MemoryLeft], Needs],
+    floor_bytes: int,
+) -> SmallestLimit:
+    """The smallest limit that a solver's training works with.
+
+    held: bytes by name, of what is there before the data are read. needs: of the solver, a function of what is
+    left. floor_bytes: the answer is no less."""
+
+    def spent(limit_bytes: int) -> Mapping[str, int] | None:
+        left = left_after_reading(dataset, limit_bytes, held)
+        plan = None if left is None else left.plan(needs(left))
+        return None if left is None or plan is None else {**left.lines, **plan.lines}
+
+    smallest = smallest_limit(lambda limit_bytes: spent(limit_bytes) is not None, floor_bytes)
+    return SmallestLimit(smallest, spent(smallest) or {})

@@ -160,12 +160,8 @@ class Model:
         return _votes(scores, len(self.classes_)) if self.one_vs_one else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
-        matrices = self._by_name(X)
-        if matrices is None:
-            X = X if hasattr(X, "tocsr") else np.asarray(X)
-            if X.ndim != 2 or X.shape[1] != self.n_features_in_:
-                raise ModelError(f"X has shape {X.shape}, the model {self.n_features_in_} features")
-            matrices = _matrices(X)
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        matrices = self.matrices(X)
         scores = np.empty((X.shape[0], len(self.coef_)))
         score = self.scorer()
         start = 0
@@ -177,6 +173,16 @@ class Model:
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
             raise DataError(f"row {row} of X has no finite score: it holds a NaN or an infinite value")
         return scores
+
+    def matrices(self, X: Any) -> Iterator[Matrix]:
+        """The rows of X, see ``decision_function``, in pieces, as ``scorer`` takes them with base 0."""
+        found = self._by_name(X)
+        if found is not None:
+            return found
+        X = X if hasattr(X, "tocsr") else np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features_in_:
+            raise ModelError(f"X has shape {X.shape}, the model {self.n_features_in_} features")
+        return _matrices(X)
 
     def _by_name(self, X: Any) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""

@@ -36,14 +36,16 @@ class Method:
         return self.solver or "the sequential dual method"
 
 
+_SQUARES = {"squared_hinge": ("l2",), "least-squares": ("l2",)}
+
 # In the order in which "auto" takes the first that does what is asked for.
 METHODS = {
     method.name: method
     for method in (
         Method("llsvm", "llsvm", {"hinge": ("l2",), "squared_hinge": ("l2",)}, ("ovr", "ovo")),
         Method("smsvm", "smsvm", {"hinge": ("l2", "l1", "elasticnet")}, ("ovr",)),
-        Method("nesvm", "nesvm", {"hinge": ("l2", "l1"), "least-squares": ("l2",)}, ("ovr", "ovo")),
-        Method("kernel", "nesvm", {"hinge": ("l2",), "least-squares": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
+        Method("nesvm", "nesvm", {**_SQUARES, "hinge": ("l2", "l1")}, ("ovr", "ovo")),
+        Method("kernel", "nesvm", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("sequential-dual", "", {"hinge": ("l2",)}, DIRECT),
     )
 }

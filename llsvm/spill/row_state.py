@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from llsvm.memory.plan import STATE_CHUNK_BYTES
 from llsvm.spill.checksum import chunk_checksums
 from llsvm.spill.packing import is_consecutive
 from llsvm.spill.raw_file import damaged, read_at, write_at, write_failed
 from llsvm.spill.workspace import Workspace
 
-_CHUNK_BYTES = 1 << 14  # of the file: has a checksum, and is read and written whole
-_CHECKSUM_BYTES = 16
 _WINDOW_CHUNKS = 4  # held at once to get or set rows that are scattered, or begin or end within a chunk
 _MIN_RUN = 64  # rows on average; sorting out scattered ones costs less where runs are shorter
 
@@ -26,7 +25,7 @@ _MIN_RUN = 64  # rows on average; sorting out scattered ones costs less where ru
 class RowState:
     """An (n_rows, width) array of zeros at first, asked for by row numbers.
 
-    On disk (``workspace`` given) it holds ``held_bytes``, checksums of its file's chunks, and a window of 64 kB
+    On disk (``workspace`` given) it holds ``checksum_bytes``, checksums of its file's chunks, and a window of 64 kB
     during a call. Threads may call it at any time; a ``set`` of rows that another thread reads meanwhile may
     be seen in part.
     """
@@ -51,17 +50,12 @@ class RowState:
             self._memory = np.zeros((n_rows, width), self.dtype)
             return
         self._mutex = threading.Lock()
-        self._chunk_rows = max(1, _CHUNK_BYTES // max(self._row_bytes, 1))
+        self._chunk_rows = max(1, STATE_CHUNK_BYTES // max(self._row_bytes, 1))
         self._checksums = np.zeros((-(-n_rows // self._chunk_rows), 2), np.uint64)  # as those of zeros are
         self._path = workspace.path(name)
         workspace.claim(self.nbytes)
         self._file = workspace.create(name)
         self._allocate()
-
-    @staticmethod
-    def held_bytes(nbytes: int) -> int:
-        """Of memory, for ``nbytes`` on disk: the checksums, at most."""
-        return -(-nbytes // (_CHUNK_BYTES // 2)) * _CHECKSUM_BYTES
 
     @property
     def in_memory(self) -> bool:

@@ -15,44 +15,44 @@ READERS = 2  # threads that read and unpack a block's pages
 
 
 class Assembler:
-    """Two arenas to put pages into. A block is valid until the next but one is being made, or, from
+    """Two buffers to put pages into. A block is valid until the next but one is being made, or, from
     ``in_order``, until the next is."""
 
     def __init__(
         self,
-        make_arena: Callable[[], RowBuffer],
+        make_buffer: Callable[[], RowBuffer],
         most_rows: int,
         rng: np.random.Generator,
         settle: Callable[[], None],
     ) -> None:
-        """most_rows: of a block, beside what fits in an arena. settle: called before a buffer is used again;
+        """most_rows: of a block, beside what fits in a buffer. settle: called before a buffer is used again;
         returns when nobody looks at it any more."""
-        self._buffers = [make_arena() for _ in range(2)]
+        self._buffers = [make_buffer() for _ in range(2)]
         self._most_rows = most_rows
         self._rng = rng
         self._settle = settle
 
     def in_order(self, pages: Iterable[Block]) -> Iterator[RowBuffer]:
-        """Full arenas, the pages in their order.
+        """Full buffers, the pages in their order.
 
         The first of a pass is filled to a random part, so that it is not always the same rows that are solved
         together: rows that never meet keep pushing the weights to and fro.
         """
-        arena = self._cleared(0)
+        buffer = self._cleared(0)
         most_rows = self._most_rows * self._rng.random()
         for page in pages:
-            n_rows, nnz = arena.n_rows + page.n_rows, arena.nnz + page.nnz
-            if arena.n_rows and not (n_rows <= most_rows and self._is_room(n_rows, nnz)):
-                yield arena
+            n_rows, nnz = buffer.n_rows + page.n_rows, buffer.nnz + page.nnz
+            if buffer.n_rows and not (n_rows <= most_rows and self._is_room(n_rows, nnz)):
+                yield buffer
                 self._cleared(0)
                 most_rows = self._most_rows
-            arena.append(page)
-        yield arena
+            buffer.append(page)
+        yield buffer
 
     def shuffled(self, store: PageStore, finish: Callable[[RowBuffer, int], None]) -> Iterator[Block]:
         """Blocks of pages from random places, the next one read by a thread while one is worked on.
 
-        finish: called with each full arena and the bytes that were read for it."""
+        finish: called with each full buffer and the bytes that were read for it."""
         groups = self._groups(store)
         scratch = [Scratch() for _ in range(READERS)]
 
@@ -61,17 +61,17 @@ class Assembler:
                 store.fill(page, room, scratch)
 
         def assemble(number: int) -> Block:
-            arena, pages = self._cleared(number % 2), groups[number]
+            buffer, pages = self._cleared(number % 2), groups[number]
             infos = [store.pages[page] for page in pages]
-            if store.is_like(arena):
-                rooms = [arena.extend(info.n_rows, info.nnz) for info in infos]
+            if store.is_like(buffer):
+                rooms = [buffer.extend(info.n_rows, info.nnz) for info in infos]
                 todo = list(zip(pages, rooms, strict=True))
                 list(readers.map(fill, [todo[t::READERS] for t in range(READERS)], scratch))
             else:
                 for page in pages:
-                    arena.append(store.read(page, scratch[0]))
-            finish(arena, sum(info.nbytes for info in infos))
-            return arena.block()
+                    buffer.append(store.read(page, scratch[0]))
+            finish(buffer, sum(info.nbytes for info in infos))
+            return buffer.block()
 
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(READERS) as readers:
             ahead = reader.submit(assemble, 0) if groups else None

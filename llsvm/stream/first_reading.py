@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, Matrix
+from llsvm.block import CSR, ROW_BYTES, WEIGHT_BYTES, Block, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, DiskError
@@ -19,7 +19,7 @@ from llsvm.features.labels import LabelEncoder, quoted
 from llsvm.features.scaling import ColumnStatistics
 from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.row_buffer import RowBuffer, densify, sparsify, steps
-from llsvm.spill.store import PageStore
+from llsvm.spill.store import PageStore, Scratch
 from llsvm.spill.writer import PageWriter
 from llsvm.stream.progress import Progress
 
@@ -30,7 +30,7 @@ _DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
 
 
 class FirstReading:
-    """One reading of a source. Afterwards ``arena`` has all rows (in memory), or ``store`` has them (on disk),
+    """One reading of a source. Afterwards ``buffer`` has all rows (in memory), or ``store`` has them (on disk),
     or both are None and later passes read the source again."""
 
     def __init__(
@@ -44,9 +44,9 @@ class FirstReading:
         labels are stood for by numbers."""
         self._measuring = measuring
         self.labels = LabelEncoder()
-        self.arena: RowBuffer | None = None
+        self.buffer: RowBuffer | None = None
         self.store: PageStore | None = None
-        self.largest_page_bytes = self.largest_page_rows = self.n_pages = 0
+        self.largest_page_bytes = self.largest_page_rows = self.largest_row_bytes = self.n_pages = 0
         self.rows_per_byte = 0.0  # of the page where it is largest
         self.note = ""
         self.final_ids = (
@@ -92,7 +92,7 @@ class FirstReading:
         room = sign()
         holding = hold and room > 0
         if not holding and make_store is not None:
-            self._spill_arena(page_bytes, make_store, must_store)
+            self._spill_buffer(page_bytes, make_store, must_store)
         blocks = self._source.blocks(read_bytes)
         for raw in (page for block in blocks for page in _pages(block, page_bytes)):
             if refuse_rounding and lost_squares(info.rounding) > lost_before:
@@ -102,8 +102,8 @@ class FirstReading:
             if holding and not self._hold(page, room):
                 holding = False
                 if make_store is not None:
-                    self._spill_arena(page_bytes, make_store, must_store)
-                self.arena = None
+                    self._spill_buffer(page_bytes, make_store, must_store)
+                self.buffer = None
             if not holding:
                 self._append([page], must_store)
             self._progress.rows_done += page.n_rows
@@ -112,15 +112,25 @@ class FirstReading:
         self.lost_squares = lost_squares(info.rounding) - lost_before
         return self._finish()
 
+    def cut_anew(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:
+        """After ``run``: cut the store's pages to ``page_bytes``, less than they were cut to."""
+        old, self.store = self.store, None
+        assert old is not None
+        self._writer, scratch = PageWriter(page_bytes, make_store), Scratch()
+        for number in range(len(old.pages)):
+            self._append(_pages(old.read(number, scratch), page_bytes), must_store)
+        self._finish_store(must_store)
+        old.delete()
+
     def move_to_store(
         self, page_bytes: int, make_store: Callable[[], PageStore] | None, must_store: bool
     ) -> None:
         """After ``run``: take all rows out of memory, in pages, since something else needs it."""
         self.final_ids = True
         if make_store is not None:
-            self._spill_arena(page_bytes, make_store, must_store)
+            self._spill_buffer(page_bytes, make_store, must_store)
             self._finish_store(must_store)
-        self.arena = None
+        self.buffer = None
 
     @property
     def n_columns(self) -> int:
@@ -154,6 +164,7 @@ class FirstReading:
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
         self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
         self.rows_per_byte = max(self.rows_per_byte, page.n_rows / page.nbytes)
+        self.largest_row_bytes = max(self.largest_row_bytes, _largest_row_bytes(page))
         self.n_pages += 1
         return page
 
@@ -186,40 +197,40 @@ class FirstReading:
             self._squares += float(np.nansum(np.square(values, dtype=np.float64)))
             self._rows_looked_at = self._n_rows + rows
 
-    def _hold(self, page: Block, arena_bytes: int) -> bool:
+    def _hold(self, page: Block, buffer_bytes: int) -> bool:
         """Take the page into memory, if it fits there by size and by kind."""
-        if self.arena is None:
+        if self.buffer is None:
             width = None if isinstance(page.X, CSR) else page.X.shape[1]
-            self.arena = RowBuffer(arena_bytes, self._dtype, width, self._weighted)
-        arena = self.arena
-        arena.capacity_bytes = min(arena.capacity_bytes, arena_bytes)
-        if arena.weighted != (page.weight is not None) or arena.dtype != self._dtype:
+            self.buffer = RowBuffer(buffer_bytes, self._dtype, width, self._weighted)
+        buffer = self.buffer
+        buffer.capacity_bytes = min(buffer.capacity_bytes, buffer_bytes)
+        if buffer.weighted != (page.weight is not None) or buffer.dtype != self._dtype:
             return False
-        if arena.width is not None and self._n_columns > arena.width and not self._widen(arena, page):
+        if buffer.width is not None and self._n_columns > buffer.width and not self._widen(buffer, page):
             return False
-        if arena.width is None and not isinstance(page.X, CSR):
+        if buffer.width is None and not isinstance(page.X, CSR):
             page = Block(sparsify(page.X), page.y, page.rows, page.weight)
-        if not arena.fits(page.n_rows, page.nnz):
+        if not buffer.fits(page.n_rows, page.nnz):
             return False
-        arena.append(page)
+        buffer.append(page)
         return True
 
-    def _widen(self, arena: RowBuffer, page: Block) -> bool:
+    def _widen(self, buffer: RowBuffer, page: Block) -> bool:
         """Columns have appeared that the first page did not have: give the rows in memory room for them, if they
         are mostly filled all the same and that fits."""
         columns, self._widened = self._n_columns, self._widened + 1
         mostly_filled = self._nnz > _DENSE_SHARE * self._n_rows * columns
-        if not mostly_filled or self._widened > _MAX_WIDENED or not arena.could_widen(columns, page.n_rows):
+        if not mostly_filled or self._widened > _MAX_WIDENED or not buffer.could_widen(columns, page.n_rows):
             return False
-        arena.widen(columns)
+        buffer.widen(columns)
         return True
 
-    def _spill_arena(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:
+    def _spill_buffer(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:
         """From now on rows go to the store; those in memory first."""
         self._writer = PageWriter(page_bytes, make_store)
-        arena, self.arena = self.arena, None
-        if arena is not None:
-            self._append(_pages(arena.block(), page_bytes), must_store)
+        buffer, self.buffer = self.buffer, None
+        if buffer is not None:
+            self._append(_pages(buffer.block(), page_bytes), must_store)
 
     def _append(self, pages: Iterable[Block], must_store: bool) -> None:
         """Put rows into the store; sources may hand out pages much smaller than it likes to have them."""
@@ -250,7 +261,7 @@ class FirstReading:
 
     def abandon(self) -> None:
         """Forget all rows, those on disk too: the reading has failed, and is to begin anew."""
-        self.arena = None
+        self.buffer = None
         if self._writer is not None:
             self._writer.discard()
         self.close()
@@ -270,8 +281,8 @@ class FirstReading:
                 f"{info.name}: all {self._n_rows} rows have the same label, {quoted(classes[0])}: "
                 "one class; training needs rows of at least two classes"
             )
-        if self.arena is not None:
-            self.arena.relabel(self.labels.rank)
+        if self.buffer is not None:
+            self.buffer.relabel(self.labels.rank)
         counts = np.empty_like(self.labels.counts)
         counts[self.labels.rank] = self.labels.counts
         first_column = info.index_base or 0
@@ -279,8 +290,8 @@ class FirstReading:
         # Sparse pages must not swell when they become dense, else they no longer fit where pages are put.
         swollen = self.largest_page_rows * n_columns * self._dtype.itemsize > 2 * self.largest_page_bytes
         filled = self._nnz > _DENSE_SHARE * self._n_rows * n_columns and not swollen
-        if self.arena is not None:
-            filled = self.arena.width is not None
+        if self.buffer is not None:
+            filled = self.buffer.width is not None
         elif self.store is None and not self._measuring:
             filled = self._raw_dense
         return DatasetInfo(
@@ -314,3 +325,13 @@ def _pages(block: Block, page_bytes: int) -> Iterator[Block]:
     """The block in pieces of at most ``page_bytes``."""
     for start, stop in steps(block.X, page_bytes):
         yield block.slice(start, stop)
+
+
+def _largest_row_bytes(page: Block) -> int:
+    """``Block.nbytes`` of the page's largest row, alone."""
+    if isinstance(page.X, CSR):
+        longest = int(np.diff(page.X.indptr).max(initial=0))
+        values = longest * (page.X.indices.itemsize + page.X.data.itemsize)
+    else:
+        values = page.X.shape[1] * page.X.itemsize
+    return values + ROW_BYTES + 8 + (WEIGHT_BYTES if page.weight is not None else 0)

@@ -22,11 +22,11 @@ from llsvm.spill.writer import PageWriter, row_sizes
 
 
 class Survivors:
-    """Rows kept between passes, in an arena of fixed size and, beyond it, in spill files."""
+    """Rows kept between passes, in a buffer of fixed size and, beyond it, in spill files."""
 
     def __init__(
         self,
-        arena: RowBuffer,
+        buffer: RowBuffer,
         max_rows: int,
         max_resident: int,
         page_bytes: int,
@@ -34,7 +34,7 @@ class Survivors:
     ) -> None:
         """max_rows: at most so many rows are kept, in memory and on disk together. max_resident: in memory.
         page_bytes: of the pages that rows are spilled in; three of them are held."""
-        self._arena = arena
+        self._buffer = buffer
         self._max_rows = max_rows
         self._max_resident = min(max_rows, max_resident)
         self._make_store = make_store
@@ -53,13 +53,13 @@ class Survivors:
     def __len__(self) -> int:
         """Rows in memory and in the generation that may be read."""
         self._wait()
-        return self._arena.n_rows + (0 if self.spilled is None else self.spilled.n_rows)
+        return self._buffer.n_rows + (0 if self.spilled is None else self.spilled.n_rows)
 
     @property
     def resident(self) -> Block:
         """The rows in memory, a view that is valid until rows are added or dropped."""
         self._wait()
-        return self._arena.block()
+        return self._buffer.block()
 
     @property
     def distance(self) -> NDArray[np.float32]:
@@ -73,13 +73,13 @@ class Survivors:
         self._retain(mask)
 
     def _retain(self, mask: NDArray[np.bool_]) -> None:
-        self._arena.keep(mask)
+        self._buffer.keep(mask)
         self._distance = self._distance[mask]
 
     def clear(self) -> None:
         """Forget all rows, in memory and on disk."""
         self._wait()
-        self._arena.clear()
+        self._buffer.clear()
         self._distance = np.zeros(0, np.float32)
         if self.spilled is not None:
             self.spilled.retire()
@@ -117,11 +117,11 @@ class Survivors:
         wanted = np.flatnonzero(distance < np.inf)
         keep_old, keep_new = self._choose(block, wanted, distance[wanted])
         if reach is not None:
-            self._spill(self._arena.block(), np.flatnonzero(~keep_old & (self._distance <= reach)))
+            self._spill(self._buffer.block(), np.flatnonzero(~keep_old & (self._distance <= reach)))
             self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
         self._retain(keep_old)
         chosen = wanted[keep_new]
-        self._arena.append_rows(block, chosen)
+        self._buffer.append_rows(block, chosen)
         self._distance = np.concatenate([self._distance, distance[chosen]])
 
     def turn(self) -> None:
@@ -150,21 +150,21 @@ class Survivors:
         """Which resident and which of the ``wanted`` rows stay in memory."""
         both = np.concatenate([self._distance, distance])
         old = len(self._distance)
-        resident = row_sizes(self._arena.block(), self._arena)
-        sizes = np.concatenate([resident, row_sizes(block, self._arena)[wanted]])
+        resident = row_sizes(self._buffer.block(), self._buffer)
+        sizes = np.concatenate([resident, row_sizes(block, self._buffer)[wanted]])
         keep = np.ones(len(both), bool)
-        if sizes.sum() > self._arena.capacity_bytes or len(both) > self._max_resident:
+        if sizes.sum() > self._buffer.capacity_bytes or len(both) > self._max_resident:
             nearest = np.flatnonzero(both <= 0)  # often there are more moving rows than fit: nothing to sort
-            if len(nearest) <= self._max_resident and sizes[nearest].sum() <= self._arena.capacity_bytes:
+            if len(nearest) <= self._max_resident and sizes[nearest].sum() <= self._buffer.capacity_bytes:
                 nearest = np.argsort(both, kind="stable")
-            fitting = np.searchsorted(np.cumsum(sizes[nearest]), self._arena.capacity_bytes, side="right")
+            fitting = np.searchsorted(np.cumsum(sizes[nearest]), self._buffer.capacity_bytes, side="right")
             keep[:] = False
             keep[nearest[: min(int(fitting), self._max_resident)]] = True
         return keep[:old], keep[old:]
 
     def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
         """Have rows written, unless the disk has refused some before."""
-        room = max(self._max_rows - self._arena.n_rows - self._writer.n_rows, 0)
+        room = max(self._max_rows - self._buffer.n_rows - self._writer.n_rows, 0)
         if self.note or not len(chosen) or not room:
             return
         try:

@@ -22,6 +22,7 @@ from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.features.feature_map import FeatureMap
 from llsvm.files.remote import is_remote
 from llsvm.memory.budget import COMPILING, MemoryBudget
+from llsvm.memory.plan import READING_BLOCKS, MemoryLeft, MemoryPlan, Needs, SmallestLimit, smallest_for
 from llsvm.memory.process import (
     MIN_WORK_BYTES,
     default_limit_bytes,
@@ -40,11 +41,12 @@ from llsvm.solvers.base import Solver
 from llsvm.solvers.report import Report
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream.progress import Progress
-from llsvm.stream.stream import READING_BLOCKS, LimitFound, Stream
+from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
 from llsvm.training.outcome import Run, advice_on, model_of, summary
 
+FEATURE_MAP = "feature map"  # a line of the ledger
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _JOINT = ("crammer-singer", "weston-watkins")
 # Their kernels take more to compile than the others: measured 308 MB under a limit of 300, 8 MB too many. It is
@@ -66,9 +68,13 @@ class Training:
         settings: Settings | None = None,
         output: str | os.PathLike[str] | None = None,
         budget: MemoryBudget | None = None,
+        dry: bool = False,
     ) -> None:
-        """output: where the model will be written, beside which to spill by default (nothing is written here).
-        budget: instead of the settings' memory limit. Raises UsageError, DataError, BudgetError, DiskError."""
+        """source: of the rows. settings: None for the defaults.
+        output: where the model will be written, beside which to spill by default (nothing is written here).
+        budget: instead of the settings' memory limit.
+        dry: only for ``plan``: nothing is put on disk.
+        Raises UsageError, DataError, BudgetError, DiskError."""
         chosen, info = settings or Settings(), source.info()
         self.settings = chosen.resolved(info.is_table)
         self.defaults = said_of_defaults(chosen, info.is_table)
@@ -90,8 +96,9 @@ class Training:
                 budget = MemoryBudget(error.smallest_bytes, more=more)
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None
+        fitting = 0  # bytes held while a feature map is fitted, beside it
         if self.settings.feature_map is not None:
-            source = self._mapped(source, budget)
+            source, fitting = self._mapped(source, budget)
         disk = self.settings.disk_limit
         local_output = None if output is None or is_remote(output) else os.fspath(output)
         self._new_stream = partial(
@@ -107,8 +114,10 @@ class Training:
             scale=self.settings.scale,
             has_bias=self.settings.constant != 0,
             fill_missing=self.settings.missing == "mean",
+            dry=dry,
         )
         self._before = budget.mark()
+        self._floor_bytes = budget.floor_bytes + self._before.get(FEATURE_MAP, 0) + fitting
         self._doubled = False  # values are not rounded to float32
         doubtful = settings_need_double(self.settings)
         if doubtful and (self.settings.kernel or not info.rereadable):
@@ -153,24 +162,41 @@ class Training:
         """The error with the smallest limit that works, or that says that it cannot be told.
 
         The first need that did not fit may not be the last."""
-        limit, smallest = error.limit_bytes, error
         try:
-            self.stream.measure()
-            while True:
-                try:
-                    self.stream.suppose(smallest.smallest_bytes)
-                    next(iter(self._make_solver(self.stream.dataset).solve(self.stream)), None)
-                except BudgetError as larger:
-                    smallest = larger
-        except LimitFound:
-            return BudgetError(smallest.what, limit, smallest.smallest_bytes, smallest.lines)
+            smallest = self.smallest_limit(error.limit_bytes + 1)
         except (BudgetError, DataError, UsageError):  # what is known
             return error.as_least()
+        return BudgetError(error.what, error.limit_bytes, smallest.nbytes, smallest.lines)
+
+    def smallest_limit(self, floor_bytes: int) -> SmallestLimit:
+        """The smallest memory limit that works, of those from ``floor_bytes`` on.
+
+        Reads the source, if the limit has refused the first reading. Raises BudgetError, DataError where that
+        cannot be done."""
+        dataset = self.stream.measure()
+
+        def needs(left: MemoryLeft) -> Needs:
+            return self._make_solver(dataset, left).needs(left)
+
+        return smallest_for(dataset, self._before, needs, max(floor_bytes, self._floor_bytes))
+
+    def plan(self) -> MemoryPlan:
+        """Read the data, and tell what the memory limit would be spent on. Raises as iterating does."""
+        try:
+            if self._refused is not None:
+                raise self._refused
+            dataset = self.read()
+            left = self.stream.memory_left
+            self.stream.prepare(self._make_solver(dataset, left).needs(left))
+        except BudgetError as error:
+            raise self._with_smallest(error) from error
+        assert self.stream.plan is not None
+        return self.stream.plan
 
     def _reports(self) -> Iterator[Report]:
         while True:
             dataset = self.read()
-            solver = self._make_solver(dataset)
+            solver = self._make_solver(dataset, self.stream.memory_left)
             chosen = f"solver {self.solver}: {self.why}" if self.why else ""
             wide = _DOUBLE if self._doubled else ""
             yield Report("read", 0, note="; ".join(filter(None, (self.stream.note, wide, chosen))))
@@ -227,17 +253,18 @@ class Training:
         del stream
         self.stream = self._new_stream(progress=progress)
 
-    def _mapped(self, source: BlockSource, budget: MemoryBudget) -> BlockSource:
-        """The source through an approximate feature map, which becomes part of the model."""
+    def _mapped(self, source: BlockSource, budget: MemoryBudget) -> tuple[BlockSource, int]:
+        """The source through an approximate feature map, which becomes part of the model; and what
+        fitting that has held, in bytes, beside the map."""
         from llsvm.data.mapped import FIT_BYTES, MappedSource
 
         def sign(nbytes: int) -> None:
-            more = max(0, nbytes - budget.lines.get("feature map", 0))
-            budget.require({"feature map": more, "reading and working on rows": MIN_WORK_BYTES})
-            budget.resize("feature map", nbytes)
+            more = max(0, nbytes - budget.lines.get(FEATURE_MAP, 0))
+            budget.require({FEATURE_MAP: more, "reading and working on rows": MIN_WORK_BYTES})
+            budget.resize(FEATURE_MAP, nbytes)
 
         chosen = self.settings
-        budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
+        fitting = budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
         mapped = MappedSource(
             source,
             chosen.feature_map or "",
@@ -251,9 +278,9 @@ class Training:
         )
         budget.release("reading")
         self._map = mapped.map
-        return mapped
+        return mapped, fitting
 
-    def _make_solver(self, dataset: DatasetInfo) -> Solver:
+    def _make_solver(self, dataset: DatasetInfo, left: MemoryLeft) -> Solver:
         """The solver asked for, with C instead of λ₁ and λ₂."""
         settings, threads = self.settings, self.settings.threads or default_threads()
         weights = class_weights(settings.class_weight, dataset)
@@ -261,7 +288,7 @@ class Training:
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
         settings = replace(settings, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
         if settings.solver == "auto":
-            self._auto = Auto(settings, weights, threads, self.stream.memory_left)
+            self._auto = Auto(settings, weights, threads, left)
             return self._auto
         return make_solver(settings, weights, threads)
 

@@ -46,14 +46,18 @@ def layout(settings: Settings, tuning: NESVMTuning, threads: int, memory: Memory
     }
     gram_bytes = GramMetric.nbytes(width)
     gram = width <= tuning.max_gram_columns and gram_bytes <= tuning.gram_share * free
-    if gram:
-        lines["Gram matrix"] = gram_bytes
-    one = DualBundle.nbytes(width, 1) * k
-    bundle = int(np.clip(tuning.bundle_share * free / one, 2, tuning.bundle))
+    one, fewest = DualBundle.nbytes(width, 1) * k, 2
+    bundle = int(np.clip(tuning.bundle_share * free / one, fewest, tuning.bundle))
     if settings.penalty == "l1":
-        bundle = 1  # the best value alone
-    lines["dual points"] = k * DualBundle.nbytes(width, bundle)
-    return Layout(Needs(lines, ROW_WORK_BYTES), gram, bundle)
+        bundle = fewest = 1  # the best value alone
+
+    def chosen(gram: bool, bundle: int) -> Layout:
+        more = {"Gram matrix": gram_bytes} if gram else {}
+        points = {"dual points": k * DualBundle.nbytes(width, bundle)}
+        return Layout(Needs({**lines, **more, **points}, ROW_WORK_BYTES), gram, bundle)
+
+    wanted, without, least = chosen(gram, bundle), chosen(False, bundle), chosen(False, fewest)
+    return next((each for each in (wanted, without) if memory.has_room(each.needs)), least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +71,10 @@ class MatrixLayout:
     piece_bytes: int
 
 
-def matrix_layout(dataset: DatasetInfo, precomputed: bool, free_bytes: int) -> MatrixLayout:
-    """precomputed: the matrix is the data. free_bytes: for everything."""
+def matrix_layout(
+    dataset: DatasetInfo, precomputed: bool, free_bytes: int, spilled: bool = False
+) -> MatrixLayout:
+    """precomputed: the matrix is the data. free_bytes: for everything. spilled: in any case."""
     n = dataset.n_rows
     piece_bytes = int(np.clip(free_bytes // 64, *PIECE_BYTES))
     piece = max(piece_bytes, 8 * n)
@@ -77,7 +83,7 @@ def matrix_layout(dataset: DatasetInfo, precomputed: bool, free_bytes: int) -> M
     row_bytes = dataset.bytes_per_row + 40
     tile = int(min(TILE_ROWS, n) * 2 * row_bytes) + 4 * piece
     matrix_bytes, data = 8 * n * n, int(n * row_bytes)
-    if matrix_bytes + tile + data <= free_bytes:
+    if matrix_bytes + tile + data <= free_bytes and not spilled:
         lines = {"kernel matrix": matrix_bytes, "kernel tile": tile}
         return MatrixLayout(lines, True, min(TILE_ROWS, n), piece_bytes)
     per_row = 8 * n + 2 * row_bytes
@@ -108,5 +114,10 @@ def kernel_layout(settings: Settings, tuning: KernelTuning, memory: MemoryLeft) 
     state_bytes = 8 * used * (KERNEL_VECTORS + 2 * (tuning.bundle + 1)) + 8 * dataset.n_rows * (7 * k + 4)
     lines = {"signs of classes": signs_bytes(n_classes, pairs), "dual variables": state_bytes}
     free = memory.available_bytes - sum(lines.values())
-    matrix = matrix_layout(dataset, settings.kernel == "precomputed", free)
-    return KernelLayout(Needs({**lines, **matrix.lines}, KERNEL_ROW_WORK_BYTES), matrix)
+
+    def chosen(spilled: bool) -> KernelLayout:
+        matrix = matrix_layout(dataset, settings.kernel == "precomputed", free, spilled)
+        return KernelLayout(Needs({**lines, **matrix.lines}, KERNEL_ROW_WORK_BYTES), matrix)
+
+    wanted = chosen(spilled=False)
+    return wanted if memory.has_room(wanted.needs) else chosen(spilled=True)

@@ -40,24 +40,35 @@ def layout(settings: Settings, class_weight: NDArray[np.float64], jumps: bool, m
     """class_weight: (n_classes,) factors of C. jumps: are wanted where there is room for them."""
     dataset, available = memory.dataset, memory.available_bytes
     k = len(dataset.classes)
-    # the weights, now and as a pass begins; for jumps two more copies; shares
     weights_bytes = 8 * k * (dataset.n_columns + 1)
     climbs = jumps and k < CLIMB_BELOW and 2 * weights_bytes <= CLIMB_SHARE * available
-    climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
     keeps = weights_bytes <= KEEP_SHARE * available
+    single = _as_float32(settings, class_weight, dataset.squared_norm)
+    wanted, without = (_layout(climbs, each, single, memory) for each in (keeps, False))
+    each = next((each for each in (wanted, without) if memory.has_room(each.needs)), None)
+    return each or _layout(False, False, single, memory)
+
+
+def _layout(climbs: bool, keeps: bool, single: bool, memory: MemoryLeft) -> Layout:
+    """single: float32 is enough for shares that are stored."""
+    dataset = memory.dataset
+    k = len(dataset.classes)
+    # the weights, now and as a pass begins; for jumps two more copies; shares
+    weights_bytes = 8 * k * (dataset.n_columns + 1)
+    climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
     lines = {"weights": ((4 if climbs else 2) + keeps) * weights_bytes}
-    double, single = np.dtype(np.float64), np.dtype(np.float32)
-    stored = single if _as_float32(settings, class_weight, dataset.squared_norm) else double
+    stored = np.dtype(np.float32 if single else np.float64)
 
     def needs(dtype: np.dtype) -> Needs:
         return Needs(lines, ROW_WORK_BYTES + k * dtype.itemsize + climb_bytes)
 
     # Where all rows stay at hand their shares do too, as float64 if these have room.
+    double = np.dtype(np.float64)
     at_hand = memory.fits_in_one_block(needs(double))
     dtype = double if at_hand else stored
     at_hand = at_hand or memory.fits_in_one_block(needs(stored))
     if not at_hand and not memory.has_room(needs(dtype)):
-        dtype = single  # rather than to refuse
+        dtype = np.dtype(np.float32)  # rather than to refuse
     sparse, state_bytes = k >= SPARSE_FROM, 0 if at_hand else k * dtype.itemsize
     chosen = Needs(lines, needs(dtype).row_work_bytes, row_state_bytes=state_bytes, sparse_state=sparse)
     return Layout(chosen, climbs, climb_bytes, keeps, dtype, sparse)

@@ -1,0 +1,84 @@
+"""Rows that the caller holds in memory, arrays or data frames, as a source of blocks that a model scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.data.relabel import OneAgainstRest
+from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.errors import DataError, UsageError
+from llsvm.features.frames import column_names, rows
+from llsvm.features.table_options import find_column, usual_label
+from llsvm.models.model import Model, n_rows_of
+
+_VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
+
+
+class HeldRows:
+    """A BlockSource over X as ``model`` reads it: an (n, d) array, SciPy sparse matrix or data frame (pandas,
+    Polars, a table of pyarrow), whose columns are found by name where the model knows names.
+
+    y: (n,) labels, or None."""
+
+    bytes_read = 0
+
+    def __init__(self, model: Model, X: Any, y: NDArray[Any] | None = None) -> None:
+        self._model = model
+        self._X = X if hasattr(X, "shape") else np.asarray(X)
+        self._n_rows = int(self._X.shape[0])
+        if y is not None and y.shape != (self._n_rows,):
+            raise DataError(
+                f"X has {self._n_rows:,} rows, and y the shape {y.shape}; give each row its label"
+            )
+        self._y = y
+
+    def info(self) -> SourceInfo:
+        return SourceInfo("X", "arrays", n_rows=self._n_rows, in_memory=True, labelled=self._y is not None)
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        n, width = self._n_rows, self._X.shape[1]
+        row_bytes = 8 * width
+        if hasattr(self._X, "nnz"):
+            row_bytes = _VALUE_BYTES * -(-self._X.nnz // max(n, 1))
+        step = max(1, max_bytes // max(row_bytes, 1))
+        for start in range(0, n, step):
+            done = start
+            for matrix in self._model.matrices(rows(self._X, start, start + step)):
+                ids = np.arange(done, done + n_rows_of(matrix))
+                y = np.zeros(len(ids)) if self._y is None else self._y[ids]
+                done += len(ids)
+                yield Block(matrix, y, ids)
+
+
+def held_rows(
+    model: Model, X: Any, y: Any = None, label: str | int | None = None, need_label: bool = False
+) -> BlockSource:
+    """X and its labels: y, or where that is None the column ``label`` of a data frame, the one that the model's
+    training data had, or the one that is named as labels are. Raises UsageError, DataError."""
+    if y is None and need_label:
+        y = _label_column(model, X, label)
+    labels = None if y is None else np.asarray(y)
+    positive = model.extra.get("positive")
+    if positive is None or labels is None:
+        return HeldRows(model, X, labels)
+    return OneAgainstRest(HeldRows(model, X, labels), str(positive), must_occur=False)
+
+
+def _label_column(model: Model, X: Any, label: str | int | None) -> Any:
+    names = column_names(X)
+    if names is None:
+        raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
+    wanted = label
+    if wanted is None:
+        known = model.extra.get("table", {}).get("label") or model.settings.get("label")
+        wanted = known if known in names else usual_label(names)
+    if wanted is None:
+        raise UsageError(
+            "y is missing: no column of X is named as labels are; pass y, or --label with its name"
+        )
+    return X[find_column("X", names, str(wanted), "label")]

@@ -1,0 +1,96 @@
+"""Data to score, read as a model's training data was.
+
+An svmlight row begins with a label; where it is not known, any number does (a dummy such as 0), and
+predictions ignore it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from llsvm.data import open_source
+from llsvm.data.source import BlockSource
+from llsvm.errors import ModelError
+from llsvm.models.model import Model
+from llsvm.objective.rounding import keep_double
+
+
+def zero_based(model: Model) -> str:
+    """How the svmlight files that ``model`` scores count their columns, as ``open_source`` wants it."""
+    return "yes" if model.index_base == 0 else "no"
+
+
+def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) -> BlockSource:
+    """The data to score, read as the model's training data was: same columns, categories, positive label, and
+    values rounded to 32-bit floats or not.
+
+    options: what ``open_source`` takes, to read it otherwise.
+    """
+    options.setdefault("zero_based", zero_based(model))
+    table, label = model.extra.get("table"), None
+    told: dict[str, Any] = {}
+    if table is None:
+        label = model.settings.get("label")
+        if options.get("options", {}).get("label") or (label or "").endswith(".npy"):
+            label = (
+                None  # another is asked for; the file that had the labels of the training data has no others
+            )
+        told = {name: model.settings.get(name) for name in ("features", "missing")}
+        if model.feature_names is not None:
+            table = _numbers_table(model)
+    opened = partial(
+        open_source,
+        data,
+        positive=model.extra.get("positive"),
+        table=table,
+        need_label=need_label,
+        **options,
+    )
+    source = opened(told={**told, "label": label if need_label else None})
+    info = source.info()
+    if label and not need_label and info.is_dense and info.n_features == model.n_features_in_ + 1:
+        source = opened(told={**told, "label": label})  # one of the columns is the label
+    _require_same_kind(model, source)
+    if model.extra.get("double"):
+        keep_double(source.info().rounding)
+    names = source.info().feature_names
+    if (
+        source.info().encoder is None
+        and None not in (names, model.feature_names)
+        and names != model.feature_names
+    ):
+        from llsvm.data.by_name import ColumnsByName
+
+        return ColumnsByName(source, model.feature_names or ())
+    return source
+
+
+def _numbers_table(model: Model) -> dict[str, Any]:
+    """What a model whose columns have names, though it was not trained on a table, asks of one."""
+    from llsvm.features.encoder import TableEncoder
+
+    encoder = TableEncoder.of_numbers(model.feature_names or ())
+    encoder.missing = model.settings.get("missing", "refuse")
+    if "fill" in model.extra:
+        encoder.set_fill(model.extra["fill"])
+    return encoder.as_dict()
+
+
+def _require_same_kind(model: Model, source: BlockSource) -> None:
+    """Raise ModelError where columns would be taken for other columns: they are found by name or by number."""
+    info, table = source.info(), model.extra.get("table")
+    by_name = model.feature_names is not None and info.feature_names is not None
+    if table is not None and info.encoder is None and not by_name:
+        names = ", ".join(column["name"] for column in table["columns"][:6])
+        raise ModelError(
+            f"{info.name}: the columns of {info.format} have no names, but the model was trained on a table with "
+            f"columns {names}{', ...' if len(table['columns']) > 6 else ''}; give it CSV, Parquet or Arrow"
+        )
+    if model.feature_names is None and table is None and info.first_indicator is not None:
+        raise ModelError(
+            f"{info.name}: has text columns, but the model was not trained on a table; give it numbers only"
+        )
+    width, known = info.n_features, model.n_features_in_
+    if info.is_dense and table is None and not by_name and width is not None and width != known:
+        raise ModelError(f"{info.name}: {width} columns of features, but the model was trained on {known}")

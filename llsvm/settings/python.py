@@ -1,0 +1,50 @@
+"""Options as parameters of functions: unknown ones are refused with the nearest named, and each has its line in the
+docstring, as it is declared."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from llsvm.errors import UsageError, in_python
+from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
+from llsvm.settings.settings import OPTIONS
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def takes_options(function: Function) -> Function:
+    """A decorator: see the file's head. The function's signature stays as it is."""
+    known = inspect.signature(function).parameters
+
+    @wraps(function)
+    def checked(*args: Any, **given: Any) -> Any:
+        for name in given:
+            if name not in known:
+                raise UsageError(_unknown(name, list(known)))
+        return function(*args, **given)
+
+    lines = "".join(f"\n    {_line(name)}" for name in known if name in OPTIONS)
+    checked.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n    Options, all by keyword:{lines}\n    "
+    return cast(Function, checked)
+
+
+def _line(name: str) -> str:
+    option = OPTIONS[name]
+    allowed = f" One of {', '.join(option.choices)}." if option.choices else ""
+    shown = f" None: {option.shown_default}." if option.default is None else ""
+    return f"{name}: {in_python(option.help)}{allowed}{shown}"
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    if name in RENAMED:
+        return f"{name} is now called {RENAMED[name]}"
+    for here, there in ESTIMATOR_NAMES.items():
+        if name == there and here in known:
+            return f"{name} is the estimator's name, here it is called {here}"
+    near = get_close_matches(name, known, 3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(known)}"
+    return f"unknown option {name!r}{hint}"

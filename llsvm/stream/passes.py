@@ -1,0 +1,71 @@
+"""Passes: every row once, from the caller's arrays, the source's own pages, or a store's pages in random order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.data.source import BlockSource
+from llsvm.features.labels import LabelEncoder
+from llsvm.features.scaling import Scaling
+from llsvm.row_buffer import RowBuffer
+from llsvm.spill.store import PageStore
+from llsvm.stream.assembly import Assembler
+from llsvm.stream.progress import Progress
+
+
+def from_arrays(
+    source: BlockSource, labels: LabelEncoder, block_bytes: int, block_rows: int, settle: Callable[[], None]
+) -> Iterator[Block]:
+    """Views of the caller's arrays. block_bytes, block_rows: of a block, at most. settle: called after each block
+    of the source, before its rows may vanish."""
+    for block in source.blocks(block_bytes):
+        whole = Block(block.X, labels.position(block.y), block.rows, block.weight)
+        for start in range(0, block.n_rows, block_rows):
+            yield whole.slice(start, min(start + block_rows, block.n_rows))
+        settle()
+
+
+def from_source(
+    source: BlockSource,
+    labels: LabelEncoder,
+    page_bytes: int,
+    assembler: Assembler,
+    scaling: Scaling | None,
+) -> Iterator[Block]:
+    """Blocks made of the source's pages, in its order. page_bytes: that it is asked for at a time."""
+    pages: Iterable[Block] = (
+        Block(page.X, labels.position(page.y), page.rows, page.weight) for page in source.blocks(page_bytes)
+    )
+    for buffer in assembler.in_order(pages):
+        if scaling is not None:
+            scaling.apply(buffer.block().X)
+        yield buffer.block()
+
+
+def from_store(
+    store: PageStore,
+    assembler: Assembler,
+    progress: Progress,
+    count: Callable[[int], None],
+    id_map: NDArray[np.int32] | None = None,
+    scaling: Scaling | None = None,
+) -> Iterator[Block]:
+    """Blocks made of pages from random places.
+
+    count: told the bytes read. id_map: what class ids on the pages stand for, None where they are final.
+    scaling: to be done to the rows, or None."""
+
+    def finish(buffer: RowBuffer, nbytes: int) -> None:
+        count(nbytes)
+        progress.bytes_done += nbytes
+        if id_map is not None:
+            buffer.relabel(id_map)
+        if scaling is not None:
+            scaling.apply(buffer.block().X)
+
+    progress.bytes_total += store.nbytes
+    return assembler.shuffled(store, finish)

@@ -1,0 +1,292 @@
+"""Reading a data set for the first time, under the memory limit: FirstReading, the ledger signed for it,
+begun anew where rows are longer than pages; then the columns' scale, and the facts that a memory plan follows from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.data.source import BlockSource
+from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
+from llsvm.errors import LongRowError
+from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, Scaling
+from llsvm.memory import plan
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import LABELS, LIBRARY, READING, STATISTICS
+from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory
+from llsvm.objective.rounding import NOISE
+from llsvm.spill.store import PageStore
+from llsvm.stream.first_reading import FirstReading
+from llsvm.stream.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """scale: one of ``llsvm.settings.settings.SCALES``; has_bias: there is a constant feature, which can take a
+    shift. fill_missing: NaN becomes the column's mean. cache: "always", "never" or "auto" keep a binary copy of
+    what does not fit in memory. refuse_rounding: ValuesRounded where values are no 32-bit floats."""
+
+    scale: str = "none"
+    has_bias: bool = False
+    fill_missing: bool = False
+    cache: str = "auto"
+    refuse_rounding: bool = False
+
+    @property
+    def transforms(self) -> bool:
+        """Are rows other than the source has them?"""
+        return self.scale != "none" or self.fill_missing
+
+
+class Losses(NamedTuple):
+    """What rounding has hidden; see ``llsvm.objective.rounding.RoundingBound``.
+
+    root: of Σ e² over the values. weights: sample weights were rounded too. squares: (k,) Σ C_i² over the rows of
+    each class; largest: (k,) C_i. noise: what sums in 64 bits may have lost of a weight."""
+
+    root: float
+    weights: bool
+    squares: NDArray[np.float64]
+    largest: NDArray[np.float64]
+    noise: float
+
+
+class DataReader:
+    """The first reading of a source, and what it has found.
+
+    rows: where they are (buffer, store), the labels; known after ``read``. scaling: done to the columns, or None.
+    lost: root of Σ e² over what was rounded of the values. page_bytes: of the pages it was read in.
+    held: the ledger's lines as ``read`` found them. note: what people should know of the columns' scale, or "".
+    """
+
+    def __init__(
+        self,
+        source: BlockSource,
+        budget: MemoryBudget,
+        progress: Progress,
+        options: ReadingOptions,
+        make_cache: Callable[[], PageStore],
+    ) -> None:
+        self.source = source
+        self.budget = budget
+        self.options = options
+        self.scaling: Scaling | None = None
+        self.lost = 0.0
+        self.page_bytes = 0
+        self.held: Mapping[str, int] = budget.mark()
+        self.note = ""
+        self._progress = progress
+        self._make_cache = make_cache
+        self._long_row_bytes = 0  # of a row much longer than pages are, once there has been one
+        self._bytes_asked = -1  # that the source had read when it was last asked what it holds
+        self.rows = self._new_reading()
+
+    @property
+    def views(self) -> bool:
+        """The rows are the caller's arrays as they are."""
+        return self.source.info().in_memory and not self.options.transforms
+
+    @property
+    def must_store(self) -> bool:
+        return self.options.cache == "always" or not self.source.info().rereadable
+
+    @property
+    def cache_maker(self) -> Callable[[], PageStore] | None:
+        """What makes the binary cache, or None where there must be none."""
+        return None if self.options.cache == "never" and not self.must_store else self._make_cache
+
+    @property
+    def place(self) -> str:
+        """Where full passes read from: "memory", "cache" or "source"."""
+        if self.views or self.rows.buffer is not None:
+            return "memory"
+        return "cache" if self.rows.store is not None else "source"
+
+    @property
+    def source_bytes(self) -> int:
+        """Of the blocks that later passes ask the source for."""
+        return max(self.page_bytes, self._long_row_bytes)
+
+    def read(self) -> DatasetInfo:
+        """Read the source once, to its end. Raises DataError, BudgetError, DiskError."""
+        budget, options = self.budget, self.options
+        self.page_bytes = plan.page_bytes_for(budget.available_bytes)
+        self.held = budget.mark()
+        make_store, must_store = (None, False) if self.views else (self.cache_maker, self.must_store)
+        while True:
+            page_bytes, long = self.page_bytes, self._long_row_bytes
+            budget.reserve(READING, plan.reading_bytes_for(budget.available_bytes, page_bytes, long))
+            self.hold_library(self.source.info().reader_bytes)
+            read_bytes = plan.read_bytes_for(budget.available_bytes, page_bytes, long)
+            try:
+                dataset = self.rows.run(
+                    read_bytes,
+                    page_bytes,
+                    self._sign_learned,
+                    not self.views,
+                    make_store,
+                    must_store,
+                    options.refuse_rounding,
+                )
+                break
+            except LongRowError as error:  # begin anew, with blocks that hold it
+                self._make_room_for(error)
+                budget.return_to(self.held)
+        self.lost = self.rows.lost_squares**0.5
+        dataset = self._with_facts(dataset)
+        budget.release(READING)
+        trim_freed_memory()
+        if self.place != "source" and self.cache_maker is not None:  # the source will hardly be read again
+            self.hold_library(self.source.info().library_bytes)
+        self._learn_scaling(dataset)
+        return dataset
+
+    def measure(self) -> DatasetInfo:
+        """Learn the facts where the limit has refused the first reading: read the source once more and keep
+        nothing. Raises BudgetError where not even that fits, or the source can be read once only."""
+        budget = self.budget
+        self.rows.close()
+        if self.source.bytes_read and not self.source.info().rereadable:
+            budget.require({READING: budget.limit_bytes})
+        self.rows = self._new_reading(measuring=True)
+        self.page_bytes = plan.PAGE_BYTES[0]
+        room = max(MIN_WORK_BYTES, budget.limit_bytes - sum(self.held.values()))
+        most = resident_bytes() + room
+        info = self.source.info()
+        batches = info.reader_bytes - info.library_bytes  # the library itself has been loaded by now
+        if batches > max(room, budget.limit_bytes - resident_bytes()):
+            budget.require({LIBRARY: info.reader_bytes, READING: self._measuring_bytes})
+
+        def go_on() -> int:
+            if resident_bytes() > most:  # what is counted cannot be held
+                budget.require({READING: budget.limit_bytes})
+            return 0
+
+        while True:
+            try:
+                return self._with_facts(
+                    self.rows.run(self.source_bytes, self.page_bytes, go_on, False, None, False)
+                )
+            except LongRowError as error:
+                self._make_room_for(error, measuring=True)
+                if self._measuring_bytes > room:
+                    budget.require({READING: self._measuring_bytes + budget.limit_bytes})
+
+    def losses(self, cost: NDArray[np.float64], squared_norm: float, n_rows: int) -> Losses:
+        """What rounding has hidden. cost: (k,) C of a row of weight 1, by class. squared_norm: of a row, about."""
+        if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
+            moved = self.scaling.shift * self.scaling.scale
+            squared_norm += float(moved @ moved)
+        weights = any(each.weights for each in self.source.info().rounding)
+        squares, largest = self.rows.weight_squares * cost * cost, cost * self.rows.largest_weight
+        return Losses(self.lost, weights, squares, largest, NOISE * math.sqrt(n_rows * squared_norm))
+
+    def hold_library(self, nbytes: int) -> None:
+        """What the file format's library holds, from now on."""
+        self.budget.resize(LIBRARY, nbytes)
+
+    def close(self) -> None:
+        self.rows.close()
+
+    @property
+    def _measuring_bytes(self) -> int:
+        return plan.reading_bytes_for(self.budget.available_bytes, self.page_bytes, self._long_row_bytes)
+
+    def _new_reading(self, measuring: bool = False) -> FirstReading:
+        statistics = None
+        if self.options.transforms and not measuring:
+            statistics = ColumnStatistics(self.source.info().first_indicator)
+        return FirstReading(self.source, self._progress, statistics, measuring)
+
+    def _make_room_for(self, error: LongRowError, measuring: bool = False) -> None:
+        """Let the reading begin anew with blocks that hold such a row. Raises the error where it cannot."""
+        if not self.source.info().rereadable or error.row_bytes <= self._long_row_bytes:
+            raise error
+        self._long_row_bytes = error.row_bytes
+        self.rows.abandon()
+        self.rows = self._new_reading(measuring)
+        self._bytes_asked = -1
+
+    def _sign_learned(self) -> int:
+        """Sign for what the reading has learned, or is about to; returns what is left. Raises BudgetError."""
+        rows, budget = self.rows, self.budget
+        if self.source.bytes_read != self._bytes_asked:  # else the reader holds what it held
+            self._bytes_asked = self.source.bytes_read
+            self.hold_library(max(self.source.info().reader_bytes, budget.lines.get(LIBRARY, 0)))
+        budget.resize(LABELS, rows.labels.nbytes)
+        if rows.statistics is not None:
+            budget.resize(STATISTICS, rows.statistics.work_bytes(self._scaled_columns(rows.n_columns)))
+        return budget.available_bytes
+
+    def _scaled_columns(self, n_columns: int) -> int:
+        """Of so many columns, those whose scale is learned: not the indicators of categories."""
+        first = self.source.info().first_indicator
+        return n_columns if first is None else min(n_columns, first)
+
+    def _with_facts(self, dataset: DatasetInfo) -> DatasetInfo:
+        """The data set with what a memory plan follows from."""
+        info, rows, n_columns = self.source.info(), self.rows, self._scaled_columns(dataset.n_columns)
+        statistics = scaling = 0
+        if self.options.transforms:
+            statistics, scaling = ColumnStatistics.work_bytes(n_columns), Scaling.bytes_for(n_columns)
+        facts = ReadingFacts(
+            self._long_row_bytes,
+            rows.labels.nbytes,
+            info.reader_bytes,
+            info.library_bytes,
+            statistics,
+            scaling,
+            self.views,
+            self.cache_maker is not None,
+        )
+        pages = Pages(
+            self.page_bytes,
+            0 if info.in_memory else rows.n_pages,
+            max(self.page_bytes, rows.largest_page_bytes),
+            rows.largest_page_rows,
+            rows.rows_per_byte,
+            rows.largest_row_bytes,
+        )
+        norm = self._squared_norm(dataset)
+        return replace(dataset, squared_norm=norm, pages=pages, reading=facts)
+
+    def _squared_norm(self, dataset: DatasetInfo) -> float:
+        """See DatasetInfo."""
+        if self.options.scale == ROW_SCALE:
+            return 1.0
+        if self.options.scale in ("maxabs", "minmax", "standard"):
+            return dataset.nnz / dataset.n_rows
+        return self.rows.squared_norm
+
+    def _learn_scaling(self, dataset: DatasetInfo) -> None:
+        statistics, self.rows.statistics = self.rows.statistics, None
+        if statistics is None:
+            if self.rows.largest_value > UNSCALED_ABOVE:
+                self.note = (
+                    f"values as large as {self.rows.largest_value:.3g}: training on unscaled columns is slow "
+                    "and may not converge (--scale minmax, maxabs or standard)"
+                )
+            return
+        self.budget.resize(STATISTICS, statistics.work_bytes(self._scaled_columns(dataset.n_columns)))
+        options = self.options
+        self.scaling = statistics.scaling(options.scale, dataset.n_rows, dataset.n_columns, dataset.is_dense)
+        self.budget.resize(STATISTICS, self.scaling.nbytes)
+        if dataset.dtype == np.float32:
+            encoder = self.source.info().encoder
+            # Of what is not scaled, indicators of categories are exact; values of lists are not.
+            unscaled = (
+                len(self.scaling.scale) < dataset.n_columns and encoder is not None and encoder.has_lists
+            )
+            beyond = self.lost if unscaled else 0.0
+            self.lost = statistics.lost_by_scaling(self.scaling, self.lost, dataset.n_rows) + beyond
+        if self.scaling.left_out and not options.has_bias:
+            self.note = (
+                f"{self.scaling.left_out} columns with zeros are scaled but not shifted, as the rows are sparse: "
+                "the bias takes the shift (--bias 1 gives it one)"
+            )
