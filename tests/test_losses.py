@@ -30,6 +30,15 @@ def test_the_derivative_is_that_of_the_value(loss, m):
     assert loss.derivative(at)[1] == pytest.approx((high - low) / (2 * step), abs=1e-4)
 
 
+@given(m=MARGINS, error=st.floats(0, 10), share=st.floats(-1, 1))
+def test_the_largest_value_is_that_of_the_worst_margin_within_the_error(loss, m, error, share):
+    at, off = np.array([m]), np.array([error])
+    largest = loss.largest_value(at, off)[0]
+    ends = [loss.value(at - off)[0], loss.value(at + off)[0]]
+    assert largest == pytest.approx(max(ends), rel=1e-12)
+    assert loss.value(at + share * off)[0] <= largest * (1 + 1e-12)
+
+
 @given(m=MARGINS, other=MARGINS)
 def test_slope_and_smoothness_bound_the_loss(loss, m, other):
     first, second = loss.derivative(np.array([m, other]))

@@ -61,7 +61,6 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
                 dot_v += v[np.uint32(indices[p])] * x
             z = 1.0 - s * dot_w
             zv = 1.0 - s * dot_v
-            minus = 1 if s < 0.0 else 0
             if loss == HINGE:
                 width = mu[j] * size
                 u = min(max(z / width, 0.0), 1.0)
@@ -79,10 +78,12 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
                 sums[j, SMOOTHED] += c * z * z
                 sums[j, LOSS] += c * z * z
                 sums[j, ALPHA_SQUARES] += c * z * z  # α²/(4c)
-                sums[j, ALPHA_SQUARES_MINUS] += minus * (c * z * z)
+                if s < 0.0:
+                    sums[j, ALPHA_SQUARES_MINUS] += c * z * z
                 sums[j, V_SMOOTHED] += c * zv * zv
                 sums[j, V_LOSS] += c * zv * zv
             if alpha != 0.0:
+                minus = 1 if s < 0.0 else 0
                 sums[j, ALPHA_PLUS + minus] += alpha
                 g = grad[j, minus if split else 0]
                 step = alpha * s
@@ -91,7 +92,8 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
                     g[np.uint32(indices[p])] += step * data[p]
 
 
-# Dense rows are summed in any order, so that the loops become vector instructions.
+# Dense rows are summed in any order, so that the loops become vector instructions. Whether y is negative is asked
+# where it is needed: asked once, before the losses, it makes these loops a fifth slower (measured on 54 columns).
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
 def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad, sums):  # type: ignore[no-untyped-def]
     """``gradient_csr`` for X (n, d) float32 or float64, dense, in C order."""
@@ -121,7 +123,6 @@ def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad,
                 dot_v += v[p] * x
             z = 1.0 - s * (dot_w + w[d] * bias)
             zv = 1.0 - s * (dot_v + v[d] * bias)
-            minus = 1 if s < 0.0 else 0
             if loss == HINGE:
                 width = mu[j] * size
                 u = min(max(z / width, 0.0), 1.0)
@@ -139,10 +140,12 @@ def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad,
                 sums[j, SMOOTHED] += c * z * z
                 sums[j, LOSS] += c * z * z
                 sums[j, ALPHA_SQUARES] += c * z * z
-                sums[j, ALPHA_SQUARES_MINUS] += minus * (c * z * z)
+                if s < 0.0:
+                    sums[j, ALPHA_SQUARES_MINUS] += c * z * z
                 sums[j, V_SMOOTHED] += c * zv * zv
                 sums[j, V_LOSS] += c * zv * zv
             if alpha != 0.0:
+                minus = 1 if s < 0.0 else 0
                 sums[j, ALPHA_PLUS + minus] += alpha
                 g = grad[j, minus if split else 0]
                 step = alpha * s

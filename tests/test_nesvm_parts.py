@@ -1,0 +1,152 @@
+"""Parts of NESVM: feasible dual points under an unpenalised intercept, the regulariser, tuning from Python."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from state_suite import Case
+
+from llsvm.errors import UsageError
+from llsvm.objective.losses import loss_of
+from llsvm.solvers.nesvm import kernels as kernel
+from llsvm.solvers.nesvm.arrays import ProblemArrays, StateArrays
+from llsvm.solvers.nesvm.feasible import FeasiblePoints
+from llsvm.solvers.nesvm.kernel_objective import KernelObjective
+from llsvm.solvers.nesvm.kernel_solver import KernelNESVM
+from llsvm.solvers.nesvm.numbers import SavedNumbers
+from llsvm.solvers.nesvm.regulariser import Regulariser
+from llsvm.solvers.nesvm.solver import NESVM
+from llsvm.solvers.nesvm.tuning import KernelTuning, NESVMTuning
+
+LOSSES = ("hinge", "squared_hinge", "least-squares")
+
+
+def passes(X, sign, cost, loss, *points):
+    """Sums and gradients of passes at ``points``, and the α of the last, row by row."""
+    for w in points:
+        grad, sums = np.zeros((1, 2, len(w))), np.zeros((1, kernel.N_SUMS))
+        ids, signs = (sign > 0).astype(np.int32), np.array([[-1.0, 1.0]])
+        tail = (np.arange(1), w[None], w[None], 1.0, np.ones(1), loss.number, True, grad, sums)
+        kernel.gradient_dense(X, ids, cost, signs, *tail)
+        yield sums[0], grad[0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(LOSSES), st.integers(0, 2**32 - 1))
+def test_points_restore_the_sum_and_keep_the_bounds(name, seed):
+    """s and v of a pass are those of an α with Σ α y = 0 within its bounds, which is made here row by row."""
+    rng, loss = np.random.default_rng(seed), loss_of(name)
+    X, sign, cost = rng.normal(size=(20, 3)), np.repeat([1.0, -1.0], [8, 12]), rng.uniform(0.1, 2, 20)
+    X1, w = np.c_[X, np.ones(20)], rng.normal(size=4)
+    feasible = FeasiblePoints(loss, True, ProblemArrays.alone(4))
+    first, second = passes(X, sign, cost, loss, np.zeros(4), w)
+    feasible.point(*first)
+    s, v = feasible.point(*second)
+    margin = sign * (X1 @ w)
+    size = np.maximum(np.abs(X).max(axis=1), 1.0)
+    alpha = cost * np.clip((1 - margin) / size, 0, 1) if name == "hinge" else -cost * loss.derivative(margin)
+    if name == "least-squares":
+        alpha = sign * (alpha * sign - cost * (alpha @ sign) / cost.sum())
+    else:
+        plus, minus = alpha[sign > 0].sum(), alpha[sign < 0].sum()
+        alpha *= np.where(
+            sign > 0, min(plus, minus) / max(plus, 1e-300), min(plus, minus) / max(minus, 1e-300)
+        )
+    assert alpha @ sign == pytest.approx(0, abs=1e-9)
+    assert ((loss.lower * cost <= alpha) & (alpha <= loss.upper * cost * (1 + 1e-12))).all()
+    assert s == pytest.approx((cost * loss.dual_value(alpha / cost)).sum(), abs=1e-9)
+    np.testing.assert_allclose(v, np.append(X.T @ (alpha * sign), 0.0), atol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(LOSSES), st.booleans(), st.integers(0, 2**32 - 1))
+def test_kernel_machines_bound_primal_and_dual(name, intercept, seed):
+    """The largest primal is no less than the primal, the smallest dual of a feasible α no more than it, and no
+    larger than any primal."""
+    rng, loss = np.random.default_rng(seed), loss_of(name)
+    X, sign, cost = rng.normal(size=(15, 3)), np.repeat([1.0, -1.0], [7, 8]), rng.uniform(0.1, 2, 15)
+    K = X @ X.T
+    norms = np.sqrt(np.diag(K))
+    objective = KernelObjective(loss, intercept, sign, cost, np.stack([norms, np.zeros(15)]))
+    alpha = objective.feasible(rng.normal(size=15))
+    assert ((loss.lower * cost <= alpha) & (alpha <= loss.upper * cost * (1 + 1e-12))).all()
+    assert not intercept or alpha @ sign == pytest.approx(0, abs=1e-9)
+    beta, b = rng.normal(size=15), float(intercept) * rng.normal()
+    primal, largest = (f(beta, K @ beta, b) for f in (objective.primal, objective.largest_primal))
+    assert primal <= largest <= primal * (1 + 1e-9)
+    v = alpha * sign
+    dual = (cost * loss.dual_value(alpha / cost)).sum() - 0.5 * v @ K @ v
+    smallest = objective.smallest_dual(v, K @ v, b)
+    assert dual - 1e-9 * (1 + abs(dual)) <= smallest <= dual
+    assert objective.linear_part(alpha) == pytest.approx(dual + 0.5 * v @ K @ v, abs=1e-9)
+    assert smallest <= largest
+
+
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("l1", [False, True])
+def test_the_gradient_of_the_regulariser_is_that_of_its_value(l1, free):
+    regulariser, mu = Regulariser(l1, free), 0.3
+    w = np.array([0.1, -0.2, 2.0, -3.0, 5.0])
+    at, step = regulariser.at(w, mu), 1e-6
+    for j, e in enumerate(step * np.eye(5)):
+        slope = (regulariser.at(w + e, mu).smoothed - regulariser.at(w - e, mu).smoothed) / (2 * step)
+        assert at.gradient[j] == pytest.approx(slope, abs=1e-6)
+    assert at.gradient[-1] == 0 or not free
+    penalised = w[:-1] if free else w
+    assert at.exact == pytest.approx(np.abs(penalised).sum() if l1 else 0.5 * penalised @ penalised)
+    size = np.abs(penalised)
+    lost = np.where(size > mu, mu / 2, size - size**2 / (2 * mu)).sum() if l1 else 0.0
+    assert at.exact - at.smoothed == pytest.approx(lost)
+
+
+def test_tuning_is_set_from_python(tmp_path):
+    settings = {"solver": "nesvm", "tol": 1e-2, "C": 0.1}
+
+    def linear(settings, class_weight, threads):
+        return NESVM(settings, class_weight, threads, NESVMTuning(max_gram_columns=0, mu=7.0, mu_factor=1.0))
+
+    def kernels(settings, class_weight, threads):
+        return KernelNESVM(settings, class_weight, threads, KernelTuning(mu=7.0, mu_factor=1.0))
+
+    for case, said in (
+        (Case({**settings, "max_passes": 3}, make=linear), "scalar metric"),
+        (Case({**settings, "kernel": "rbf", "max_passes": 1}, make=kernels), "mu = 7"),
+    ):
+        with case.stream(tmp_path) as stream:
+            first = next(iter(case.solver().solve(stream)))
+        assert said in first.note
+        assert first.extra["mu"] == 7.0
+
+
+def test_arrays_of_problems_are_views_of_one_array_each():
+    arrays = StateArrays([2, 3])
+    first, second = arrays.of(0), arrays.of(1)
+    second.vector("w")[:] = 5.0
+    second.vectors("v", 2)[1] = 7.0
+    first.table("t", 2)[:] = 1.0
+    assert arrays.by_name["w"].tolist() == [0, 0, 5, 5, 5]
+    assert arrays.by_name["v"].tolist() == [0] * 7 + [7] * 3
+    assert arrays.by_name["t"].tolist() == [[1, 1], [0, 0]]
+    again = StateArrays([2, 3], arrays.by_name)
+    np.testing.assert_array_equal(again.of(1).vectors("v", 2), [[0, 0, 0], [7, 7, 7]])
+    assert not np.shares_memory(again.by_name["v"], arrays.by_name["v"])
+    for wrong in (StateArrays([2, 4], arrays.by_name), StateArrays([2, 3], {})):
+        with pytest.raises(UsageError, match=r"^this state has w of shape"):
+            wrong.of(0).vector("w")
+    again.forget_saved()
+    assert not again.of(0).vector("new").any()
+
+
+@pytest.mark.parametrize("value", [None, "1", True, [1]])
+def test_saved_numbers_have_their_types(value):
+    saved = SavedNumbers({"it": value, "whole": 1, "real": 0.5, "flag": False, "parts": [{"x": 1}]})
+    with pytest.raises(UsageError, match="'it' is"):
+        saved.real("it")
+    with pytest.raises(UsageError, match="'it' is"):
+        saved.whole("it")
+    with pytest.raises(UsageError, match="'real' is 0.5"):
+        saved.flag("real")
+    with pytest.raises(UsageError, match="'parts' is"):
+        saved.parts("parts", 2)
+    assert (saved.real("whole"), saved.whole("whole"), saved.flag("flag")) == (1.0, 1, False)
+    assert saved.parts("parts", 1)[0].whole("x") == 1
