@@ -23,22 +23,11 @@ from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
-from llsvm.settings.settings import Settings
+from llsvm.settings.python import takes_options
+from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.train import train_with
 
-_READING = {
-    "format",
-    "zero_based",
-    "label",
-    "positive",
-    "features",
-    "exclude",
-    "weight",
-    "categorical",
-    "header",
-} | {*("missing", "hash_bits", "scale")}
-
-
+_JOINT = {"crammer_singer": "crammer-singer", "weston_watkins": "weston-watkins"}  # as scikit-learn writes it
 _KINDS: dict[str, tuple[type, ...]] = {  # of what Settings knows by another name, or not at all
     "max_iter": (int, type(None)),
     "fit_intercept": (bool,),
@@ -55,15 +44,15 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
     the place of ½‖w‖², see below); one problem per
     class (one against the rest) where there are more than two. The intercept is the weight of a constant
     feature, penalised like the others (as in LIBLINEAR), or not (as in LIBSVM; solver "nesvm" only) where
-    ``penalize_intercept`` is False. See ``llsvm.settings.settings.Settings`` for what is not explained here.
+    ``penalize_intercept`` is False. See ``llsvm.train`` for what is not explained here.
 
     multi_class: "ovr", "ovo" (a problem for each pair of classes, which vote), or one joint problem:
-    "crammer-singer" or "weston-watkins".
+    "crammer_singer" (as scikit-learn has it; "crammer-singer" is the same) or "weston_watkins".
     solver: "auto" (the only one that does what is asked for, else by shape and a trial; ``model_.extra`` says which
     and why), "llsvm", "smsvm" or "nesvm"; all reach the same certified optimum.
     penalty: "l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.
     lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.
-    kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as in Settings.
+    kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as in ``llsvm.train``.
     C: penalty, > 0. loss: "hinge", "squared_hinge" or "least-squares". tol: relative duality gap at which to stop.
     max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
     this time runs out, None for no limit. class_weight: None, "balanced" or label -> factor.
@@ -164,23 +153,35 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             model = train_with(self._settings(), X, y, sample_weight, names=ESTIMATOR_NAMES)
         return self._keep(replace(model, feature_names=names))
 
+    @takes_options
     def fit_file(
-        self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], **reading: Any
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        format: str | None = None,
+        label: str | int | None = None,
+        positive: str | float | None = None,
+        features: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        weight: str | int | None = None,
+        categorical: Sequence[str] = (),
+        header: str = "auto",
+        missing: str = "refuse",
+        hash_bits: int | None = None,
+        zero_based: str = "auto",
+        scale: str = "auto",
     ) -> LLSVMClassifier:
         """Train on a file, or several, which may be larger than memory. Warns and raises as ``fit`` does.
 
-        reading: how the file is read, as fields of Settings: format, zero_based, label, positive, features,
-        exclude, weight, categorical, header, missing, hash_bits, scale (columns of tables are scaled to mean 0 and
-        variance 1 unless that is "none"; svmlight, and arrays in ``fit``, stay as they are). Afterwards ``predict``
-        takes rows of numbers, or data frames whose columns have the names that the file's have, in any order, those
-        of text too.
+        How the file is read is said by the options of ``llsvm.train`` that are parameters here: columns of tables
+        are scaled to mean 0 and variance 1 unless ``scale`` is "none"; svmlight, and arrays in ``fit``, stay as
+        they are. Afterwards ``predict`` takes rows of numbers, or data frames whose columns have the names that the
+        file's have, in any order, those of text too.
         """
-        if unknown := sorted(set(reading) - _READING):
-            raise UsageError(
-                f"fit_file: no such option: {unknown[0]}; there are {', '.join(sorted(_READING))}"
-            )
+        given = locals()
+        reading = {name: given[name] for name in OPTIONS if name in given}
         with _own_names():
-            model = train_with(replace(self._settings(), **reading), path, names=ESTIMATOR_NAMES)
+            model = train_with(self._settings(**reading), path, names=ESTIMATOR_NAMES, warn_at=4)
         self.n_features_in_ = model.n_features_in_
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
@@ -214,7 +215,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             )
         return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
 
-    def _settings(self) -> Settings:
+    def _settings(self, **reading: Any) -> Settings:
         for name, kinds in _KINDS.items():
             require_kind(name, getattr(self, name), kinds)
         return Settings(
@@ -225,7 +226,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             l1_ratio=self.l1_ratio,
             lambda1=self.lambda1,
             lambda2=self.lambda2,
-            multiclass=self.multi_class,
+            multiclass=_JOINT.get(self.multi_class, self.multi_class),
             tol=self.tol,
             max_passes=self.max_iter,
             max_seconds=self.max_seconds,
@@ -248,6 +249,7 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
             memory_limit=self.memory_limit,
             disk_limit=self.disk_limit,
             spill_dir=self.spill_dir,
+            **reading,
         )
 
     def _keep(self, model: Model, from_file: bool = False) -> LLSVMClassifier:

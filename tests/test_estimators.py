@@ -57,7 +57,7 @@ def test_fit_file_reads_tables(tmp_path):
     model = LLSVMClassifier().fit_file(path, label="kind", exclude=("b",), scale="standard")
     assert model.classes_.tolist() == ["u", "v"]
     assert model.predict([[0.0], [6.0]]).tolist() == ["u", "v"]
-    with pytest.raises(UsageError, match="no such option: colour"):
+    with pytest.raises(UsageError, match="unknown option 'colour'; there are format, label"):
         model.fit_file(path, colour="red")
 
 

@@ -6,12 +6,14 @@ import pickle
 import re
 from dataclasses import fields
 
+import numpy as np
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
+from llsvm.data import FORMATS
 from llsvm.errors import (
     BudgetError,
     DataError,
@@ -20,8 +22,7 @@ from llsvm.errors import (
     in_python,
     options_as_typed,
 )
-from llsvm.estimators import _READING, LLSVMClassifier
-from llsvm.settings.data import FORMATS
+from llsvm.estimators import LLSVMClassifier
 from llsvm.settings.methods import METHODS
 from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
 from llsvm.settings.option import COMMON, GROUPS, MOST_USED
@@ -39,6 +40,9 @@ NOT_OF_THE_ESTIMATOR = {"paper", "spill_format", "cache", "survivors"}
 
 def parameters(function):
     return {name: each.default for name, each in inspect.signature(function).parameters.items()}
+
+
+READING = set(parameters(LLSVMClassifier.fit_file)) - {"self", "path"}
 
 
 def commands():
@@ -72,7 +76,7 @@ def test_every_option_has_a_group_and_allowed_values_include_the_default():
         assert set(option.methods) <= set(METHODS), name
         with pytest.raises(UsageError, match=name):
             Settings(**{name: object()})
-    assert set(OPTIONS["format"].metavar.split("|")) == set(FORMATS)
+    assert set(OPTIONS["format"].choices) == set(FORMATS)
 
 
 def test_values_that_are_not_allowed_name_the_nearest():
@@ -98,11 +102,28 @@ def test_help_has_its_options_in_groups_those_that_most_people_need_first():
     assert len(flags) == 12
 
 
+def test_reading_a_file_has_the_declared_defaults():
+    given = parameters(LLSVMClassifier.fit_file)
+    assert {name: given[name] for name in READING} == {name: DEFAULTS[name] for name in READING}
+
+
+def test_the_estimator_takes_the_joint_problems_as_scikit_learn_writes_them():
+    X, y = np.eye(6), np.arange(6) % 3
+    for written, option in (("crammer_singer", "crammer-singer"), ("weston_watkins", "weston-watkins")):
+        models = [
+            LLSVMClassifier(multi_class=name, random_state=0).fit(X, y).model_ for name in (written, option)
+        ]
+        assert models[0].settings["multiclass"] == option
+        np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+    with pytest.raises(UsageError, match=r"^multi_class must be one of ovr, ovo"):
+        LLSVMClassifier(multi_class="crammer").fit(X, y)
+
+
 def test_the_estimator_has_every_option_with_its_default():
     given = parameters(LLSVMClassifier.__init__)
     del given["self"], given["fit_intercept"]
     names = {TO_OPTION.get(name, name) for name in given}
-    assert names | _READING | NOT_OF_THE_ESTIMATOR == set(DEFAULTS)
+    assert names | READING | NOT_OF_THE_ESTIMATOR == set(DEFAULTS)
     assert not names & NOT_OF_THE_ESTIMATOR
     for name, default in given.items():
         if name not in OTHER_DEFAULTS:
@@ -113,7 +134,6 @@ def test_the_estimator_has_every_option_with_its_default():
     ("text", "names"),
     [
         (LLSVMClassifier.__doc__, set(parameters(LLSVMClassifier.__init__)) - {"self"}),
-        (LLSVMClassifier.fit_file.__doc__, _READING),
     ],
 )
 def test_every_option_is_explained(text, names):

@@ -15,7 +15,7 @@ FORMATS = ("svmlight", "csv", "parquet", "arrow", "hdf5", "numpy")
 @dataclass(frozen=True)
 class DataOptions:
     format: str | None = option(
-        None, DATA, "Of the data.", metavar="|".join(FORMATS), shown_default="by name and first bytes"
+        None, DATA, "Of the data.", choices=FORMATS, shown_default="by name and first bytes"
     )
     label: str | None = option(
         None,

@@ -19,12 +19,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def takes_options(function: Function) -> Function:
     """A decorator: see the file's head. The function's signature stays as it is."""
     known = inspect.signature(function).parameters
+    by_name = [name for name, each in known.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
 
     @wraps(function)
     def checked(*args: Any, **given: Any) -> Any:
         for name in given:
             if name not in known:
-                raise UsageError(_unknown(name, list(known)))
+                raise UsageError(_unknown(name, by_name))
         return function(*args, **given)
 
     lines = "".join(f"\n    {_line(name)}" for name in known if name in OPTIONS)

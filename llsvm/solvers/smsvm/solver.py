@@ -96,6 +96,7 @@ class SmSVM:
     def optimise(self, stream: Stream, penalty: Penalty) -> Iterator[Report]:
         """Passes until the problem with this penalty is solved; begins where the last one ended."""
         self.penalty = penalty
+        self.costs = RowCosts.of_classes(penalty.C, self.class_weight)
         self.problems = [problem.again() for problem in self.problems]
         yield from self._run(stream)
 
