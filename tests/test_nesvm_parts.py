@@ -144,7 +144,7 @@ def test_saved_numbers_have_their_types(value):
         saved.real("it")
     with pytest.raises(UsageError, match="'it' is"):
         saved.whole("it")
-    with pytest.raises(UsageError, match="'real' is 0.5"):
+    with pytest.raises(UsageError, match=r"'real' is 0\.5"):
         saved.flag("real")
     with pytest.raises(UsageError, match="'parts' is"):
         saved.parts("parts", 2)
