@@ -1,5 +1,6 @@
 """What README and guides show runs as it stands there: each document's blocks in order, in a folder of its own."""
 
+import re
 import subprocess
 import sys
 
@@ -44,6 +45,22 @@ def test_most_blocks_are_run():
     assert {"README", "formats", "python", "solvers", "nesvm", "memory"} <= {path.stem for path in RUNNING}
     shown = [block for path in [README, *GUIDES] for block in blocks(path) if block.kind in ("sh", "python")]
     assert sum(block.runs for block in shown) >= 0.8 * len(shown)
+
+
+def liblinear_options():
+    """Row by row, what the README says LIBLINEAR's options are called here."""
+    table = README.read_text().partition("## Coming from LIBLINEAR")[2].partition("\n\n`")[0]
+    cells = [line.split("|")[2] for line in table.splitlines() if line.startswith("| `-")]
+    return [" ".join(re.findall("`(-[^`]+)`", cell)) for cell in cells]
+
+
+@pytest.mark.slow
+def test_what_liblinear_calls_otherwise_trains(folder):
+    options = liblinear_options()
+    assert "--loss squared_hinge" in options
+    assert len(options) == 8
+    for words in options:
+        trains(f"llsvm train clicks.svm --model m {words}", folder)
 
 
 def trains(command, folder):
