@@ -15,11 +15,13 @@ import typer
 from guide_texts import GUIDES, README, ROOT, TOOLS
 from typer.testing import CliRunner
 
+import llsvm
 from llsvm import LLSVMClassifier, errors
 from llsvm.cli import app
 from llsvm.cli.guide import topics
 from llsvm.settings.methods import METHODS
 from llsvm.settings.settings import Settings
+from tools import check_layers
 
 TEXTS = [README, *GUIDES]
 COMMANDS = typer.main.get_command(app).commands
@@ -117,6 +119,13 @@ def test_the_guide_says_what_each_method_trains():
         assert not false, f"{method.name}: {false}"
 
 
+def test_the_guide_names_the_rooms_in_the_order_of_the_layers():
+    text = (ROOT / "llsvm" / "guide" / "internals.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+`) \|", text, re.MULTILINE)
+    rooms = [[name.removesuffix(".py").rstrip("/") for name in re.findall("`([^`]+)`", row)] for row in rows]
+    assert [sorted(row) for row in rooms] == [sorted(layer) for layer in check_layers.LAYERS]
+
+
 def test_every_exit_code_is_in_the_guide():
     text = (ROOT / "llsvm" / "guide" / "exit-codes.md").read_text()
     codes = [value for name, value in vars(errors).items() if name.startswith("EXIT_")]
@@ -127,7 +136,8 @@ def test_every_exit_code_is_in_the_guide():
 
 def test_every_error_is_in_the_guide_with_its_exit_code():
     text = (ROOT / "llsvm" / "guide" / "python.md").read_text()
-    for name in ("UsageError", "DataError", "ModelError", "BudgetError", "DiskError", "SpillError"):
+    there = [name for name in llsvm.__all__ if name.endswith("Error")]
+    for name in set(there) - {"LLSVMError", "LongRowError"}:
         assert re.search(rf"\| `{name}` \|[^|]*\| {getattr(errors, name).exit_code} \|", text), name
 
 
