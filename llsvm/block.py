@@ -14,7 +14,8 @@ class CSR(NamedTuple):
     """Sparse rows. Row i has columns ``indices[indptr[i]:indptr[i+1]]``, ascending, zero-based.
 
     indptr: (n + 1,) int64, starting at any value (a slice of a larger matrix keeps its offsets).
-    indices: (nnz,) int32. data: (nnz,) float32 or float64.
+    indices: (nnz,) int32, column numbers.
+    data: (nnz,) float32 or float64, values.
     """
 
     indptr: NDArray[np.int64]
@@ -32,7 +33,7 @@ WEIGHT_BYTES = 4
 class Block:
     """Some rows.
 
-    X: CSR, or an (n, d) C-contiguous float32/float64 array.
+    X: CSR of n rows, or (n, d) float32 or float64, C-contiguous.
     y: (n,) labels. From a source: as the source has them (float64, integers or text). From a Stream:
        int32 class ids, positions in ``stream.dataset.classes``.
     rows: (n,) int64, the rows' numbers in the data set, in the order in which the source hands them out.

@@ -1,7 +1,7 @@
 """RowBuffer: a buffer of rows that grows up to a fixed number of bytes and is used again and again.
 
 It holds whatever must sit in memory: the whole data set when it fits, the block being assembled from pages of
-the cache, the survivors. Memory is taken from the system as it is touched, so an arena may be made as large as
+the cache, the survivors. Memory is taken from the system as it is touched, so a buffer may be made as large as
 its limit and costs only what it holds.
 """
 
@@ -21,13 +21,19 @@ _STEP_ROWS = 4096
 
 
 def row_bytes(n_rows: int, nnz: int, itemsize: int, width: int | None, weighted: bool) -> int:
-    """Bytes that ``n_rows`` rows take in an arena; ``width`` is None for CSR, the columns for dense rows."""
+    """Bytes that ``n_rows`` rows take in a buffer; ``width`` is None for CSR, the columns for dense rows."""
     values = nnz * (_INDEX_BYTES + itemsize) if width is None else n_rows * width * itemsize
     return values + n_rows * (ROW_BYTES + (WEIGHT_BYTES if weighted else 0))
 
 
 class RowBuffer:
-    """Rows of one kind (CSR, or dense with a fixed width) under ``capacity_bytes``."""
+    """Rows of one kind, CSR or dense of one width, whose bytes stay under a capacity.
+
+    capacity_bytes: of the rows that it will hold, see ``row_bytes``.
+    dtype: of the values, float32 or float64.
+    width: columns of dense rows; None for CSR.
+    weighted: rows have sample weights.
+    """
 
     def __init__(
         self, capacity_bytes: int, dtype: np.dtype, width: int | None = None, weighted: bool = False
@@ -60,7 +66,7 @@ class RowBuffer:
         return self.would_hold(self.n_rows + n_rows, self.nnz + nnz)
 
     def would_hold(self, n_rows: int, nnz: int) -> bool:
-        """Would that many rows and values in all, in an empty arena, stay under the capacity?"""
+        """Would that many rows and values in all, in an empty buffer, stay under the capacity?"""
         needed = row_bytes(n_rows, nnz, self.dtype.itemsize, self.width, self.weighted)
         return needed <= self.capacity_bytes
 
@@ -98,7 +104,7 @@ class RowBuffer:
 
     def extend(self, n_rows: int, nnz: int) -> Block:
         """Make room for rows of CSR and return it, to be filled: indptr (n_rows + 1,) begins with where their
-        values begin in the arena. The caller has asked ``fits``."""
+        values begin in the buffer. The caller has asked ``fits``."""
         at, end, first, last = self.n_rows, self.n_rows + n_rows, self.nnz, self.nnz + nnz
         self.n_rows, self.nnz = end, last
         self._indptr[at] = first
@@ -171,7 +177,7 @@ class RowBuffer:
         self.n_rows = self.nnz = 0
 
     def block(self) -> Block:
-        """All rows as a view, valid until the arena changes."""
+        """All rows as a view, valid until the buffer changes."""
         n = self.n_rows
         weight = self._weight[:n] if self.weighted else None
         if self.width is None:

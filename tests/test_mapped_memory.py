@@ -7,7 +7,7 @@ import pytest
 from oracle import rows, run, write_svmlight
 
 from llsvm.data import open_source
-from llsvm.data.mapped import MappedSource
+from llsvm.data.mapped import MapOptions, MappedSource
 from llsvm.errors import BudgetError
 
 OVERHEAD_BYTES = 1_500_000  # a block in the source's hands, and small objects
@@ -31,11 +31,11 @@ def test_a_far_index_is_refused_before_the_map_is_made(tmp_path):
 def test_no_more_is_taken_than_was_signed_for(tmp_path, kind, density):
     X, y = rows(n=900, d=60, density=density)
     source = open_source(write_svmlight(tmp_path / "rows.svm", X, y))
-    MappedSource(source, kind, "rbf", 5, None, 3, 0.0, 0)  # compiles
+    MappedSource(source, MapOptions(kind, "rbf", 5))  # compiles
     signed = []
     tracemalloc.start()
     try:
-        mapped = MappedSource(source, kind, "rbf", 700, None, 3, 0.0, 0, signed.append)
+        mapped = MappedSource(source, MapOptions(kind, "rbf", 700), signed.append)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

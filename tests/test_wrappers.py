@@ -12,7 +12,7 @@ from source_suite import PLENTY, Declaring, WrapperSuite
 import llsvm
 from llsvm.data import open_source
 from llsvm.data.by_name import ColumnsByName
-from llsvm.data.mapped import MappedSource
+from llsvm.data.mapped import MapOptions, MappedSource
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.several import SeveralSources
 from llsvm.data.source import SourceInfo
@@ -69,7 +69,7 @@ class TestMappedSource(WrapperSuite):
     }
 
     def wrap(self, source):
-        return MappedSource(source, "rff", "rbf", 6, None, 3, 0.0, 0)
+        return MappedSource(source, MapOptions("rff", "rbf", 6))
 
     def make_source(self, tmp_path):
         return self.wrap(file_source(tmp_path))
@@ -133,9 +133,7 @@ class TestSeveralSources(WrapperSuite):
 def test_a_wrapper_of_wrappers_keeps_it_all(tmp_path):
     source = file_source(tmp_path, "parquet")
     names = ("x3", "x1")
-    outer = MappedSource(
-        OneAgainstRest(ColumnsByName(source, names), "1"), "nystroem", "rbf", 5, None, 3, 0.0, 0
-    )
+    outer = MappedSource(OneAgainstRest(ColumnsByName(source, names), "1"), MapOptions("nystroem", "rbf", 5))
     assert outer.info().fingerprints == source.info().fingerprints
     assert outer.info().fingerprints is not None  # the map was learned in one reading
     assert outer.info().feature_names == names

@@ -24,8 +24,9 @@ class ArraySource:
     """X, y and perhaps sample weights as blocks.
 
     X: (n, d) dense (anything ``np.asarray`` takes) or SciPy sparse; bool, integers or floats. The columns of a data
-    frame keep their names.
-    y: (n,) class labels: bool, integers, finite floats or text. sample_weight: (n,), finite, not negative.
+        frame keep their names.
+    y: (n,) class labels: bool, integers, finite floats or text.
+    sample_weight: (n,) numbers, finite, not negative; factors of C. None: all 1.
 
     A block is a view where X is float32 or float64, writeable, and C-contiguous or CSR with int32 indices.
     Otherwise each block is a copy, made anew in each pass: float32 if that holds every value of X's type,

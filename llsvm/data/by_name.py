@@ -29,8 +29,12 @@ def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[n
 
 
 class ColumnsByName:
-    """The rows of ``source``, a matrix whose columns have names, with the columns ``names`` in that order; others
-    are left out. Raises DataError where one is missing."""
+    """The rows of a matrix whose columns have names, with some of them in another order.
+
+    source: of the matrix.
+    names: of the columns, in the order wanted; others are left out.
+    Raises DataError where one is missing, or there twice.
+    """
 
     def __init__(self, source: BlockSource, names: Sequence[str]) -> None:
         info = source.info()

@@ -4,7 +4,7 @@ solver trains a kernel machine. The map is learnt in one reading of the source."
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,31 +24,42 @@ FIT_BYTES = 1 << 20
 _HELD_BYTES = 5  # a source holds about so many blocks of its own
 
 
+@dataclass(frozen=True, slots=True)
+class MapOptions:
+    """Which map is learned.
+
+    kind: "nystroem" or "rff". kernel: "rbf", "poly" or "linear"; see llsvm.features.feature_map.
+    n_components: features of the map.
+    gamma, degree, coef0: of the kernel; gamma None for 1 / features.
+    seed: of the random numbers.
+    """
+
+    kind: str
+    kernel: str
+    n_components: int
+    gamma: float | None = None
+    degree: int = 3
+    coef0: float = 0.0
+    seed: int = 0
+
+
 class MappedSource:
-    """``source`` through a feature map of ``n_components`` features, dense float32 (see Rounding)."""
+    """The rows of a source through a feature map that is learned from them, dense float32 (see Rounding).
+
+    source: read once to learn the map, in blocks of ``FIT_BYTES``.
+    options: which map.
+    sign: called with the bytes that the map takes now, or is about to; it refuses by raising.
+    Raises DataError.
+    """
 
     def __init__(
-        self,
-        source: BlockSource,
-        kind: str,
-        kernel: str,
-        n_components: int,
-        gamma: float | None,
-        degree: int,
-        coef0: float,
-        seed: int,
-        sign: Callable[[int], object] = lambda nbytes: None,
+        self, source: BlockSource, options: MapOptions, sign: Callable[[int], object] = lambda nbytes: None
     ) -> None:
-        """kind: "nystroem" or "rff". gamma: None for 1 / features. See llsvm.features.feature_map for the rest.
-        sign: called with the bytes that the map takes now, or is about to; it refuses by raising.
-
-        Reads the source once, in blocks of ``FIT_BYTES``. Raises DataError.
-        """
         if not source.info().in_memory:
             keep_double(source.info().rounding)  # what is mapped are the file's own values
         self._source = source
         self.rounding = Rounding()
-        self.map = _learn(source, kind, kernel, n_components, gamma, degree, coef0, seed, sign)
+        self.map = _learn(source, options, sign)
         sign(max(2 * self.map.nbytes, self.map.work_bytes))
 
     @property
@@ -77,22 +88,14 @@ class MappedSource:
                 yield Block(values, part.y.copy(), part.rows.copy(), part.weight)
 
 
-def _learn(
-    source: BlockSource,
-    kind: str,
-    kernel: str,
-    n_components: int,
-    gamma: float | None,
-    degree: int,
-    coef0: float,
-    seed: int,
-    sign: Callable[[int], object],
-) -> FeatureMap:
-    rng = np.random.default_rng(seed)
+def _learn(source: BlockSource, options: MapOptions, sign: Callable[[int], object]) -> FeatureMap:
+    rng = np.random.default_rng(options.seed)
+    kind, n_components = options.kind, options.n_components
     sample, columns = _sample(source, n_components if kind == "nystroem" else 1, rng, sign)
     base = source.info().index_base or 0
     d = max(columns - base, source.info().n_features or 0, 1)
-    function = KernelFunction(kernel, 1.0 / d if gamma is None else gamma, degree, coef0)
+    gamma = 1.0 / d if options.gamma is None else options.gamma
+    function = KernelFunction(options.kernel, gamma, options.degree, options.coef0)
     if kind == "rff":
         # ω, and once more while it is scaled, or in the model
         sign(8 * n_components * (2 * d + 2) + mapping_bytes(n_components, d))

@@ -109,7 +109,17 @@ class SparseRows:
 
 
 class MatrixReader:
-    """Blocks of rows from arrays in a file. where: the file's name, for messages."""
+    """Blocks of rows from arrays in a file.
+
+    where: the file's name, for messages.
+    X: n rows of features.
+    y: (n,) numbers or text, labels; None: there are none.
+    weight: (n,) numbers, sample weights; None: all 1.
+    label_texts: (k,) labels that y holds positions in; None: y has the labels themselves.
+    missing: "refuse", "zero" or "mean": NaN is refused, becomes 0, or stays.
+    rounding: how values are kept; None: as 32-bit floats.
+    Raises DataError where lengths do not match.
+    """
 
     def __init__(
         self,
@@ -121,9 +131,6 @@ class MatrixReader:
         missing: str = "refuse",
         rounding: Rounding | None = None,
     ) -> None:
-        """label_texts: y holds positions in these. rounding: how values are kept.
-
-        Raises DataError where lengths do not match."""
         self.where, self.X, self.y, self.weight = where, X, y, weight
         # objects: as an array of text all rows would be as long as the longest label
         self.label_texts = None if label_texts is None else label_texts.astype(object)

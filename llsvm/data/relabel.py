@@ -21,8 +21,9 @@ _SHOWN = 12
 class OneAgainstRest:
     """The rows of another source; y is 1 where its label is ``positive``, else -1.
 
-    Labels are compared as text; 1, 1.0 and "1" are the same. Raises DataError at the end of a pass in which
-    no row had the label.
+    source: of the rows.
+    positive: a label as text; 1, 1.0 and "1" are the same.
+    must_occur: DataError at the end of a pass in which no row had the label.
     """
 
     def __init__(self, source: BlockSource, positive: str, must_occur: bool = True) -> None:

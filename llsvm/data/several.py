@@ -13,8 +13,11 @@ from llsvm.errors import DataError
 
 
 class SeveralSources:
-    """The rows of all the sources, numbered through. They are of one format, dense ones equally wide, and columns
-    that have names the same, in the same order (see ColumnsByName)."""
+    """The rows of all the sources, numbered through.
+
+    sources: of one format; dense ones equally wide, and columns that have names the same, in the same order (see
+        ColumnsByName). Raises DataError, while reading, for a dense one of another width.
+    """
 
     def __init__(self, sources: Sequence[BlockSource]) -> None:
         self._sources = list(sources)

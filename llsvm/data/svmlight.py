@@ -38,6 +38,9 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(slots=True)
 class _Parsed:
+    """A block's parts as the kernel fills them, and what it says; see ``llsvm.kernels.parse.parse``. lost: Σ e² of
+    what was rounded."""
+
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     data: NDArray[np.floating]
@@ -55,7 +58,7 @@ class SvmlightSource:
 
     path: a file, plain or compressed, local or remote, or "-" for standard input.
     zero_based: "no": indices start at 1, and 0 is refused; "yes": they start at 0; "auto": they start at 0 if a 0
-    is seen anywhere in the file, else at 1 (known after a complete pass).
+        is seen anywhere in the file, else at 1 (known after a complete pass).
     threads: how many threads parse; blocks do not depend on it.
 
     Raises DataError for a path that is not a readable file, UsageError for an unknown option.

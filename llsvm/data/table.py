@@ -42,8 +42,12 @@ def use_system_memory() -> None:
 class TableSource(ABC):
     """Files of one format, with the same columns, as one table; see BlockSource.
 
-    options: see TableOptions. encoder: of a model, to read for prediction: its columns are found by name, and
-    what else there is does not matter. need_label: for prediction, refuse a table without labels.
+    paths: of the files, with the same columns.
+    options: see TableOptions; None: as they are there by default.
+    encoder: of a model, to read for prediction: its columns are found by name, and what else there is does not
+        matter. None: one is made for the table, and learns.
+    need_label: refuse a table without labels.
+    Raises DataError for files that cannot be read, or lack a column.
     """
 
     format: str

@@ -13,7 +13,12 @@ from llsvm.block import CSR
 def from_cells(
     row: NDArray[np.integer], column: NDArray[np.integer], value: NDArray[np.floating], n_rows: int
 ) -> CSR:
-    """Rows from cells in any order; cells in the same place are summed, as float64."""
+    """Rows from cells in any order; cells in the same place are summed, as float64.
+
+    row, column: (m,) integers, where each cell is.
+    value: (m,) floats.
+    n_rows: of the answer.
+    """
     order = np.lexsort((column, row))
     row, column, value = row[order], column[order], value[order]
     if len(row):

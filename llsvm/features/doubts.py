@@ -20,8 +20,8 @@ _AMOUNT = re.compile(  # 1,234.50 or 12,5; $5 or € 1.234,50; 12 % or 5 €; (1
 class Doubts:
     """Looks at the values of text columns as they are learned.
 
-    trusted: columns whose values are categories because their user says so. lenient: what is doubtful is kept in
-    ``notes``, not refused.
+    trusted: columns whose values are categories because their user says so.
+    lenient: what is doubtful is kept in ``notes``, not refused.
     """
 
     def __init__(self, trusted: Iterable[str] = (), lenient: bool = False) -> None:

@@ -37,8 +37,13 @@ _TEXT_COPIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A feature column. kind: "number", "text", "vector" (``width`` numbers), "indices", "values", "struct".
-    dates: the numbers are those of dates or times, days since 1970; None where a model's file does not say."""
+    """A feature column.
+
+    name: in the table.
+    kind: "number", "text", "vector", "indices", "values" or "struct".
+    width: numbers in each value of a vector.
+    dates: the numbers are those of dates or times, days since 1970; None where a model's file does not say.
+    """
 
     name: str
     kind: str
@@ -56,7 +61,10 @@ class MissingValues(Exception):
 
 @dataclass(slots=True)
 class Encoded:
-    """Rows of a batch: X, labels (n,) and weights (n,) or None."""
+    """Rows of a batch.
+
+    X: n rows. y: (n,) float64, or text as objects. weight: (n,) float32, or None.
+    """
 
     X: Matrix
     y: NDArray[Any]
@@ -64,7 +72,15 @@ class Encoded:
 
 
 class TableEncoder:
-    """See the file's head. ``learning``: unseen categories are added; else they are all zero."""
+    """See the file's head. ``learning``: unseen categories are added; else they are all zero.
+
+    columns: of the features, in the table's order.
+    label, weight: names of those columns; None: there is none.
+    missing: "refuse", "zero" or "mean": what becomes of a number that is missing.
+    hash_bits: categories are hashed into 2^hash_bits columns; None: each has its own.
+    header: a CSV file has a line of names.
+    Raises DataError for text beside sparse lists without hash_bits.
+    """
 
     def __init__(
         self,
@@ -261,17 +277,17 @@ class TableEncoder:
             found.append((c.name, codes, words))
         if self.hash_bits is not None:
             mask = (1 << self.hash_bits) - 1
-            luts = [
+            id_maps = [
                 [zlib.crc32(f"{name}={word}".encode()) & mask for word in words] for name, _, words in found
             ]
         else:
             if self.learning:
                 self._learn(found)
-            luts = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
+            id_maps = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
         ids = np.stack(
             [
                 np.array([*id_map, -1], np.int64)[codes]
-                for id_map, (_, codes, _) in zip(luts, found, strict=True)
+                for id_map, (_, codes, _) in zip(id_maps, found, strict=True)
             ],
             axis=1,
         )

@@ -34,7 +34,11 @@ _HEAD = {
 
 @dataclass(frozen=True, slots=True)
 class KernelFunction:
-    """name: rbf, poly, linear or precomputed. gamma, degree, coef0: as in the file's head."""
+    """A kernel k(x, z), see the file's head.
+
+    name: "rbf", "poly", "linear" or "precomputed".
+    gamma, degree, coef0: its parameters, as far as it has them.
+    """
 
     name: str
     gamma: float
@@ -87,10 +91,14 @@ class KernelFunction:
 
 @dataclass(slots=True)
 class FeatureMap:
-    """See the file's head. n_features: columns of the rows that it maps.
+    """φ, from rows to features; see the file's head.
 
-    landmarks: z, (m, n_features) CSR or dense; the chosen columns (m,) for a precomputed kernel; ω (n_features,
-    m) for rff. projection: (m, m) for nystroem, β (m,) for rff, None for kernel.
+    kind: "kernel", "nystroem" or "rff".
+    function: the kernel.
+    n_features: d, columns of the rows that it maps.
+    landmarks: z, (m, d) CSR or float; (m,) int64 chosen columns for a precomputed kernel; ω, (d, m) float for rff.
+    projection: (m, m) float64 for nystroem, β (m,) float64 for rff, None for kernel.
+    base: the first column's number, 0 or 1, in the svmlight files that it was made from.
     """
 
     kind: str
@@ -98,7 +106,7 @@ class FeatureMap:
     n_features: int
     landmarks: Matrix | NDArray[np.int64]
     projection: NDArray[np.float64] | None = None
-    base: int = 0  # of the files it was made from
+    base: int = 0
     _width: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:

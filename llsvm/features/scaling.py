@@ -37,7 +37,11 @@ _COLUMN_BYTES = 260  # of a column, while the scale is computed: measured
 
 
 class ColumnStatistics:
-    """What is learned of every column, block by block; nothing of indicators of categories, which may be many."""
+    """What is learned of every column, block by block.
+
+    first_indicator: columns from this one on are indicators of categories, of which nothing is learned: they may be
+        many. None: there are none.
+    """
 
     def __init__(self, first_indicator: int | None = None) -> None:
         self._first_indicator = first_indicator
@@ -130,8 +134,9 @@ class ColumnStatistics:
 class Scaling:
     """x' = (x − shift) · scale with missing x replaced by ``fill``; then unit rows, if that is the kind.
 
+    kind: "maxabs", "minmax", "standard", "none" or ROW_SCALE.
     shift, scale, fill: (d,) float64; columns from d on, indicators of categories, stay as they are.
-    left_out: columns whose shift is left to the bias.
+    left_out: how many columns' shift is left to the bias.
     """
 
     kind: str

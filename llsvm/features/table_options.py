@@ -17,10 +17,14 @@ class TableOptions:
     """How a table is read.
 
     label: the label's column: its name, its position from 0, or "last"; None: the one column that is named label,
-    target, class or y. features: names, positions or patterns ("x*") of the columns that count; () for all
-    others. exclude: of those, these not. weight: the column of sample weights. categorical: columns that are
-    categories, though their values may look like numbers, documents or identifiers. header: of CSV: "auto", "yes"
-    or "no". missing: "refuse", "zero" or "mean". hash_bits: categories are hashed into 2^hash_bits columns.
+        target, class or y.
+    features: names, positions or patterns ("x*") of the columns that count; () for all others.
+    exclude: of those, these not.
+    weight: the column of sample weights; None: all are 1.
+    categorical: columns that are categories, though their values may look like numbers, documents or identifiers.
+    header: of CSV: "auto", "yes" or "no".
+    missing: "refuse", "zero" or "mean".
+    hash_bits: categories are hashed into 2^hash_bits columns; None: they are not.
     """
 
     label: str | None = None
@@ -35,7 +39,10 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Column names by what they are for."""
+    """Column names by what they are for.
+
+    label, weight: of one column each; None: there is none. features: of those that count, in the table's order.
+    """
 
     label: str | None
     weight: str | None

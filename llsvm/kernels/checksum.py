@@ -9,35 +9,12 @@ A twin in plain Python is in ``tests/test_fingerprints.py``.
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import config, types
-from numba.extending import intrinsic
 
+from llsvm.kernels.intrinsics import load_word
 from llsvm.kernels.options import JIT, njit
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: its multiples differ in all bits
 LOW_HALF, HALF, EIGHT, ONE, ZERO = (np.uint64(n) for n in (0xFFFFFFFF, 32, 8, 1, 0))
-
-
-@intrinsic
-def _word(typing, data, k):
-    """``data[k:k + 8]`` as one number, unchecked, wherever it lies."""
-
-    def emit(context, builder, signature, args):
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        place = builder.gep(array.data, [args[1]])
-        word = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()))
-        word.align = 1
-        return word
-
-    return types.uint64(data, types.int64), emit
-
-
-if config.DISABLE_JIT:
-
-    def _word(data, k):
-        """What the intrinsic does, in plain Python."""
-        return np.uint64(int.from_bytes(data[k : k + 8].tobytes(), "little"))
 
 
 @njit(**JIT)
@@ -48,7 +25,8 @@ def checksum(data, state):
     Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC: Fast and Secure Message Authentication" (1999), with
     keys that everybody knows. It vectorises, as no word waits for the one before.
 
-    data: (n,) uint8. state: (4,) uint64, zeros in the beginning, changed in place:
+    data: (n,) uint8, the next bytes.
+    state: (4,) uint64, zeros in the beginning, changed in place:
         state[0]: the sum so far
         state[1]: number of words so far times GOLDEN
         state[2]: the bytes of a word that is not complete yet
@@ -68,7 +46,7 @@ def checksum(data, state):
             rest = n_rest = ZERO
     n_words = (n - k) // 8
     for i in range(n_words):
-        word = _word(data, k + 8 * i)
+        word = load_word(data, k + 8 * i)
         mixed = word ^ (key + np.uint64(i + 1) * GOLDEN)
         total += (mixed & LOW_HALF) * (mixed >> HALF) + word
     key += np.uint64(n_words) * GOLDEN

@@ -11,8 +11,11 @@ LONGEST_ROW_BYTES = 20_000  # a row has about 110 values of 13 bytes; the chance
 
 @njit(**JIT)
 def write_rows(seed, n_features, text):  # type: ignore[no-untyped-def]
-    """Fill ``text`` (uint8) with whole rows; returns (bytes written, rows written).
+    """Write whole rows, as many as there is room for; returns (bytes written, rows written).
 
+    seed: int, of the random numbers.
+    n_features: int, the largest column number.
+    text: (any,) uint8, filled from the front.
     Column numbers grow by random steps in proportion to themselves, so that low columns are common and high
     ones rare, as words are. The label is the sign of a fixed linear function of the values, with noise.
     """

@@ -19,11 +19,14 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: Knuth's mult
 
 @njit(**JIT)
 def gather(indptr, indices, data, chosen, out_indptr, out_indices, out_data):
-    """Copy the rows ``chosen`` of a CSR matrix to where ``out_indptr[0]`` says.
+    """Copy some rows of a CSR matrix to where ``out_indptr[0]`` says.
 
-    chosen: int64, ascending where the output is the input itself (rows then only move to the front).
-    out_indptr: (len(chosen) + 1,) int64, filled from its second entry on. out_indices, out_data: written from
-    ``out_indptr[0]`` on.
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the matrix.
+    chosen: (m,) int64, row numbers; ascending where the output is the input itself (rows then only move to the
+        front).
+    out_indptr: (m + 1,) int64, filled from its second entry on.
+    out_indices: (any,) int32, written from ``out_indptr[0]`` on.
+    out_data: (any,) as data, written from ``out_indptr[0]`` on.
     """
     at = np.uint64(out_indptr[0])
     for t in range(chosen.shape[0]):
@@ -38,7 +41,11 @@ def gather(indptr, indices, data, chosen, out_indptr, out_indices, out_data):
 
 @njit(**JIT)
 def scatter(indptr, indices, data, out):
-    """Write CSR rows into out (n, d), zeros elsewhere. A column that comes twice has its last value."""
+    """Write CSR rows into a dense array, zeros elsewhere. A column that comes twice has its last value.
+
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the rows.
+    out: (n, d) as data, filled; d is larger than every column number.
+    """
     for i in range(indptr.shape[0] - 1):
         row = out[i]
         row[:] = 0
@@ -48,11 +55,13 @@ def scatter(indptr, indices, data, out):
 
 @njit(**JIT)
 def pack_indices(indptr, indices, out):
-    """Write each row's column numbers as differences, the first as it is, into ``out`` (uint16); a difference
-    that is negative or beyond 65,534 is ESCAPE and the column number in two halves.
+    """Write each row's column numbers as differences, the first as it is; a difference that is negative or beyond
+    65,534 is ESCAPE and the column number in two halves.
 
-    indptr: offsets into indices, int64; indices: int32. Returns how many numbers were written, or -1 if there
-    is no room for all.
+    indptr: (n + 1,) int64, offsets into indices.
+    indices: (nnz,) int32, column numbers.
+    out: (any,) uint16, filled from the front.
+    Returns how many numbers were written, or -1 if there is no room for all.
     """
     n = np.uint64(0)
     room = out.shape[0] - 3
@@ -77,7 +86,12 @@ def pack_indices(indptr, indices, out):
 
 @njit(**JIT)
 def unpack_indices(indptr, packed, out):
-    """The inverse of ``pack_indices``. indptr: offsets into out, from 0; out: int32, filled."""
+    """The inverse of ``pack_indices``.
+
+    indptr: (n + 1,) int64, offsets into out, from 0.
+    packed: (any,) uint16, what ``pack_indices`` wrote.
+    out: (indptr[n],) int32, column numbers, filled.
+    """
     n = np.uint64(0)
     for i in range(indptr.shape[0] - 1):
         column = np.int64(0)
@@ -96,8 +110,10 @@ def unpack_indices(indptr, packed, out):
 def pack_values(bits, codes, table, slots):
     """Number the different values by first appearance: codes[k] = number of bits[k], table[number] = bits[k].
 
-    bits: (n,) uint32, float32 values as they are stored. codes: (n,) uint16. table: uint32; its size is the
-    most values that may be told apart. slots: int32, zeros, a power of two larger than table.
+    bits: (n,) uint32, float32 values as they are stored.
+    codes: (n,) uint16, filled.
+    table: (m,) uint32, filled; m is the most values that may be told apart.
+    slots: (power of two above m,) int32, zeros; scratch.
     Returns how many different values there are, or -1 if the table is too small.
     """
     n = 0
@@ -127,7 +143,12 @@ def pack_values(bits, codes, table, slots):
 
 @njit(**JIT)
 def unpack_values(codes, table, out):
-    """out[k] = table[codes[k]]. codes: uint8 or uint16, all within the table; table, out: float32."""
+    """out[k] = table[codes[k]].
+
+    codes: (n,) uint8 or uint16, all within the table.
+    table: (m,) float32, the different values.
+    out: (n,) float32, filled.
+    """
     for k in range(codes.shape[0]):
         out[k] = table[codes[k]]
 
@@ -136,8 +157,12 @@ def unpack_values(codes, table, out):
 def fletcher(data, state):
     """Go on with Fletcher's checksum of a stream of bytes, taken as little-endian words of 64 bits.
 
-    data: (n,) uint8. state: (4,) uint64, zeros in the beginning: the sum of the words, the sum of these sums, the
-    bytes of a word that is not complete yet, and how many these are.
+    data: (n,) uint8, the next bytes.
+    state: (4,) uint64, zeros in the beginning, changed in place:
+        state[0]: the sum of the words
+        state[1]: the sum of these sums, as they grew
+        state[2]: the bytes of a word that is not complete yet
+        state[3]: how many these are, 0 to 7
     """
     total, sums, rest, n_rest = state[0], state[1], state[2], state[3]
     n = data.shape[0]

@@ -16,6 +16,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from llsvm.kernels.intrinsics import load_word
 from llsvm.kernels.options import JIT, njit
 
 # The parser may look this many bytes beyond the text that it is given.
@@ -42,20 +43,6 @@ ROOM_FOR_A_DIGIT = np.uint64((2**64 - 10) // 10)
 BELOW_FLOAT32 = np.uint64(2**29 - 1)  # what a float64's mantissa has beyond a float32's
 POWERS = np.array([float(f"1e{k}") for k in range(MAX_EXPONENT + 1)])
 WHOLE_POWERS = np.array([10**k for k in range(9)], np.uint64)
-
-
-@intrinsic
-def _word(typing, text, p):
-    """``text[p:p + 8]`` as one number, unchecked."""
-
-    def emit(context, builder, signature, args):
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        place = builder.gep(array.data, [args[1]])
-        word = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()))
-        word.align = 1
-        return word
-
-    return types.uint64(text, types.int64), emit
 
 
 @intrinsic
@@ -184,9 +171,12 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
     """Parse the lines ``text[start:stop]`` into CSR arrays, up to the first bad line.
 
     text: (any,) uint8; ``text[stop - 1]`` must be a newline, followed by PADDING_BYTES more of anything.
-    lowest: the smallest index allowed (0 or 1).
-    Filled: indptr (lines + 1,) int64, indices (colons,) int32, data (colons,) float32 or float64,
-    y (lines,) float64.
+    start, stop: int, the range of bytes.
+    lowest: int, the smallest index allowed, 0 or 1.
+    indptr: (lines + 1,) int64, filled.
+    indices: (colons,) int32, filled.
+    data: (colons,) float32 or float64, filled.
+    y: (lines,) float64, filled.
     Returns rows, stored values, the smallest and the largest index (MAX_INDEX and -1 where there is none),
     where the first bad line starts (-1: all are good), and whether a value was no float32.
     """
@@ -219,9 +209,9 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                     break
                 # Where the pair ends is known from its first 16 bytes: the next one need not wait for its numbers.
                 # Where the first eight bytes have no end, ``end`` is 8: only then does ``more`` count.
-                word = _word(text, p)
+                word = load_word(text, p)
                 end = _token_length(word)
-                more = _token_length(_word(text, p + 8))
+                more = _token_length(load_word(text, p + 8))
                 after = p + end + (more & -(end >> 3))
 
                 # the index and its colon
@@ -258,12 +248,12 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                     negative = _at(text, p) == MINUS
                     first = p + negative
                     n = after - first
-                    word = _word(text, first)
+                    word = load_word(text, first)
                     decimals = 0
                     if 2 <= n <= 10 and _byte(word, 1) == DOT:
                         decimals = n - 2
                         lead = (word & BYTE) ^ ZERO
-                        digits = _word(text, first + 2) ^ ZEROS
+                        digits = load_word(text, first + 2) ^ ZEROS
                         good = lead <= 9 and decimals <= _digit_run(digits)
                         mantissa = lead * _at(WHOLE_POWERS, decimals) + _whole(digits, decimals)
                     else:
@@ -286,7 +276,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                 negative = _at(text, p) == MINUS
                 if negative:
                     p += 1
-                word = _word(text, p)
+                word = load_word(text, p)
                 digits = word ^ ZEROS
                 n = _digit_run(digits)
                 good = 0 < n < 8
@@ -299,14 +289,14 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                     if c == DOT:
                         whole_digits = n
                         p += 1
-                        word = _word(text, p)
+                        word = load_word(text, p)
                         digits = word ^ ZEROS
                         n = _digit_run(digits)
                         mantissa = mantissa * WHOLE_POWERS[n] + _whole(digits, n)
                         decimals = n
                         p += n
                         if n == 8:
-                            word = _word(text, p)
+                            word = load_word(text, p)
                             digits = word ^ ZEROS
                             n = _digit_run(digits)
                             mantissa = mantissa * WHOLE_POWERS[n] + _whole(digits, n)

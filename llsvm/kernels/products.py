@@ -9,10 +9,15 @@ from llsvm.kernels.options import JIT, njit
 
 @njit(**JIT)
 def csr_dots(indptr, indices, data, base, other_indptr, other_indices, other_data, first, end, scratch, out):  # type: ignore[no-untyped-def]
-    """out[i, j] = x_i · z_j for all rows x and the rows first..end of z; out (n, m) float64.
+    """out[i, j] = x_i · z_j for all rows x and the rows first..end of z.
 
-    base: subtracted from the column numbers of x; those of z start at 0. scratch: (d,) float64 of zeros,
-    d more than any column of z; columns of x beyond d count nothing.
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the rows x.
+    base: int, subtracted from the column numbers of x; those of z start at 0.
+    other_indptr, other_indices, other_data: as these, the rows z.
+    first, end: int, the range of rows of z.
+    scratch: (d,) float64, zeros before and after; d is more than any column of z, and columns of x beyond d count
+        nothing.
+    out: (n, m) float64, its columns first..end filled.
     """
     d = scratch.shape[0]
     for j in range(first, end):
@@ -31,7 +36,13 @@ def csr_dots(indptr, indices, data, base, other_indptr, other_indices, other_dat
 
 @njit(**JIT)
 def dense_dots(indptr, indices, data, base, other, out):  # type: ignore[no-untyped-def]
-    """Add x_i · z_j for sparse rows x to out (n, m) float64; other: (d, m), the columns z_j, C-contiguous."""
+    """out[i, j] += x_i · z_j for sparse rows x and dense columns z.
+
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the rows x.
+    base: int, subtracted from the column numbers of x.
+    other: (d, m) float64, C-contiguous, the columns z_j; columns of x beyond d count nothing.
+    out: (n, m) float64, changed in place.
+    """
     d, m = other.shape
     for i in range(out.shape[0]):
         row = out[i]

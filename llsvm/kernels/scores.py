@@ -11,7 +11,13 @@ from llsvm.kernels.options import JIT, njit
 
 @njit(**JIT)
 def _csr_scores(indptr, indices, data, base, weights, scores):  # type: ignore[no-untyped-def]
-    """Add the dot products of each row to scores (n, k). weights: (d, k); other columns are skipped."""
+    """Add the dot products of each row to its scores.
+
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the rows.
+    base: int, subtracted from the column numbers.
+    weights: (d, k) float64, C-contiguous; columns beyond d are skipped.
+    scores: (n, k) float64, changed in place.
+    """
     d, k = weights.shape
     for i in range(len(indptr) - 1):
         if k == 1:
@@ -35,8 +41,10 @@ def matrix_scores(
 ) -> NDArray[np.float64]:
     """Decision values (n, k) float64 of the rows of X.
 
-    weights: (d, k) float64, C-contiguous. intercept: (k,) float64. base: subtracted from the column indices
-    of a CSR first. Columns of X beyond d count nothing, columns that X lacks count as zero.
+    X: n rows, CSR or dense; columns beyond d count nothing, columns that it lacks count as zero.
+    weights: (d, k) float64, C-contiguous.
+    intercept: (k,) float64.
+    base: int, subtracted from the column numbers of a CSR.
     """
     if isinstance(X, CSR):
         scores = np.tile(intercept, (len(X.indptr) - 1, 1))

@@ -45,13 +45,20 @@ class Model:
     """A trained linear classifier.
 
     coef_: (k, d) float64; k = 1 for two classes (positive scores mean ``classes_[1]``), else a row per class.
-    intercept_: (k,) float64. classes_: (n_classes,) numbers or text, ascending.
+    intercept_: (k,) float64.
+    classes_: (n_classes,) numbers or text, ascending.
     certificate: how far from the optimum the weights are at most; None for an imported model.
-    settings: the training options, plain values. history: a dict per pass: passes, seconds, bytes_read,
-    primal, dual, relative_gap, survivors (None where not known).
+    settings: the training options, plain values.
+    history: a dict per pass: passes, seconds, bytes_read, primal, dual, relative_gap, survivors (None where not
+        known).
     index_base: first column index, 0 or 1, of the svmlight file it was trained on, hence of those it scores.
-    version: of the package that made it. n_rows: rows it was trained on. feature_names: (d,) or None.
-    extra: more fields, JSON values or arrays. requires: names in ``extra`` that predictions depend on.
+    converged: to the tolerance asked for.
+    version: of the package that made it.
+    n_rows: rows it was trained on.
+    feature_names: (d,) text, or None.
+    extra: more fields, JSON values or arrays; "trained_on" is of the files, see ``files_summary`` in
+        llsvm.files.fingerprint.
+    requires: names in ``extra`` that predictions depend on.
     log: what differs between equal runs (seconds, peak_rss_bytes, ...); not in the model file.
     Raises ModelError on construction where shapes and classes do not fit each other.
     """

@@ -256,7 +256,7 @@ class Training:
     def _mapped(self, source: BlockSource, budget: MemoryBudget) -> tuple[BlockSource, int]:
         """The source through an approximate feature map, which becomes part of the model; and what
         fitting that has held, in bytes, beside the map."""
-        from llsvm.data.mapped import FIT_BYTES, MappedSource
+        from llsvm.data.mapped import FIT_BYTES, MapOptions, MappedSource
 
         def sign(nbytes: int) -> None:
             more = max(0, nbytes - budget.lines.get(FEATURE_MAP, 0))
@@ -265,8 +265,7 @@ class Training:
 
         chosen = self.settings
         fitting = budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
-        mapped = MappedSource(
-            source,
+        options = MapOptions(
             chosen.feature_map or "",
             chosen.kernel or "rbf",
             chosen.components,
@@ -274,8 +273,8 @@ class Training:
             chosen.degree,
             chosen.coef0,
             chosen.seed,
-            sign,
         )
+        mapped = MappedSource(source, options, sign)
         budget.release("reading")
         self._map = mapped.map
         return mapped, fitting

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.fetch import fetch
+from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import JIT, njit
 
 # Rows are visited in random order, so the processor cannot guess which are next: it is told this many visits

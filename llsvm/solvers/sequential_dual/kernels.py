@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.fetch import fetch
+from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import JIT, njit
 
 ALL, ECONOMICAL, SHRUNK = 0, 1, 2

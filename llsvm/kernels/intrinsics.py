@@ -1,13 +1,14 @@
-"""fetch: tell the processor which memory comes next, where it cannot guess.
+"""What Numba lacks: ``fetch`` tells the processor which memory comes next, ``load_word`` reads eight bytes at once.
 
-It is no compiled function but code that is put in place, so kernel files may import it; who edits it deletes the
-kernels' cache.
+They are no compiled functions but code that is put in place, so kernel files may import them; who edits them
+deletes the kernels' cache.
 """
 
 # mypy: ignore-errors
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
@@ -29,7 +30,25 @@ def fetch(typing, array, index):
     return types.void(array, types.int64), emit
 
 
+@intrinsic
+def load_word(typing, data, k):
+    """``data[k:k + 8]`` (uint8) as one little-endian uint64, unchecked, wherever it lies."""
+
+    def emit(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(array.data, [args[1]])
+        word = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()))
+        word.align = 1
+        return word
+
+    return types.uint64(data, types.int64), emit
+
+
 if config.DISABLE_JIT:
 
     def fetch(array, index):
         """Without the compiler there is nothing to do."""
+
+    def load_word(data, k):
+        """The same, as Python has it."""
+        return np.uint64(int.from_bytes(data[k : k + 8].tobytes(), "little"))
