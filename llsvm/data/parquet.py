@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from llsvm.data.table import TableSource
 from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
 from llsvm.files.remote import is_remote
+from llsvm.files.seekable import Seekable
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
 _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds
@@ -196,29 +196,15 @@ def _require_column_metadata(metadata: Any, n_bytes: int, names: list[str]) -> N
             raise
 
 
-class _NoBytes(io.RawIOBase):
-    """A file of ``size`` bytes that cannot be read; ``asked``: somebody tried."""
+class _NoBytes(Seekable):
+    """A file that cannot be read; ``asked``: somebody tried."""
 
     def __init__(self, size: int) -> None:
+        super().__init__(size)
         self.asked = False
-        self._size = size
-        self._at = 0
 
     def size(self) -> int:
         return self._size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = (0, self._at, self._size)[whence] + offset
-        return self._at
 
     def read(self, size: int = -1) -> bytes:
         self.asked = True

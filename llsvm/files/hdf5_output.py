@@ -7,39 +7,27 @@ memory, for HDF5 reads it again. Ask often, and close the file soon after an err
 
 from __future__ import annotations
 
-import io
 import os
 from typing import Any
 
+from llsvm.files.seekable import Seekable
 
-class HDF5Output(io.RawIOBase):
-    """The file of a descriptor, which stays the caller's, as ``h5py.File`` takes it.
 
+class HDF5Output(Seekable):
+    """The file of a descriptor, as ``h5py.File`` takes it.
+
+    descriptor: stays the caller's.
     ``error``: the first OSError of a writing, or None.
     """
 
     def __init__(self, descriptor: int) -> None:
+        super().__init__(os.fstat(descriptor).st_size)
         self.error: OSError | None = None
         self._number = descriptor
-        self._size = os.fstat(self._number).st_size
-        self._at = 0
         self._unwritten: list[tuple[int, bytes]] = []
-
-    def readable(self) -> bool:
-        return True
 
     def writable(self) -> bool:
         return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = (0, self._at, self._size)[whence] + offset
-        return self._at
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")

@@ -1,4 +1,4 @@
-"""The arena, and the small steps in which rows are copied."""
+"""The buffer of rows, and the small steps in which rows are copied."""
 
 import numpy as np
 import pytest
@@ -36,22 +36,22 @@ def assert_same_rows(ours, theirs, d=9):
 @pytest.mark.parametrize("given_as", ["csr", "dense"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_append_and_keep(kept, given_as, weighted):
-    arena = RowBuffer(100_000, np.dtype(np.float32), 9 if kept == "dense" else None, weighted)
+    buffer = RowBuffer(100_000, np.dtype(np.float32), 9 if kept == "dense" else None, weighted)
     parts = [block(seed=s, layout=given_as, weighted=weighted, first=50 * s) for s in range(3)]
     for part in parts:
-        assert arena.fits(part.n_rows, part.nnz)
-        arena.append(part)
+        assert buffer.fits(part.n_rows, part.nnz)
+        buffer.append(part)
     for i, part in enumerate(parts):
-        assert_same_rows(arena.block().slice(50 * i, 50 * i + 50), part)
+        assert_same_rows(buffer.block().slice(50 * i, 50 * i + 50), part)
     mask = np.random.default_rng(0).random(150) < 0.5
-    expected = arena.block().take(mask)
-    arena.keep(mask)
-    assert_same_rows(arena.block(), expected)
+    expected = buffer.block().take(mask)
+    buffer.keep(mask)
+    assert_same_rows(buffer.block(), expected)
     if weighted:
-        np.testing.assert_array_equal(arena.block().weight, expected.weight)
-    assert arena.used_bytes == row_bytes(mask.sum(), arena.nnz, 4, arena.width, weighted)
-    arena.clear()
-    assert (arena.n_rows, arena.block().n_rows) == (0, 0)
+        np.testing.assert_array_equal(buffer.block().weight, expected.weight)
+    assert buffer.used_bytes == row_bytes(mask.sum(), buffer.nnz, 4, buffer.width, weighted)
+    buffer.clear()
+    assert (buffer.n_rows, buffer.block().n_rows) == (0, 0)
 
 
 @given(st.integers(1, 3000), st.integers(0, 4), st.sampled_from(["csr", "dense"]))
@@ -107,15 +107,15 @@ def test_dense_rows_are_widened_in_place(weighted):
     X = rng.normal(size=(3000, 30)).astype(np.float32)
     weight = np.arange(3000, dtype=np.float32) if weighted else None
     block = Block(X, np.arange(3000, dtype=np.int32), np.arange(3000), weight)
-    arena = RowBuffer(600_000, np.dtype(np.float32), 30, weighted)
-    arena.append(block)
-    assert arena.could_widen(44, 0)
-    assert not arena.could_widen(44, 200)
-    assert not arena.could_widen(46, 0)
-    arena.widen(44)
-    arena.append(block.slice(0, 5))
-    wide = arena.block()
-    assert (arena.width, arena.nnz) == (44, 3005 * 44)
+    buffer = RowBuffer(600_000, np.dtype(np.float32), 30, weighted)
+    buffer.append(block)
+    assert buffer.could_widen(44, 0)
+    assert not buffer.could_widen(44, 200)
+    assert not buffer.could_widen(46, 0)
+    buffer.widen(44)
+    buffer.append(block.slice(0, 5))
+    wide = buffer.block()
+    assert (buffer.width, buffer.nnz) == (44, 3005 * 44)
     np.testing.assert_array_equal(wide.X[:3000, :30], X)
     np.testing.assert_array_equal(wide.X[3000:, :30], X[:5])
     assert not wide.X[:, 30:].any()
