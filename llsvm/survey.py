@@ -1,9 +1,11 @@
-"""Survey: what one pass tells of a data set: sizes, classes, and the memory that training on it wants."""
+"""Survey: what one pass tells of a data set: sizes, classes, and what training on it would do with the memory."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,29 +13,25 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
-from llsvm.errors import DataError
+from llsvm.errors import BudgetError, DataError
 from llsvm.features.scaling import UNSCALED_ABOVE
-from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES
-from llsvm.memory.sizes import memory_limit_bytes
+from llsvm.memory.plan import MemoryPlan
 from llsvm.models.model import label_text
-from llsvm.scoring.room import DEFAULT_MEMORY, block_bytes
+from llsvm.settings.settings import Settings
+from llsvm.training.training import Training
 
 _CLASSES_LISTED = 1000
-_ROW_BYTES = 40  # of a row held in memory, its values left out: place, number, label, dual variables
 _VALUE_BYTES = 8  # of a stored value: float32 and column number
-_WORK_BYTES = MIN_WORK_BYTES
-_READING_SHARE = 1.15  # rows held in memory take this times their size while they are being read
-_WEIGHT_VECTORS = 4  # weights, the best so far, and those that a pass began with, once more while copied
 _STORED_ROW_BYTES = 20  # of a row on disk: place, number, label
-_ROW_WORK_BYTES = 100  # that the solver holds for each row of a block
 _PASSES_IN_MEMORY, _PASSES_FROM_DISK = 4, 5
 _UPDATES_A_PASS = 4  # of each stored value, sweeps over survivors included
 _STARTING_SECONDS = 1.5
+_PIECE_BYTES = 1_000_000  # of a reading that only counts
 _UPDATES_PER_SECOND, _DENSE_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 4e8, 5e8
 
 
-class Survey:
-    """Counts over the blocks of a source; ``add`` each, then ask for ``figures``."""
+class Counts:
+    """Over the blocks of a source; ``add`` each."""
 
     def __init__(self, labelled: bool = True) -> None:
         self.labelled = labelled
@@ -61,6 +59,10 @@ class Survey:
         if values.size:
             self.largest = max(self.largest, float(np.abs(values).max()))
 
+    def features(self, index_base: int) -> int:
+        """Columns up to the last one used. index_base: the first column's number."""
+        return max(self.last_column + 1 - index_base, 0)
+
     def _count_labels(self, y: NDArray[Any]) -> None:
         for label, count in zip(*np.unique(y, return_counts=True), strict=True):
             if label in self.labels or len(self.labels) < _CLASSES_LISTED:
@@ -69,35 +71,80 @@ class Survey:
                 self.other_rows += int(count)
 
 
-def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[str, Any]:
-    """Read ``source`` once under a memory limit (None: "50%") and say what is in it, as plain values.
+class CountedSource:
+    """A source whose blocks are counted as they go by; ``counts`` are those of the last reading from its start.
+
+    Where rows have no labels they get two by turns, so that they can be read as training would."""
+
+    def __init__(self, source: BlockSource) -> None:
+        self._source = source
+        self.counts = Counts()
+        self.complete = False
+        """Has a reading come to its end?"""
+
+    @property
+    def bytes_read(self) -> int:
+        return self._source.bytes_read
+
+    def info(self) -> SourceInfo:
+        return replace(self._source.info(), labelled=True)
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        labelled = self._source.info().labelled
+        self.counts, self.complete = Counts(labelled), False
+        for block in self._source.blocks(max_bytes):
+            self.counts.add(block)
+            yield (
+                block
+                if labelled
+                else Block(block.X, (block.rows % 2).astype(float), block.rows, block.weight)
+            )
+        if self.counts.n_rows == 0:
+            raise DataError(f"{self._source.info().name}: there is no row in it")
+        self.complete = True
+
+
+def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, Any]:
+    """Read ``source`` once, as training with these settings would, and say what is in it, as plain values.
 
     rows, features (columns up to the last one used), nonzeros, density (share of non-zero cells), empty_rows,
     largest_value (absolute), index_base (0 or 1: the first column number, as the source sees it), bytes,
     labelled; classes (label -> rows; up to 1000 of them, the rows of the rest are other_rows; none without labels),
-    smallest_memory_bytes and in_memory_bytes: estimates of the limit that training needs, and of the one from
-    which it keeps all rows in memory; unscaled: are values so large that scaling is called for? Never for tables,
+    unscaled: are values so large that scaling is called for? Never for tables,
     whose columns training scales unasked; is_table, notes: see SourceInfo.
     columns: of a table, see TableSource.describe, and missing, the rows without a value in a feature; else None.
-    plan: see _plan. Raises BudgetError, DataError.
+    smallest_memory_bytes and in_memory_bytes: the smallest limit that training works with, and the one from which
+    all rows stay in memory; None where data could not be trained on, for which untrainable is the reason, else "".
+    at_least: under this limit the data cannot be read, so that more may be needed. plan: see ``planned``; None
+    where there is none. Raises DataError.
     """
-    counts = Survey(source.info().labelled)
+    settings = settings or Settings()
     describe = source.info().describe
     columns = None if describe is None else describe()
-    began = time.monotonic()
-    for block in source.blocks(block_bytes(0, 2, memory_limit, source.info().reader_bytes)):
-        counts.add(block)
-    seconds = time.monotonic() - began
-    info = source.info()
+    counted, began = CountedSource(source), time.monotonic()
+    answer: dict[str, Any] = {"smallest_memory_bytes": None, "in_memory_bytes": None, "plan": None}
+    answer |= {"untrainable": "", "at_least": False}
+    try:
+        with Training(counted, settings, dry=True) as training:
+            answer |= planned(training, counted, began)
+    except DataError as error:
+        if not counted.complete and (counted.counts.n_rows == 0 or not source.info().rereadable):
+            raise
+        answer["untrainable"] = str(error)
+    except (
+        BudgetError
+    ) as error:  # the data, or a sample of it for a feature map, cannot be read under the limit
+        plan = {"memory_limit_bytes": error.limit_bytes, "enough": False}
+        answer |= {"plan": plan, "smallest_memory_bytes": error.smallest_bytes, "at_least": True}
+    if not counted.complete:
+        for _ in counted.blocks(_PIECE_BYTES):
+            pass
+    info, counts = source.info(), counted.counts
     for column in columns or []:
         column["missing"] = None if info.encoder is None else info.encoder.missing_counts.get(column["name"])
-    if counts.n_rows == 0:
-        raise DataError(f"{info.name}: there is no row in it")
     base = info.index_base or 0
-    features = max(counts.last_column + 1 - base, 0)
+    features = counts.features(base)
     cells = counts.n_rows * features
-    smallest, whole = _training_bytes(counts, features, info)
-    freed = info.reader_bytes - info.library_bytes
     return {
         "name": info.name,
         "format": info.format,
@@ -112,65 +159,72 @@ def survey(source: BlockSource, memory_limit: str | int | None = None) -> dict[s
         "labelled": info.labelled,
         "classes": {label_text(label): counts.labels[label] for label in sorted(counts.labels)},
         "other_rows": counts.other_rows,
-        "smallest_memory_bytes": smallest,
-        "in_memory_bytes": whole,
         "unscaled": counts.largest > UNSCALED_ABOVE and not info.is_table,
         "is_table": info.is_table,
         "columns": columns,
         "notes": list(info.notes),
-        "plan": _plan(counts, features, memory_limit, (smallest, whole), freed, seconds),
+        **answer,
     }
 
 
-def _plan(
-    counts: Survey,
-    features: int,
-    memory_limit: str | int | None,
-    needed: tuple[int, int],
-    freed_bytes: int,
-    read_seconds: float,
-) -> dict[str, Any]:
-    """What training under the limit would do; an estimate, mostly right within a factor of two. Sizes in bytes.
+def planned(training: Training, counted: CountedSource, began: float) -> dict[str, Any]:
+    """What training would do with the memory: the plan that it goes by. Sizes in bytes.
 
-    needed: see _training_bytes. freed_bytes: what the reader holds in the first reading only.
-    cache_bytes: the binary copy on disk, 0 where all rows stay in memory; what packs well takes less.
-    spill_bytes: survivors on disk, hardly more. passes: full passes, as measured on common data sets.
+    plan: memory_limit_bytes; enough: is it? Then solver and why; in_memory: all rows stay in memory, as one
+    block; place: where full passes read from ("memory", "cache" or "source"); block_rows, block_bytes: of a block;
+    survivor_rows, survivor_bytes: kept in memory between passes; page_bytes: the unit of reading; state_in_memory:
+    are dual variables (where they are not with the rows)?; lines: what the limit is spent on, by name; and
+    estimates, mostly right within a factor of two: cache_bytes on disk, spill_bytes of survivors there,
+    passes over the data, minutes.
+    began: by ``time.monotonic``, when reading began.
     """
-    fixed, whole = needed
-    limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
-    row_bytes = _values_bytes(counts, features, False) / counts.n_rows + _STORED_ROW_BYTES
-    rows_bytes = int(row_bytes * counts.n_rows)
-    room = max(limit - fixed, 0) + freed_bytes
-    in_memory = limit >= whole
-    # two blocks and the survivors, and twice the work on the rows of a block
-    fitting = int(room / (3 * row_bytes + 2 * _ROW_WORK_BYTES))
-    block_rows = counts.n_rows if in_memory else max(1, min(fitting, counts.n_rows))
-    passes = _PASSES_IN_MEMORY if in_memory else _PASSES_FROM_DISK
-    filled = 4 * features < _VALUE_BYTES * counts.nnz / counts.n_rows
+    plan, smallest = None, None
+    try:
+        plan = training.plan()
+    except BudgetError as error:
+        if error.at_least:  # the data cannot be read at all
+            raise
+        smallest = error.smallest_bytes
+    seconds, limit = time.monotonic() - began, training.limit_bytes
+    told: dict[str, Any] = {"memory_limit_bytes": limit, "enough": plan is not None}
+    if plan is not None:
+        smallest = training.smallest_limit(1).nbytes
+        told |= _spent(plan, training) | _estimates(plan, training, counted.counts, seconds)
+    whole = training.smallest_limit(1, in_one_block=True).nbytes
+    return {"smallest_memory_bytes": smallest, "in_memory_bytes": whole, "plan": told}
+
+
+def _spent(plan: MemoryPlan, training: Training) -> dict[str, Any]:
+    n_rows = training.stream.dataset.n_rows
+    survivors = not plan.in_one_block or plan.survivor_rows > 0
+    return {
+        "solver": training.solver,
+        "why": training.why,
+        "in_memory": plan.in_one_block,
+        "place": training.stream.place,
+        "block_rows": n_rows if plan.in_one_block else min(plan.block_rows, n_rows),
+        "block_bytes": plan.lines["all rows"] if plan.in_one_block else plan.block_bytes,
+        "survivor_rows": min(plan.survivor_rows, n_rows) if survivors else 0,
+        "survivor_bytes": plan.survivor_bytes,
+        "page_bytes": plan.pages.page_bytes,
+        "state_in_memory": plan.state_bytes > 0,
+        "lines": dict(training.stream.budget.lines),
+    }
+
+
+def _estimates(plan: MemoryPlan, training: Training, counts: Counts, read_seconds: float) -> dict[str, Any]:
+    """read_seconds: that the first reading took."""
+    dataset = training.stream.dataset
+    per_row = min(_VALUE_BYTES * dataset.nnz / dataset.n_rows, 4 * dataset.n_columns)
+    rows_bytes = int((per_row + _STORED_ROW_BYTES) * dataset.n_rows)
+    passes = _PASSES_IN_MEMORY if plan.in_one_block else _PASSES_FROM_DISK
+    filled = 4 * dataset.n_features < _VALUE_BYTES * dataset.nnz / dataset.n_rows
     updates_per_second = _DENSE_UPDATES_PER_SECOND if filled else _UPDATES_PER_SECOND
     work = passes * _UPDATES_A_PASS * counts.nnz / updates_per_second
-    disk = 0.0 if in_memory else passes * rows_bytes / _DISK_BYTES_PER_SECOND
+    disk = 0.0 if plan.in_one_block else passes * rows_bytes / _DISK_BYTES_PER_SECOND
     return {
-        "memory_limit_bytes": limit,
-        "enough": limit >= fixed,
-        "in_memory": in_memory,
-        "block_rows": block_rows,
         "passes": passes,
-        "cache_bytes": 0 if in_memory else rows_bytes,
-        "spill_bytes": 0 if in_memory else rows_bytes,
+        "cache_bytes": rows_bytes if training.stream.place == "cache" else 0,
+        "spill_bytes": 0 if plan.in_one_block else rows_bytes,
         "minutes": (_STARTING_SECONDS + read_seconds + work + disk) / 60,
     }
-
-
-def _training_bytes(counts: Survey, features: int, info: SourceInfo) -> tuple[int, int]:
-    """Limits, in bytes, for training from disk and for holding all rows in memory; rough."""
-    problems = 1 if len(counts.labels) <= 2 else len(counts.labels)
-    fixed = RUNTIME_BYTES + _WORK_BYTES + _WEIGHT_VECTORS * 8 * problems * features + info.reader_bytes
-    rows = _values_bytes(counts, features, counts.is_dense) + _ROW_BYTES * counts.n_rows
-    return fixed, fixed + int(_READING_SHARE * rows)
-
-
-def _values_bytes(counts: Survey, features: int, dense: bool) -> int:
-    """Of all rows, as training keeps them: dense, or whatever is smaller (on disk it is)."""
-    dense_bytes = 4 * counts.n_rows * features
-    return dense_bytes if dense else min(_VALUE_BYTES * counts.nnz, dense_bytes)

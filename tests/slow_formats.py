@@ -94,13 +94,13 @@ WRITERS = {
 
 
 def assert_planned(path, summary):
-    """What inspect foretells comes true within a factor of two."""
+    """What inspect foretells comes true: of the memory exactly, of passes and disk within a factor of two."""
     code = "from llsvm.cli import main; main()"
-    words = ["inspect", str(path), "--memory", "500MB", "--json"]
+    words = ["inspect", str(path), "--memory", "500MB", "--json", "--scale", "standard"]
     run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
     plan = json.loads(run.stdout)["plan"]
     assert plan["enough"]
-    assert plan["in_memory"] == (summary["read_from"] == "memory")
+    assert plan["place"] == summary["read_from"]
     assert plan["passes"] / 2 <= summary["passes"] <= 2 * plan["passes"]
     assert (
         plan["cache_bytes"] / 2

@@ -329,7 +329,34 @@ def test_inspect_data(data):
     assert answer["smallest_memory_bytes"] <= answer["in_memory_bytes"]
     assert answer["plan"]["in_memory"]
     assert answer["plan"]["block_rows"] == 4
+    assert sum(answer["plan"]["lines"].values()) <= answer["plan"]["memory_limit_bytes"]
     assert "--memory-limit" in run("inspect", data).stdout
+
+
+def test_inspect_tells_what_training_with_the_same_options_needs(data):
+    def smallest(*options):
+        answer = json.loads(run("inspect", data, "--memory-limit", "1GB", "--json", *options).stdout)
+        return answer["smallest_memory_bytes"], answer["plan"]["solver"]
+
+    assert smallest()[1] == "llsvm"
+    assert smallest("--kernel", "rbf")[1] == "nesvm"
+    joint = smallest("--multiclass", "crammer-singer")
+    assert joint == (smallest()[0] + 20_000_000, "sequential-dual")  # what compiling takes
+
+
+def test_inspect_says_what_no_limit_can_mend(tmp_path):
+    (tmp_path / "one.svm").write_text("1 1:1\n1 2:1\n")
+    answer = json.loads(run("inspect", tmp_path / "one.svm", "--json").stdout)
+    assert (answer["rows"], answer["plan"], answer["smallest_memory_bytes"]) == (2, None, None)
+    assert "all 2 rows have the same label" in answer["untrainable"]
+    assert "It cannot be trained on: " in run("inspect", tmp_path / "one.svm").stdout
+
+
+def test_inspect_under_a_limit_that_is_too_small(data):
+    answer = json.loads(run("inspect", data, "--memory-limit", "20MB", "--json").stdout)
+    assert not answer["plan"]["enough"]
+    assert answer["smallest_memory_bytes"] >= 274_000_000
+    assert "20MB is not enough" in run("inspect", data, "--memory-limit", "20MB").stdout
 
 
 def test_a_reader_that_goes_away_is_no_error(model, tmp_path):

@@ -1,5 +1,6 @@
 """The smallest limit that a refusal names works when it is then given, at the first time."""
 
+import json
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 from oracle import rows, run, write_svmlight
 
 from llsvm.data import open_source
-from llsvm.errors import EXIT_LIMIT, BudgetError
+from llsvm.errors import EXIT_LIMIT, EXIT_NOT_CONVERGED, BudgetError
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 
@@ -114,3 +115,46 @@ def test_what_cannot_be_known_yet_is_no_promise(tmp_path):
     assert done.returncode == EXIT_LIMIT, done.stderr
     assert b"at least" in done.stderr
     assert b"or rather more" in done.stderr
+
+
+COMMANDS = {
+    "llsvm": ["--solver", "llsvm"],
+    "crammer-singer": ["--multiclass", "crammer-singer"],
+    "ovo, scaled": ["--multiclass", "ovo", "--scale", "maxabs"],
+    "smsvm": ["--solver", "smsvm", "--penalty", "l1", "-C", "0.1"],
+    "nesvm": ["--solver", "nesvm"],
+    "kernel": ["--kernel", "rbf"],
+}
+
+
+def llsvm(*words):
+    command = [sys.executable, "-m", "llsvm", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", COMMANDS)
+def test_what_inspect_names_is_what_train_takes(tmp_path, case):
+    """To the megabyte, in processes of their own: as much, and one less is refused, which names it too."""
+    X, y = rows(n=4000, d=60, classes=4)
+    path, options = write_svmlight(tmp_path / "rows.svm", X * 10, y), [*COMMANDS[case], "--threads", 1]
+    if case != "kernel":
+        path = wide(tmp_path, d=40_000 if case != "smsvm" else 4000, n=4000, classes=4)
+    told = llsvm("inspect", path, "--memory", "1GB", "--json", *options)
+    limit = -(-json.loads(told.stdout)["smallest_memory_bytes"] // MB)
+    training = [
+        "train",
+        path,
+        "--model",
+        tmp_path / "m",
+        "--max-passes",
+        2,
+        "--spill-dir",
+        tmp_path,
+        *options,
+    ]
+    done = llsvm(*training, "--memory", f"{limit}MB")
+    assert done.returncode in (0, EXIT_NOT_CONVERGED), done.stderr
+    refused = llsvm(*training, "--memory", f"{limit - 1}MB")
+    assert refused.returncode == EXIT_LIMIT
+    assert f"pass --memory-limit {limit}MB or more" in refused.stderr

@@ -207,7 +207,7 @@ def test_wide_data_in_memory_equals_liblinear_and_linear_programming():
 )
 def test_wide_data_out_of_core_keeps_to_its_limits_and_says_so(penalty, C, words, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.solvers.smsvm.room.MAX_ACTIVE", 30)
+    monkeypatch.setattr("llsvm.solvers.smsvm.layout.MAX_ACTIVE", 30)
     monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_BYTES", 20_000)
     monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_ROWS", 16)
     X, y = rows(n=800, d=300, seed=4, density=0.1)

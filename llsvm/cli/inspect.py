@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import READING, settings_of, takes
+from llsvm.cli.declared import settings_of, takes
 from llsvm.cli.echo import echo
 from llsvm.cli.options import Json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -22,7 +24,7 @@ _CLASSES_SHOWN = 20
 _COLUMNS_SHOWN = 60
 
 
-@takes("memory_limit", *READING, missing={"default": "zero"})
+@takes(missing={"default": "zero"})
 def inspect(
     file: Annotated[
         list[str], typer.Argument(metavar="FILE", help="A model (LIBLINEAR's too), or data as for train.")
@@ -30,7 +32,7 @@ def inspect(
     json: Json = False,
     **chosen: Any,
 ) -> None:
-    """Show what is in a model or in data, and how training would go."""
+    """Show what is in a model or in data, and what training with these options would do with the memory."""
     settings = settings_of(chosen)
     start = _first_bytes(file[0]) if len(file) == 1 and settings.format is None else b""
     if start.startswith(b"solver_type") or (start.startswith(b"PK") and not file[0].endswith(".npz")):
@@ -47,12 +49,12 @@ def inspect(
             file,
             format=settings.format,
             zero_based=settings.zero_based,
-            threads=default_threads(),
+            threads=settings.threads or default_threads(),
             options=options,
             positive=settings.positive,
             need_label=False,
         )
-        answer, show = {"kind": "data", **survey(source, settings.memory_limit)}, _print_data
+        answer, show = {"kind": "data", **survey(source, settings)}, _print_data
     if json:
         from llsvm.models.model_file import json_bytes
 
@@ -242,19 +244,39 @@ def _print_data(answer: dict[str, Any]) -> None:
             "Training scales these columns to mean 0 and variance 1 and adds a bias of 1 "
             "(--scale none --bias 0 for the columns as they are)."
         )
+    for sentence in _plan_in_words(answer):
+        echo(sentence)
+
+
+def _plan_in_words(answer: dict[str, Any]) -> Iterator[str]:
+    from llsvm.memory.sizes import format_size
+
+    if answer["untrainable"]:
+        yield f"It cannot be trained on: {answer['untrainable']}"
+        return
     plan = answer["plan"]
-    place = (
-        "all rows in memory" if plan["in_memory"] else f"{format_size(plan['cache_bytes'])} of cache on disk"
-    )
+    limit = f"--memory-limit {_megabytes(plan['memory_limit_bytes'])}"
     if plan["enough"]:
-        echo(
-            f"With --memory-limit {_megabytes(plan['memory_limit_bytes'])}: {place}, "
-            f"blocks of {plan['block_rows']:,} rows, about {plan['passes']} passes, "
-            + (f"up to {format_size(plan['spill_bytes'])} of spill, " if plan["spill_bytes"] else "")
-            + f"about {_minutes(plan['minutes'])} (an estimate)."
+        disk = format_size(plan["cache_bytes"])
+        place = {
+            "memory": "all rows in memory" if plan["in_memory"] else "rows where they are",
+            "cache": f"about {disk} of cache on disk",
+            "source": "every pass reads the data again",
+        }[plan["place"]]
+        blocks = "as one block" if plan["in_memory"] else f"blocks of up to {plan['block_rows']:,} rows"
+        spill = f"up to {format_size(plan['spill_bytes'])} of spill, " if plan["spill_bytes"] else ""
+        yield (
+            f"With {limit}: solver {plan['solver']}, {place}, {blocks}, about {plan['passes']} passes, {spill}"
+            f"about {_minutes(plan['minutes'])} (disk, passes and time are estimates)."
         )
-    echo(
-        f"Training needs about --memory-limit {_megabytes(answer['smallest_memory_bytes'])}; from about "
+    else:
+        yield f"{limit} is not enough."
+    smallest = _megabytes(answer["smallest_memory_bytes"])
+    if answer["at_least"]:
+        yield f"Training needs --memory-limit {smallest} at least; more is known once that allows to read the data."
+        return
+    yield (
+        f"Training needs --memory-limit {smallest}; from "
         f"{_megabytes(answer['in_memory_bytes'])} on it keeps all rows in memory and reads the file once."
     )
 

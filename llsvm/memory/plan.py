@@ -295,8 +295,10 @@ def smallest_for(
     held: Mapping[str, int],
     needs: Callable[[MemoryLeft], Needs],
     floor_bytes: int,
+    in_one_block: bool = False,
 ) -> SmallestLimit:
-    """The smallest limit that a solver's training works with.
+    """The smallest limit that a solver's training works with; or, ``in_one_block``, with which all rows stay in
+    memory.
 
     held: bytes by name, of what is there before the data are read. needs: of the solver, a function of what is
     left. floor_bytes: the answer is no less."""
@@ -304,7 +306,9 @@ def smallest_for(
     def spent(limit_bytes: int) -> Mapping[str, int] | None:
         left = left_after_reading(dataset, limit_bytes, held)
         plan = None if left is None else left.plan(needs(left))
-        return None if left is None or plan is None else {**left.lines, **plan.lines}
+        if left is None or plan is None or plan.in_one_block < in_one_block:
+            return None
+        return {**left.lines, **plan.lines}
 
     smallest = smallest_limit(lambda limit_bytes: spent(limit_bytes) is not None, floor_bytes)
     return SmallestLimit(smallest, spent(smallest) or {})

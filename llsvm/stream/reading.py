@@ -156,8 +156,9 @@ class DataReader:
             budget.require({READING: budget.limit_bytes})
         self.rows = self._new_reading(measuring=True)
         self.page_bytes = plan.PAGE_BYTES[0]
-        room = max(MIN_WORK_BYTES, budget.limit_bytes - sum(self.held.values()))
-        most = resident_bytes() + room
+        held = sum(self.held.values())
+        room = max(MIN_WORK_BYTES, budget.limit_bytes - held)
+        most = max(resident_bytes(), held) + room  # libraries that are still to be loaded are held for
         info = self.source.info()
         batches = info.reader_bytes - info.library_bytes  # the library itself has been loaded by now
         if batches > max(room, budget.limit_bytes - resident_bytes()):

@@ -99,6 +99,7 @@ class Stream:
         options = ReadingOptions(scale, has_bias, fill_missing, cache, refuse_rounding)
         self._reader = DataReader(source, budget, self.progress, options, self._make_cache)
         self._dataset: DatasetInfo | None = None
+        self._measured: DatasetInfo | None = None
         self._pages = Pages()  # as the rows are cut now
         self._scaled_in_place = False
         self._survivors: Survivors | None = None
@@ -131,7 +132,9 @@ class Stream:
 
     def measure(self) -> DatasetInfo:
         """The facts, also where the limit has refused ``read``; no rows are at hand then (DataReader.measure)."""
-        return self._dataset or self._reader.measure()
+        if self._measured is None:
+            self._measured = self._dataset or self._reader.measure()
+        return self._measured
 
     @property
     def dataset(self) -> DatasetInfo:

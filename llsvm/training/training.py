@@ -168,8 +168,14 @@ class Training:
             return error.as_least()
         return BudgetError(error.what, error.limit_bytes, smallest.nbytes, smallest.lines)
 
-    def smallest_limit(self, floor_bytes: int) -> SmallestLimit:
-        """The smallest memory limit that works, of those from ``floor_bytes`` on.
+    @property
+    def limit_bytes(self) -> int:
+        """The memory limit, also where it is too small for anything."""
+        return self.stream.budget.limit_bytes if self._refused is None else self._refused.limit_bytes
+
+    def smallest_limit(self, floor_bytes: int, in_one_block: bool = False) -> SmallestLimit:
+        """The smallest memory limit that works, of those from ``floor_bytes`` on; or, ``in_one_block``, with which
+        all rows stay in memory.
 
         Reads the source, if the limit has refused the first reading. Raises BudgetError, DataError where that
         cannot be done."""
@@ -178,7 +184,7 @@ class Training:
         def needs(left: MemoryLeft) -> Needs:
             return self._make_solver(dataset, left).needs(left)
 
-        return smallest_for(dataset, self._before, needs, max(floor_bytes, self._floor_bytes))
+        return smallest_for(dataset, self._before, needs, max(floor_bytes, self._floor_bytes), in_one_block)
 
     def plan(self) -> MemoryPlan:
         """Read the data, and tell what the memory limit would be spent on. Raises as iterating does."""
