@@ -1,4 +1,4 @@
-"""One binary problem of a linear NESVM: its points, its μ, its best solution and its best dual point."""
+"""One binary problem of a linear NESVM: its points, its μ and its best dual point."""
 
 from __future__ import annotations
 
@@ -25,31 +25,36 @@ Vector = NDArray[np.float64]
 
 
 class LinearProblem:
-    """coef (width,), primal: the best weights measured so far and their objective. bundle: the best dual point.
-    mu: of the smoothed loss. ended: by the stopping rule. thinning: under way, or None."""
+    """A problem, from pass to pass.
+
+    steps: where it is. mu: of the smoothed loss. bundle: the best dual point. ended: by the stopping rule.
+    thinning: under way, or None.
+    """
 
     def __init__(
         self,
         settings: Settings,
         tuning: NESVMTuning,
         loss: Loss,
+        regulariser: Regulariser,
         metric: Metric,
         paper_L: float,
         arrays: ProblemArrays,
         bundle: int,
         tol: float,
     ) -> None:
-        """paper_L: eqs. 48, 52 and 56 (corrected) without the regulariser, for μ = 1. bundle: dual points kept.
-        tol: relative gap, as measured, at which to stop."""
+        """metric: of the steps. paper_L: eqs. 48, 52 and 56 (corrected) without the regulariser, for μ = 1.
+        arrays: its vectors are as long as the weights, (width,).
+        bundle: dual points kept.
+        tol: relative gap, as measured, at which to stop.
+        """
         self.settings = settings
         self.tuning = tuning
         self.tol = tol
         self.smooth = math.isfinite(loss.smoothness)
-        self.regulariser = Regulariser(settings.penalty == "l1", settings.intercept)
+        self.regulariser = regulariser
         self.bundle = DualBundle(arrays, bundle, self.regulariser.l1)
         self.feasible = FeasiblePoints(loss, settings.intercept, arrays)
-        self.coef = arrays.vector("best weights")
-        self.primal = np.inf
         self.ended = False
         self.thinning: Thinning | None = None
         self._arrays = arrays
@@ -83,68 +88,64 @@ class LinearProblem:
 
     # -- a pass -----------------------------------------------------------------------------------------
 
-    def measure(self, sums: Vector, grad: Vector) -> None:
-        """Take in a pass: sums (N_SUMS,), grad (1 or 2, width) = Σ α y x at w, by sides if there are two."""
+    def measure(self, sums: Vector, grad: Vector, primal: float) -> None:
+        """Take in a pass.
+
+        sums: (N_SUMS,) of it, see kernels.py.
+        grad: (1 or 2, width) Σ α y x at w, by sides if there are two.
+        primal: the best that has been measured.
+        """
         w, y = self.steps.w, self.steps.y
         of_w, of_y = self.regulariser.at(w, self._mu_w), self.regulariser.at(y, self._mu_w)
         v = grad.sum(axis=0)
         F, F_y = of_w.smoothed + sums[kernel.SMOOTHED], of_y.smoothed + sums[kernel.V_SMOOTHED]
-        self._offer(of_w.exact + sums[kernel.LOSS], w)
-        self._offer(of_y.exact + sums[kernel.V_LOSS], y)
         self.bundle.add(*self.feasible.point(sums, grad))
         alpha = sums[kernel.ALPHA_PLUS] + sums[kernel.ALPHA_MINUS]
         smoothing_gap = 0.0
         if not self.smooth:
             linear = self.regulariser.linear(w, of_w)
             smoothing_gap = float(sums[kernel.LOSS] - alpha + w @ v + of_w.exact - linear)
-        if self._stop(F):
+        self.ended = self._stops(F, primal)
+        if self.ended:
             return
         ridge = self.regulariser.ridge(self._mu_w)
         self.steps.advance(float(F), of_w.gradient - v, float(F_y), ridge, self._same)
-        self._same = not self._lower_mu(smoothing_gap, float(F))
+        self._same = not self._lower_mu(smoothing_gap, float(F), primal)
         self._F = float(F)
 
-    def _offer(self, primal: float, w: Vector) -> None:
-        if primal < self.primal:
-            self.primal = float(primal)
-            self.coef[:] = w
-
-    def _stop(self, F: float) -> bool:
+    def _stops(self, F: float, primal: float) -> bool:
         if self.settings.stop == "change":
             last = self.smooth or not self.settings.homotopy or self.mu <= self.settings.mu_end
-            self.ended = bool(last and self._same and abs(F - self._F) < self.settings.tol)
-        else:
-            gap = self.primal - self.bundle.best
-            self.ended = bool(gap <= self.tol * self.primal)
-        return self.ended
+            return bool(last and self._same and abs(F - self._F) < self.settings.tol)
+        return bool(primal - self.bundle.best <= self.tol * primal)
 
     # -- homotopy ---------------------------------------------------------------------------------------
 
-    def _lower_mu(self, smoothing_gap: float, F: float) -> bool:
+    def _lower_mu(self, smoothing_gap: float, F: float, primal: float) -> bool:
         """Make μ smaller if it is time to. smoothing_gap: smoothing's part of the gap at w, as far as w is a
         solution."""
         if self.smooth or not self.settings.homotopy:
             return False
         if self._paper is not None or self.settings.stop == "change":
-            allowed = self.settings.tol * (1.0 if self.settings.stop == "change" else self.primal)
+            allowed = self.settings.tol * (1.0 if self.settings.stop == "change" else primal)
             if not abs(F - self._F) < allowed:
                 return False
             self._next_stage()
             return True
-        allowed, target = self.tol * self.primal, self.tuning.mu_target
+        allowed, target = self.tol * primal, self.tuning.mu_target
         if smoothing_gap <= (target + 0.1) * allowed:
             return False
-        ready = self._is_solved(smoothing_gap)
+        ready = self._is_solved(smoothing_gap, primal)
         if ready:
             # smoothing's part of the gap falls with the square of μ
             aim, factor = float(np.sqrt(target * allowed / smoothing_gap)), self.tuning.mu_factor
             self._set_mu(self.mu * max(factor, min(factor**0.2, aim)))
         return ready
 
-    def _is_solved(self, smoothing_gap: float) -> bool:
+    def _is_solved(self, smoothing_gap: float, primal: float) -> bool:
         """Is the smoothed problem solved as far as its smoothing is worth?"""
         if self._searched is None or self._scalar or self.regulariser.l1:
-            rest = self.primal - self.bundle.best - smoothing_gap
+            rest = primal - self.bundle.best - smoothing_gap
             return rest < self.tuning.gap_rule * smoothing_gap
         return self._searched.decrement < self.tuning.decrement_rule * smoothing_gap
 
@@ -164,30 +165,22 @@ class LinearProblem:
 
     # -- thinning ---------------------------------------------------------------------------------------
 
-    def begin_thinning(self) -> None:
-        """Look for weights that can be zero, from the best ones on."""
+    def begin_thinning(self, coef: Vector, primal: float) -> None:
+        """Look for weights that can be zero, from the best ones (width,) on."""
         whole = self._arrays.vector("weights before thinning")
-        whole[:] = self.coef
-        self._thin_from(whole)
+        whole[:] = coef
+        self.thinning = self._thinning(whole, primal)
 
-    def _thin_from(self, whole: Vector) -> None:
+    def _thinning(self, whole: Vector, primal: float) -> Thinning:
         limit = self.bundle.best / (1.0 - self.tol) if self.tol < 1 else np.inf
         penalised = self.regulariser.penalised(len(whole))
-        self.thinning = Thinning(whole, self.primal, penalised, limit, self._mu_w)
-
-    def thin(self, sums: Vector, W: Vector, V: Vector) -> None:
-        """Take in the pass that measured two candidates; sums: (N_SUMS,)."""
-        assert self.thinning is not None
-        first, second = self.regulariser.at(W, self._mu_w).exact, self.regulariser.at(V, self._mu_w).exact
-        self.thinning.take((float(sums[kernel.LOSS]) + first, float(sums[kernel.V_LOSS]) + second))
-        self.coef[:], self.primal = self.thinning.w, self.thinning.primal
+        return Thinning(whole, primal, penalised, limit, self._mu_w)
 
     # -- state ------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Value]:
         """What there is to know beside the arrays."""
         return {
-            "primal": self.primal,
             "ended": self.ended,
             "mu": self.mu,
             "mu of weights": self._mu_w,
@@ -202,13 +195,12 @@ class LinearProblem:
 
     def restore(self, saved: SavedNumbers) -> None:
         """Take up ``numbers``; the arrays are those of the state already."""
-        self.primal, self.ended, self._F = saved.real("primal"), saved.flag("ended"), saved.real("F")
+        self.ended, self._F = saved.flag("ended"), saved.real("F")
         self.mu, self._mu_w = saved.real("mu"), saved.real("mu of weights")
         self._stage, self._same = saved.whole("stage"), saved.flag("same F")
         self.steps.restore(saved.part("steps"))
         self.bundle.restore(saved.part("bundle"))
         self.feasible.restore(saved.part("feasible"))
         if saved.has("thinning"):
-            self._thin_from(self._arrays.vector("weights before thinning"))
-            assert self.thinning is not None
+            self.thinning = self._thinning(self._arrays.vector("weights before thinning"), np.inf)
             self.thinning.restore(saved.part("thinning"))

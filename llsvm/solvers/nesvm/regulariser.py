@@ -23,18 +23,22 @@ class Regulariser:
         self.l1 = l1
         self._free_intercept = free_intercept
 
+    def exact(self, w: NDArray[np.float64]) -> float:
+        """The value at w (width,)."""
+        penalised = w[: self.penalised(len(w))]
+        return float(np.abs(penalised).sum()) if self.l1 else 0.5 * float(penalised @ penalised)
+
     def at(self, w: NDArray[np.float64], mu: float) -> Penalised:
         """At w (width,); mu: of the smoothing of ‖w‖₁."""
         penalised = w[: self.penalised(len(w))]
         gradient = np.zeros_like(w)
         u = gradient[: len(penalised)]
+        exact = self.exact(w)
         if not self.l1:
             u[:] = penalised
-            value = 0.5 * float(penalised @ penalised)
-            return Penalised(value, value, gradient)
+            return Penalised(exact, exact, gradient)
         np.clip(penalised / mu, -1.0, 1.0, out=u)
-        smoothed = float(u @ penalised - 0.5 * mu * (u @ u))
-        return Penalised(smoothed, float(np.abs(penalised).sum()), gradient)
+        return Penalised(float(u @ penalised - 0.5 * mu * (u @ u)), exact, gradient)
 
     def penalised(self, width: int) -> int:
         """So many of the first weights are penalised."""

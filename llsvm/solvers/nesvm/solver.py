@@ -31,22 +31,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import class_signs
 from llsvm.objective.rounding import SHARE, RoundingBound
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.arrays import StateArrays
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.layout import Layout, layout
 from llsvm.solvers.nesvm.numbers import SavedNumbers
 from llsvm.solvers.nesvm.problem import LinearProblem
+from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.survey import Survey, survey
 from llsvm.solvers.nesvm.tuning import NESVMTuning
 from llsvm.solvers.report import SETTLED, Report
 from llsvm.solvers.state import SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
+
+Array = NDArray[np.float64]
 
 
 class NESVM:
@@ -125,6 +130,8 @@ class _Run:
             self.survey = self._survey(solver, layout.gram)
         else:
             self.survey = Survey.restored(saved, numbers.part("survey"))
+        self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
+        self.best = BestPrimal(k)
         self.arrays = StateArrays([self.width] * k, None if saved is None else saved.arrays)
         self.problems = [self._problem(solver, j, layout.bundle) for j in range(k)]
         self.passes, self.passes_to_solve = self.survey.passes, 0
@@ -133,6 +140,8 @@ class _Run:
             for problem, own in zip(self.problems, numbers.parts("problems", k), strict=True):
                 problem.restore(own)
             self.arrays.forget_saved()
+            saved.require_shapes({"best_primal": (k,), "best_coef": (k, self.width)})
+            self.best.restore(saved.arrays)
             gradient.stream.random_state = numbers.mapping("stream")
         self.most = max(self.settings.max_passes or 0, self.survey.passes + 2)
 
@@ -156,8 +165,8 @@ class _Run:
         paper_L = self.survey.metric.largest if self.smooth else n_rows * self.survey.steepest
         # half of the tolerance is for what rounding has hidden
         tol = self.settings.tol * (1.0 - SHARE) if self.bound.lost else self.settings.tol
-        metric, arrays = self.survey.metric, self.arrays.of(j)
-        return LinearProblem(self.settings, self.tuning, solver.loss, metric, paper_L, arrays, bundle, tol)
+        given = (self.settings, self.tuning, solver.loss, self.regulariser, self.survey.metric)
+        return LinearProblem(*given, paper_L, self.arrays.of(j), bundle, tol)
 
     # -- passes -----------------------------------------------------------------------------------------
 
@@ -176,8 +185,8 @@ class _Run:
             if not self._report().converged:
                 return
             self.passes_to_solve = self.passes
-            for problem in self.problems:
-                problem.begin_thinning()
+            for j, problem in enumerate(self.problems):
+                problem.begin_thinning(self._best_coef[j], float(self.best.primal[j]))
         while not (self._is_thin() or self._out_of_passes):
             self._thin()
             yield self._report()
@@ -188,12 +197,26 @@ class _Run:
         W, V = self._points("w"), self._points("y")
         mu = np.array([problem.mu for problem in self.problems])
         sums, grad = self.gradient.run(W, V, mu, np.array(todo))
+        self._offer(W, sums[:, kernel.LOSS], todo)
+        self._offer(V, sums[:, kernel.V_LOSS], todo)
         for j in todo:
-            self.problems[j].measure(sums[j], grad[j])
+            self.problems[j].measure(sums[j], grad[j], float(self.best.primal[j]))
         self.passes += 1
 
-    def _points(self, name: str) -> NDArray[np.float64]:
+    def _points(self, name: str) -> Array:
         return self.arrays.by_name[name].reshape(len(self.problems), self.width)
+
+    def _offer(self, points: Array, losses: Array, todo: list[int]) -> None:
+        """Points (k, width) whose losses (k,) have been measured, of some problems."""
+        primal, unknown = np.full((2, len(points)), np.inf)
+        for j in todo:
+            primal[j] = self.regulariser.exact(points[j]) + losses[j]
+        self.best.offer(primal, unknown, points)
+
+    @property
+    def _best_coef(self) -> Array:
+        assert self.best.coef is not None, "there are weights after the first pass"
+        return self.best.coef
 
     def _is_thin(self) -> bool:
         if self.passes >= self.passes_to_solve + self.tuning.thin_passes:
@@ -206,29 +229,31 @@ class _Run:
         W, V = (np.stack(each) for each in zip(*pairs, strict=True))
         sums, _ = self.gradient.run(W, V, np.ones(len(W)))
         for j, problem in enumerate(self.problems):
-            problem.thin(sums[j], W[j], V[j])
+            if problem.thinning is None:
+                continue
+            primal = float(sums[j, kernel.LOSS]) + self.regulariser.exact(W[j])
+            problem.thinning.take((primal, float(sums[j, kernel.V_LOSS]) + self.regulariser.exact(V[j])))
+            self._best_coef[j], self.best.primal[j] = problem.thinning.w, problem.thinning.primal
         self.passes += 1
 
     def _report(self) -> Report:
         problems, settings = self.problems, self.settings
-        primal = tuple(p.primal for p in problems)
-        dual = tuple(p.bundle.best for p in problems)
+        dual = np.array([p.bundle.best for p in problems])
         largest = max(p.steps.L for p in problems)
         mu = max(p.mu for p in problems)
         how = (
             "paper's constant" if settings.step == "paper" else f"searched, {self.survey.metric.name} metric"
         )
         note = f"step {how}: L = {largest:.4g}" + ("" if self.smooth else f", mu = {mu:.3g}")
-        coef = np.stack([p.coef for p in problems])
-        certificate = self.bound.certificate(coef, primal, dual, self.passes)
+        certificate = self.best.certificate(dual, self.passes, self.bound)
         ended = all(p.ended for p in problems)
         converged = ended and certificate.relative_gap <= settings.tol
         return Report(
             "pass",
             self.passes,
-            coef,
+            self._best_coef.copy(),
             certificate,
-            sum(dual),
+            sum(p.bundle.best for p in problems),
             converged=converged,
             cause=SETTLED if ended and not converged and settings.stop == "change" else "",
             note=note,
@@ -244,7 +269,7 @@ class _Run:
             "nesvm",
             self.passes,
             {**objective, **data_of(stream.dataset)},
-            {**self.arrays.by_name, **self.survey.metric.arrays()},
+            {**self.arrays.by_name, **self.best.arrays, **self.survey.metric.arrays()},
             numbers={
                 "survey": self.survey.numbers(),
                 "passes to solve": self.passes_to_solve,
