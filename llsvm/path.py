@@ -77,12 +77,12 @@ def path(
         solver = SmSVM(settings, weights, settings.threads or default_threads())
         solver.prepare(training.stream)
         if isinstance(lambdas, int):
-            lambdas = solver.largest_lambda1(training.stream) * np.geomspace(1.0, MIN_RATIO, lambdas)
+            lambdas = solver.largest_lambda1() * np.geomspace(1.0, MIN_RATIO, lambdas)
         for lambda1 in np.sort(np.asarray(lambdas, float))[::-1]:
             training.settings = replace(settings, lambda1=float(lambda1))
             training.history = []
             before = solver.passes
-            for report in solver.optimise(training.stream, Penalty.of(training.settings, dataset.n_rows)):
+            for report in solver.optimise(Penalty.of(training.settings, dataset.n_rows)):
                 training.note(report)
             yield PathPoint(float(lambda1), training.model, solver.passes - before)
 

@@ -1,6 +1,7 @@
 """solver="auto": what only one solver does, the trial of coordinate descent, and the change to Newton's method."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,22 +10,28 @@ from oracle import liblinear, rows, run, small_pages, write_svmlight
 from sklearn.base import clone
 from typer.testing import CliRunner
 
-import llsvm.solvers.choose as choose_module
 from llsvm.cli import app
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
 from llsvm.estimators import LLSVMClassifier
 from llsvm.memory.plan import MemoryLeft
 from llsvm.settings.settings import Settings
-from llsvm.solvers.choose import PATIENCE, ROUND, choose, enough, newton_updates
+from llsvm.solvers.auto import Auto
+from llsvm.solvers.choose import DEFAULT, AutoTuning, choose, enough, newton_updates
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 PLENTY = 10**9
+
+
+def with_tuning(monkeypatch, **tuning):
+    """Let trainings choose by other constants."""
+    monkeypatch.setattr("llsvm.training.training.Auto", partial(Auto, tuning=AutoTuning(**tuning)))
 
 
 @pytest.fixture
 def no_start(monkeypatch):
     """Loading code costs nothing: else no trial on a few thousand rows would ever end."""
-    monkeypatch.setattr(choose_module, "NEWTON_START", 0.0)
+    with_tuning(monkeypatch, newton_start=0.0)
 
 
 def hard(n=4000, d=10, **options):
@@ -60,7 +67,8 @@ def test_auto_is_what_everything_begins_with():
     ("options", "solver"),
     [
         ({"paper": True}, "llsvm"),
-        ({"loss": "squared_hinge"}, "llsvm"),
+        ({"loss": "squared_hinge", "multiclass": "ovo"}, "llsvm"),
+        ({"loss": "squared_hinge", "penalty": "l1"}, "smsvm"),
         ({"multiclass": "ovo"}, "llsvm"),
         ({"multiclass": "crammer-singer"}, "sequential-dual"),
         ({"multiclass": "weston-watkins"}, "sequential-dual"),
@@ -86,7 +94,8 @@ def test_what_one_solver_alone_does_it_does(options, solver):
 @pytest.mark.parametrize(
     ("options", "solver"),
     [
-        ({"loss": "squared_hinge"}, "llsvm"),
+        ({"loss": "squared_hinge", "multiclass": "ovo"}, "llsvm"),
+        ({"loss": "squared_hinge", "penalty": "elasticnet"}, "smsvm"),
         ({"multiclass": "crammer-singer"}, "sequential-dual"),
         ({"penalty": "elasticnet"}, "smsvm"),
         ({"loss": "least-squares", "max_passes": 3000}, "nesvm"),
@@ -115,7 +124,7 @@ def test_a_solver_asked_for_is_obeyed(solver):
     [
         {"solver": "smsvm", "multiclass": "crammer-singer"},
         {"paper": True, "penalty": "l1"},
-        {"loss": "squared_hinge", "penalty": "elasticnet"},
+        {"loss": "squared_hinge", "penalty": "elasticnet", "multiclass": "ovo"},
         {"loss": "least-squares", "penalty": "elasticnet"},
         {"multiclass": "ovo", "penalty": "elasticnet"},
         {"intercept": True, "penalty": "elasticnet"},
@@ -169,10 +178,10 @@ def test_newtons_price_rises_with_the_length_of_rows_and_falls_with_their_number
 def test_when_a_trial_ends():
     newton, n = 30.0, 1000
     assert not enough(newton, n, 5_000, 5_000, 1, None)
-    assert "a round" in enough(newton, n, 20_000, int(ROUND * newton * n), 1, None)
+    assert "a round" in enough(newton, n, 20_000, int(DEFAULT.round * newton * n), 1, None)
     assert not enough(newton, n, 9_000, 4_000, 2, 20)  # few rows move
     assert "to come" in enough(newton, n, 9_000, 4_000, 2, 800)
-    assert "not converged" in enough(newton, n, int(PATIENCE * newton * n), 100, 9, 1)
+    assert "not converged" in enough(newton, n, int(DEFAULT.patience * newton * n), 100, 9, 1)
 
 
 @pytest.mark.usefixtures("no_start")
@@ -183,8 +192,8 @@ def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, 
     if where == "disk":
         X *= np.random.default_rng(0).random(X.shape) < 0.4
         data, ledger = str(write_svmlight(tmp_path / "rows.svm", X, y)), 700_000
-        monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_ROWS", 64)
-        monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_BYTES", 5000)
+        small_pieces = SmSVMTuning(piece_rows=64, piece_bytes=5000)
+        with_tuning(monkeypatch, newton_start=0.0, smsvm=small_pieces)
         small_pages(monkeypatch, 4000, 20_000)
     labels = None if where == "disk" else y
     training = run(data, labels, ledger=ledger, C=10.0, tol=1e-4)
@@ -231,6 +240,18 @@ def test_problems_that_have_converged_keep_their_weights():
         optimum, _ = liblinear(X, np.where(y == c, 1, 0), C=10.0)
         primal = training.reports[-1].certificate.primal[c]
         assert optimum * (1 - 1e-9) <= primal <= optimum * (1 + 1e-3)
+
+
+@pytest.mark.usefixtures("no_start")
+def test_newton_takes_over_with_the_squared_hinge_too():
+    X, y = hard()
+    training = run(X, y, C=10.0, tol=1e-4, loss="squared_hinge")
+    assert training.solver == "smsvm"
+    optimum, _ = liblinear(X, y, C=10.0, loss="squared_hinge")
+    certificate = training.reports[-1].certificate
+    assert training.reports[-1].converged
+    assert optimum * (1 - 1e-9) <= certificate.total_primal <= optimum * (1 + 1e-4)
+    assert certificate.total_dual <= optimum * (1 + 1e-9)
 
 
 @pytest.mark.usefixtures("no_start")

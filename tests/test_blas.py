@@ -21,8 +21,8 @@ from llsvm.solvers.smsvm import newton
 from llsvm.train import train
 
 threads, solve = [], newton.solve
-def look(H, right):
-    answer = solve(H, right)
+def look(*arguments):
+    answer = solve(*arguments)
     threads.append([pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"])
     return answer
 newton.solve = look

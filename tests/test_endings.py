@@ -133,7 +133,7 @@ def test_a_run_that_stalls_ends_and_says_what_to_do(recwarn):
 
 
 def test_newtons_method_ends_too_where_nothing_moves_any_more(monkeypatch):
-    monkeypatch.setattr(Descent, "newton", lambda self, *_: self.step_to(self.w, np.inf))
+    monkeypatch.setattr(Descent, "newton_step", lambda self, *_: self.step_to(self.w, np.inf))
     training = run(*rows(n=100, d=4), solver="smsvm")
     last = training.reports[-1]
     assert (last.converged, last.cause) == (False, STALLED)

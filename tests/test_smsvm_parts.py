@@ -1,7 +1,5 @@
 """The parts of SmSVM: kernels against their slow twins, line search and model against brute force, the dual."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,12 +11,15 @@ from scipy.optimize import minimize_scalar
 from llsvm.block import CSR, Block
 from llsvm.errors import UsageError
 from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import loss_of
 from llsvm.objective.penalty import Penalty
+from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import Dense, minimise
-from llsvm.solvers.smsvm.smoothed import STEPS, Far, Point, Summing
+from llsvm.solvers.smsvm.summing import Summing
+from llsvm.solvers.smsvm.sums import STEPS, Point, RowsLeftOut
 
 COST = np.array([0.5, 2.0])
 
@@ -38,9 +39,9 @@ def problem(seed=0, n=301, d=7):
     return X, rng.integers(0, 2, n), weight, rng.normal(size=d + 1), rng.normal(size=d + 1)
 
 
-def summed(point, block, bias, threads=2):
-    with ThreadPoolExecutor(threads) as pool:
-        summing = Summing([point], RowCosts(COST), bias, pool, threads)
+def summed(point, block, bias, threads=2, loss="hinge"):
+    with Threads(threads) as pool:
+        summing = Summing([point], loss_of(loss), RowCosts(COST), bias, pool)
         for start in range(0, block.n_rows, 100):
             summing.add(block.slice(start, min(start + 100, block.n_rows)))
         return summing.finish()[0]
@@ -56,9 +57,10 @@ def test_a_pass_sums_what_the_slow_twin_sums(sparse, bias, previous):
     expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, previous, STEPS)
     active = np.array([0, 2, 3, 7])
     point = Point(w, change, 0.3, previous, 1, diagonal=True)
-    point.choose(active)
+    point.activate(active)
     found = summed(point, block_of(X, y, weight, sparse), bias)
-    for name in ("losses", "totals", "v"):
+    np.testing.assert_allclose(found.totals[:3], expected["totals"], rtol=1e-10, atol=1e-10)
+    for name in ("losses", "v"):
         np.testing.assert_allclose(getattr(found, name), expected[name], rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(found.diagonal, np.diag(expected["hessian"]), rtol=1e-10, atol=1e-12)
     lower = np.tril(expected["hessian"][np.ix_(active, active)])
@@ -170,12 +172,12 @@ def test_rows_at_hand_and_far_ones_sum_to_all_while_none_crosses_the_margin():
     step = 1e-3 * np.ones_like(w)
     step[-1] = 0.0
     at, moved = Point(w, zero, a, 0.0, 1), Point(w + step, 2 * step, a, 0.0, 1)
-    far = Far.between(summed(at, block, 0.0), summed(at, block.take(near), 0.0), at)
+    far = RowsLeftOut.between(summed(at, block, 0.0), summed(at, block.take(near), 0.0), at)
     found, expected = summed(moved, block.take(near), 0.0), summed(moved, block, 0.0)
     far.add_to(found, moved)
     np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-7)
     np.testing.assert_allclose(found.v, expected.v, atol=1e-4)
-    assert found.hinge == pytest.approx(expected.hinge, rel=1e-7)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-7)
     # the straight lines' dual: Σ α_i z_i is their loss
     assert found.alpha == pytest.approx(expected.alpha, rel=1e-5)
 
@@ -186,11 +188,13 @@ def test_what_the_smoothing_of_far_rows_costs_is_known_at_another_smoothing():
     near = np.abs(1 - np.where(y == 1, 1.0, -1.0) * (X @ w[:-1])) < 0.5
     block, zero = block_of(X, y, None, True), np.zeros_like(w)
     at, less = Point(w, zero, 0.02, 0.0, 1), Point(w, zero, 0.005, 0.0, 1)
-    far = Far.between(summed(at, block, 0.0), summed(at, block.take(near), 0.0), at)
+    far = RowsLeftOut.between(summed(at, block, 0.0), summed(at, block.take(near), 0.0), at)
     at_hand, found = summed(less, block.take(near), 0.0), summed(less, block.take(near), 0.0)
     far.add_to(found, less)
     expected = summed(less, block, 0.0)
-    assert found.excess - at_hand.excess == pytest.approx(expected.excess - at_hand.excess, rel=0.01)
+    assert found.smoothing_gap - at_hand.smoothing_gap == pytest.approx(
+        expected.smoothing_gap - at_hand.smoothing_gap, rel=0.01
+    )
 
 
 def test_curvatures_of_rows_at_hand_are_handed_out():
@@ -198,13 +202,13 @@ def test_curvatures_of_rows_at_hand_are_handed_out():
     point = Point(w, change, 0.3, 0.6, 1, active=np.arange(3), curvature=np.zeros(len(y)))
     cost, sign = COST[y] * weight, np.where(y == 1, 1.0, -1.0)
     wide = np.hstack([X, np.ones((len(X), 1))])
-    with ThreadPoolExecutor(2) as pool:
-        summing = Summing([point], RowCosts(COST), 1.0, pool, 2)
+    with Threads(2) as pool:
+        summing = Summing([point], loss_of("hinge"), RowCosts(COST), 1.0, pool)
         summing.add(block_of(X, y, weight, True))
         assert summing.finish()[0].hessian.size == 0
     expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, 0.6, STEPS)
     np.testing.assert_allclose(point.curvature, expected["curvature"], rtol=1e-10)
-    np.testing.assert_allclose(summing.distance, np.abs(1 - sign * (wide @ (w + change))), rtol=1e-5)
+    np.testing.assert_allclose(summing.slack, np.abs(1 - sign * (wide @ (w + change))), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("l1", "l2"), [(0.0, 1.0), (0.7, 0.3), (1.0, 0.0), (0.01, 0.99)])

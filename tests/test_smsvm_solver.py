@@ -16,6 +16,8 @@ from llsvm.errors import UsageError
 from llsvm.models.model import Model
 from llsvm.path import path
 from llsvm.settings.settings import Settings
+from llsvm.solvers.smsvm.solver import SmSVM
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.train import train
 from tools.golden_data import sparse
 
@@ -24,6 +26,15 @@ MAX_PASSES = 25  # to a relative gap of 1e-3 on data with more rows than columns
 
 def solve(X, y=None, **options):
     return run(X, y, **{"solver": "smsvm", "tol": 1e-6, **options})
+
+
+def with_tuning(monkeypatch, **tuning):
+    """Let trainings make their SmSVM with other constants."""
+
+    def make(settings, class_weight, threads):
+        return SmSVM(settings, class_weight, threads, SmSVMTuning(**tuning))
+
+    monkeypatch.setattr("llsvm.training.training.make_solver", make)
 
 
 def true_objective(coef, X, y, C, l1=0.0, l2=1.0):
@@ -132,8 +143,7 @@ def test_every_pass_is_counted(monkeypatch):
 @pytest.mark.parametrize("density", [0.3, 0.9])
 def test_out_of_core_reaches_the_same_weights(density, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_BYTES", 4000)
-    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_ROWS", 64)
+    with_tuning(monkeypatch, piece_bytes=4000, piece_rows=64)
     X, y = rows(n=1500, d=6, density=density)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside, roomy = (solve(str(path), ledger=ledger) for ledger in (None, 40_000, 160_000))
@@ -147,9 +157,7 @@ def test_out_of_core_reaches_the_same_weights(density, tmp_path, monkeypatch):
 def test_without_room_for_rows_near_the_margin_passes_are_the_papers(tmp_path, monkeypatch):
     """Then the number of passes does not depend on where the rows are."""
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.solvers.smsvm.solver._Near.MOST", 0.0)
-    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_BYTES", 4000)
-    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_ROWS", 64)
+    with_tuning(monkeypatch, near_share=0.0, piece_bytes=4000, piece_rows=64)
     X, y = rows(n=1500, d=6)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside = solve(str(path)), solve(str(path), ledger=40_000)
@@ -207,9 +215,7 @@ def test_wide_data_in_memory_equals_liblinear_and_linear_programming():
 )
 def test_wide_data_out_of_core_keeps_to_its_limits_and_says_so(penalty, C, words, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr("llsvm.solvers.smsvm.layout.MAX_ACTIVE", 30)
-    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_BYTES", 20_000)
-    monkeypatch.setattr("llsvm.solvers.smsvm.smoothed._PIECE_ROWS", 16)
+    with_tuning(monkeypatch, max_active=30, piece_bytes=20_000, piece_rows=16)
     X, y = rows(n=800, d=300, seed=4, density=0.1)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     whole = solve(str(path), penalty=penalty, tol=1e-4, C=C)
@@ -233,8 +239,8 @@ def test_sparse_models_stay_sparse_on_disk(tmp_path):
 
 def test_refusals():
     X, y = rows(n=20, d=2)
-    for options in ({"loss": "squared_hinge"}, {"paper": True}):
-        with pytest.raises(UsageError, match="solver llsvm"):
+    for options in ({"loss": "least-squares"}, {"paper": True}, {"multiclass": "ovo"}):
+        with pytest.raises(UsageError, match="smsvm"):
             solve(X, y, **options)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,16 @@ class BestPrimal:
         self.coef: NDArray[np.float64] | None = None
 
     def offer(
-        self, primal: NDArray[np.float64], close_squares: NDArray[np.float64], w: NDArray[np.float64]
+        self,
+        primal: NDArray[np.float64],
+        close_squares: NDArray[np.float64],
+        w: NDArray[np.float64] | Sequence[NDArray[np.float64]],
     ) -> None:
-        """``w`` (k, d + 1) is copied where it is better. close_squares: (k,) as ``Sweeps.loss`` has them."""
+        """``w`` (k, d + 1) is copied where it is better. close_squares: (k,) as ``Sweeps.loss`` has them; infinite
+        where they are not known."""
         if self.coef is None:
-            self.coef = w.copy()
-        for c in np.flatnonzero(primal < self.primal):  # one by one: no copy of them all
+            self.coef = np.array(w)
+        for c in np.flatnonzero(primal < self.primal).tolist():  # one by one: no copy of them all
             self.coef[c] = w[c]
             self.primal[c], self.close_squares[c] = primal[c], close_squares[c]
 

@@ -1,17 +1,18 @@
 """Penalty: what is added to the losses, its conventions, and the dual that certifies it.
 
-The objective is  C Σ_i c_i hinge(y_i w·x_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  c_i the class weight times the sample weight:
+The objective is  C Σ_i c_i φ(y_i w·x_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  c_i the class weight times the sample weight:
 
     penalty      l2 and l1           the same with λ (SmSVM eqs. 1.1, 1.2), N rows
     l2           1, 0                C = 1 / (N λ₂)
     l1           0, 1                C = 1 / (N λ₁)
     elasticnet   1 − r, r            C = 1 / (N (λ₁ + λ₂)), r = λ₁ / (λ₁ + λ₂)
 
-so (1/N) Σ c_i hinge + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is this objective divided by N C.
+so (1/N) Σ c_i φ + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is this objective divided by N C.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,29 +43,42 @@ class Penalty:
     def value(self, w: NDArray[np.float64]) -> float:
         return float(0.5 * self.l2 * (w @ w) + self.l1 * np.abs(w).sum())
 
-    def dual(self, total: float, v: NDArray[np.float64]) -> float:
-        """The largest dual objective on the ray s α, 0 ≤ s ≤ 1, of dual variables with Σ α_i = total and
-        Σ α_i y_i x_i = v (d,):  s total − ‖soft(s v, l1)‖² / (2 l2),  soft(v, l1)_j = sign(v_j) max(0, |v_j| − l1).
+    def dual(self, total: float, v: NDArray[np.float64], squares: float = 0.0, longest: float = 1.0) -> float:
+        """The largest dual objective on the ray s α, 0 ≤ s ≤ longest, of dual variables with Σ α_i = total and
+        Σ α_i y_i x_i = v (d,):  s total − s² squares − ‖soft(s v, l1)‖² / (2 l2),
+        soft(v, l1)_j = sign(v_j) max(0, |v_j| − l1).
 
-        Without l2 the point must keep |s v_j| ≤ l1 for every j.
+        squares: ½ ridge Σ α_i²/C_i of losses with a ridge (losses.py). longest: may be infinite where α has no
+        upper bound, and then squares must not be 0 unless total is. Without l2 the point must keep |s v_j| ≤ l1
+        for every j.
         """
         size = np.abs(v)
+        if squares > 0:  # beyond, the dual falls whatever v is
+            longest = min(longest, total / (2 * squares))
+        elif not math.isfinite(longest):
+            longest = 1.0
         if self.l2 == 0:
             largest = float(np.max(size, initial=0.0))
-            return total * (min(1.0, self.l1 / largest) if largest > 0 else 1.0)
+            s = min(longest, self.l1 / largest) if largest > 0 else longest
+            return total * s - squares * s * s
 
         def soft(s: float) -> NDArray[np.float64]:
             return np.maximum(s * size - self.l1, 0.0)
 
-        low, high = 0.0, 1.0
-        if total * self.l2 < float(
-            size @ soft(1.0)
-        ):  # the derivative at 1 is negative: the largest is inside
-            for _ in range(60):
-                middle = 0.5 * (low + high)
-                if total * self.l2 < float(size @ soft(middle)):
-                    high = middle
-                else:
-                    low = middle
+        def falls(s: float) -> bool:
+            """Is the derivative at s negative?"""
+            return (total - 2 * s * squares) * self.l2 < float(size @ soft(s))
+
+        low, high = 0.0, longest
+        if falls(longest):  # the largest is inside
+            if self.l1 == 0 and squares > 0:
+                high = total * self.l2 / (2 * squares * self.l2 + float(size @ size))
+            else:
+                for _ in range(60):
+                    middle = 0.5 * (low + high)
+                    if falls(middle):
+                        high = middle
+                    else:
+                        low = middle
         at = soft(high)
-        return high * total - float(at @ at) / (2 * self.l2)
+        return high * total - high * high * squares - float(at @ at) / (2 * self.l2)

@@ -36,6 +36,7 @@ class Method:
         return self.solver or "the sequential dual method"
 
 
+_ANY = ("l2", "l1", "elasticnet")
 _SQUARES = {"squared_hinge": ("l2",), "least-squares": ("l2",)}
 
 # In the order in which "auto" takes the first that does what is asked for.
@@ -43,14 +44,13 @@ METHODS = {
     method.name: method
     for method in (
         Method("llsvm", "llsvm", {"hinge": ("l2",), "squared_hinge": ("l2",)}, ("ovr", "ovo")),
-        Method("smsvm", "smsvm", {"hinge": ("l2", "l1", "elasticnet")}, ("ovr",)),
+        Method("smsvm", "smsvm", {"hinge": _ANY, "squared_hinge": _ANY}, ("ovr",)),
         Method("nesvm", "nesvm", {**_SQUARES, "hinge": ("l2", "l1")}, ("ovr", "ovo")),
         Method("kernel", "nesvm", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("sequential-dual", "", {"hinge": ("l2",)}, DIRECT),
     )
 }
 TRIAL = ("llsvm", "smsvm")  # between these, where both do it, "auto" decides as it goes: llsvm.solvers.choose
-TRIAL_LOSSES = ("hinge",)  # whose prices it knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def _not_with_solver(settings: Settings, wanted: list[Demand]) -> str:
 def only_method(able: list[Method], wanted: list[Demand], loss: str) -> tuple[Method, str] | None:
     """The one method that "auto" takes, and why; None where a trial decides between those of TRIAL."""
     names = [method.name for method in able]
-    if loss in TRIAL_LOSSES and all(name in names for name in TRIAL):
+    if all(name in names for name in TRIAL):
         return None
     method = able[0]
     others = {name for name in TRIAL if name != method.name}

@@ -2,7 +2,7 @@
 same certified optimum.
 
 What only one solver can do, it does. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where
-the smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, NEWTON_PASSES times
+the smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, so many times
 that of a pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay
 between the margins. So its updates are counted, and once they, or those to be expected, come to more than Newton
 would take, smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
@@ -18,16 +18,33 @@ from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
+from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
-NEWTON_PASSES = 12  # what passes, and the work between them, come to, measured: 8 to 15 on most data
-NEWTON_PRODUCTS = 400  # ... or, where no Hessian has room, the products of its conjugate gradients
-NEWTON_START = 2e8  # ns: loading more code
-NEWTON_CALLS = 7.5e5  # ns: what a pass takes for each problem beside the work on rows
-ROUND = (
-    0.4  # so much of all updates are in the first round, measured: of Newton's price a round may take as much
-)
-ROUNDS_TO_COME = 5  # each visits the rows that still move as often as those so far have
-PATIENCE = 4  # so many times Newton's price is enough, whatever is expected
+
+@dataclass(frozen=True, slots=True)
+class AutoTuning:
+    """What a change of solver is decided by. Prices are measured (the head of this file says in which unit)."""
+
+    newton_passes: float = 12
+    """What smsvm's passes, and the work between them, come to: 8 to 15 on most data."""
+    newton_products: float = 400
+    """... or, where no Hessian has room, the products of its conjugate gradients."""
+    newton_start: float = 2e8
+    """ns: loading more code."""
+    newton_calls: float = 7.5e5
+    """ns: what a pass takes for each problem beside the work on rows."""
+    round: float = 0.4
+    """So much of all updates are in the first round: of Newton's price a round may take as much."""
+    rounds_to_come: float = 5
+    """Each visits the rows that are still free or violating as often as those so far have."""
+    patience: float = 4
+    """So many times Newton's price is enough, whatever is expected: more waits longer for coordinate descent."""
+    smsvm: SmSVMTuning = SMSVM
+    """Of the solver that is changed to."""
+
+
+DEFAULT = AutoTuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +58,7 @@ class Choice:
     at_hand: bool = False
 
 
-def choose(settings: Settings, threads: int, memory: MemoryLeft) -> Choice:
+def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTuning = DEFAULT) -> Choice:
     """memory: what is left once the data have been read."""
     if settings.only_solver is not None:
         return Choice(*settings.only_solver)
@@ -49,17 +66,19 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft) -> Choice:
 
     dataset = memory.dataset
     columns, problems = dataset.n_features, count_problems(len(dataset.classes))
-    newtons = layout(problems, threads, False, memory)
+    newtons = layout(problems, threads, False, memory, tuning.smsvm)
     if newtons.by_products and not newtons.all_near:
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
-    newton = newton_updates(dataset, problems, newtons.by_products)
+    newton = newton_updates(dataset, problems, newtons.by_products, tuning)
     why = f"Newton's method would cost as much as {newton:.0f} updates a row"
     return Choice("llsvm", why, newton, newtons.by_products)
 
 
-def newton_updates(dataset: DatasetInfo, problems: int = 1, by_products: bool = False) -> float:
+def newton_updates(
+    dataset: DatasetInfo, problems: int = 1, by_products: bool = False, tuning: AutoTuning = DEFAULT
+) -> float:
     """So many updates of each row by coordinate descent cost as much as smsvm in all. by_products: it has no room
     for a Hessian."""
     n, rows, r = dataset.n_features, max(dataset.n_rows, 1), dataset.nnz / max(dataset.n_rows, 1)
@@ -69,13 +88,19 @@ def newton_updates(dataset: DatasetInfo, problems: int = 1, by_products: bool = 
     else:
         update, a_pass, product = 100 + 2 * r, 100 + r + 0.4 * r * r, 60 + 3 * r
     step = n**3 / 15 / rows
-    work = NEWTON_PRODUCTS * product if by_products else NEWTON_PASSES * (a_pass + step)
-    work += NEWTON_PASSES * NEWTON_CALLS / rows
-    return (problems * work + NEWTON_START / rows) / update
+    work = tuning.newton_products * product if by_products else tuning.newton_passes * (a_pass + step)
+    work += tuning.newton_passes * tuning.newton_calls / rows
+    return (problems * work + tuning.newton_start / rows) / update
 
 
 def enough(
-    newton: float, n_rows: int, updates: int, round_updates: int, passes: int, moving: int | None
+    newton: float,
+    n_rows: int,
+    updates: int,
+    round_updates: int,
+    passes: int,
+    moving: int | None,
+    tuning: AutoTuning = DEFAULT,
 ) -> str:
     """Why the trial of llsvm should end here, or "".
 
@@ -84,13 +109,13 @@ def enough(
     """
     spent, in_round = updates / n_rows + passes, round_updates / n_rows
     instead = f"smsvm's passes cost about as much as {newton:.0f}"
-    if in_round >= ROUND * newton:
+    if in_round >= tuning.round * newton:
         return f"a round of coordinate descent took {in_round:.0f} updates a row; {instead}"
     if moving is None:
         return ""
-    if spent >= PATIENCE * newton:
+    if spent >= tuning.patience * newton:
         return f"coordinate descent had not converged after {spent:.0f} updates a row; {instead}"
-    to_come = ROUNDS_TO_COME * spent * moving / n_rows
+    to_come = tuning.rounds_to_come * spent * moving / n_rows
     if to_come > newton:
         return (
             f"after {spent:.0f} updates a row {moving / n_rows:.0%} of the rows still moved, so that about "

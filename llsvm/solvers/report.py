@@ -45,17 +45,3 @@ class Report:
     resumable: bool = False
     extra: dict[str, float] = field(default_factory=dict)
     expand: Callable[[], tuple[NDArray[np.bool_], Any]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What a solver is told that takes over from another.
-
-    best (k, columns), primal (k,): the best weights measured so far, as in Report, and their objective.
-    dual: (k,) of a feasible dual point. passes: full passes made.
-    """
-
-    best: NDArray[np.float64]
-    primal: tuple[float, ...]
-    dual: tuple[float, ...]
-    passes: int

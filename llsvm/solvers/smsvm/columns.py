@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.solvers.smsvm.column_kernels import add_columns, dot_columns, sweep_columns
+from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
-
-MAX_PRODUCTS = 200  # of a step on the active set
-SOLVED = 0.03  # the residual's norm falls to this share
 
 
 class Columns:
@@ -52,9 +50,12 @@ class Columns:
 class ColumnModel:
     """½ Σ_i h_i (x_i·p)² + ½ ridge ‖p‖² over some of the columns: a ``Quadratic`` of llsvm.solvers.smsvm.newton."""
 
-    def __init__(self, columns: Columns, active: Index, h: Vector, ridge: float) -> None:
+    def __init__(
+        self, columns: Columns, active: Index, h: Vector, ridge: float, tuning: SmSVMTuning = DEFAULT
+    ) -> None:
         """active: (A,) the columns that p has. h: (n,) curvatures of the rows, not negative."""
         self.columns, self.active, self.h, self.ridge = columns, active, h, ridge
+        self._tuning = tuning
         self.diagonal = np.empty(len(active))
         dot_columns(*columns.arrays, active, h, True, self.diagonal)
 
@@ -87,8 +88,8 @@ class ColumnModel:
         d, residual = np.zeros_like(right), right.copy()
         direction = residual / scale
         size = first = float(residual @ direction)
-        for _ in range(MAX_PRODUCTS):
-            if size <= SOLVED**2 * first:
+        for _ in range(self._tuning.max_products):
+            if size <= self._tuning.products_until**2 * first:
                 break
             product = self.product(some, direction)
             bend = float(direction @ product)

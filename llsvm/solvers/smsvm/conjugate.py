@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from llsvm.solvers.smsvm.tuning import DEFAULT
 
-MAX_CG, CG_UNTIL = 30, 0.1  # products per Newton step; the residual's norm falls to this share
+Vector = NDArray[np.float64]
 
 
 class ConjugateGradients:
     """Solves (H + ridge) step = −gradient, preconditioned by its diagonal, a product at a time."""
 
-    def __init__(self, gradient: Vector, diagonal: Vector, ridge: float) -> None:
-        """diagonal: of H + ridge."""
+    def __init__(
+        self, gradient: Vector, diagonal: Vector, ridge: float, until: float = DEFAULT.cg_until
+    ) -> None:
+        """gradient, diagonal: (n,), the latter of H + ridge. until: the residual's norm falls to this share."""
         self.ridge = ridge
+        self._until = until
         self.gradient, self.diagonal = gradient, diagonal
         self.step = np.zeros_like(gradient)
         self.residual = -gradient
@@ -24,7 +30,7 @@ class ConjugateGradients:
 
     @property
     def done(self) -> bool:
-        return self.size <= CG_UNTIL**2 * self.first
+        return self.size <= self._until**2 * self.first
 
     def advance(self, product: Vector) -> None:
         """product: H times ``direction``."""
@@ -40,3 +46,24 @@ class ConjugateGradients:
     def fall(self) -> float:
         """Of the quadratic model, by the step."""
         return 0.5 * float((self.residual - self.gradient) @ self.step)
+
+    def arrays(self, name: str) -> dict[str, Vector]:
+        """What it goes on from, for a SolverState; name: of the problem."""
+        return {
+            f"{name} step": self.step,
+            f"{name} residual": self.residual,
+            f"{name} direction": self.direction,
+            f"{name} diagonal": self.diagonal,
+            f"{name} sizes": np.array([self.ridge, self.size, self.first]),
+        }
+
+    @classmethod
+    def restored(
+        cls, name: str, arrays: Mapping[str, NDArray[Any]], gradient: Vector, until: float
+    ) -> ConjugateGradients:
+        """As it was when it gave ``arrays``, which are copied."""
+        ridge, size, first = arrays[f"{name} sizes"].tolist()
+        run = cls(gradient, np.array(arrays[f"{name} diagonal"]), ridge, until)
+        run.step, run.residual = np.array(arrays[f"{name} step"]), np.array(arrays[f"{name} residual"])
+        run.direction, run.size, run.first = np.array(arrays[f"{name} direction"]), size, first
+        return run

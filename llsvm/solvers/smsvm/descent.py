@@ -6,76 +6,94 @@ is not known here.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from copy import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
-from llsvm.solvers.smsvm.smoothed import STEPS, Point, Sums
+from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 Vector = NDArray[np.float64]
-
-FIRST_SMOOTHING = 1.0
-WARM_SMOOTHING = 0.125  # with weights to begin with
-ENOUGH_FALL = 0.5  # a step is taken if F_a falls by this share of what the best step on the grid would give
-HALVE_BELOW = 5.0  # a is halved when the predicted fall is below so many times the excess that a causes
-MORE_CAUTION = 4.0
-SMOOTH_ENOUGH = 0.4  # share of tol · P that the smoothing may cost in the end
-# Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian singular,
-# and steps may be of any length. So the model gets a least curvature, this share of its mean, and more of it while
-# steps would leave the region in which the last one has proved the model right; with L2 only after a step has been
-# of no use. It moves no optimum.
-PROXIMAL, PROXIMAL_RISE, PROXIMAL_SINK, MAX_PROXIMAL = 1e-9, 10.0, 0.1, 1e3
-LONGER = 16.0  # the next step may be so many times as long as one that the model foresaw
-EXACT = 512  # up to so many active columns the model's minimiser is cheap enough to be found exactly
-TOO_LONG = 1 / 16  # of the step was best
-UNSEEN = 1e-3  # differences below this share of tol · P are not worth another try
-ROUNDING = 1e-15
-MIN_SMOOTHING = 1e-13
 
 
 class Descent:
     """One binary problem on its way down: rows of class ``positive`` against the rest. n = d + 1 weights.
 
     w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
-    gradient (n,): of the smoothed objective without L1. fall: of F_a that the step promises. primal, best,
-    dual: the smallest true primal met, its weights, and the largest dual.
+    gradient (n,): of the smoothed objective without L1. a: the smoothing parameter, and previous: that of the last
+    step. fall: of the objective, that the step promises. primal, dual: the smallest true primal met, and the
+    largest dual. smoothing_gap, cost: of the last pass, see Sums. proximal, radius: a share for the model's least
+    curvature, and for the length of steps. a_before: what a was, if the last step was made on the rows near the
+    margin; else 0. safety: so many times as far as usual from the margin must rows be to be left out.
     """
 
-    def __init__(self, positive: int, n: int) -> None:
+    def __init__(self, positive: int, n: int, loss: Loss, tuning: SmSVMTuning) -> None:
         self.positive = positive
+        self.loss = loss
+        self.tuning = tuning
         self.w = np.zeros(n)
         self.target = np.zeros(n)
         self.change = np.zeros(n)
-        self.a = self.previous = FIRST_SMOOTHING
-        self.primal, self.dual = np.inf, -np.inf
-        self.best = self.w
         self.gradient = np.zeros(n)
+        self.a = self.previous = tuning.first_smoothing
+        self.primal, self.dual = np.inf, -np.inf
         self.fall = np.inf
-        self.proximal = PROXIMAL
-        self.radius = np.inf  # for the length of steps
-        self.before_near = 0.0  # what a was, if the last step was by the near rows
-        self.caution = 1.0  # so many times as far as usual must rows be not to be near
+        self.proximal = tuning.proximal
+        self.radius = np.inf
+        self.a_before = 0.0
+        self.safety = 1.0
+        self.smoothing_gap = self.cost = 0.0
         self.point: Point
         self.sums: Sums
 
-    def again(self) -> Descent:
-        """The same problem before its first pass, with the best weights so far to begin with."""
-        fresh = Descent(self.positive, len(self.w))
-        if np.isfinite(self.primal):
-            fresh.w = fresh.target = fresh.best = self.best
-            fresh.a = fresh.previous = WARM_SMOOTHING
-        return fresh
+    @property
+    def smoothed(self) -> bool:
+        """Has the loss a kink?"""
+        return not math.isfinite(self.loss.smoothness)
 
-    def know(self, best: Vector, primal: float, dual: float) -> None:
-        """Take in what is known already: the primal at ``best`` (n,) and a dual bound. The first step is from zero
-        all the same: Newton's is on its way sooner from there than from weights that are half right."""
-        self.best, self.primal, self.dual = best, primal, dual
+    # -- where it begins ----------------------------------------------------------------------------------
 
-    def among_near_rows(self, penalty: Penalty) -> Descent:
+    def begin_at(self, w: Vector) -> None:
+        """Before the first pass: begin at these weights (n,)."""
+        self.w = self.target = w
+        self.a = self.previous = self.tuning.warm_smoothing
+
+    def know(self, primal: float, dual: float) -> None:
+        """Take in what is known already. The first step is from zero all the same: Newton's is on its way sooner
+        from there than from weights that are half right."""
+        self.primal, self.dual = primal, dual
+
+    def arrays(self, name: str) -> dict[str, Vector]:
+        """What it goes on from before a pass, for a SolverState; name: of the problem."""
+        numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius]
+        numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost]
+        return {
+            f"{name} w": self.w,
+            f"{name} target": self.target,
+            f"{name} change": self.change,
+            f"{name} gradient": self.gradient,
+            f"{name} numbers": np.array(numbers),
+        }
+
+    def restore(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what ``arrays`` were, which are copied."""
+        parts = ("w", "target", "change", "gradient")
+        self.w, self.target, self.change, self.gradient = (np.array(arrays[f"{name} {of}"]) for of in parts)
+        numbers = arrays[f"{name} numbers"].tolist()
+        self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius = numbers[:7]
+        self.a_before, self.safety, self.smoothing_gap, self.cost = numbers[7:]
+
+    # -- the rows near the margin ---------------------------------------------------------------------------
+
+    def on_near_rows(self, penalty: Penalty) -> Descent:
         """The same problem at the weights of the last step, to go on with sums over some of the rows."""
         near = copy(self)
         near.change, near.previous = np.zeros_like(self.w), 0.0
@@ -83,66 +101,90 @@ class Descent:
         near.measure(self.sums, penalty)
         return near
 
-    def arrive(self, near: Descent) -> None:
-        """Aim at the point to which the rows at hand have led."""
+    def follow(self, near: Descent) -> None:
+        """Aim at the point to which the rows near the margin have led."""
         self.step_to(near.target, self.primal - near.primal)
-        self.before_near, self.a, self.previous = self.a, near.a, 0.0
+        self.a_before, self.previous = self.a, 0.0
+        if self.smoothed:
+            self.a = near.a
 
     def _near_has_failed(self) -> None:
-        """Too many of the rows that were taken for far have crossed the margin: go back to where a was, and go near
-        only with more rows for it."""
-        if self.before_near:
-            self.a, self.before_near = self.before_near, 0.0
-            self.caution *= MORE_CAUTION
+        """Too many of the rows that were left out have crossed the margin: go back to where a was, and leave out
+        fewer."""
+        if self.a_before:
+            self.a, self.a_before = self.a_before, 0.0
+            self.safety *= self.tuning.safety
+
+    @property
+    def margins_move(self) -> float:
+        """About as much, until it is solved: rows that have some times this slack may be left out.
+
+        a of smoothed losses. Of smooth ones the root of the mean square that the gap leaves: near the optimum
+        P − D ≥ Σ c_i Δm_i² of those rows that have a loss."""
+        if self.smoothed:
+            return self.safety * self.a
+        return (
+            self.safety * math.sqrt(max(self.primal - self.dual, 0.0) / self.cost) if self.cost > 0 else 0.0
+        )
+
+    # -- a pass, and the step after it ----------------------------------------------------------------------
 
     @property
     def relative_gap(self) -> float:
         return (self.primal - self.dual) / self.primal if self.primal > 0 else 0.0
 
-    def measure(self, sums: Sums, penalty: Penalty) -> None:
-        """Take in what a pass at ``target`` found: primal, dual and gradient."""
-        self.sums = sums
-        primal = sums.hinge + penalty.value(self.target)
-        if primal < self.primal:
-            self.primal, self.best = primal, self.target.copy()
-        self.dual = max(self.dual, penalty.dual(sums.alpha, sums.v))
-        self.gradient = penalty.l2 * self.target - sums.v
+    @property
+    def exhausted(self) -> bool:
+        """What is left is lost in rounding."""
+        return self.a < self.tuning.min_smoothing
 
-    def judge(self, penalty: Penalty, tol: float) -> bool:
-        """Take the step to ``target`` if F_a fell well; else aim at the best point of the grid, and say False."""
+    def measure(self, sums: Sums, penalty: Penalty) -> float:
+        """Take in what a pass at ``target`` found: primal, dual and gradient. Returns the primal there."""
+        self.sums, self.smoothing_gap, self.cost = sums, sums.smoothing_gap, sums.cost
+        primal = sums.loss + penalty.value(self.target)
+        self.primal = min(self.primal, primal)
+        longest = 1.0 if math.isfinite(self.loss.upper) else math.inf
+        self.dual = max(self.dual, penalty.dual(sums.alpha, sums.v, sums.squares, longest))
+        self.gradient = penalty.l2 * self.target - sums.v
+        return primal
+
+    def line_search(self, penalty: Penalty, tol: float) -> bool:
+        """Take the step to ``target`` if the objective fell well; else aim at the best point of the grid, and say
+        False."""
+        tuning = self.tuning
         values = self.sums.losses + [penalty.value(self.w + t * self.change) for t in STEPS]
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
-        tolerated = (1 - ENOUGH_FALL) * (values[0] - values[best]) + UNSEEN * tol * self.primal
+        tolerated = (1 - tuning.enough_fall) * (values[0] - values[best]) + tuning.unseen * tol * self.primal
         length = float(np.linalg.norm(self.change))
         if here <= values[best] + tolerated or length == 0:
             self.w = self.target
-            self.before_near = 0.0
-            self.proximal = max(PROXIMAL, PROXIMAL_SINK * self.proximal)
+            self.a_before = 0.0
             if length:
+                self.proximal = max(tuning.proximal, tuning.proximal_sink * self.proximal)
                 kept = values[0] - here > 0.5 * self.fall  # what the model promised
                 if penalty.l2 == 0 or np.isfinite(self.radius):
-                    self.radius = length * (LONGER if kept else 2.0)
+                    self.radius = length * (tuning.longer if kept else 2.0)
                 if penalty.l2 > 0 and kept:
                     self.radius = np.inf
             return True
         if STEPS[best] < 0.5:
             self._near_has_failed()
-        if best == 0:  # F_a is too bent for the model
+        if best == 0:  # the objective is too bent for the model
             self.radius = length * float(STEPS[1])
-            self.proximal *= PROXIMAL_RISE
+            self.proximal *= tuning.proximal_rise
         elif STEPS[best] <= 0.25:
             self.radius = 2 * length * float(STEPS[best])
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
 
-    def newton(self, penalty: Penalty, columns: Columns | None = None) -> None:
+    def newton_step(self, penalty: Penalty, columns: Columns | None = None) -> None:
         """The step to the minimiser of the quadratic model on the active columns.
 
         columns: the rows at hand, whose curvatures the point has, in place of a Hessian.
         """
-        active = self.point.active
+        active, tuning = self.point.active, self.tuning
         assert active is not None
         now, g = self.w[active], self.gradient[active]
         if columns is None:
@@ -152,21 +194,22 @@ class Descent:
             diagonal = H.diagonal().copy()
         else:
             assert self.point.curvature is not None
-            model = ColumnModel(columns, active, self.point.curvature, 0.0)
+            model = ColumnModel(columns, active, self.point.curvature, 0.0, tuning)
             diagonal = model.diagonal
         mean = float(diagonal.sum()) / max(len(active), 1)
         while True:
             ridge = self.ridge(penalty, mean)
             if columns is None:
                 H.flat[:: len(H) + 1] = diagonal + ridge
-                new, fall = minimise(Dense(H), g, now, penalty.l1, len(active) > EXACT)
+                roughly = len(active) > tuning.exact_columns
+                new, fall = minimise(Dense(H, tuning.ridge), g, now, penalty.l1, roughly, tuning)
             else:
                 model.ridge = ridge
-                new, fall = minimise(model, g, now, penalty.l1, roughly=True)
+                new, fall = minimise(model, g, now, penalty.l1, True, tuning)
             length = float(np.linalg.norm(new - now))
-            if length <= self.radius or self.proximal >= MAX_PROXIMAL:
+            if length <= self.radius or self.proximal >= tuning.max_proximal:
                 break
-            self.proximal *= PROXIMAL_RISE
+            self.proximal *= tuning.proximal_rise
         target = self.w.copy()
         target[active] = new
         self.step_to(target, fall if len(active) else np.inf)
@@ -176,20 +219,28 @@ class Descent:
         return max(penalty.l2, self.proximal * mean)
 
     def step_to(self, target: Vector, fall: float) -> None:
+        """Aim at ``target`` (n,), by which the objective should fall so much."""
         self.target, self.change, self.fall = target, target - self.w, fall
         self.previous = self.a
 
-    def smooth_less(self, tol: float) -> None:
-        """Halve a, or less where less is enough, when the step to come gains little against what a costs."""
-        need, excess = tol * self.primal, self.sums.excess
-        if 2 * self.fall > HALVE_BELOW * max(excess, 0.5 * need):
+    def reduce_smoothing(self, tol: float) -> None:
+        """Halve a, or less where less is enough, when the step to come gains little against what a costs. Where
+        there is nothing left to gain, and no a that hides it, the problem is exhausted."""
+        tuning = self.tuning
+        nothing_left = self.fall <= tuning.rounding * self.primal
+        if not self.smoothed:
+            if nothing_left:
+                self.a = 0.0
             return
-        if excess > SMOOTH_ENOUGH * need:  # the excess goes with a²
-            self.a *= max(0.5, (0.75 * SMOOTH_ENOUGH * need / excess) ** 0.5)
-        elif self.fall <= ROUNDING * self.primal:  # nothing left to gain at this a, and yet not certified
+        need, gap = tol * self.primal, self.smoothing_gap
+        if 2 * self.fall > tuning.halve_below * max(gap, 0.5 * need):
+            return
+        if gap > tuning.smooth_enough * need:  # it goes with a²
+            self.a *= max(0.5, (0.75 * tuning.smooth_enough * need / gap) ** 0.5)
+        elif nothing_left:  # at this a, and yet not certified
             self.a *= 0.5
 
-    def most_wanted(self, most: int, l1: float) -> NDArray[np.int64]:
+    def active_columns(self, most: int, l1: float) -> NDArray[np.int64]:
         """At most so many columns for the active set: weights that are not zero and gradients above ½ l1."""
         size = np.abs(self.gradient)
         nonzero = np.flatnonzero(self.target)

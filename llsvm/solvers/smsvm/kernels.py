@@ -1,7 +1,9 @@
-"""Smoothed hinge: losses and curvatures of rows, and what they add to gradient and Hessian.
+"""Losses and curvatures of rows, and what they add to gradient and Hessian.
 
 The smoothed hinge (SmSVM eq. 1.5) is ψ_a(z) = ½ (z + √(z² + a²)) of z = 1 − y w·x, so that 0 ≤ ψ_a(z) −
 max(0, z) ≤ a/2, with ψ'_a(z) = ½ (1 + z/r), ψ''_a(z) = ½ a²/r³, r = √(z² + a²).
+The squared hinge max(0, z)² is smooth: its curvature is 2 where z > 0 (the generalised Hessian of Keerthi & DeCoste
+2005, section 3), else 0.
 """
 
 from __future__ import annotations
@@ -9,6 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import JIT, njit
+
+# Of ``totals``: Σ c_i φ(m_i), not smoothed; Σ α_i; what the smoothing adds to the duality gap; Σ α_i²/(4 c_i), and
+# Σ c_i, the last two of the squared hinge only.
+LOSS, ALPHA, SMOOTHING_GAP, SQUARES, COST, N_TOTALS = range(6)
 
 
 @njit(**JIT)
@@ -33,7 +39,8 @@ def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losse
     base, change: (n,) float64 w·x_i and s·x_i. sign, cost: (n,) float64. a: the smoothing parameter;
     previous: the one for which the step s was computed, or 0 for h_i = ψ''_a(z_i). steps: (T,) the t.
     Set: slope (n,) c_i ψ'_a(z_i); curvature (n,) c_i h_i. Added to: losses (T,) Σ c_i ψ_a at each step;
-    totals (3,): Σ c_i max(0, z_i), Σ c_i ψ'_a(z_i) (which is Σ α_i), Σ c_i (max(0, z_i) − ψ'_a(z_i) z_i), at w + s.
+    totals (N_TOTALS,), at w + s: LOSS Σ c_i max(0, z_i), ALPHA Σ c_i ψ'_a(z_i), SMOOTHING_GAP Σ c_i (max(0, z_i) −
+    ψ'_a(z_i) z_i).
 
     h_i is the curvature of the primal-dual Newton step (Chan, Golub & Mulet 1999, eq. 4.4): with the dual variable
     q_i = q(z before) + its linear change, cut off at ±1, h_i = ½ (1 − q_i z_i/r_i)/r_i. It is ψ''_a(z_i) where q_i
@@ -47,7 +54,7 @@ def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losse
         losses[t] += total
     hinge = 0.0
     alpha = 0.0
-    excess = 0.0
+    gap = 0.0
     for i in range(base.shape[0]):
         before = 1.0 - sign[i] * base[i]
         move = -sign[i] * change[i]
@@ -66,10 +73,40 @@ def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losse
         loss = max(0.0, z)
         hinge += cost[i] * loss
         alpha += cost[i] * u
-        excess += cost[i] * (loss - u * z)
-    totals[0] += hinge
-    totals[1] += alpha
-    totals[2] += excess
+        gap += cost[i] * (loss - u * z)
+    totals[LOSS] += hinge
+    totals[ALPHA] += alpha
+    totals[SMOOTHING_GAP] += gap
+
+
+@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+def square(base, change, sign, cost, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
+    """``smooth`` for the squared hinge max(0, z)², which needs no smoothing.
+
+    base, change, sign, cost: (n,) float64; steps: (T,), all as there. Set: slope (n,) float64 2 c_i max(0, z_i),
+    which is α_i; curvature (n,) float64 2 c_i where z_i > 0, else 0. Added to: losses (T,) Σ c_i max(0, z_i)² at
+    each step; totals (N_TOTALS,), at w + s: LOSS, ALPHA, SQUARES and COST.
+    """
+    for t in range(steps.shape[0]):
+        total = 0.0
+        for i in range(base.shape[0]):
+            z = max(0.0, 1.0 - sign[i] * (base[i] + steps[t] * change[i]))
+            total += cost[i] * z * z
+        losses[t] += total
+    loss = 0.0
+    alpha = 0.0
+    costs = 0.0
+    for i in range(base.shape[0]):
+        z = max(0.0, 1.0 - sign[i] * (base[i] + change[i]))
+        slope[i] = 2.0 * cost[i] * z
+        curvature[i] = 2.0 * cost[i] if z > 0.0 else 0.0
+        loss += cost[i] * z * z
+        alpha += slope[i]
+        costs += cost[i]
+    totals[LOSS] += loss
+    totals[ALPHA] += alpha
+    totals[SQUARES] += loss  # Σ α_i²/(4 c_i)
+    totals[COST] += costs
 
 
 @njit(**JIT)

@@ -6,18 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.memory.sizes import format_size
 from llsvm.solvers.smsvm.columns import Columns
-from llsvm.solvers.smsvm.smoothed import work_bytes
+from llsvm.solvers.smsvm.rows import work_bytes
+from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
-HESSIAN_SHARE = 4  # Hessians get at most this part (1/4) of the memory that is left
-MAX_ACTIVE = 4096  # columns of a Hessian: beyond, the cube of it costs more than passes do
-ALL_ACTIVE = 512  # up to so many columns all of them are active, however few the rows
-# of a problem, beside those of the threads: Descent, its copy for near rows, what is far, conjugate gradients, a
-# report; measured where the weights are most of all that is held
+# of a problem, beside those of the threads: Descent, its copy for rows near the margin, what is left out,
+# conjugate gradients, a report; measured where the weights are most of all that is held
 VECTORS = 24
-ROW_WORK_BYTES = 64  # distance, and what keeping the nearest rows takes
-SPARE = 1.2  # a little more room than rows take, before they are counted on to stay in memory
-COPIED = 2.5  # the same, with a copy of the near ones
+ROW_WORK_BYTES = 64  # slack, and what keeping the rows of least slack takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,7 @@ class Layout:
 
     most_active: columns that a Hessian may have. wide: no Hessian over all columns. all_near: all rows are in
     memory and stay at hand. by_columns: L1 by coordinate descent on the columns of these. by_products: L2 by
-    products with the Hessian."""
+    products with the Hessian. Else there is a Hessian."""
 
     needs: Needs
     most_active: int
@@ -35,32 +32,50 @@ class Layout:
     by_columns: bool
     by_products: bool
 
+    def in_words(self, n_features: int) -> str:
+        """What is done instead of a Hessian over all features; "" where there is one."""
+        if not self.wide:
+            return ""
+        nbytes = format_size(8.0 * (n_features + 1) ** 2)
+        what = f"no Hessian over all {n_features:,} features, which would take {nbytes}: "
+        if self.by_columns:
+            return what + "coordinate descent and conjugate gradients on the columns of the rows in memory"
+        if self.by_products:
+            return what + (
+                "conjugate gradients on the rows in memory"
+                if self.all_near
+                else "conjugate gradients, with a pass for each product until few rows are near the margin"
+            )
+        return what + f"the active set is limited to {self.most_active:,} of them at a time"
 
-def layout(problems: int, threads: int, l1: bool, memory: MemoryLeft) -> Layout:
+
+def layout(
+    problems: int, threads: int, l1: bool, memory: MemoryLeft, tuning: SmSVMTuning = DEFAULT
+) -> Layout:
     """problems: binary ones. l1: the penalty has an L1 part."""
     dataset, available_bytes, in_memory = memory.dataset, memory.available_bytes, memory.in_memory
     n = dataset.n_columns + 1
     copies = 8 * problems * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
     lines = {
         "weights": 8 * problems * n * (VECTORS + 2 * threads),
-        "rows at hand": threads * work_bytes(n, dataset.is_dense),
+        "rows at hand": threads * work_bytes(n, dataset.is_dense, tuning),
     }
     left = available_bytes - sum(lines.values())
-    room = int((max(left, 0) / HESSIAN_SHARE / copies) ** 0.5)
-    most_active = min(n, MAX_ACTIVE, max(room, 1))
-    wide = n > most_active or (n > ALL_ACTIVE and n > dataset.n_rows)
+    room = int((max(left, 0) * tuning.hessian_share / copies) ** 0.5)
+    most_active = min(n, tuning.max_active, max(room, 1))
+    wide = n > most_active or (n > tuning.all_active and n > dataset.n_rows)
     row_work = ROW_WORK_BYTES + 8 * problems
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
     by_column = (
         Columns.bytes_per_row(dataset.nnz / dataset.n_rows, dataset.dtype.itemsize) if wide and l1 else 0
     )
-    all_near = wide and in_memory and SPARE * (rows + dataset.n_rows * by_column) <= left
+    all_near = wide and in_memory and tuning.spare * (rows + dataset.n_rows * by_column) <= left
     by_columns, by_products = all_near and l1, wide and not l1
     if by_columns:
         row_work += by_column
     elif not by_products:
         lines["Hessian"] = copies * most_active**2
     # a copy of the near rows, where it has room
-    copy = not all_near and in_memory and COPIED * rows <= available_bytes - sum(lines.values())
+    copy = not all_near and in_memory and tuning.copied * rows <= available_bytes - sum(lines.values())
     needs = Needs(lines, row_work, copy)
     return Layout(needs, most_active, wide, all_near, by_columns, by_products)

@@ -15,18 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.smsvm.linesearch import search
+from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
-
-MAX_ROUNDS = 50
-ENOUGH = 1e-8  # of the largest first violation of the optimality conditions
-STALLED = 1e-12  # of the whole fall so far: rounding
-ROUGHLY, STALLED_ROUGHLY = (
-    1e6,
-    1e-3,
-)  # where the minimiser is dear and only a step: a factor of ENOUGH, and STALLED
-RIDGE = 1e-12  # added to H, as a share of its mean diagonal, where it is singular
 
 
 class Quadratic(Protocol):
@@ -58,8 +50,10 @@ class Quadratic(Protocol):
 class Dense:
     """H as a symmetric, positive semidefinite matrix (n, n)."""
 
-    def __init__(self, H: Vector) -> None:
+    def __init__(self, H: Vector, ridge: float = DEFAULT.ridge) -> None:
+        """ridge: see ``solve``."""
         self.H = H
+        self._ridge = ridge
         self._some, self._part_of_some = np.empty(0, np.int64), np.empty((0, 0))
 
     def begin(self, g: Vector, w: Vector) -> None:
@@ -81,7 +75,7 @@ class Dense:
         return float(total)
 
     def solve(self, some: Index, right: Vector) -> Vector:
-        return solve(self._part(some), right)
+        return solve(self._part(some), right, self._ridge)
 
     def product(self, some: Index, d: Vector) -> Vector:
         return np.asarray(self._part(some) @ d)
@@ -97,8 +91,9 @@ class Dense:
         return self._part_of_some
 
 
-def solve(H: Vector, right: Vector) -> Vector:
-    """H⁻¹ right for a symmetric positive semidefinite H (n, n), with the smallest ridge that works."""
+def solve(H: Vector, right: Vector, least: float = DEFAULT.ridge) -> Vector:
+    """H⁻¹ right for a symmetric positive semidefinite H (n, n), right (n,). Where H is singular, with a ridge:
+    least, a share of its mean diagonal, or as many times more as it takes."""
     from scipy.linalg import cho_factor, cho_solve
 
     ridge = 0.0
@@ -109,25 +104,32 @@ def solve(H: Vector, right: Vector) -> Vector:
         try:
             return np.asarray(cho_solve(cho_factor(work, lower=True, overwrite_a=True), right))
         except np.linalg.LinAlgError:
-            ridge = max(ridge * 100, RIDGE * mean, 1e-300)
+            ridge = max(ridge * 100, least * mean, 1e-300)
 
 
 def minimise(
-    model: Quadratic, g: Vector, w: Vector, l1: float, roughly: bool = False
+    model: Quadratic,
+    g: Vector,
+    w: Vector,
+    l1: float,
+    roughly: bool = False,
+    tuning: SmSVMTuning = DEFAULT,
 ) -> tuple[Vector, float]:
     """The weights v that minimise g·p + ½ pᵀHp + l1 ‖v‖₁, p = v − w, the zeros among them exact; and how much the
     model falls from w to there.
 
     g, w: (n,). roughly: the minimiser may be missed by a little.
     """
-    slack, stalled = (ROUGHLY, STALLED_ROUGHLY) if roughly else (1.0, STALLED)
+    until, stalled = tuning.model_until, tuning.model_stalled
+    if roughly:
+        until, stalled = tuning.model_until_roughly, tuning.model_stalled_roughly
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v
     model.begin(g, w)
     first, total = 0.0, 0.0
-    for _ in range(MAX_ROUNDS):
+    for _ in range(tuning.max_rounds):
         largest = float(np.max(_violation(v, slope, l1), initial=0.0))
         first = first or largest
-        if largest <= slack * ENOUGH * first:
+        if largest <= until * first:
             break
         fall = model.sweep(v, slope, l1) if l1 > 0 else 0.0
         while True:

@@ -1,0 +1,79 @@
+"""The rows near the margin, kept in memory in a full pass, to go on with before the next."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
+from llsvm.stream.stream import Stream
+
+_EXPONENTS, _LOWEST = 64, -32  # of slacks that are told apart; 2 to the lowest is as good as 0
+
+
+class NearRows:
+    """Those with a slack |1 − margin| up to a threshold.
+
+    On both sides of the margin, where the loss of what is left out is a straight line there. Where it is none, or
+    where there is no L2 penalty (straight lines then have no minimum), rows are only left out where their loss is
+    zero: ``one_sided``.
+
+    rows: that were kept in the last full pass; valid until the next.
+    """
+
+    def __init__(self, stream: Stream, everything: bool, one_sided: bool, tuning: SmSVMTuning) -> None:
+        """everything: all rows are near, in the one block of the stream."""
+        self.one_sided = one_sided
+        self.threshold = 1.0
+        """Of the slack, for the rows to be kept in the next pass."""
+        self.rows: Block
+        self._everything = everything
+        self._stream = stream
+        self._tuning = tuning
+        self._most = (tuning.one_sided_share if one_sided else tuning.near_share) * stream.dataset.n_rows
+        self._all_up_to = 0.0  # all rows of no more slack have been kept
+        self._offered = 0
+        self._counts = np.zeros(_EXPONENTS, np.int64)  # of rows by the exponent of their slack
+
+    def begin(self) -> None:
+        """A full pass begins."""
+        if self._everything:
+            return
+        self._stream.survivors.clear()
+        self._counts = np.zeros(_EXPONENTS, np.int64)
+        self._offered = 0
+
+    def offer(self, block: Block, slack: NDArray[np.float32]) -> None:
+        """A block of the pass; slack: (n,) float32, see Summing, which is changed."""
+        if self._everything:
+            self.rows = block
+            return
+        for part in np.array_split(slack, 1 + len(slack) // 65536):
+            exponents = np.frexp(np.maximum(part, 1e-9))[1]
+            self._counts += np.bincount(np.clip(exponents - _LOWEST, 0, _EXPONENTS - 1), minlength=_EXPONENTS)
+        wanted = slack < self.threshold
+        self._offered += int(np.count_nonzero(wanted))
+        slack[~wanted] = np.inf
+        self._stream.survivors.add(block, slack, None)
+
+    def end(self) -> None:
+        """The full pass is over."""
+        if self._everything:
+            return
+        survivors = self._stream.survivors
+        self.rows = survivors.resident
+        all_kept = len(survivors) == self._offered
+        self._all_up_to = self.threshold if all_kept else float(survivors.distance.max(initial=0.0))
+        few = int(np.searchsorted(np.cumsum(self._counts), self._most, side="right"))
+        self.threshold = 2.0 ** (few + _LOWEST - 1)
+
+    def enough(self, margins_move: float) -> bool:
+        """Is the problem of these rows that of all, while margins move by no more than that?"""
+        if self._everything:
+            return True
+        most = self._tuning.near_overfull * self._most
+        return (
+            0 < self.rows.n_rows <= most
+            and margins_move <= self._all_up_to / self._tuning.slack_per_smoothing
+        )

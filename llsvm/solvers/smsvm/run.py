@@ -1,0 +1,397 @@
+"""NewtonRun: the passes of SmSVM over one stream; see solver.py for the algorithm.
+
+Steps are found before the report of a pass is handed out, or, where they are on the rows near the margin, before
+that of the last epoch: at these reports all that goes on is weights and a few numbers, no Hessian and no rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.errors import UsageError
+from llsvm.objective.best import BestPrimal
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import loss_of
+from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import count_problems
+from llsvm.process.threads import Threads
+from llsvm.settings.settings import Settings
+from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.report import ROUNDED, STALLED, Report
+from llsvm.solvers.smsvm.columns import Columns
+from llsvm.solvers.smsvm.conjugate import ConjugateGradients
+from llsvm.solvers.smsvm.descent import Descent
+from llsvm.solvers.smsvm.layout import Layout
+from llsvm.solvers.smsvm.near_rows import NearRows
+from llsvm.solvers.smsvm.summing import Summing
+from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
+from llsvm.solvers.stall import Stall
+from llsvm.solvers.state import SolverState, Value
+from llsvm.stream.stream import Stream
+
+SumUp = Callable[[list[Point]], list[Sums]]
+
+
+@dataclass(slots=True)
+class _Step:
+    """A Newton step that is found by conjugate gradients. point: where its Hessian is."""
+
+    problem: Descent
+    run: ConjugateGradients
+    point: Point
+
+
+class NewtonRun:
+    """All problems, on their way down in the same passes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        class_weight: NDArray[np.float64],
+        threads: int,
+        tuning: SmSVMTuning,
+        layout: Layout,
+        stream: Stream,
+    ) -> None:
+        """Spend the memory limit, and begin at w = 0. class_weight: (n_classes,) factors of C."""
+        dataset = stream.dataset
+        k = count_problems(len(dataset.classes))
+        self.settings, self.class_weight = settings, class_weight
+        self.tuning, self.stream = tuning, stream
+        self.loss = loss_of(settings.loss)
+        self.penalty = Penalty.of(settings, dataset.n_rows)
+        self.layout = layout
+        self.note = layout.in_words(dataset.n_features)
+        stream.prepare(layout.needs)
+        assert stream.in_one_block or not layout.all_near
+        one_sided = self.penalty.l2 == 0 or not math.isfinite(self.loss.slope)
+        self.near = NearRows(stream, layout.all_near, one_sided, tuning)
+        self.columns: Columns | None = None
+        self.passes = 0
+        self.problems = [
+            Descent(c, dataset.n_columns + 1, self.loss, tuning) for c in ([1] if k == 1 else range(k))
+        ]
+        self.live = list(self.problems)
+        self.best = BestPrimal(k)
+        self.stall = Stall(settings.tol, None)  # Newton's gap may fall all at once
+        self.steps: list[_Step] = []  # under way, and so many products have been made of each
+        self.products = 0
+        self._n_threads = threads
+        self._threads: Threads
+
+    # -- passes -------------------------------------------------------------------------------------------
+
+    def passes_to_the_end(self) -> Iterator[Report]:
+        """Until converged, or out of passes, from wherever it is."""
+        with Threads(self._n_threads) as self._threads, one_blas_thread():
+            yield from self._finish_steps()
+            while True:
+                report = self._pass()
+                if not self.live or self._out_of_passes():
+                    yield report
+                    return
+                ahead = [p for p in self.live if p.line_search(self.penalty, self.settings.tol)]
+                near = [p for p in ahead if self.near.enough(p.margins_move)]
+                self._begin_steps([p for p in ahead if p not in near])
+                report.resumable = not near
+                yield report
+                if near:
+                    yield from self._go_near(near)
+                yield from self._finish_steps()
+
+    @property
+    def costs(self) -> RowCosts:
+        """Of the rows: their factor C is the penalty's."""
+        return RowCosts.of_classes(self.penalty.C, self.class_weight)
+
+    def begin_again(self, penalty: Penalty) -> None:
+        """With another penalty, at the best weights so far."""
+        self.penalty, before = penalty, self.best
+        self.problems = [Descent(p.positive, len(p.w), self.loss, self.tuning) for p in self.problems]
+        if before.coef is not None:
+            for problem, w in zip(self.problems, before.coef, strict=True):
+                problem.begin_at(w)
+        self.live, self.best = list(self.problems), BestPrimal(len(self.problems))
+        self.stall = Stall(self.settings.tol, None)
+
+    def largest_gradient(self) -> float:
+        """Of the losses alone, at w = 0: the largest |Σ C_i φ'(0) y_i x_ij|. A pass."""
+        zero, a = np.zeros(len(self.problems[0].w)), self.tuning.min_smoothing
+        points = [Point(zero, zero, a, a, p.positive) for p in self.problems]
+        with Threads(self._n_threads) as self._threads:
+            sums = self._sum(points)
+        return max(float(np.abs(s.v).max()) for s in sums)
+
+    def _pass(self) -> Report:
+        """A full pass for what is live; what is done then no longer is."""
+        settings, primal = self.settings, np.full(len(self.problems), np.inf)
+        number = {id(problem): i for i, problem in enumerate(self.problems)}
+        sums_of = self._sum([self._point(p) for p in self.live])
+        for problem, sums in zip(self.live, sums_of, strict=True):
+            primal[number[id(problem)]] = problem.measure(sums, self.penalty)
+        unknown = np.full(len(primal), np.inf)
+        self.best.offer(primal, unknown, [problem.target for problem in self.problems])
+        report = self._report()
+        assert report.certificate is not None
+        opened = [self.problems[i] for i in report.certificate.open(settings.tol)]
+        self.live = [p for p in opened if p in self.live and not p.exhausted]
+        if not self.live and not report.converged:
+            report.cause = ROUNDED
+        elif self.stall.note(self.passes, report.certificate.primal, report.certificate.dual):
+            report.cause, self.live = STALLED, []
+        return report
+
+    def _out_of_passes(self) -> bool:
+        return bool(self.settings.max_passes) and self.passes >= (self.settings.max_passes or 0)
+
+    def _sum(self, points: list[Point]) -> list[Sums]:
+        """The sums at each point, in a pass; rows near the margin are kept."""
+        summing = self._summing(points)
+        products = any(point.direction is not None for point in points)
+        if not products:
+            self.near.begin()
+        for block in self.stream.all():
+            summing.add(block)
+            if not products:
+                self.near.offer(block, summing.slack)
+        if not products:
+            self.near.end()
+        self.passes += 1
+        return summing.finish()
+
+    def _sum_near(self, points: list[Point]) -> list[Sums]:
+        """The same over the rows near the margin alone."""
+        summing = self._summing(points)
+        summing.add(self.near.rows)
+        return summing.finish()
+
+    def _summing(self, points: list[Point]) -> Summing:
+        constant, one_sided = self.settings.constant, self.near.one_sided
+        return Summing(points, self.loss, self.costs, constant, self._threads, one_sided, self.tuning)
+
+    # -- steps --------------------------------------------------------------------------------------------
+
+    def _point(self, problem: Descent) -> Point:
+        """Where the next sums are wanted for the problem, and over which columns its Hessian."""
+        n, l1, layout = len(problem.w), self.penalty.l1, self.layout
+        point = Point(problem.w, problem.change, problem.a, problem.previous, problem.positive)
+        problem.point = point
+        if layout.by_products:
+            point.diagonal = True
+        elif layout.by_columns:
+            if self.columns is not None:
+                point.activate(problem.active_columns(n, l1))
+                point.curvature = np.empty(self.columns.n_rows)
+        elif n <= layout.most_active and (n <= self.tuning.all_active or l1 == 0):
+            point.activate(np.arange(n))
+        else:
+            point.activate(problem.active_columns(layout.most_active, l1))
+        return point
+
+    def _first_point_near(self, problem: Descent) -> Point:
+        """Where the rows at hand are summed before their first step. A Hessian for it is there already, that of
+        the full pass, over the columns which were active then: they stay so until the next is summed."""
+        if self.layout.by_columns or self.layout.by_products:
+            return self._point(problem)
+        return Point(problem.w, problem.change, problem.a, problem.previous, problem.positive)
+
+    def _begin_steps(self, problems: list[Descent]) -> None:
+        """Newton's step of each problem, as far as it takes no pass."""
+        if self.layout.by_products:
+            self.steps, self.products = [self._cg_step(p, self.tuning.cg_until) for p in problems], 0
+            return
+        for problem in problems:
+            problem.newton_step(self.penalty, self.columns)
+            problem.reduce_smoothing(self.settings.tol)
+
+    def _finish_steps(self) -> Iterator[Report]:
+        """The products for the steps under way, each of them a pass."""
+        while self.products < self.tuning.max_cg and not self._out_of_passes():
+            if not _multiply(self.steps, self._sum):
+                break
+            self.products += 1
+            yield self._report(resumable=True)
+        self._take(self.steps)
+        self.steps = []
+
+    def _steps_near(self, problems: list[Descent]) -> None:
+        """Newton's step of each problem, on the rows near the margin."""
+        if not self.layout.by_products:
+            return self._begin_steps(problems)
+        tuning = self.tuning
+        most, until = tuning.max_cg, tuning.cg_until
+        if math.isfinite(self.loss.smoothness):
+            most, until = tuning.smooth_max_cg, tuning.smooth_cg_until
+        steps = [self._cg_step(p, until) for p in problems]
+        for _ in range(most):
+            if not _multiply(steps, self._sum_near):
+                break
+        self._take(steps)
+        return None
+
+    def _cg_step(self, problem: Descent, until: float) -> _Step:
+        diagonal = problem.sums.diagonal
+        ridge = problem.ridge(self.penalty, float(diagonal.mean()))
+        run = ConjugateGradients(problem.gradient, diagonal + ridge, ridge, until)
+        return _Step(problem, run, problem.point)
+
+    def _take(self, steps: list[_Step]) -> None:
+        for step in steps:
+            step.problem.step_to(step.problem.w + step.run.step, step.run.fall)
+            step.problem.reduce_smoothing(self.settings.tol)
+
+    def _go_near(self, problems: list[Descent]) -> Iterator[Report]:
+        """Go on with the rows near the margin alone, as if the others stayed on their side of it."""
+        tol, n_near = self.settings.tol, self.near.rows.n_rows
+        if self.layout.by_columns and self.columns is None:
+            self.columns = Columns(self.near.rows.X, len(problems[0].w) - 1, self.settings.constant)
+        inner = [p.on_near_rows(self.penalty) for p in problems]
+        points = [self._first_point_near(p) for p in inner]
+        at_hand = self._sum_near(points)
+        left_out = [
+            RowsLeftOut.between(*each) for each in zip((p.sums for p in inner), at_hand, points, strict=True)
+        ]
+        del points, at_hand  # vectors as long as the weights
+
+        def measure(which: list[int]) -> None:
+            points = [self._point(inner[i]) for i in which]
+            for i, sums, point in zip(which, self._sum_near(points), points, strict=True):
+                left_out[i].add_to(sums, point)
+                inner[i].measure(sums, self.penalty)
+
+        going = ahead = list(range(len(inner)))
+        for number in range(1, self.tuning.max_near + 1):
+            self._steps_near([inner[i] for i in ahead])
+            measure(going)
+            going = [
+                i
+                for i in going
+                if inner[i].relative_gap > self.tuning.near_gap * tol and not inner[i].exhausted
+            ]
+            ahead = [i for i in going if inner[i].line_search(self.penalty, tol)]
+            if not going or number == self.tuning.max_near:
+                break
+            yield self._report("epoch", n_near)
+        for problem, near in zip(problems, inner, strict=True):
+            problem.follow(near)
+        yield self._report("epoch", n_near, resumable=True)
+
+    def _report(self, kind: str = "pass", survivors: int = 0, resumable: bool = False) -> Report:
+        penalty, best = self.penalty, self.best
+        assert best.coef is not None
+        bound = self.stream.rounding_bound(
+            self.loss, self.costs.by_class, self.settings.constant, False, penalty.l1, penalty.l2
+        )
+        dual = np.array([p.dual for p in self.problems])
+        certificate = best.certificate(dual, self.passes, bound)
+        extra = {"nonzero_weights": float(np.count_nonzero(best.coef))}
+        if self.problems[0].smoothed:
+            extra["smoothing"] = max(p.a for p in self.problems)
+        return Report(
+            kind,
+            self.passes,
+            best.coef,
+            certificate,
+            certificate.total_dual,
+            survivors,
+            converged=certificate.relative_gap <= self.settings.tol,
+            note=self.note,
+            resumable=resumable,
+            extra=extra,
+        )
+
+    # -- state --------------------------------------------------------------------------------------------
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """For a SolverState; views."""
+        arrays = {**self.best.arrays, **self.stall.arrays, "dual": np.array([p.dual for p in self.problems])}
+        for c, problem in enumerate(self.problems):
+            arrays |= problem.arrays(f"problem {c}")
+        for step in self.steps:
+            name = f"problem {self.problems.index(step.problem)}"
+            arrays |= {f"{name} origin": step.point.w, **step.run.arrays(name)}
+        return arrays
+
+    @property
+    def numbers(self) -> dict[str, Value]:
+        """For a SolverState."""
+        return {
+            **self._kind,
+            "live": [self.problems.index(p) for p in self.live],
+            "steps": [self.problems.index(step.problem) for step in self.steps],
+            "products": self.products,
+            "slack_threshold": self.near.threshold,
+            "random_state": self.stream.random_state,
+        }
+
+    @property
+    def _kind(self) -> dict[str, Value]:
+        layout = self.layout
+        return {
+            "by_columns": layout.by_columns,
+            "by_products": layout.by_products,
+            "most_active": layout.most_active,
+            "all_near": layout.all_near,
+        }
+
+    def restore(self, state: SolverState) -> None:
+        """Go on from there. Raises UsageError where the memory limit was another."""
+        for name, value in self._kind.items():
+            if state.numbers.get(name) != value:
+                raise UsageError(
+                    f"this state was made with another memory limit or number of threads ({name} "
+                    f"{state.numbers.get(name)}, here {value}): go on under the same, or begin anew"
+                )
+        k, n, arrays = len(self.problems), len(self.problems[0].w), state.arrays
+        state.require_shapes({"best_coef": (k, n), **{f"problem {c} w": (n,) for c in range(k)}})
+        self.passes = state.passes
+        self.best.restore(arrays)
+        self.stall.restore(arrays)
+        for c, problem in enumerate(self.problems):
+            problem.restore(f"problem {c}", arrays)
+        numbers: Mapping[str, Any] = state.numbers
+        self.live = [self.problems[c] for c in numbers["live"]]
+        self.steps = [self._restored_step(c, arrays) for c in numbers["steps"]]
+        self.products = numbers["products"]
+        self.near.threshold = numbers["slack_threshold"]
+        self.stream.random_state = cast(dict[str, Any], numbers["random_state"])
+
+    def _restored_step(self, c: int, arrays: Mapping[str, NDArray[Any]]) -> _Step:
+        name, problem = f"problem {c}", self.problems[c]
+        run = ConjugateGradients.restored(name, arrays, problem.gradient, self.tuning.cg_until)
+        w = np.array(arrays[f"{name} origin"])
+        return _Step(
+            problem,
+            run,
+            Point(w, problem.change, problem.a, problem.previous, problem.positive, diagonal=True),
+        )
+
+    def begin_with(self, state: SolverState) -> None:
+        """Begin at w = 0, with the best weights, their primal and the dual bound that another solver has found for
+        the same objective."""
+        self.passes = state.passes
+        coef, primal, dual = (state.arrays[name] for name in ("best_coef", "best_primal", "dual"))
+        k, n = len(self.problems), len(self.problems[0].w)
+        state.require_shapes({"best_coef": (k, n), "best_primal": (k,), "dual": (k,)})
+        self.best.coef, self.best.primal = np.array(coef), np.array(primal)
+        for problem, least, bound in zip(self.problems, primal.tolist(), dual.tolist(), strict=True):
+            problem.know(least, bound)
+
+
+def _multiply(steps: list[_Step], sum_up: SumUp) -> bool:
+    """A product of the Hessian for each step that wants one; False where none does."""
+    going = [step for step in steps if not step.run.done]
+    if not going:
+        return False
+    points = [replace(step.point, diagonal=False, direction=step.run.direction) for step in going]
+    for step, sums in zip(going, sum_up(points), strict=True):
+        step.run.advance(sums.product)
+    return True

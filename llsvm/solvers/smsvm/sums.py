@@ -1,0 +1,138 @@
+"""What a pass sums at a point, for one problem: losses, gradient, Hessian, certificate; and what rows come to
+that are not looked at again before the next pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.solvers.smsvm.kernels import ALPHA, COST, LOSS, N_TOTALS, SMOOTHING_GAP, SQUARES
+
+Vector = NDArray[np.float64]
+
+STEPS = np.array([0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1, 1.25, 1.5, 2])
+"""(T,) the steps t at which losses are summed; 0 and 1 are among them."""
+
+
+@dataclass(slots=True)
+class Point:
+    """Where a problem is to be summed: at w + t change for the losses, at t = 1 for all else.
+
+    w, change: (d + 1,). a: smoothing parameter. previous: the one that the change was computed with, 0 where
+    it is not one Newton step.
+    positive: the class whose rows have sign +1. active: columns of the Hessian, ascending, see ``activate``;
+    place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
+    with v is wanted and nothing else. curvature: (n,) to be filled with that of each row, for sums over one block.
+    """
+
+    w: Vector
+    change: Vector
+    a: float
+    previous: float
+    positive: int
+    active: NDArray[np.int64] | None = None
+    diagonal: bool = False
+    direction: Vector | None = None
+    curvature: Vector | None = None
+    place: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+
+    def activate(self, active: NDArray[np.int64]) -> None:
+        """Ask for the Hessian over these columns."""
+        self.active = active
+        self.place = np.full(len(self.w), -1, np.int32)
+        self.place[active] = np.arange(len(active), dtype=np.int32)
+
+
+@dataclass(slots=True)
+class Sums:
+    """losses (T,): Σ c_i φ_a at each of STEPS. The rest at t = 1: totals (N_TOTALS,), whose positions kernels.py
+    names; v (d + 1,) Σ α_i y_i x_i; hessian (A, A) over the active columns, its
+    lower triangle only; diagonal (d + 1,) of the whole Hessian; product (d + 1,) of the whole Hessian with
+    the direction."""
+
+    losses: Vector
+    totals: Vector
+    v: Vector
+    hessian: Vector
+    diagonal: Vector
+    product: Vector
+
+    @classmethod
+    def empty(cls, point: Point) -> Sums:
+        """Zeros for what the point asks for."""
+        n_columns = len(point.w)
+        n_active = 0 if point.active is None or point.curvature is not None else len(point.active)
+        whole = point.direction is None
+        return cls(
+            np.zeros(len(STEPS)),
+            np.zeros(N_TOTALS),
+            np.zeros(n_columns if whole else 0),
+            np.zeros((n_active, n_active)),
+            np.zeros(n_columns if point.diagonal else 0),
+            np.zeros(0 if whole else n_columns),
+        )
+
+    def add(self, other: Sums) -> None:
+        self.losses += other.losses
+        self.totals += other.totals
+        self.v += other.v
+        self.hessian += other.hessian
+        self.diagonal += other.diagonal
+        self.product += other.product
+
+    @property
+    def loss(self) -> float:
+        """Σ c_i φ(m_i), not smoothed."""
+        return float(self.totals[LOSS])
+
+    @property
+    def alpha(self) -> float:
+        """Σ α_i."""
+        return float(self.totals[ALPHA])
+
+    @property
+    def squares(self) -> float:
+        """½ ridge Σ α_i²/c_i, which the dual loses (losses.py)."""
+        return float(self.totals[SQUARES])
+
+    @property
+    def smoothing_gap(self) -> float:
+        """Σ c_i φ(m_i) + α_i m_i − c_i b(α_i/c_i): what of the duality gap is due to the smoothing."""
+        return float(self.totals[SMOOTHING_GAP])
+
+    @property
+    def cost(self) -> float:
+        """Σ c_i; of smooth losses only."""
+        return float(self.totals[COST])
+
+
+@dataclass(slots=True)
+class RowsLeftOut:
+    """The rows that are not at hand, after a pass over all: they stay on their side of the margin, so their losses
+    go on linearly from the point (n,) of that pass. sums: theirs, there. a: the smoothing parameter there. What the
+    smoothing costs of them goes with its square: next to nothing of a row, but they are many."""
+
+    at: Vector
+    sums: Sums
+    a: float
+
+    @classmethod
+    def between(cls, all_rows: Sums, at_hand: Sums, point: Point) -> RowsLeftOut:
+        """all_rows, at_hand: what each sums to at the point."""
+        at, none = point.w + point.change, np.zeros(0)
+        totals, v = all_rows.totals - at_hand.totals, all_rows.v - at_hand.v
+        totals[ALPHA] = totals[LOSS] + float(v @ at)  # Σ α_i of the straight lines
+        return cls(at, Sums(all_rows.losses - at_hand.losses, totals, v, none, none, none), point.a)
+
+    def add_to(self, sums: Sums, point: Point) -> None:
+        """Add what they come to at the point, but for their curvature: it is next to nothing."""
+        mine, moved = self.sums, point.w - self.at
+        gap = mine.smoothing_gap * (point.a / self.a) ** 2
+        before, step = float(mine.v @ moved), float(mine.v @ point.change)
+        sums.losses += mine.losses[STEPS == 1] - before - STEPS * step
+        sums.totals[LOSS] += mine.loss - before - step
+        sums.totals[ALPHA] += mine.alpha - gap
+        sums.totals[SMOOTHING_GAP] += gap
+        sums.v += mine.v
