@@ -72,6 +72,6 @@ def memory_limit_bytes(text: str | int) -> int:
     if limit > has:
         raise UsageError(
             f"a memory limit of {text} is more than the {format_size(has)} that this {who}: pass less with "
-            "--memory-limit (memory_limit in Python), or leave it out for half of what is free"
+            "--memory-limit, or leave it out for half of what is free"
         )
     return limit

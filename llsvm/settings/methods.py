@@ -191,4 +191,6 @@ def only_method(able: list[Method], wanted: list[Demand], loss: str) -> tuple[Me
         if failing & others:
             words.append(each)
             others -= failing
-    return method, f"{' with '.join(words) or f'the {loss} loss'} is {method.title}'s"
+    if not words:
+        return method, f"a trial is made with the {' or '.join(TRIAL_LOSSES)} loss alone"
+    return method, f"{' with '.join(words)} is {method.title}'s"
