@@ -89,7 +89,7 @@ def primal(X, y, cost, w, bias, weston):
     return 0.5 * np.sum(w * w) + cost @ losses
 
 
-def jump(share, rows, step, weston):
+def move_shares(share, rows, step, weston):
     """The shares after the listed ones (inside their bounds, in the order of ``rows``) moved by ``step``, cut."""
     share, at = share.copy(), 0
     for i in rows:

@@ -145,7 +145,7 @@ def test_newtons_method_ends_too_where_nothing_moves_any_more(monkeypatch):
     ("multiclass", "kernel", "order"),
     [
         ("ovr", "llsvm.solvers.llsvm.sweeps.sweep_dense", 5),
-        ("crammer-singer", "llsvm.solvers.sequential_dual.solver.sweep", 8),
+        ("crammer-singer", "llsvm.solvers.sequential_dual.loops.sweep", 8),
     ],
 )
 def test_the_time_limit_holds_between_passes(multiclass, kernel, order, monkeypatch):

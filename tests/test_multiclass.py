@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize
 
+from llsvm.block import CSR, Block
 from llsvm.data import open_source
 from llsvm.errors import UsageError
 from llsvm.memory import plan as plan_module
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
-from llsvm.solvers.sequential_dual.jumps import Conjugate, Inside
-from llsvm.solvers.sequential_dual.kernels import ALL, ECONOMICAL, SHRUNK, jump, sweep
+from llsvm.solvers.sequential_dual.extrapolation import Extrapolation, Inside
+from llsvm.solvers.sequential_dual.extrapolation_kernel import move_shares
+from llsvm.solvers.sequential_dual.kernels import ALL, ECONOMICAL, SHRUNK, sweep
+from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.training.training import Training
 
 GRID = 2.0**50
@@ -149,7 +152,7 @@ def test_measuring_changes_nothing_and_sums_to_the_primal(weston):
 @pytest.mark.parametrize("weston", [False, True])
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("k", [3, 9])
-def test_jumps_move_weights_with_shares(weston, dense, k):
+def test_moved_shares_move_the_weights(weston, dense, k):
     X, y, cost, rng = problem(7, n=40, k=k)
     share, w = np.zeros((40, k)), np.zeros((7, k))
     for _ in range(2):
@@ -160,16 +163,16 @@ def test_jumps_move_weights_with_shares(weston, dense, k):
     assert len(inside) == len(listed)
     np.testing.assert_array_equal(inside.at, [i * k + m for i, m in listed])
     step = rng.normal(size=len(inside)) * 0.5
-    expected = slow.jump(share, rows, step, weston)
+    expected = slow.move_shares(share, rows, step, weston)
     before = cost @ share.sum(axis=1)
-    gain = jump(
+    gain = move_shares(
         *parts(X, dense),
         y.astype(np.int32),
         cost,
         share,
         rows,
         inside.first,
-        inside.klass,
+        inside.class_ids,
         step,
         w,
         1.0,
@@ -183,8 +186,8 @@ def test_jumps_move_weights_with_shares(weston, dense, k):
 
 
 @pytest.mark.parametrize("weston", [False, True])
-def test_a_climb_maximises_the_dual_along_its_ways(weston):
-    """The lengths of the jump solve the unbounded problem; an undone jump leaves no trace."""
+def test_an_extrapolation_maximises_the_dual_along_its_ways(weston):
+    """Its lengths solve the unbounded problem; a reverted one leaves no trace."""
     X, y, cost, _ = problem(9, n=60, k=4)
     cost /= 100.0  # shares stay clear of their bounds, so that nothing is cut
     share, w = np.zeros((60, 4)), np.zeros((7, 4))
@@ -193,8 +196,10 @@ def test_a_climb_maximises_the_dual_along_its_ways(weston):
     w[...] = weights_of(X, y, cost, share, 1.0)
     rows = np.arange(60)
     start, way = np.zeros_like(w), np.zeros_like(w)
-    climb = Conjugate(
-        [(parts(X, False), y.astype(np.int32), cost, share, Inside(share, rows, weston))],
+    indptr, indices, data, _ = parts(X, False)
+    block = Block(CSR(indptr, indices, data), y.astype(np.int32), rows)
+    extrapolation = Extrapolation(
+        [(BlockShares(block, cost, share), Inside(share, rows, weston))],
         w,
         start,
         way,
@@ -207,7 +212,7 @@ def test_a_climb_maximises_the_dual_along_its_ways(weston):
     w[...] = weights_of(X, y, cost, share, 1.0)
     looped, dual = share.copy(), dual_of(X, y, cost, share, 1.0)
     direction = looped - old
-    gain = climb.jump()
+    gain = extrapolation.extrapolate()
     np.testing.assert_allclose(w, weights_of(X, y, cost, share, 1.0), atol=1e-12)
     got = dual_of(X, y, cost, share, 1.0)
     assert got - dual == pytest.approx(gain, rel=1e-6, abs=1e-12)
@@ -215,9 +220,9 @@ def test_a_climb_maximises_the_dual_along_its_ways(weston):
     if np.ptp(lengths) < 1e-6:  # nothing was cut: no other length does better
         for other in (0.9, 1.1):
             assert dual_of(X, y, cost, looped + other * lengths[0] * direction, 1.0) <= got
-    undone = climb.land(-1.0)
+    reverted = extrapolation.accept_or_revert(-1.0)
     np.testing.assert_array_equal(share, looped)
-    assert got + undone == pytest.approx(dual, rel=1e-12)
+    assert got + reverted == pytest.approx(dual, rel=1e-12)
     np.testing.assert_allclose(w, weights_of(X, y, cost, looped, 1.0), atol=1e-12)
 
 

@@ -11,7 +11,7 @@ import pytest
 from oracle import rows, write_svmlight
 
 from llsvm import Model, train
-from llsvm.solvers.sequential_dual.solver import SequentialDual
+from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.training.training import Training
 
 SECONDS = 3.0  # one is promised; this machine may be busy with other tests
@@ -221,15 +221,15 @@ def test_in_python_too_and_the_interrupt_goes_on(tmp_path, monkeypatch):
 
 def test_the_joint_methods_keep_what_they_certified(tmp_path, monkeypatch):
     """They go on with the very weights that they measure."""
-    sweep, calls = SequentialDual._train, []
+    train_, calls = Loops.train, []
 
     def stop(self, *args):
-        sweep(self, *args)
+        train_(self, *args)
         calls.append(self.w.copy())
         if len(calls) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(SequentialDual, "_train", stop)
+    monkeypatch.setattr(Loops, "train", stop)
     X, y = rows(n=300, d=10, noise=2.0, classes=3)
     options = {"multiclass": "crammer-singer", "tol": 1e-9, "memory_limit": "1GB"}
     with pytest.raises(KeyboardInterrupt) as caught:

@@ -113,6 +113,15 @@ class SolverState:
                     "memory limit; go on with the same, or begin anew"
                 )
 
+    def require_type(self, name: str, dtype: np.dtype[Any]) -> None:
+        """Raise UsageError unless the named ``rows`` are of that type."""
+        found = self.rows[name].dtype
+        if found != dtype:
+            raise UsageError(
+                f"this state has {name} as {found}, not as {dtype}: it is of another memory limit or tolerance; "
+                "go on with the same, or begin anew"
+            )
+
 
 def objective_of(settings: Settings, class_weight: NDArray[np.float64]) -> dict[str, Value]:
     """What of the settings a state depends on: by name, the objective. class_weight: (n_classes,) factors of C."""

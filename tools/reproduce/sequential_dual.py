@@ -155,22 +155,20 @@ def climb(X: Rows, y: Labels, switches: tuple[bool, bool, bool], tol: float, sec
     from llsvm.memory.process import default_limit_bytes
     from llsvm.settings.settings import Settings
     from llsvm.solvers.sequential_dual.solver import SequentialDual
+    from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
     from llsvm.stream.stream import Stream
 
-    class Recorder(SequentialDual):
-        def _sweep(self, part: Any, mode: int) -> float:
-            gap = super()._sweep(part, mode)
-            points.append((time.process_time() - began, self.dual))
-            if points[-1][0] > seconds:
-                raise TimeoutError
-            return gap
+    def record(dual: float) -> None:
+        points.append((time.process_time() - began, dual))
+        if points[-1][0] > seconds:
+            raise TimeoutError
 
     points: list[tuple[float, float]] = []
     settings = Settings(multiclass="crammer-singer", tol=tol, max_passes=None)
     with Stream(open_source(X, y), MemoryBudget(default_limit_bytes()), Path(".")) as stream:
         facts = stream.read()
-        solver = Recorder(settings, np.ones(len(facts.classes)))
-        solver.shrinking, solver.cooling, solver.jumps = switches
+        solver = SequentialDual(settings, np.ones(len(facts.classes)), tuning=SequentialDualTuning(*switches))
+        solver.on_loop = record
         began = time.process_time()
         try:
             for _ in solver.solve(stream):
@@ -178,7 +176,9 @@ def climb(X: Rows, y: Labels, switches: tuple[bool, bool, bool], tol: float, sec
         except TimeoutError:
             pass
     seconds_, dual = np.array(points).T
-    return np.column_stack([seconds_, np.maximum.accumulate(dual)])  # a jump may be undone: the best so far
+    return np.column_stack(
+        [seconds_, np.maximum.accumulate(dual)]
+    )  # an extrapolation may be reverted: the best so far
 
 
 def figure(quick: bool) -> None:

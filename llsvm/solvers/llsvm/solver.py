@@ -171,6 +171,8 @@ class LLSVM:
                 run.duals.name: (run.stream.dataset.n_rows, self.problems.width),
             }
         )
+        if run.duals.stored is not None:
+            state.require_type("share", run.duals.stored.dtype)
         run.sweeps.restore(state.arrays, state.numbers)
         run.duals.restore(state.rows[run.duals.name])
         mode.restore(state.passes, state.arrays, state.numbers)

@@ -1,24 +1,13 @@
 """The sequential dual method's kernel: sweeps over, and measurements of, the direct multi-class SVMs.
 
-Keerthi, Sundararajan, Chang, Hsieh, Lin: A sequential dual method for large scale multi-class linear SVMs
-(KDD 2008). With scores s_m = w_m·x_i and e_m = [m ≠ y_i], the loss of row i is
-
-    Crammer-Singer (eq. 1)     max_m (s_m + e_m) − s_y
-    Weston-Watkins (eq. 14)    Σ_{m≠y} max(0, 1 + s_m − s_y)
-
-and costs C_i times that. Both duals have the same form in the shares a_im ≥ 0, m ≠ y_i, that the classes have
-in the cost of row i:
-
-    w_m = Σ_{i: y_i = m} C_i x_i Σ_c a_ic − Σ_{i: y_i ≠ m} C_i a_im x_i,    D(a) = Σ_im C_i a_im − ½ Σ_m ‖w_m‖²
-    Crammer-Singer (eq. 4)     Σ_m a_im ≤ 1;  the paper's α_i^m = −C_i a_im, its α_i^y = C_i Σ_m a_im
-    Weston-Watkins (eq. 16)    a_im ≤ 1;      the paper's α_i^m = C_i a_im
-
-so one kernel does both, and only the sub-problem of a row differs. (The paper minimises f = −D.)
-
-Shares are multiples of 1/grid (grid 2^24 fits float32, 2^50 float64). Their sums are exact, hence the
-constraints hold exactly and a store of the shares agrees with w. The weights are laid out (d + 1, k): a
-value of a row meets its k weights side by side. Their last row belongs to the constant feature ``bias``.
+Keerthi, Sundararajan, Chang, Hsieh, Lin (KDD 2008); shares.py has the problems and their duals. Shares are
+multiples of 1/grid (grid 2^24 fits float32, 2^50 float64), so that their sums are exact, the constraints hold
+exactly, and a store of the shares agrees with w. Weights are laid out (d + 1, k): a value of a row meets its k
+weights side by side.
 """
+
+# mypy: ignore-errors
+# Numba infers the types here, and mypy cannot follow it.
 
 from __future__ import annotations
 
@@ -28,49 +17,45 @@ from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import JIT, njit
 
 ALL, ECONOMICAL, SHRUNK = 0, 1, 2
-SOON, NEXT, LINE = (
-    8,
-    4,
-    16,
-)  # visits ahead that a row's place, and the row, are fetched; values of a cache line
+GAIN, GAP, LOSS, SCORES = 0, 1, 2, 3  # places in ``sums``
+SOON, NEXT = 8, 4  # visits ahead that a row's place, and the row, are fetched
+LINE = 16  # values of 4 bytes in a cache line
 
 # Sums may be fused and reordered, so that the loops over classes become vector instructions.
 _FAST = {"contract", "reassoc", "nsz"}
 
 
 @njit(**JIT, fastmath=_FAST)
-def sweep(  # type: ignore[no-untyped-def]
-    indptr, indices, data, X, y, cost, share, distance, order, w, bias, weston, mode, grid, ignore, totals
+def sweep(
+    indptr, indices, data, X, y, cost, share, slack, order, w, bias, weston_watkins, mode, grid, ignore, sums
 ):
-    """Visit the rows ``order``; returns how many of them (moved to the front) are to be seen again.
+    """Visit the rows ``order``; returns how many of them (now in front) are to be seen again.
 
-    indptr, indices, data: CSR rows; or X: (n, d) dense rows, and an indptr that is not used; else X has no rows.
-    y: (n,) int32 class ids. cost: (n,) float64 C_i. share: (n, k) float32 or float64 a_im, updated;
-    share[i, y_i] is 0. distance: (n,) float32, set by visits of all classes: how far the scores would have to
-    move before the row does; 0 where it moved, would move, or is free. order: int64 positions, reordered.
-    w: (d + 1, k) float64, updated. weston: which loss.
+    indptr, indices, data: (n + 1,) int64, (nnz,) int32, (nnz,) float32 or float64, CSR rows; unused if X has rows.
+    X: (n, d) float32 or float64 dense rows, or (0, 0). y: (n,) int32 class ids. cost: (n,) float64 C_i.
+    share: (n, k) float32 or float64 a_im, updated; share[i, y_i] is 0.
+    slack: (n,) float32, set by visits of all classes: how far the scores would have to move before the row is free
+        or violates its optimality conditions; 0 where it changed, is free, or does.
+    order: (v,) int64 positions, reordered. w: (d + 1, k) float64, updated. bias: of the constant feature.
+    weston_watkins: bool, that loss, else Crammer and Singer's. grid: float64.
     mode: ALL solves the sub-problem exactly. ECONOMICAL looks at all classes, but optimises only over the most
-    violating one and those whose share is not zero (Crammer-Singer: such a visit adds one class at most) or
-    those that violate (Weston-Watkins). SHRUNK looks only at classes with a_im > 0 (Crammer-Singer) or
-    0 < a_im < 1 (Weston-Watkins).
+        violating one and those whose share is not zero (Crammer-Singer: such a visit adds one class at most) or
+        those that violate (Weston-Watkins). SHRUNK looks only at classes with a_im > 0, and < 1 (Weston-Watkins).
     ignore: a row whose gap is at most ignore · C_i is left as it is; ∞ only measures.
-    totals: (4,) float64, added to: [0] the gain in D; [1] the gap, as met, of what was looked at,
-    C_i (loss_i + Σ_m a_im (s_y − s_m − 1)); [2] C_i loss_i; [3] scores computed.
+    sums: (4,) float64, added to: [GAIN] in D; [GAP] as met, of what was looked at, C_i (loss_i + Σ_m a_im
+        (s_y − s_m − 1)); [LOSS] C_i loss_i; [SCORES] computed.
     """
     k = w.shape[1]
     dense = X.shape[0] > 0
-    row_index = np.empty(X.shape[1], np.int32)
-    row_value = np.empty(X.shape[1], X.dtype)
-    seen = np.empty(k, np.int64)  # the classes looked at
-    g = np.empty(k)  # their s_m + e_m, the gradient (5)
-    old = np.empty(k)  # their shares
-    new = np.empty(k)
-    live = np.empty(k, np.int64)  # places in ``seen`` that are optimised over
+    row_index, row_value = np.empty(X.shape[1], np.int32), np.empty(X.shape[1], X.dtype)
+    # classes looked at, and the places in it of those that are optimised over
+    seen, live = np.empty(k, np.int64), np.empty(k, np.int64)
+    g, old, new = np.empty(k), np.empty(k), np.empty(k)  # their s_m + e_m, the gradient (5), and their shares
     work = np.empty(k)
     again = 0
     for t in range(order.shape[0]):
         if not dense and t + SOON < order.shape[0]:
-            fetch(indptr, order[t + SOON])  # type: ignore[call-arg]
+            fetch(indptr, order[t + SOON])
             following = order[t + NEXT]
             for p in range(indptr[following], indptr[following + 1], LINE):
                 fetch(indices, p)
@@ -86,7 +71,7 @@ def sweep(  # type: ignore[no-untyped-def]
         else:
             index, value = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
         if mode == SHRUNK:
-            m, own = _shrink(share[i], yi, weston, seen, old)
+            m, own = _shrink(share[i], yi, weston_watkins, seen, old)
             norm = _square(value, bias)
             _some_scores(index, value, w, bias, seen, m, g)
         else:
@@ -95,11 +80,11 @@ def sweep(  # type: ignore[no-untyped-def]
                 seen[q] = q
                 old[q] = share[i, q]
             norm = _all_scores(index, value, w, bias, g)
-        totals[3] += m
+        sums[SCORES] += m
 
-        # the row's gap, its most violating class and how far it is from moving
+        # the row's gap, its most violating class and its slack
         slope, loss, most = 0.0, 0.0, own
-        near, upper_at, highest, free = np.inf, -1, -np.inf, False
+        far, upper_at, highest, free = np.inf, -1, -np.inf, False
         for q in range(m):
             if q == own:
                 continue
@@ -107,81 +92,75 @@ def sweep(  # type: ignore[no-untyped-def]
             over = g[q] - g[own]
             slope += old[q] * over
             free |= 0.0 < old[q] < 1.0
-            if weston:
+            if weston_watkins:
                 loss += max(0.0, over)
-                near = min(near, over if old[q] >= 1.0 else -over)
+                far = min(far, over if old[q] >= 1.0 else -over)
             else:
                 loss = max(loss, over)
             if over > highest and old[q] < 1.0:
                 highest, most = over, q
             if old[q] >= 1.0:
                 upper_at = q
-        if not weston:  # not free: either every share is 0, or one is 1
-            near = -highest if upper_at < 0 else g[upper_at] - g[own] - max(highest, 0.0)
+        if not weston_watkins:  # not free: either every share is 0, or one is 1
+            far = -highest if upper_at < 0 else g[upper_at] - g[own] - max(highest, 0.0)
         gap = c * (loss - slope)
-        totals[1] += gap
-        totals[2] += c * loss
+        sums[GAP] += gap
+        sums[LOSS] += c * loss
 
         changed = False
         if gap > ignore * c:
             if norm > 0.0:
-                lives = _alive(mode, weston, m, own, most, g, old, live)
-                for q in range(m):
-                    new[q] = old[q]
-                if weston:
+                lives = _alive(mode, weston_watkins, m, own, most, g, old, live)
+                new[:m] = old[:m]
+                if weston_watkins:
                     _solve_weston(norm * c, own, g, old, new, live, lives, grid, work)
                 else:
                     _solve_crammer(norm * c, own, g, old, new, live, lives, grid, work)
             else:  # no features: a constant loss, and the shares belong at their bounds
                 for q in range(m):
-                    new[q] = 1.0 if q != own and (weston or q == most) else 0.0
+                    new[q] = 1.0 if q != own and (weston_watkins or q == most) else 0.0
             gain, free, changed = _gain(norm, c, own, g, old, new, m)
             if changed:
-                totals[0] += gain
+                sums[GAIN] += gain
                 for q in range(m):
                     share[i, seen[q]] = new[q]
                 _step(index, value, w, bias, c, seen, own, old, new, m, live, work)
-        still = not changed and not free and (mode == SHRUNK or near > 0.0)
+        satisfied = not changed and not free and (mode == SHRUNK or far > 0.0)
         if mode != SHRUNK:
-            distance[i] = near if still else 0.0
+            slack[i] = far if satisfied else 0.0
         elif changed:
-            distance[i] = 0.0
-        if not still:
-            order[t] = order[again]
-            order[again] = i
+            slack[i] = 0.0
+        if not satisfied:
+            order[t], order[again] = order[again], i
             again += 1
     return again
 
 
 @njit(**JIT)
-def _gather(row, index, value):  # type: ignore[no-untyped-def]
+def _gather(row, index, value):
     """The values of a dense row that are not zero; returns how many."""
     n = 0
     for j in range(row.shape[0]):
-        v = row[j]
-        index[n] = j
-        value[n] = v
-        n += v != 0.0
+        index[n], value[n] = j, row[j]
+        n += row[j] != 0.0
     return n
 
 
 @njit(**JIT)
-def _shrink(row, yi, weston, seen, old):  # type: ignore[no-untyped-def]
+def _shrink(row, yi, weston_watkins, seen, old):
     """The row's own class and those whose shares are off their bounds; returns how many, and where it is."""
     m = own = 0
     for q in range(row.shape[0]):
         a = np.float64(row[q])
-        if q == yi or (a > 0.0 and (a < 1.0 or not weston)):
-            if q == yi:
-                own = m
-            seen[m] = q
-            old[m] = a
+        if q == yi or (a > 0.0 and (a < 1.0 or not weston_watkins)):
+            own = m if q == yi else own
+            seen[m], old[m] = q, a
             m += 1
     return m, own
 
 
 @njit(**JIT, fastmath=_FAST)
-def _square(value, bias):  # type: ignore[no-untyped-def]
+def _square(value, bias):
     """‖x‖², the constant feature included."""
     norm = bias * bias
     for p in range(value.shape[0]):
@@ -192,19 +171,15 @@ def _square(value, bias):  # type: ignore[no-untyped-def]
 
 # Sums stay in order here, lest the loops over values become vector instructions that gather: those are slow.
 @njit(**JIT, fastmath={"contract"})
-def _some_scores(index, value, w, bias, seen, m, g):  # type: ignore[no-untyped-def]
+def _some_scores(index, value, w, bias, seen, m, g):
     """g[q] = w·x for the class seen[q]."""
     last, n = w.shape[0] - 1, index.shape[0]
     q = 0
     while q < m:  # four classes at a time, the last of them over again, their sums in registers
         at_b, at_c, at_d = min(q + 1, m - 1), min(q + 2, m - 1), min(q + 3, m - 1)
         a, b, c, d = np.uint32(seen[q]), np.uint32(seen[at_b]), np.uint32(seen[at_c]), np.uint32(seen[at_d])
-        sum_a, sum_b, sum_c, sum_d = (
-            w[last, a] * bias,
-            w[last, b] * bias,
-            w[last, c] * bias,
-            w[last, d] * bias,
-        )
+        sum_a, sum_b = w[last, a] * bias, w[last, b] * bias
+        sum_c, sum_d = w[last, c] * bias, w[last, d] * bias
         if q + 2 < m:
             for p in range(n):
                 v = np.float64(value[p])
@@ -225,7 +200,7 @@ def _some_scores(index, value, w, bias, seen, m, g):  # type: ignore[no-untyped-
 
 
 @njit(**JIT, fastmath=_FAST)
-def _all_scores(index, value, w, bias, g):  # type: ignore[no-untyped-def]
+def _all_scores(index, value, w, bias, g):
     """``_some_scores`` for all classes."""
     k, n = g.shape[0], index.shape[0]
     w0 = w[w.shape[0] - 1]
@@ -253,17 +228,14 @@ def _all_scores(index, value, w, bias, g):  # type: ignore[no-untyped-def]
 
 
 @njit(**JIT)
-def _alive(mode, weston, m, own, most, g, old, live):  # type: ignore[no-untyped-def]
+def _alive(mode, weston_watkins, m, own, most, g, old, live):
     """The places that the sub-problem is solved over, into ``live``; returns how many."""
     n = 0
     for q in range(m):
-        if mode != ECONOMICAL or q in (own, most):
-            chosen = True
-        elif weston:
-            violates = g[q] < g[own] if old[q] >= 1.0 else g[q] > g[own]
-            chosen = violates or 0.0 < old[q] < 1.0
-        else:
-            chosen = old[q] > 0.0
+        chosen = mode != ECONOMICAL or q in (own, most)
+        chosen |= old[q] > 0.0 and not (weston_watkins and old[q] >= 1.0)
+        if weston_watkins and not chosen:
+            chosen = g[q] < g[own] if old[q] >= 1.0 else g[q] > g[own]
         if chosen:
             live[n] = q
             n += 1
@@ -271,7 +243,7 @@ def _alive(mode, weston, m, own, most, g, old, live):  # type: ignore[no-untyped
 
 
 @njit(**JIT)
-def _solve_crammer(q_ii, own, g, old, new, live, lives, grid, work):  # type: ignore[no-untyped-def]
+def _solve_crammer(q_ii, own, g, old, new, live, lives, grid, work):
     """Sub-problem (10), exactly: the parts r_m ≥ 0, Σ r = 1, of a row's cost are max(0, z_m − θ) with
     z_m = r_m + g_m / q_ii, where q_ii = A_i C_i and r_y = 1 − Σ_m a_m is what no class has.
 
@@ -289,8 +261,7 @@ def _solve_crammer(q_ii, own, g, old, new, live, lives, grid, work):  # type: ig
     theta = highest - 1.0  # θ lies at or above this, so most classes are dropped at once
     left = lives + 1
     while True:
-        n = 0
-        z = 0.0
+        n, z = 0, 0.0
         for t in range(lives):
             if work[t] > theta:
                 n += 1
@@ -312,10 +283,10 @@ def _solve_crammer(q_ii, own, g, old, new, live, lives, grid, work):  # type: ig
 
 
 @njit(**JIT)
-def _solve_weston(q_ii, own, g, old, new, live, lives, grid, work):  # type: ignore[no-untyped-def]
+def _solve_weston(q_ii, own, g, old, new, live, lives, grid, work):
     """Sub-problem (21), exactly: a_m = min(1, max(0, z_m − S)), S = Σ a over the live classes.
 
-    z_m = a_m + Σ a + (g_m − g_y) / q_ii with the old shares. While the set F of classes inside the bounds is
+    z_m = a_m + Σ a + (g_m − g_y) / q_ii with the old shares. Where the set F of classes inside the bounds is
     known, the Hessian q_ii (I + 11ᵀ) inverts analytically: S = (Σ_F z_m + classes at 1) / (1 + |F|). Classes are
     fixed at a bound for good where the sign of the error that clipping makes in the sum proves that they belong
     there (Kiwiel 2008, variable fixing); at most one round per class.
@@ -362,7 +333,7 @@ def _solve_weston(q_ii, own, g, old, new, live, lives, grid, work):  # type: ign
 
 
 @njit(**JIT, fastmath=_FAST)
-def _gain(norm, c, own, g, old, new, m):  # type: ignore[no-untyped-def]
+def _gain(norm, c, own, g, old, new, m):
     """What the new shares add to D; is one of them inside the bounds; has one changed?"""
     slope = squares = total = 0.0
     free = changed = False
@@ -377,11 +348,10 @@ def _gain(norm, c, own, g, old, new, m):  # type: ignore[no-untyped-def]
 
 
 @njit(**JIT, fastmath=_FAST)
-def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type: ignore[no-untyped-def]
+def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):
     """Move the weights: w_m −= c δ_m x, and those of the row's own class by as much the other way."""
     last, k = w.shape[0] - 1, w.shape[1]
-    total = 0.0
-    n = 0
+    n, total = 0, 0.0
     for q in range(m):
         if q != own and new[q] != old[q]:
             live[n] = seen[q]
@@ -397,12 +367,8 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
         t = 0
         while t + 2 < n:  # up to four classes at a time, their steps in registers
             at_d = min(t + 3, n - 1)
-            a, b, c_, d = (
-                np.uint32(live[t]),
-                np.uint32(live[t + 1]),
-                np.uint32(live[t + 2]),
-                np.uint32(live[at_d]),
-            )
+            a, b = np.uint32(live[t]), np.uint32(live[t + 1])
+            c_, d = np.uint32(live[t + 2]), np.uint32(live[at_d])
             step_a, step_b, step_c = work[t], work[t + 1], work[t + 2]
             step_d = work[at_d] if t + 3 < n else 0.0
             for p in range(index.shape[0]):
@@ -413,21 +379,16 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
                 row[c_] += v * step_c
                 row[d] += v * step_d
             t += 4
-        if t + 1 < n:
-            a, b, step_a, step_b = np.uint32(live[t]), np.uint32(live[t + 1]), work[t], work[t + 1]
+        if t < n:  # one or two
+            a, b = np.uint32(live[t]), np.uint32(live[min(t + 1, n - 1)])
+            step_a, step_b = work[t], work[t + 1] if t + 1 < n else 0.0
             for p in range(index.shape[0]):
                 row = w[np.uint32(index[p])]
                 v = np.float64(value[p])
                 row[a] += v * step_a
                 row[b] += v * step_b
-            t += 2
-        if t < n:
-            a, step_a = np.uint32(live[t]), work[t]
-            for p in range(index.shape[0]):
-                w[np.uint32(index[p]), a] += np.float64(value[p]) * step_a
         return
-    for q in range(k):  # many classes: all of them, side by side
-        new[q] = 0.0
+    new[:k] = 0.0  # many classes: all of them, side by side
     for t in range(n):
         new[live[t]] = work[t]
     for q in range(k):
@@ -437,52 +398,3 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):  # type
         v = np.float64(value[p])
         for q in range(k):
             wj[q] += v * new[q]
-
-
-@njit(**JIT, fastmath=_FAST)
-def jump(  # type: ignore[no-untyped-def]
-    indptr, indices, data, X, y, cost, share, rows, first, klass, step, w, bias, weston, grid
-):
-    """Move the listed shares by ``step``, cut at their bounds, and the weights with them.
-
-    rows, first, klass: row rows[t] has the places first[t] ≤ v < first[t + 1] of the list, v of class klass[v]; all
-    its shares that are not on the list are 0 or, with Weston-Watkins, at a bound. step: (v,) float64.
-    The rest as for ``sweep``. Returns what Σ C_i a_im gains; D gains that less what ½ Σ ‖w_m‖² gains.
-    """
-    k = w.shape[1]
-    dense = X.shape[0] > 0
-    row_index = np.empty(X.shape[1], np.int32)
-    row_value = np.empty(X.shape[1], X.dtype)
-    seen, live = np.empty(k + 1, np.int64), np.empty(k + 1, np.int64)
-    old, new, work = np.empty(k + 1), np.empty(k + 1), np.empty(k + 1)
-    gain = 0.0
-    for t in range(rows.shape[0]):
-        i, begin = rows[t], first[t]
-        m = first[t + 1] - begin
-        total = 0.0
-        for q in range(m):
-            seen[q] = klass[begin + q]
-            old[q] = share[i, seen[q]]
-            new[q] = max(0.0, old[q] + step[begin + q])
-            total += new[q]
-        changed = False
-        for q in range(m):
-            if weston:
-                new[q] = min(1.0, new[q])
-            elif total > 1.0:
-                new[q] /= total
-            new[q] = np.floor(new[q] * grid) / grid
-            changed |= new[q] != old[q]
-            gain += cost[i] * (new[q] - old[q])
-            share[i, seen[q]] = new[q]
-        if not changed:
-            continue
-        seen[m] = y[i]  # its own class, which has no share
-        old[m] = new[m] = 0.0
-        if dense:
-            n = _gather(X[i], row_index, row_value)
-            index, value = row_index[:n], row_value[:n]
-        else:
-            index, value = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
-        _step(index, value, w, bias, cost[i], seen, m, old, new, m + 1, live, work)
-    return gain

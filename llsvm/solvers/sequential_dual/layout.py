@@ -10,13 +10,10 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.settings.settings import Settings
-from llsvm.solvers.sequential_dual.jumps import VARIABLE_BYTES
+from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES
+from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
-ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, distance, orders
-CLIMB_BELOW = 64  # classes: more do without jumps, which take two more copies of the weights
-CLIMB_SHARE = 0.25  # ... if these need at most this share of the memory there is
-KEEP_SHARE = 0.01  # of the memory there is, at most, for a copy of the weights as they were last certified
-SPARSE_FROM = 32  # classes: their shares are packed
+ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, slack, orders
 DOUBLE_BELOW_TOL = 1e-5  # where shares are stored, they are float32 down to this tolerance
 # ... and where rows are not too long: a share a is then a multiple of 2^-24, which moves the row's scores by
 # u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may be as little as C_i / 2u.
@@ -25,42 +22,48 @@ ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """needs: for ``Stream.prepare``. climbs: there is room to jump; climb_bytes: for each row, or 0. keeps: a copy
-    of the weights as last certified has room. dtype: of shares. sparse: they are packed where they are stored."""
+    """needs: for ``Stream.prepare``. extrapolates: there is room for that; extrapolation_bytes: for each row, or
+    0. keeps: a copy of the weights as last certified has room. dtype: of shares. sparse: they are packed where they
+    are stored."""
 
     needs: Needs
-    climbs: bool
-    climb_bytes: int
+    extrapolates: bool
+    extrapolation_bytes: int
     keeps: bool
     dtype: np.dtype
     sparse: bool
 
 
-def layout(settings: Settings, class_weight: NDArray[np.float64], jumps: bool, memory: MemoryLeft) -> Layout:
-    """class_weight: (n_classes,) factors of C. jumps: are wanted where there is room for them."""
+def layout(
+    settings: Settings, class_weight: NDArray[np.float64], memory: MemoryLeft, tuning: SequentialDualTuning
+) -> Layout:
+    """class_weight: (n_classes,) factors of C."""
     dataset, available = memory.dataset, memory.available_bytes
     k = len(dataset.classes)
     weights_bytes = 8 * k * (dataset.n_columns + 1)
-    climbs = jumps and k < CLIMB_BELOW and 2 * weights_bytes <= CLIMB_SHARE * available
-    keeps = weights_bytes <= KEEP_SHARE * available
-    single = _as_float32(settings, class_weight, dataset.squared_norm)
-    wanted, without = (_layout(climbs, each, single, memory) for each in (keeps, False))
+    few = k < tuning.extrapolate_below and 2 * weights_bytes <= tuning.extrapolate_share * available
+    extrapolates = tuning.extrapolation and few
+    keeps = weights_bytes <= tuning.keep_share * available
+    as_float32 = _as_float32(settings, class_weight, dataset.squared_norm)
+    wanted, without = (_layout(extrapolates, each, as_float32, memory, tuning) for each in (keeps, False))
     each = next((each for each in (wanted, without) if memory.has_room(each.needs)), None)
-    return each or _layout(False, False, single, memory)
+    return each or _layout(False, False, as_float32, memory, tuning)
 
 
-def _layout(climbs: bool, keeps: bool, single: bool, memory: MemoryLeft) -> Layout:
-    """single: float32 is enough for shares that are stored."""
+def _layout(
+    extrapolates: bool, keeps: bool, as_float32: bool, memory: MemoryLeft, tuning: SequentialDualTuning
+) -> Layout:
+    """as_float32: that is precise enough for shares that are stored."""
     dataset = memory.dataset
     k = len(dataset.classes)
-    # the weights, now and as a pass begins; for jumps two more copies; shares
+    # the weights, now and as a pass begins; for extrapolation two more copies; shares
     weights_bytes = 8 * k * (dataset.n_columns + 1)
-    climb_bytes = VARIABLE_BYTES * (1 + k // 16) if climbs else 0
-    lines = {"weights": ((4 if climbs else 2) + keeps) * weights_bytes}
-    stored = np.dtype(np.float32 if single else np.float64)
+    extrapolation_bytes = VARIABLE_BYTES * (1 + k // 16) if extrapolates else 0
+    lines = {"weights": ((4 if extrapolates else 2) + keeps) * weights_bytes}
+    stored = np.dtype(np.float32 if as_float32 else np.float64)
 
     def needs(dtype: np.dtype) -> Needs:
-        return Needs(lines, ROW_WORK_BYTES + k * dtype.itemsize + climb_bytes)
+        return Needs(lines, ROW_WORK_BYTES + k * dtype.itemsize + extrapolation_bytes)
 
     # Where all rows stay at hand their shares do too, as float64 if these have room.
     double = np.dtype(np.float64)
@@ -69,9 +72,9 @@ def _layout(climbs: bool, keeps: bool, single: bool, memory: MemoryLeft) -> Layo
     at_hand = at_hand or memory.fits_in_one_block(needs(stored))
     if not at_hand and not memory.has_room(needs(dtype)):
         dtype = np.dtype(np.float32)  # rather than to refuse
-    sparse, state_bytes = k >= SPARSE_FROM, 0 if at_hand else k * dtype.itemsize
+    sparse, state_bytes = k >= tuning.sparse_from, 0 if at_hand else k * dtype.itemsize
     chosen = Needs(lines, needs(dtype).row_work_bytes, row_state_bytes=state_bytes, sparse_state=sparse)
-    return Layout(chosen, climbs, climb_bytes, keeps, dtype, sparse)
+    return Layout(chosen, extrapolates, extrapolation_bytes, keeps, dtype, sparse)
 
 
 def _as_float32(settings: Settings, class_weight: NDArray[np.float64], squared_norm: float) -> bool:

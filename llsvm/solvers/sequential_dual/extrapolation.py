@@ -1,19 +1,18 @@
-"""Jumps: move the shares of the multi-class duals on along the ways that they came.
+"""Extrapolation: move the shares of the multi-class duals on along the ways that they came.
 
-Loops over rows creep where rows resemble each other: shares move the same way in hundreds of tiny steps. So
-after a loop the shares jump along what this loop did and what the last jump did, by the lengths that maximise D as
-if there were no bounds (a conjugate gradient step, with the loop for a preconditioner), and are cut at their
-bounds. One more loop repairs what the cut did. If D is not larger then, all is undone.
+Loops over rows creep where rows resemble each other: shares move the same way in hundreds of tiny steps. So after a
+loop the shares move on along what this loop did and what the last extrapolation did, by the lengths that maximise D
+as if there were no bounds (a conjugate gradient step, with the loop for a preconditioner), and are cut at their
+bounds. One more loop repairs what the cut did. If D is not larger then, all is reverted.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.sequential_dual.kernels import jump
+from llsvm.solvers.sequential_dual.extrapolation_kernel import move_shares
+from llsvm.solvers.sequential_dual.shares import BlockShares
 
 VARIABLE_BYTES = 64  # that a share inside its bounds takes here
 _SINGULAR = 1e-10  # ways whose lengths differ by more than that are taken for one
@@ -21,65 +20,64 @@ _STEP_ROWS = 4096
 
 Weights = NDArray[np.float64]
 Steps = list[NDArray[np.float64]]
-_Rows = tuple[tuple[Any, ...], NDArray[np.int32], NDArray[np.float64], NDArray[np.floating], "Inside"]
 
 
 class Inside:
     """The shares of some rows that are inside their bounds, as a list.
 
-    rows: (r,) positions; row t has the places first[t] to first[t + 1] of the list. klass: (v,) their classes.
+    rows: (r,) positions; row t has the places first[t] to first[t + 1] of the list. class_ids: (v,) int32 of each.
     at: (v,) their places in the shares, raveled.
     """
 
-    def __init__(self, share: NDArray[np.floating], rows: NDArray[np.int64], weston: bool) -> None:
-        klass, counts = [], np.zeros(len(rows) + 1, np.int64)
+    def __init__(self, share: NDArray[np.floating], rows: NDArray[np.int64], weston_watkins: bool) -> None:
+        class_ids, counts = [], np.zeros(len(rows) + 1, np.int64)
         for start in range(0, len(rows), _STEP_ROWS):
             some = share[rows[start : start + _STEP_ROWS]]
-            row, m = np.nonzero((some > 0) & ((some < 1) | (not weston)))
-            klass.append(m.astype(np.int32))
+            row, m = np.nonzero((some > 0) & ((some < 1) | (not weston_watkins)))
+            class_ids.append(m.astype(np.int32))
             counts[start + 1 : start + 1 + len(some)] = np.bincount(row, minlength=len(some))
         self.rows = rows
         self.first = np.cumsum(counts)
-        self.klass = np.concatenate(klass) if klass else np.zeros(0, np.int32)
-        self.at = np.repeat(rows * share.shape[1], counts[1:]) + self.klass
+        self.class_ids = np.concatenate(class_ids) if class_ids else np.zeros(0, np.int32)
+        self.at = np.repeat(rows * share.shape[1], counts[1:]) + self.class_ids
 
     def __len__(self) -> int:
-        return len(self.klass)
+        return len(self.class_ids)
 
 
-class Conjugate:
-    """A climb over fixed lists of shares: a loop, ``jump``, a loop, ``land``, a loop, ``jump``, ...
+class Extrapolation:
+    """Of fixed lists of shares: a loop, ``extrapolate``, a loop, ``accept_or_revert``, a loop, ``extrapolate``, ...
 
-    parts: (rows as kernels take them, y, cost, share, ``Inside``) of each block at hand. w: the weights, changed
-    here. start, way: (d + 1, k) float64 each, overwritten.
+    parts: each block at hand with its list. w: (d + 1, k) the weights, changed here. start, way: (d + 1, k) float64
+    each, overwritten.
     """
 
     def __init__(
         self,
-        parts: list[_Rows],
+        parts: list[tuple[BlockShares, Inside]],
         w: Weights,
         start: Weights,
         way: Weights,
         bias: float,
-        weston: bool,
+        weston_watkins: bool,
         grid: float,
     ) -> None:
         self._parts = parts
         self._w, self._start, self._way = w.reshape(-1), start.reshape(-1), way.reshape(-1)
-        self._tail = (w, bias, weston, grid)
-        self._costs = [np.repeat(cost[each.rows], np.diff(each.first)) for _, _, cost, _, each in parts]
-        self._steps: Steps = []  # of the last jump and the loops about it; none before the first
+        self._tail = (w, bias, weston_watkins, grid)
+        self._costs = [np.repeat(part.cost[each.rows], np.diff(each.first)) for part, each in parts]
+        self._steps: Steps = []  # of the last extrapolation and the loops about it; none before the first
         self._begin()
 
     def _begin(self) -> None:
         """What comes now is the next step."""
         self._start[...] = self._w
-        self._before = self._shares()
+        self._before = self._after_loop = self._shares()
 
-    def jump(self) -> float:
-        """Jump, after a loop; returns what D gained, which may be less than 0."""
-        self._landed = self._shares()
-        ways = [_minus(self._landed, self._before)]
+    def extrapolate(self) -> float:
+        """After a loop; returns what D gained, which may be less than 0."""
+        self._after_loop = self._shares()
+        ways = [_minus(self._after_loop, self._before)]
         w, start, way = self._w, self._start, self._way
         norm, across, start_norm = _dot(w, w), _dot(w, start), _dot(start, start)
         gram = np.array([[norm - 2 * across + start_norm]])
@@ -97,27 +95,29 @@ class Conjugate:
                 step += length * other
         return self._move(steps, norm)
 
-    def land(self, gained: float) -> float:
-        """After the loop that follows a jump; ``gained``: by D since before the jump. Returns what D gains here."""
-        undone = 0.0
+    def accept_or_revert(self, gained: float) -> float:
+        """After the loop that follows; ``gained``: by D since before the extrapolation. Returns what D gains
+        here."""
+        reverted = 0.0
         if gained > 0:
             self._steps = _minus(self._shares(), self._before)
             np.subtract(self._w, self._start, out=self._way)
         else:
-            undone = self._move(_minus(self._landed, self._shares()), _dot(self._w, self._w))
+            reverted = self._move(_minus(self._after_loop, self._shares()), _dot(self._w, self._w))
             self._steps = []
         self._begin()
-        return undone
+        return reverted
 
     def _move(self, steps: Steps, norm: float) -> float:
         """Move the shares by ``steps``, cut at their bounds; ``norm`` is ‖w‖². Returns what D gains."""
         gain = 0.0
-        for (rows, y, cost, share, each), step in zip(self._parts, steps, strict=True):
-            gain += jump(*rows, y, cost, share, each.rows, each.first, each.klass, step, *self._tail)
+        for (part, each), step in zip(self._parts, steps, strict=True):
+            rows = (*part.matrix, part.block.y, part.cost, part.share)
+            gain += move_shares(*rows, each.rows, each.first, each.class_ids, step, *self._tail)
         return gain - 0.5 * (_dot(self._w, self._w) - norm)
 
     def _shares(self) -> list[NDArray[np.floating]]:
-        return [share.reshape(-1)[each.at] for _, _, _, share, each in self._parts]
+        return [part.share.reshape(-1)[each.at] for part, each in self._parts]
 
     def _linear(self, steps: Steps) -> float:
         return sum(_dot(cost, step) for cost, step in zip(self._costs, steps, strict=True))

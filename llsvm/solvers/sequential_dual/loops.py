@@ -1,0 +1,219 @@
+"""Loops over rows at hand, full and shrunk, and the weights and the dual objective that they move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.losses import JointLoss, joint_loss
+from llsvm.process.threads import Threads
+from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES, Extrapolation, Inside
+from llsvm.solvers.sequential_dual.kernels import (
+    ALL,
+    ECONOMICAL,
+    GAIN,
+    GAP,
+    LOSS,
+    SCORES,
+    SHRUNK,
+    sweep,
+)
+from llsvm.solvers.sequential_dual.layout import Layout
+from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
+from llsvm.solvers.state import Value
+from llsvm.stream.progress import Progress
+
+WESTON_WATKINS = joint_loss("weston-watkins", 2).number
+
+
+class Loops:
+    """The weights of all classes, and what moves them. A context manager: it has threads.
+
+    w: (d + 1, k) float64. dual: D. tol_share: the share of the gap asked for at which loops are content.
+    ignore: the gap, per C_i, below which rows are left alone. on_loop: called with D after each loop, if not None.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        loss: JointLoss,
+        plan: Layout,
+        bias: float,
+        tol: float,
+        threads: int,
+        seed: int,
+        tuning: SequentialDualTuning,
+        progress: Progress,
+        on_loop: Callable[[float], None] | None = None,
+    ) -> None:
+        """shape: of w. plan: of the memory there is. bias: of the constant feature. seed: of the random orders."""
+        self.w = np.zeros(shape)
+        self.dual = 0.0
+        self.tol_share = tuning.tol_share
+        self.ignore = 0.0
+        self.on_loop = on_loop
+        self.loss = loss
+        self._weston_watkins = loss.number == WESTON_WATKINS
+        self._bias, self._tol, self._tuning, self._progress = bias, tol, tuning, progress
+        self._grid = 2.0 ** (24 if plan.dtype == np.float32 else 50)
+        self._full_mode = ECONOMICAL if shape[1] >= tuning.economical_from else ALL
+        self._extrapolation_bytes = plan.extrapolation_bytes
+        self._extrapolation_room = np.zeros((2, *shape) if plan.extrapolates else (2, 0, 0))
+        # of runs of shrunk loops, after one in which extrapolation did not pay: how many do without, and still do
+        self._skipped_rounds = self._rounds_to_skip = 0
+        self._scores = 0.0  # computed, as the paper counts effort
+        self._rng = np.random.default_rng(seed)
+        self.threads = Threads(threads)
+
+    def __enter__(self) -> Loops:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.threads.close()
+
+    @property
+    def goal(self) -> float:
+        """The gap, as met by a loop, at which to be content."""
+        return self.tol_share * self._tol * self.dual
+
+    def ignore_up_to(self, share: float, cost: float) -> None:
+        """Leave rows alone whose gaps add up to that share of the gap asked for at most; cost: Σ C_i."""
+        self.ignore = share * self._tol * self.dual / cost if cost > 0 else 0.0
+
+    def settle(self, part: BlockShares, enough: float) -> None:
+        """Loops until the part's gap, as a loop over all of its rows meets it, is at most ``enough``, or
+        ``goal``."""
+        for _ in range(self._tuning.max_loops):
+            part.active = np.arange(part.n_rows)
+            gap = self._sweep(part, self._full_mode)
+            if gap <= max(enough, self.goal) or self._progress.out_of_time:
+                return
+            self._shrunk_loops([part], gap)
+            self.train([part], self._tuning.block_until, self._tuning.block_loops)
+
+    def train(self, parts: list[BlockShares], until: float, most_loops: int) -> float:
+        """Loops over the active rows of the parts until their gap has fallen to the share ``until``; returns that
+        of the first part as met."""
+        met = first = 0.0
+        for loop in range(most_loops):
+            gaps = [self._sweep(part, self._full_mode) for part in parts]
+            if loop == 0:
+                met, first = gaps[0], sum(gaps)
+            elif sum(gaps) <= max(until * first, 0.5 * self.goal) or self._progress.out_of_time:
+                break
+            self._shrunk_loops(parts, sum(gaps))
+        return met
+
+    def measure(self, part: BlockShares, w: NDArray[np.float64]) -> float:
+        """Σ C_i loss_i at ``w``; sets the rows that are free or violate active. A range of rows a thread."""
+        sums = np.zeros((self.threads.number, 4))
+
+        def measure(t: int, start: int, stop: int) -> NDArray[np.int64]:
+            order = np.arange(start, stop)
+            return order[: self._call(part, order, w, ALL, np.inf, sums[t])]
+
+        part.active = np.concatenate(self.threads.over_rows(part.n_rows, measure))
+        return float(sums[:, LOSS].sum())
+
+    def loss_at_zero(self, part: BlockShares) -> float:
+        """Σ C_i loss_i where all weights are 0."""
+        return float(part.cost.sum()) * self.loss.at_zero
+
+    def _shrunk_loops(self, parts: list[BlockShares], gap: float) -> None:
+        """The paper's shrunk loops after a full one that met ``gap``. They leave ``active`` as they found it."""
+        tuning = self._tuning
+        if not tuning.shrinking:
+            return
+        full = [part.active for part in parts]
+        effort = tuning.shrunk_effort * self.w.shape[1] * sum(len(active) for active in full)
+        self._scores = 0.0
+        enough = max(tuning.shrunk_until * gap if tuning.cooling else 0.0, 0.5 * self.goal)
+        extrapolation, made, by_loops, by_extrapolation = self._extrapolation(parts), 0, 0.0, 0.0
+        dual = self.dual
+        while self._scores < effort and self._shrunk_loop(parts) > enough:
+            if extrapolation is not None:
+                by_loops += self.dual - dual
+                dual = self.dual
+                self.dual += extrapolation.extrapolate()
+                self._shrunk_loop(parts)
+                self.dual += extrapolation.accept_or_revert(self.dual - dual)
+                by_extrapolation += self.dual - dual
+                made += 1
+                if made >= tuning.first_extrapolations and self._does_not_pay(by_extrapolation, by_loops):
+                    extrapolation = None
+            dual = self.dual
+        for part, active in zip(parts, full, strict=True):
+            part.active = active
+
+    def _does_not_pay(self, by_extrapolation: float, by_loops: float) -> bool:
+        """Sets how many runs of shrunk loops do without, from what D has gained by either."""
+        pays = by_extrapolation > self._tuning.extrapolation_pays * by_loops
+        skipped = min(2 * self._skipped_rounds + 1, self._tuning.max_skipped_rounds)
+        self._skipped_rounds = 0 if pays else skipped
+        if self._skipped_rounds:
+            self._rounds_to_skip = self._skipped_rounds
+        return not pays
+
+    def _shrunk_loop(self, parts: list[BlockShares]) -> float:
+        return sum(self._sweep(part, SHRUNK) for part in parts)
+
+    def _extrapolation(self, parts: list[BlockShares]) -> Extrapolation | None:
+        """Of the active rows' shares; None where there is no room, or it is skipped."""
+        if self._rounds_to_skip or not self._extrapolation_bytes:
+            self._rounds_to_skip = max(0, self._rounds_to_skip - 1)
+            return None
+        lists = [Inside(part.share, part.active, self._weston_watkins) for part in parts]
+        room = sum(part.n_rows for part in parts) * self._extrapolation_bytes
+        if sum(map(len, lists)) * VARIABLE_BYTES > room:
+            return None
+        start, way = self._extrapolation_room
+        rows = list(zip(parts, lists, strict=True))
+        return Extrapolation(rows, self.w, start, way, self._bias, self._weston_watkins, self._grid)
+
+    def _sweep(self, part: BlockShares, mode: int) -> float:
+        """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
+        order = self._rng.permutation(part.active if self._tuning.shrinking else part.n_rows)
+        sums = np.zeros(4)
+        n = self._call(part, order, self.w, mode, self.ignore, sums)
+        part.active = order[:n]
+        self.dual += sums[GAIN]
+        self._scores += sums[SCORES]
+        if self.on_loop is not None:
+            self.on_loop(self.dual)
+        return float(sums[GAP])
+
+    def _call(
+        self,
+        part: BlockShares,
+        order: NDArray[np.int64],
+        w: NDArray[np.float64],
+        mode: int,
+        ignore: float,
+        sums: NDArray[np.float64],
+    ) -> int:
+        tail = (w, self._bias, self._weston_watkins, mode, self._grid, ignore, sums)
+        return int(sweep(*part.matrix, part.block.y, part.cost, part.share, part.slack, order, *tail))
+
+    # -- what a SolverState holds of it -----------------------------------------------------------------
+
+    @property
+    def numbers(self) -> dict[str, Value]:
+        return {
+            "dual": float(self.dual),
+            "tol share": self.tol_share,
+            "ignore": float(self.ignore),
+            "skipped rounds": self._skipped_rounds,
+            "rounds to skip": self._rounds_to_skip,
+            "generator": dict(self._rng.bit_generator.state),
+        }
+
+    def restore(self, w: NDArray[np.float64], numbers: Mapping[str, Any]) -> None:
+        """Go on from what these were."""
+        self.w[...] = w
+        self.dual, self.tol_share, self.ignore = numbers["dual"], numbers["tol share"], numbers["ignore"]
+        self._skipped_rounds, self._rounds_to_skip = numbers["skipped rounds"], numbers["rounds to skip"]
+        self._rng.bit_generator.state = numbers["generator"]

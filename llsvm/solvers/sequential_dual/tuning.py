@@ -1,0 +1,76 @@
+"""SequentialDualTuning: the constants that the sequential dual method's speed depends on, and never its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialDualTuning:
+    """What each trades is said beside it; the defaults are measured (tools/bench, tools/reproduce)."""
+
+    # The paper's heuristics, to be switched off for comparison
+    shrinking: bool = True
+    """Without it, every loop is a full one."""
+    cooling: bool = True
+    """Without it, shrunk loops go on to the accuracy that is asked for in the end."""
+    extrapolation: bool = True
+    """Without it, loops only (extrapolation.py)."""
+
+    # Memory
+    extrapolate_below: int = 64
+    """Classes: more do without extrapolation, which takes two more copies of the weights,"""
+    extrapolate_share: float = 0.25
+    """if these need at most this share of the memory there is."""
+    keep_share: float = 0.01
+    """Of the memory there is, at most, for a copy of the weights as they were last certified."""
+    sparse_from: int = 32
+    """Classes: their shares are packed, since most are 0: less memory, slower to get and set."""
+
+    # A visit of a row
+    economical_from: int = 512
+    """Classes: a visit adds one class at most (the paper's economical variant): cheaper, more visits."""
+    ignore_share: float = 0.1
+    """Rows whose gaps add up to this share of what is asked for, at most, are left alone."""
+
+    # Loops
+    max_loops: int = 50
+    """Full loops over all the survivors in memory between two passes, at most."""
+    block_loops: int = 4
+    """... over a block at hand and the survivors: more work on each block, fewer passes."""
+    loops_in_memory: int = 20
+    """... over all rows, where they are in memory."""
+    block_until: float = 0.1
+    """Loops over a block end when its gap fell to this share,"""
+    block_until_in_memory: float = 0.3
+    """or this one, where measuring all rows anew costs little."""
+    shrunk_effort: float = 5.0
+    """Shrunk loops after a full one end after this many loops' worth of scores,"""
+    shrunk_until: float = 0.3
+    """or when their gap fell to this share of the full loop's. (The paper's 0.1 leaves the classes without a share
+    out of sight for too long: a full loop costs little more than a shrunk one where rows are long and sparse.)"""
+
+    # Extrapolation
+    first_extrapolations: int = 4
+    """Are made in any case; a later one pays if it gains"""
+    extrapolation_pays: float = 1.5
+    """so much more than the loop before, as it costs two loops; else the next runs of shrunk loops do without,"""
+    max_skipped_rounds: int = 7
+    """1, 3, or so many of them."""
+
+    # Epochs over survivors
+    max_spill_epochs: int = 5
+    """Over the spilled ones: reading the spill again against reading all rows again."""
+    survivors_until: float = 0.05
+    """Epochs end when the survivors' gap fell to this share of the whole gap,"""
+    tol_share: float = 0.3
+    """or to this share of the gap that is asked for,"""
+    tol_share_falls: float = 0.5
+    """times this after each pass that did not do."""
+    tol_share_in_memory: float = 2.4
+    """The same where it costs little to measure what loops left, which is less than what they met."""
+    spill_share: float = 0.9
+    """Free and violating rows beyond memory are spilled if they are at most this share: it saves most passes."""
+
+
+DEFAULT = SequentialDualTuning()

@@ -1,0 +1,61 @@
+"""The sequential dual method is stopped after passes, and goes on as if it had not been."""
+
+import numpy as np
+import pytest
+from oracle import small_pages
+from state_suite import Case, check_refuses, check_resumes, first_state
+
+from llsvm.errors import UsageError
+
+METHODS = ["crammer-singer", "weston-watkins"]
+
+
+def joint(method, **settings):
+    return {"solver": "auto", "multiclass": method, **settings}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("threads", "classes"), [(1, 4), (2, 4), (1, 2)])
+def test_in_memory(tmp_path, method, threads, classes):
+    settings = joint(method, tol=1e-6)
+    check_resumes(Case(settings, threads=threads, classes=classes, in_one_block=True), tmp_path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("threads", "place", "density"), [(1, "cache", 0.3), (2, "source", 1.0), (1, None, 0.3)]
+)
+def test_out_of_core(tmp_path, monkeypatch, method, threads, place, density):
+    small_pages(monkeypatch)
+    case = Case(
+        joint(method, tol=1e-3, max_passes=4),
+        ledger=30_000,
+        threads=threads,
+        n=900,
+        classes=4,
+        density=density,
+        weighted=place is None,
+        from_file=place,
+        in_one_block=False,
+        spills=True if density < 1 and method == "crammer-singer" else None,
+    )
+    check_resumes(case, tmp_path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_packed_shares_of_many_classes(tmp_path, monkeypatch, method):
+    small_pages(monkeypatch)
+    settings = joint(method, tol=1e-4, max_passes=3)
+    case = Case(settings, ledger=250_000, n=700, classes=40, from_file="cache", in_one_block=False)
+    check_resumes(case, tmp_path)
+
+
+def test_states_of_others_are_refused(tmp_path):
+    check_refuses(Case(joint("crammer-singer", max_passes=3), classes=4), tmp_path)
+
+
+def test_a_state_of_the_other_joint_method_is_refused(tmp_path):
+    case = Case(joint("crammer-singer"), classes=4)
+    with pytest.raises(UsageError, match="with multiclass crammer-singer, not weston-watkins"):
+        Case(joint("weston-watkins"), classes=4).solver().restore(first_state(case, tmp_path))
+    assert np.isfinite(first_state(case, tmp_path).arrays["w"]).all()
