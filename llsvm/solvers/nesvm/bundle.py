@@ -25,12 +25,14 @@ _PRECISION = 1e-6  # of the mixture, relative
 class DualBundle:
     """At most ``size`` points of one problem; see the file's head.
 
-    best: the best dual objective known. In ``arrays``: s (size + 1,), v of each point (size + 1, width), their
-    products, and the shares of the best mixture.
+    best: the best dual objective known.
     """
 
     def __init__(self, arrays: ProblemArrays, size: int, l1: bool = False) -> None:
-        """size: points kept, at least 2."""
+        """arrays: for s (size + 1,), v of each point (size + 1, width), their products, shares of the best mixture.
+        size: points kept, at least 2.
+        l1: the dual is that of ‖w‖₁.
+        """
         self.best = 0.0  # D(0)
         self._l1 = l1
         self._n = 1  # the first point is α = 0
@@ -53,9 +55,11 @@ class DualBundle:
         self.best, self._n = saved.real("best"), saved.whole("points")
 
     def add(self, s: float, v: NDArray[np.float64], image: NDArray[np.float64] | None = None) -> float:
-        """Take a feasible point, (s, v (width,)); returns the best dual objective known.
+        """Take a feasible point; returns the best dual objective known.
 
-        image: K v where v holds the coefficients α y and products are vᵀKv'; None for v itself.
+        s: what of its dual objective is linear in α.
+        v: (width,) Σ α y x.
+        image: (width,) K v where v holds the coefficients α y and products are vᵀKv'; None for v itself.
         """
         if self._l1:
             return self._add_l1(s, v)

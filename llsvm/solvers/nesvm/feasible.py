@@ -25,7 +25,10 @@ class FeasiblePoints:
     """Of one problem."""
 
     def __init__(self, loss: Loss, intercept: bool, arrays: ProblemArrays) -> None:
-        """intercept: it is not penalised."""
+        """loss: whose α these are.
+        intercept: there is one that is not penalised.
+        arrays: its vectors are as long as the weights, (width,).
+        """
         self._intercept = intercept
         self._shifts = intercept and math.isinf(loss.lower)
         if self._shifts:
@@ -35,7 +38,9 @@ class FeasiblePoints:
     def point(self, sums: Vector, grad: Vector) -> tuple[float, Vector]:
         """s (Σ α, less Σ α²/(4c) of squared losses) and v (width,) = Σ α y x of a feasible α.
 
-        sums (N_SUMS,), grad (1 or 2, width): of a pass, see kernels.py."""
+        sums: (N_SUMS,) of a pass, see kernels.py.
+        grad: (1 or 2, width) of that pass.
+        """
         if not self._intercept:
             total = float(sums[kernel.ALPHA_PLUS]) + float(sums[kernel.ALPHA_MINUS])
             return total - float(sums[kernel.ALPHA_SQUARES]), grad[0].copy()

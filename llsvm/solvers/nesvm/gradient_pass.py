@@ -21,8 +21,11 @@ Array = NDArray[np.float64]
 class GradientPass:
     """What every pass over the rows needs.
 
-    bias: the constant feature. split: rows with y = −1 are summed apart. loss: its number for the kernels.
-    signs: (k, classes), y of each class in each problem.
+    stream, threads, costs: the rows, who works on them, and their c_i.
+    bias: the constant feature.
+    split: rows with y = −1 are summed apart.
+    loss: its number for the kernels.
+    signs: (k, classes) float64, y of each class in each problem.
     """
 
     stream: Stream
@@ -36,10 +39,12 @@ class GradientPass:
     def run(
         self, W: Array, V: Array, mu: Array, todo: NDArray[np.int64] | None = None
     ) -> tuple[Array, Array]:
-        """A pass at W and V (k, width), the points of the gradient and of the value alone; mu: (k,).
+        """A pass: the sums (k, N_SUMS), see kernels.py, and Σ α_i y_i x_i at W, (k, 1 or 2, width). Threads take
+        ranges of rows, and their parts are summed in a fixed order.
 
-        todo: the problems to work on, None for all. Returns the sums (k, N_SUMS), see kernels.py, and Σ α_i y_i x_i
-        at W, (k, 1 or 2, width). Threads take ranges of rows, and their parts are summed in a fixed order.
+        W, V: (k, width) points of the gradient and of the value alone.
+        mu: (k,) of the smoothed hinge.
+        todo: the problems to work on, None for all.
         """
         k, width = W.shape
         which = np.arange(k) if todo is None else todo

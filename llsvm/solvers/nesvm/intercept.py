@@ -15,9 +15,13 @@ _FLAT = 1e-9  # of Σ c: a slope of the hinge's losses, a sum of c, that counts 
 
 
 class Intercept:
-    """free: there is one; else b is 0. loss: may change its μ. sign, cost: (n,) y and c."""
+    """Of one problem, over its n rows; f is (n,) everywhere."""
 
     def __init__(self, free: bool, loss: SmoothedLoss, sign: Vector, cost: Vector) -> None:
+        """free: there is one; else b is 0.
+        loss: may change its μ.
+        sign, cost: (n,) y and c.
+        """
         self._free = free
         self._loss = loss
         self._sign, self._cost = sign, cost

@@ -25,15 +25,21 @@ class KernelObjective:
     """Of one problem, over its n rows."""
 
     def __init__(self, loss: Loss, intercept: bool, sign: Vector, cost: Vector, sizes: Vector) -> None:
-        """intercept: there is one that is not penalised. sign, cost: (n,) y and c, c > 0. sizes: (2, n), what tells
-        how exactly the kernel is known, see ``KernelFunction.sizes``."""
+        """intercept: there is one that is not penalised.
+        sign, cost: (n,) y and c, c > 0.
+        sizes: (2, n) what tells how exactly the kernel is known, see ``KernelFunction.sizes``.
+        """
         self._loss = loss
         self._intercept = intercept
         self._sign, self._cost = sign, cost
         self._norms, self._squared_norms = sizes
 
     def primal(self, beta: Vector, f: Vector, b: float) -> float:
-        """As 64-bit sums have it; f = Kβ, all (n,)."""
+        """As 64-bit sums have it.
+
+        beta, f: (n,) β and Kβ.
+        b: the intercept.
+        """
         losses = self._loss.value(self._sign * (f + b))
         return 0.5 * float(beta @ f) + float(self._cost @ losses)
 
@@ -46,7 +52,11 @@ class KernelObjective:
         return norm + float(self._cost @ losses)
 
     def smallest_dual(self, v: Vector, image: Vector, b: float) -> float:
-        """At least so large is D at α y = v, image = Kv, both (n,); b: about where the intercept is."""
+        """At least so large is D at α y = v.
+
+        v, image: (n,) v and Kv.
+        b: about where the intercept is.
+        """
         alpha = v * self._sign
         total, sizes = float(alpha.sum()), float(np.abs(alpha).sum())
         squares = self._squares(alpha)

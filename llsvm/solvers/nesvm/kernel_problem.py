@@ -25,7 +25,12 @@ _PROMISE = 1e-12  # of F: rounding of what a step was to gain
 
 
 class ProblemRows(NamedTuple):
-    """The rows that take part in a problem: their numbers, y, c > 0, all (n,), and sizes (2, n)."""
+    """The rows that take part in a problem.
+
+    rows: (n,) their numbers.
+    sign, cost: (n,) y and c > 0.
+    sizes: (2, n) what tells how exactly the kernel is known, see ``KernelFunction.sizes``.
+    """
 
     rows: NDArray[np.intp]
     sign: Vector
@@ -34,15 +39,25 @@ class ProblemRows(NamedTuple):
 
     @classmethod
     def of(cls, signs: Vector, cost: Vector, sizes: Vector) -> ProblemRows:
-        """signs, cost (n_rows,), sizes (2, n_rows): of all rows: y of the problem (0: takes no part), c, and what
-        tells how exactly the kernel is known, see ``KernelFunction.sizes``."""
+        """Of all rows those that take part.
+
+        signs: (n_rows,) y of the problem, 0 where a row takes no part.
+        cost, sizes: (n_rows,) and (2, n_rows).
+        """
         rows = np.flatnonzero((signs != 0) & (cost > 0))
         return cls(rows, signs[rows], cost[rows], sizes[:, rows])
 
 
 class KernelProblem:
-    """rows: that take part. best_beta (n,), best_b, primal, dual: certified, of the solution that is handed back
-    and of a feasible α. converged: their gap is within the tolerance. L: the Lipschitz constant searched for."""
+    """A problem, from pass to pass.
+
+    rows: (n,) numbers of those that take part.
+    best_beta, best_b: (n,) and the intercept: the solution that is handed back.
+    primal, dual: certified, of it and of a feasible α.
+    converged: their gap is within the tolerance.
+    loss: smoothed with the μ of now.
+    L: the Lipschitz constant searched for.
+    """
 
     def __init__(
         self, settings: Settings, tuning: KernelTuning, loss: Loss, part: ProblemRows, arrays: ProblemArrays

@@ -57,7 +57,11 @@ class KernelNESVM:
         threads: int = 1,
         tuning: KernelTuning | None = None,
     ) -> None:
-        """class_weight: (n_classes,) factors of C."""
+        """settings: with C, not λ.
+        class_weight: (n_classes,) float64 factors of C.
+        threads: at least 1.
+        tuning: None for the usual.
+        """
         self.settings = settings
         self.tuning = tuning or KernelTuning()
         self.threads = threads

@@ -28,12 +28,19 @@ HINGE, SQUARED_HINGE, LEAST_SQUARES = 0, 1, 2
 def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad, sums):  # type: ignore[no-untyped-def]
     """Add what CSR rows contribute to ``grad`` and ``sums``.
 
-    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64, the rows X.
-    ids: (n,) int32 class ids. cost: (n,) float64 c_i. signs: (k, classes) float64, y of each class in each problem,
-    0 where it takes no part. todo: int64, the problems to work on. W, V: (k, d + 1) float64, the points of
-    the gradient and of the value alone; the last entry is the weight of the constant feature ``bias``.
-    bias: float64. mu: (k,) float64, of the smoothed hinge. loss: int, its number. split: bool, sum y = −1 apart.
-    grad: (k, 1 or 2, d + 1) float64, added Σ α_i y_i x_i. sums: (k, N_SUMS) float64, added to.
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the rows X.
+    ids: (n,) int32 class ids.
+    cost: (n,) float64 c_i; rows with 0 take no part.
+    signs: (k, classes) float64, y of each class in each problem, 0 where it takes no part.
+    todo: (any,) int64, the problems to work on.
+    W, V: (k, d + 1) float64, the points of the gradient and of the value alone; the last entry is the weight of the
+        constant feature.
+    bias: float64, the constant feature.
+    mu: (k,) float64, of the smoothed hinge; others do not look at it.
+    loss: int, its number.
+    split: bool, sum the rows with y = −1 apart.
+    grad: (k, 1 or 2, d + 1) float64, added Σ α_i y_i x_i.
+    sums: (k, N_SUMS) float64, added to.
     """
     last = W.shape[1] - 1
     for i in range(cost.shape[0]):
@@ -96,7 +103,10 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
 # where it is needed: asked once, before the losses, it makes these loops a fifth slower (measured on 54 columns).
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
 def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad, sums):  # type: ignore[no-untyped-def]
-    """``gradient_csr`` for X (n, d) float32 or float64, dense, in C order."""
+    """``gradient_csr`` for dense rows.
+
+    X: (n, d) float32 or float64, in C order.
+    """
     d = X.shape[1]
     for i in range(cost.shape[0]):
         c = cost[i]
@@ -158,7 +168,8 @@ def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad,
 def norms_csr(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
     """out (n, 2) float64: ‖x_i‖² and ‖x_i‖∞ of CSR rows with the constant feature; 1 for ‖x_i‖∞ of an empty row.
 
-    indptr, indices, data: as in ``gradient_csr``. bias: float64, the constant feature.
+    indptr, indices, data: as in ``gradient_csr``.
+    bias: float64, the constant feature.
     """
     for i in range(out.shape[0]):
         total, size = bias * bias, bias
@@ -174,7 +185,9 @@ def norms_csr(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
 def gram_csr(indptr, indices, data, weight, bias, G):  # type: ignore[no-untyped-def]
     """Add Σ weight_i x_i x_iᵀ of CSR rows to the lower triangle of G (columns ascend).
 
-    indptr, indices, data: as in ``gradient_csr``. weight: (n,) float64. bias: float64, the constant feature.
+    indptr, indices, data: as in ``gradient_csr``.
+    weight: (n,) float64.
+    bias: float64, the constant feature.
     G: (d + 1, d + 1) float64, added to.
     """
     last = G.shape[0] - 1

@@ -26,7 +26,12 @@ PIECE_BYTES = (1 << 16, 1 << 21)  # a page of the spill, and a temporary array: 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """needs: for ``Stream.prepare``. gram: the Gram matrix has room. bundle: so many dual points are kept."""
+    """Of a linear machine.
+
+    needs: for ``Stream.prepare``.
+    gram: the Gram matrix has room.
+    bundle: so many dual points are kept.
+    """
 
     needs: Needs
     gram: bool

@@ -18,13 +18,19 @@ _VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"
 
 
 class Metric(Protocol):
-    """name: "gram" or "scalar". largest: the largest eigenvalue of G."""
+    """name: "gram" or "scalar".
+    largest: the largest eigenvalue of G.
+    """
 
     name: str
     largest: float
 
     def solve(self, ridge: float, curvature: float, g: Vector) -> Vector:
-        """(ridge I + curvature G)⁻¹ g."""
+        """(ridge I + curvature G)⁻¹ g, (width,).
+
+        ridge, curvature: ρ and τ.
+        g: (width,).
+        """
         ...
 
     def square(self, ridge: float, curvature: float, step: Vector) -> float:
@@ -56,7 +62,9 @@ class GramMetric:
     name = "gram"
 
     def __init__(self, values: Vector, vectors: Vector) -> None:
-        """values (d,), vectors (d, d): of G, its eigenvalues, none negative, and its eigenvectors in columns."""
+        """values: (width,) eigenvalues of G, none negative.
+        vectors: (width, width) its eigenvectors, in columns.
+        """
         self._values, self._vectors = values, np.asfortranarray(vectors)  # the layout decides the last bits
         self.largest = float(values.max(initial=0.0))
 

@@ -26,10 +26,11 @@ _ROUNDING = 1e-12
 
 
 class Steps(Protocol):
-    """What both have in common; w and y are (width,) float64 arrays that stay the same objects.
+    """What both have in common.
 
-    w: where the gradient is wanted. y: where the value is wanted: the better solution. L: the Lipschitz constant of
-    the gradient, as assumed by the last step.
+    w: (width,) where the gradient is wanted; always the same array, as y is.
+    y: (width,) where the value is wanted: the better solution.
+    L: the Lipschitz constant of the gradient, as assumed by the last step.
     """
 
     w: Vector
@@ -37,8 +38,13 @@ class Steps(Protocol):
     L: float
 
     def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool) -> None:
-        """Go on from F(w), g = ∇F(w) and F(y). ridge: ρ, the curvature of the regulariser. same: F is the
-        function that the last call was about; else w is a warm start for another one."""
+        """Go on.
+
+        F, g: F(w), and ∇F(w), (width,).
+        F_y: F(y).
+        ridge: ρ, the curvature of the regulariser.
+        same: F is the function that the last call was about; else w is a warm start for another one.
+        """
         ...
 
     def numbers(self) -> dict[str, Value]:
@@ -93,7 +99,10 @@ class SearchedSteps:
     def __init__(
         self, arrays: ProblemArrays, metric: Metric, curvature: float, exact: bool, tuning: NESVMTuning
     ) -> None:
-        """curvature: τ to begin with. exact: it is the true one, so it may not fall."""
+        """metric: of steps.
+        curvature: τ to begin with.
+        exact: it is the true one, so it may not fall.
+        """
         self.w = arrays.vector("w")
         self.y = arrays.vector("y")
         self.L = float("nan")

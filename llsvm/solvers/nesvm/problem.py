@@ -27,7 +27,10 @@ Vector = NDArray[np.float64]
 class LinearProblem:
     """A problem, from pass to pass.
 
-    steps: where it is. mu: of the smoothed loss. bundle: the best dual point. ended: by the stopping rule.
+    steps: where it is.
+    mu: of the smoothed loss.
+    bundle: the best dual point.
+    ended: by the stopping rule.
     thinning: under way, or None.
     """
 
@@ -43,7 +46,8 @@ class LinearProblem:
         bundle: int,
         tol: float,
     ) -> None:
-        """metric: of the steps. paper_L: eqs. 48, 52 and 56 (corrected) without the regulariser, for μ = 1.
+        """metric: of the steps.
+        paper_L: eqs. 48, 52 and 56 (corrected) without the regulariser, for μ = 1.
         arrays: its vectors are as long as the weights, (width,).
         bundle: dual points kept.
         tol: relative gap, as measured, at which to stop.

@@ -9,7 +9,11 @@ from numpy.typing import NDArray
 
 
 class Penalised(NamedTuple):
-    """At some w: the value as smoothed, the value itself, and the gradient u (width,) of the former."""
+    """The regulariser at some w.
+
+    smoothed, exact: its value as smoothed, and itself.
+    gradient: u (width,) of the former.
+    """
 
     smoothed: float
     exact: float
@@ -17,19 +21,22 @@ class Penalised(NamedTuple):
 
 
 class Regulariser:
-    """l1: ‖w‖₁ instead of ½‖w‖². free_intercept: the last weight is not penalised."""
+    """See the file's head; w is (width,) everywhere."""
 
     def __init__(self, l1: bool, free_intercept: bool) -> None:
+        """l1: ‖w‖₁ instead of ½‖w‖².
+        free_intercept: the last weight is not penalised.
+        """
         self.l1 = l1
         self._free_intercept = free_intercept
 
     def exact(self, w: NDArray[np.float64]) -> float:
-        """The value at w (width,)."""
+        """The value at w."""
         penalised = w[: self.penalised(len(w))]
         return float(np.abs(penalised).sum()) if self.l1 else 0.5 * float(penalised @ penalised)
 
     def at(self, w: NDArray[np.float64], mu: float) -> Penalised:
-        """At w (width,); mu: of the smoothing of ‖w‖₁."""
+        """At w; mu: of the smoothing of ‖w‖₁."""
         penalised = w[: self.penalised(len(w))]
         gradient = np.zeros_like(w)
         u = gradient[: len(penalised)]

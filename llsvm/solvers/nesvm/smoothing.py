@@ -21,7 +21,12 @@ Vector = NDArray[np.float64]
 
 
 class SmoothedLoss:
-    """loss: what it is of. smooth: it has no kink. mu: of the smoothing, may be changed where it is not smooth."""
+    """See the file's head.
+
+    loss: what it is of.
+    smooth: that has no kink.
+    mu: of the smoothing; may be changed where the loss is not smooth, and says nothing where it is.
+    """
 
     def __init__(self, loss: Loss, mu: float) -> None:
         self.loss = loss

@@ -24,8 +24,12 @@ _SAFETY = 1.05  # of the largest eigenvalue as power iteration finds it, from be
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """metric: of all problems. steepest: max h_i ‖x_i‖², h_i the curvature of row i's loss (for μ = 1).
-    passes: that were made."""
+    """What was learnt.
+
+    metric: of all problems.
+    steepest: max h_i ‖x_i‖², h_i the curvature of row i's loss (for μ = 1).
+    passes: that were made.
+    """
 
     metric: Metric
     steepest: float
@@ -48,7 +52,11 @@ def survey(
     """One pass for G = Σ h_i x_i x_iᵀ, h the curvature of the loss (smoothed with μ = 1), or for its trace, which
     bounds its eigenvalues.
 
-    gram: G itself is wanted, (width, width). power_passes: where it is not, λ_max by power iteration; 0 for none.
+    gradient: over the rows.
+    width: of weights.
+    gram: G itself is wanted, (width, width).
+    power_passes: where it is not, λ_max by so many passes of power iteration; 0 for none.
+    seed: of what that begins with.
     """
     G = np.zeros((width, width)) if gram else None
     trace = steepest = 0.0

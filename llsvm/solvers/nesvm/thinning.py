@@ -15,13 +15,21 @@ from llsvm.solvers.state import Value
 
 
 class Thinning:
-    """A search over counts. ``w`` (d,): the thinnest weights found; ``primal``: their objective."""
+    """A search over counts.
+
+    w: (d,) the thinnest weights found.
+    primal: their objective.
+    """
 
     def __init__(
         self, w: NDArray[np.float64], primal: float, penalised: int, limit: float, zone: float
     ) -> None:
-        """primal: of w (d,), which must not change. penalised: the first so many weights may become zero. limit: on
-        the objective. zone: weights up to this size are likely to be zero at the optimum: the first guess."""
+        """w: (d,) to begin with; must not change.
+        primal: of w.
+        penalised: the first so many weights may become zero.
+        limit: on the objective.
+        zone: weights up to this size are likely to be zero at the optimum: the first guess.
+        """
         self.primal, self._limit = primal, limit
         size = np.abs(w[:penalised])
         self._order = np.argsort(size, kind="stable")
