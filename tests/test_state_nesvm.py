@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracle import small_pages
+import state_suite
+from oracle import rows, small_pages
+from sklearn.metrics.pairwise import rbf_kernel
 from state_suite import Case, check_refuses, check_resumes, first_state
 
 from llsvm.errors import UsageError
@@ -75,6 +77,19 @@ def test_kernel_machines_go_on_with_a_matrix_on_disk(tmp_path, monkeypatch):
     case = Case({**KERNEL, "tol": 0.1}, 1_000_000, n=500, d=20, from_file="cache")
     assert 8 * case.n**2 > case.ledger
     check_resumes(case, tmp_path)
+
+
+def test_kernel_machines_go_on_with_a_matrix_that_was_given(tmp_path, monkeypatch):
+    """Its rows come in random order from the cache, which must go on too."""
+    small_pages(monkeypatch)
+
+    def kernel_matrix(n, d, classes, density):
+        X, y = rows(n=n, d=5, classes=classes, density=density)
+        return rbf_kernel(X, gamma=0.1) + 0.1 * np.eye(n), y
+
+    monkeypatch.setattr(state_suite, "rows", kernel_matrix)
+    settings = {**KERNEL, "kernel": "precomputed", "gamma": None, "tol": 0.01, "max_passes": 6}
+    check_resumes(Case(settings, 220_000, n=120, d=120, from_file="cache", in_one_block=False), tmp_path)
 
 
 @pytest.mark.parametrize("case", [LINEAR["binary"], KERNELS["two threads"]], ids=["linear", "kernel"])
