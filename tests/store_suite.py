@@ -132,15 +132,15 @@ class StoreSuite:
             for i, n in enumerate(sizes)
         ]
         store = self.store(workspace, *pages)
-        arena = RowBuffer(1_000_000, np.dtype(value), None, weighted)
+        buffer = RowBuffer(1_000_000, np.dtype(value), None, weighted)
         other = RowBuffer(1_000_000, np.dtype("float32" if value == "float64" else "float64"))
-        assert store.is_like(arena)
+        assert store.is_like(buffer)
         assert not store.is_like(other)
         assert not store.is_like(RowBuffer(1_000_000, np.dtype(value), 5))
-        rooms = [arena.extend(block.n_rows, block.nnz) for block in pages]
+        rooms = [buffer.extend(block.n_rows, block.nnz) for block in pages]
         for i in reversed(range(len(pages))):  # in any order
             store.fill(i, rooms[i], Scratch())
-        assert same(arena.block(), concat(pages))
+        assert same(buffer.block(), concat(pages))
         store.delete()
 
     def test_a_store_may_be_written_over_one_that_is_retired(self, workspace):

@@ -98,26 +98,26 @@ def test_blocks_of_the_cache_come_in_random_order(monkeypatch, tmp_path):
 @pytest.mark.parametrize("d", [4, 400])
 @pytest.mark.parametrize("spill_format", ["arrow", "hdf5"])
 def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cache, d, spill_format):
-    """Counted by tracemalloc, which knows every NumPy array; an arena counts as what it may come to hold."""
+    """Counted by tracemalloc, which knows every NumPy array; a buffer counts as what it may come to hold."""
     X, y = mixed_rows(kind, n=max(40_000 // d, 120), d=d)
     text = write_svmlight(tmp_path / "rows.svm", X, y).read_text().splitlines(keepends=True)
     path = tmp_path / "rows.svm"
     path.write_text("".join(line * 16 for line in text))
     options = {"cache": cache, "spill_format": spill_format, "spill_dir": str(tmp_path), "max_passes": 3}
     run(path, **options)  # imports and compiles
-    arenas, peaks = [], []
+    buffers, peaks = [], []
     made, prepare = RowBuffer.__init__, Stream.prepare
 
     def counting(self, *args, **kwargs):
         made(self, *args, **kwargs)
-        arenas.append(weakref.ref(self))
+        buffers.append(weakref.ref(self))
 
     def note_peak():
-        """The peak since the last note, the arenas that live now counted as what they may come to hold."""
+        """The peak since the last note, the buffers that live now counted as what they may come to hold."""
         spared = 0
-        for arena in filter(None, (ref() for ref in arenas)):
-            arrays = (arena._indptr, arena._rows, arena._y, arena._weight, arena._indices, arena._data)
-            spared += sum(array.nbytes for array in arrays) - arena.capacity_bytes
+        for buffer in filter(None, (ref() for ref in buffers)):
+            arrays = (buffer._indptr, buffer._rows, buffer._y, buffer._weight, buffer._indices, buffer._data)
+            spared += sum(array.nbytes for array in arrays) - buffer.capacity_bytes
         peaks.append(tracemalloc.get_traced_memory()[1] - spared)
         tracemalloc.reset_peak()
 

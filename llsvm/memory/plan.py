@@ -39,7 +39,8 @@ READING = "reading"
 class Needs:
     """What a solver holds while it works, beside the rows themselves.
 
-    lines: bytes by name, for the ledger, whatever the rows at hand. row_work_bytes: for each row at hand.
+    lines: bytes by name, for the ledger, whatever the rows at hand.
+    row_work_bytes: for each row at hand.
     copy_survivors: survivors are wanted even where all rows are in memory.
     row_state_bytes: what ``Stream.row_state`` will be asked for, of each row of the data set: set aside in memory
     while that takes no more than a quarter of what the smallest blocks leave, else it goes to disk.
@@ -64,8 +65,10 @@ class MemoryPlan:
 
     lines: by name, what is signed for beside what was held before.
     in_one_block: all rows are in memory, and come as one block.
-    pages: as they are to be cut. block_bytes, block_rows: of a block, at most. survivor_bytes, survivor_rows: of
-    those in memory. state_bytes: of dual variables in memory; 0 where they go to disk, or there are none.
+    pages: as they are to be cut.
+    block_bytes, block_rows: of a block, at most.
+    survivor_bytes, survivor_rows: of those in memory.
+    state_bytes: of dual variables in memory; 0 where they go to disk, or there are none.
     """
 
     lines: Mapping[str, int]
@@ -91,9 +94,13 @@ class StoredPages:
 class MemoryLeft:
     """The part of a memory limit that is left for a solver once the data have been read.
 
-    dataset: the facts. limit_bytes: the limit. lines: what is held, in bytes, by name.
-    place: where the rows are now: "memory", "cache" or "source". rows_bytes: of all rows as one block; None where
-    they are not in memory. pages: as the rows have come under this limit. stored: the cache's, once it is written.
+    dataset: the facts.
+    limit_bytes: the limit.
+    lines: what is held, in bytes, by name.
+    place: where the rows are now: "memory", "cache" or "source".
+    rows_bytes: of all rows as one block; None where they are not in memory.
+    pages: as the rows have come under this limit.
+    stored: the cache's, once it is written.
     """
 
     dataset: DatasetInfo

@@ -125,7 +125,7 @@ def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
 
 
 def unpack_into(into: Block, shape: Shape, arrays: Arrays) -> None:
-    """Write the block's rows into an arena's room for them, see ``RowBuffer.extend``; they are CSR of its dtype."""
+    """Write the block's rows into a buffer's room for them, see ``RowBuffer.extend``; they are CSR of its dtype."""
     assert isinstance(into.X, CSR)
     _rows(shape, arrays, into.rows)
     into.y[:] = arrays["y"]

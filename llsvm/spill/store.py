@@ -172,10 +172,10 @@ class PageStore(ABC):
             buffer = scratch.view(self.scratch_bytes)
         return unpack(page.shape, self._load(i, buffer), buffer[page.buffer_bytes : page.scratch_bytes])
 
-    def is_like(self, arena: RowBuffer) -> bool:
-        """Whether ``fill`` may be used for this arena: its rows and those of all pages are CSR of one dtype."""
-        dtype = arena.dtype.name  # not the dtype itself, which None is equal to where it is float64
-        return arena.width is None and all(csr_dtype(layout) == dtype for layout in self._layouts)
+    def is_like(self, buffer: RowBuffer) -> bool:
+        """Whether ``fill`` may be used for this buffer: its rows and those of all pages are CSR of one dtype."""
+        dtype = buffer.dtype.name  # not the dtype itself, which None is equal to where it is float64
+        return buffer.width is None and all(csr_dtype(layout) == dtype for layout in self._layouts)
 
     def fill(self, i: int, into: Block, scratch: Scratch) -> None:
         """Read page ``i`` into ``RowBuffer.extend``'s rows. Errors and threads: as ``read``."""

@@ -124,12 +124,12 @@ class PageWriter:
             writing.result()
 
 
-def row_sizes(block: Block, arena: RowBuffer) -> NDArray[np.int64]:
-    """(n,) bytes that each row of a block takes in an arena."""
-    per_row = row_bytes(1, 0, arena.dtype.itemsize, arena.width, arena.weighted)
-    if arena.width is not None:
+def row_sizes(block: Block, buffer: RowBuffer) -> NDArray[np.int64]:
+    """(n,) bytes that each row of a block takes in a buffer."""
+    per_row = row_bytes(1, 0, buffer.dtype.itemsize, buffer.width, buffer.weighted)
+    if buffer.width is not None:
         return np.full(block.n_rows, per_row, np.int64)
-    per_value = row_bytes(0, 1, arena.dtype.itemsize, None, False)
+    per_value = row_bytes(0, 1, buffer.dtype.itemsize, None, False)
     if isinstance(block.X, CSR):
         return np.diff(block.X.indptr) * per_value + per_row
     return np.full(block.n_rows, block.X.shape[1] * per_value + per_row, np.int64)

@@ -25,8 +25,10 @@ class Assembler:
         rng: np.random.Generator,
         settle: Callable[[], None],
     ) -> None:
-        """most_rows: of a block, beside what fits in a buffer. settle: called before a buffer is used again;
-        returns when nobody looks at it any more."""
+        """make_buffer: an empty buffer, of the size of a block.
+        most_rows: of a block, beside what fits in a buffer.
+        rng: shuffles pages.
+        settle: called before a buffer is used again; returns when nobody looks at it any more."""
         self._buffers = [make_buffer() for _ in range(2)]
         self._most_rows = most_rows
         self._rng = rng

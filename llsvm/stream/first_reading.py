@@ -40,8 +40,10 @@ class FirstReading:
         statistics: ColumnStatistics | None = None,
         measuring: bool = False,
     ) -> None:
-        """statistics: of the columns, learned as the rows go by. measuring: rows are counted only; many or long
-        labels are stood for by numbers."""
+        """source: to be read, from its start to its end.
+        progress: to count in.
+        statistics: of the columns, learned as the rows go by; None where rows are taken as they are.
+        measuring: rows are counted only; many or long labels are stood for by numbers."""
         self._measuring = measuring
         self.labels = LabelEncoder()
         self.buffer: RowBuffer | None = None
@@ -82,9 +84,14 @@ class FirstReading:
         source has rounded a value.
 
         read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer blocks take it less
-        time. sign: has the ledger sign for what was learned, or is about to be, and returns how much is left for
-        rows in memory. hold: rows may be held there. make_store: makes the store for what does not fit in memory,
-        or None for none. must_store: a full disk is an error, not a reason to go without.
+        time.
+        page_bytes: of a page, at most; a single row may be larger.
+        sign: has the ledger sign for what was learned, or is about to be, and returns how much is left for rows in
+        memory, in bytes.
+        hold: rows may be held there.
+        make_store: makes the store for what does not fit in memory, or None for none.
+        must_store: a full disk is an error, not a reason to go without.
+        refuse_rounding: raise ValuesRounded.
         """
         info = self._source.info()
         self._progress.begin("reading", info.n_rows or 0, info.n_bytes or 0)

@@ -28,9 +28,14 @@ from llsvm.stream.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
-    """scale: one of ``llsvm.settings.settings.SCALES``; has_bias: there is a constant feature, which can take a
-    shift. fill_missing: NaN becomes the column's mean. cache: "always", "never" or "auto" keep a binary copy of
-    what does not fit in memory. refuse_rounding: ValuesRounded where values are no 32-bit floats."""
+    """How to read.
+
+    scale: a choice of the option ``scale``, but "auto".
+    has_bias: there is a constant feature, which can take a shift.
+    fill_missing: NaN becomes the column's mean.
+    cache: "always", "never" or "auto" keep a binary copy of what does not fit in memory.
+    refuse_rounding: ValuesRounded where values are no 32-bit floats.
+    """
 
     scale: str = "none"
     has_bias: bool = False
@@ -60,9 +65,12 @@ class Losses(NamedTuple):
 class DataReader:
     """The first reading of a source, and what it has found.
 
-    rows: where they are (buffer, store), the labels; known after ``read``. scaling: done to the columns, or None.
-    lost: root of Σ e² over what was rounded of the values. page_bytes: of the pages it was read in.
-    held: the ledger's lines as ``read`` found them. note: what people should know of the columns' scale, or "".
+    rows: where they are (buffer, store), the labels; known after ``read``.
+    scaling: done to the columns, or None.
+    lost: root of Σ e² over what was rounded of the values.
+    page_bytes: of the pages it was read in.
+    held: the ledger's lines as ``read`` found them.
+    note: what people should know of the columns' scale, or "".
     """
 
     def __init__(
@@ -73,6 +81,11 @@ class DataReader:
         options: ReadingOptions,
         make_cache: Callable[[], PageStore],
     ) -> None:
+        """source: to be read.
+        budget: the ledger, signed before anything is held.
+        progress: to count in.
+        options: see ReadingOptions.
+        make_cache: an empty store for the binary cache."""
         self.source = source
         self.budget = budget
         self.options = options

@@ -3,7 +3,7 @@
 Those nearest to moving stay in memory, as many as fit; rows that are still moving and do not fit go to a spill
 file, if there is one. The spill is read as generation g while generation g + 1 is written.
 
-Rows are sifted by a thread while their solver goes on with the next block; whatever asks for the outcome waits.
+Rows are selected by a thread while their solver goes on with the next block; whatever asks for the outcome waits.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ class Survivors:
         page_bytes: int,
         make_store: Callable[[str], PageStore],
     ) -> None:
-        """max_rows: at most so many rows are kept, in memory and on disk together. max_resident: in memory.
-        page_bytes: of the pages that rows are spilled in; three of them are held."""
+        """buffer: for those in memory, empty.
+        max_rows: at most so many rows are kept, in memory and on disk together.
+        max_resident: in memory.
+        page_bytes: of the pages that rows are spilled in; three of them are held.
+        make_store: of a name, for a generation of the spill."""
         self._buffer = buffer
         self._max_rows = max_rows
         self._max_resident = min(max_rows, max_resident)
@@ -46,8 +49,8 @@ class Survivors:
         self._generation = 0
         self._writer = PageWriter(page_bytes, self._next_store)
         self.spilled: PageStore | None = None  # the generation that may be read now
-        self._thread = ThreadPoolExecutor(1, "llsvm-sift")
-        self._sifting: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "llsvm-select")
+        self._selecting: Future[None] | None = None
         self.spilled_bytes = 0  # written so far, in all generations
 
     def __len__(self) -> int:
@@ -98,22 +101,22 @@ class Survivors:
         The block is not to change before ``settle`` returns. A DiskError may come with any later call.
         """
         self._wait()
-        self._sifting = self._thread.submit(self._sift, block, distance, reach)
+        self._selecting = self._thread.submit(self._select, block, distance, reach)
 
     def settle(self) -> None:
         """Return when all blocks that were given may change."""
-        sifting = self._sifting
+        sifting = self._selecting
         if sifting is not None:
             sifting.exception()
 
     def _wait(self) -> None:
-        if self._sifting is not None:
+        if self._selecting is not None:
             try:
-                self._sifting.result()
+                self._selecting.result()
             finally:  # and no earlier: the thread in ``settle`` must not take it for done
-                self._sifting = None
+                self._selecting = None
 
-    def _sift(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
+    def _select(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
         wanted = np.flatnonzero(distance < np.inf)
         keep_old, keep_new = self._choose(block, wanted, distance[wanted])
         if reach is not None:
