@@ -73,13 +73,13 @@ def write_data(path: Path, file_bytes: int, seed: int) -> int:
     """Write about ``file_bytes`` of made-up svmlight rows to ``path``; returns the number of rows."""
     import numpy as np
 
-    from llsvm.kernels.demo_rows import LONGEST_ROW_BYTES, write_rows
+    from llsvm.kernels.demo_rows import MAX_ROW_BYTES, write_rows
 
     n_rows = written = 0
     text = np.empty(_CHUNK_BYTES, np.uint8)
     with open(path, "wb") as stream:
         while written < file_bytes:
-            room = min(len(text), file_bytes - written + LONGEST_ROW_BYTES)
+            room = min(len(text), file_bytes - written + MAX_ROW_BYTES)
             used, rows = write_rows(seed + written, _N_FEATURES, text[:room])
             stream.write(text[:used].data)
             written += used

@@ -31,9 +31,12 @@ __all__ = [
 
 
 class Format(NamedTuple):
-    """A file format. reader: "module:class", loaded when it is used. suffixes: of file names, lower case.
+    """A file format.
 
-    magic: the files' first bytes. kind: "rows" (one file; text), "table" (columns with names; several files)
+    reader: "module:class", loaded when it is used.
+    suffixes: of file names, lower case.
+    magic: the files' first bytes, any of these.
+    kind: "rows" (one file; text), "table" (columns with names; several files)
     or "matrix" (one file; options name what is in it).
     """
 

@@ -40,7 +40,10 @@ class Vector(Protocol):
 
 
 class Flat:
-    """A matrix of one column as a vector."""
+    """A matrix of one column as a vector.
+
+    values: (n, 1), in a file.
+    """
 
     def __init__(self, values: Vector) -> None:
         self.values = values
@@ -51,7 +54,10 @@ class Flat:
 
 
 class Recorded:
-    """An array that ``reading`` takes in, by that name, as it is read from front to back."""
+    """An array in a file that a reading takes in as it is read from front to back.
+
+    values: the array. name: of the part of the fingerprint. reading: what takes it in.
+    """
 
     def __init__(self, values: Vector, name: str, reading: Reading) -> None:
         self.values, self._name, self._reading = values, name, reading
@@ -82,7 +88,10 @@ def _bytes_of(values: NDArray[Any]) -> Any:
 
 @dataclass(slots=True)
 class DenseRows:
-    """(n, d) values in a file."""
+    """A dense matrix in a file.
+
+    name: of the array. values: (n, d) numbers.
+    """
 
     name: str
     values: Vector
@@ -95,7 +104,12 @@ class DenseRows:
 
 @dataclass(slots=True)
 class SparseRows:
-    """CSR in a file: row i has ``indices[indptr[i]:indptr[i+1]]``."""
+    """CSR in a file: row i has ``indices[indptr[i]:indptr[i+1]]``.
+
+    name: of the three arrays together.
+    indptr: (n + 1,) integers, from 0. indices: (nnz,) integers, from 0. data: (nnz,) numbers.
+    n_columns: d; None where the file does not say.
+    """
 
     name: str
     indptr: Vector

@@ -20,10 +20,15 @@ _LENGTHS_AT = 26
 
 
 class NpyArray:
-    """The header of a .npy stream, and its values in slices from front to back."""
+    """The header of a .npy stream, and its values in slices from front to back.
+
+    where: the file's name, name: the array's, for messages.
+    stream: at the header's beginning.
+    n_bytes: of the stream, head and all.
+    Raises DataError for a damaged head, an array of objects, and one that needs more bytes than there are.
+    """
 
     def __init__(self, where: str, name: str, stream: Any, n_bytes: int) -> None:
-        """n_bytes: of the stream, head and all. Raises DataError where the array needs more."""
         self.name, self._where, self._stream = name, where, stream
         npy = np.lib.format
         try:
@@ -101,7 +106,10 @@ class NpyArray:
 
 
 class ByColumns:
-    """Rows of a matrix that lies column after column in a file, from ``begin`` on."""
+    """Rows of a matrix that lies column after column in a file.
+
+    array: its shape and type. stream: the file. begin: where its bytes begin there.
+    """
 
     def __init__(self, array: NpyArray, stream: Any, begin: int) -> None:
         self.shape, self.dtype = array.shape, array.dtype
@@ -131,7 +139,10 @@ def member_start(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
 
 
 class Split:
-    """A matrix whose column ``place`` is the label: features and labels, read together."""
+    """A matrix one of whose columns is the label: features and labels, read together.
+
+    values: (n, d) numbers in a file. place: the label's column, from 0.
+    """
 
     def __init__(self, values: Any, place: int) -> None:
         self._values, self._place = values, place

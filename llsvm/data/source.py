@@ -24,16 +24,19 @@ class SourceInfo:
     """What a source knows of itself and can do. ``None``: not known before the whole source has been read once.
     A source that wraps another makes its own of the other's (``dataclasses.replace``), so that nothing is lost.
 
-    name: for messages (a path, or "arrays"). format: "svmlight", "arrays", ...
-    n_bytes: bytes a full pass reads. rereadable: False for a pipe, which can be read once only.
+    name: for messages: a path, or "arrays".
+    format: a name in FORMATS, or "arrays".
+    n_bytes: bytes a full pass reads.
+    n_rows, n_features: rows, and columns once ``index_base`` is subtracted.
+    rereadable: False for a pipe, which can be read once only.
     in_memory: blocks are views of arrays that the caller holds; reading again costs nothing.
     index_base: what must be subtracted from the column indices that ``blocks`` hands out (0 or 1);
         decided once the source has been read to its end, None before.
     feature_names: of the columns, where they have names; known after a complete pass at the latest. Behind a
         feature map they are still those of the columns that it maps, which predictions will be given.
     first_indicator: columns from this one on are 0/1 indicators of categories, which scaling leaves alone.
-    reader_bytes: what the format's library holds while it reads, beside the blocks.
-    library_bytes: of that, what stays when nothing is being read.
+    reader_bytes: bytes that the format's library holds while it reads, beside the blocks.
+    library_bytes: of these, what stays when nothing is being read.
     is_dense: blocks are dense arrays of ``n_features`` columns, and this is known from the start.
     is_table: columns with names, each a quantity of its own, in units of its own; known from the start.
     labelled: rows have labels; where they have none, ``y`` means nothing.
@@ -41,7 +44,8 @@ class SourceInfo:
         arrays, and where a reader takes none (see llsvm.files.fingerprint). Later readings are held against them.
     notes: what its reader took for granted and its user may not know, a sentence each, as far as it was read.
     encoder: of a table: how its columns become features; else None.
-    describe, record_batches: of a table: see TableSource; else None.
+    describe: of a table: what people are told of its columns, see TableSource; else None.
+    record_batches: of a table: its rows as they are, in batches of at most so many bytes; else None.
     rounding: what the readers of the files do to values that are no 32-bit floats, and have done; may be told to
         keep them as they are, before a reading.
     """

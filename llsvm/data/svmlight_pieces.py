@@ -21,26 +21,33 @@ CHUNKS_PER_BLOCK = 3
 # Larger chunks gain nothing: they leave the processor's cache.
 MAX_CHUNK_BYTES = 8 << 20
 # A line is read whole. It may take this times max_bytes, and more only if that is next to nothing.
-LONGEST_LINE = 2
-LONGEST_LINE_AT_LEAST_BYTES = 1 << 20
+MAX_LINE_FACTOR = 2
+MIN_LONGEST_LINE_BYTES = 1 << 20
 # In a buffer, beyond the text: an end of line that may have to be added, and what the parser looks at.
 SPARE_BYTES = 1 + PADDING_BYTES
-SHORTEST_VALUE_BYTES = 4
+MIN_VALUE_BYTES = 4
 _COUNTED_BYTES = 1 << 18  # lines are counted in steps that stay in the processor's cache
 NEWLINE = ord("\n")
 
 
 @dataclass(slots=True)
 class Piece:
-    """Whole lines, ``text[start:stop]``, to be parsed into one block."""
+    """Whole lines, to be parsed into one block.
+
+    text: bytes of a chunk, of which ``start:stop`` are the piece.
+    lines: how many.
+    dtype: of the values.
+    ends_chunk: the chunk's buffer is free afterwards.
+    cut_off: the file ended without an end of line, which has been added.
+    """
 
     text: bytearray
     start: int
     stop: int
     lines: int
-    dtype: np.dtype[Any]  # of the values
-    ends_chunk: bool = False  # its text buffer is free afterwards
-    cut_off: bool = False  # the file ended without an end of line, which has been added
+    dtype: np.dtype[Any]
+    ends_chunk: bool = False
+    cut_off: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -54,6 +61,9 @@ class ChunkReader:
     """Cuts a file into pieces whose blocks have at most ``max_bytes`` each; a single line may be larger.
 
     A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer.
+
+    file: the text. name: for messages. max_bytes: of a block. dtype: of its values.
+    Raises DataError for control bytes, LongRowError for a line that no buffer holds.
     """
 
     def __init__(self, file: Input, name: str, max_bytes: int, dtype: np.dtype[Any]) -> None:
@@ -62,7 +72,7 @@ class ChunkReader:
         self._name = name
         self._max_bytes = max_bytes
         self._size = max(min(max_bytes // CHUNKS_PER_BLOCK, MAX_CHUNK_BYTES), 1)
-        self._longest = max(LONGEST_LINE * max_bytes, LONGEST_LINE_AT_LEAST_BYTES)
+        self._longest = max(MAX_LINE_FACTOR * max_bytes, MIN_LONGEST_LINE_BYTES)
         self._free: list[bytearray] = []
         self._n_lines = 0
 
@@ -167,7 +177,7 @@ def _count_lines(text: bytearray, start: int, stop: int) -> int:
 
 def max_values(nbytes: int) -> int:
     """The most values that a text may have: the shortest is ``1:1`` and a space or an end of line."""
-    return nbytes // SHORTEST_VALUE_BYTES + 1
+    return nbytes // MIN_VALUE_BYTES + 1
 
 
 def _line_end_near_middle(text: bytearray, start: int, stop: int) -> int:

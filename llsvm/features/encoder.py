@@ -52,7 +52,10 @@ class Column:
 
 
 class MissingValues(Exception):
-    """A value is missing where that is refused: in column ``name``, at ``row`` of the batch."""
+    """A value is missing where that is refused.
+
+    name: of the column. row: in the batch, from 0.
+    """
 
     def __init__(self, name: str, row: int) -> None:
         super().__init__(name, row)

@@ -65,8 +65,9 @@ class FileFingerprint:
 class Reading:
     """The fingerprint of one reading of a file, as it grows.
 
-    path: of the file. known: of the first reading: as soon as a chunk differs from its chunk there, DataError is
-    raised.
+    path: of the file.
+    known: of the first reading: as soon as a chunk differs from its chunk there, DataError is raised. None: this is
+        the first.
     """
 
     def __init__(self, path: str, known: FileFingerprint | None = None) -> None:

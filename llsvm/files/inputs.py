@@ -82,7 +82,7 @@ class Input(io.RawIOBase):
     """
 
     def __init__(self, path: str, reading: Reading | None = None) -> None:
-        """reading: takes in the bytes of the file itself."""
+        """path: a file, an address, or STDIN. reading: takes in the bytes of the file itself. Raises DataError."""
         self.path = path
         self._reading = reading
         self._raw = _Counting(path, reading)

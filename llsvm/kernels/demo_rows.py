@@ -6,7 +6,7 @@ import numpy as np
 
 from llsvm.kernels.options import JIT, njit
 
-LONGEST_ROW_BYTES = 20_000  # a row has about 110 values of 13 bytes; the chance of so many is nil
+MAX_ROW_BYTES = 20_000  # a row has about 110 values of 13 bytes; the chance of so many is nil
 
 
 @njit(**JIT)
@@ -21,12 +21,12 @@ def write_rows(seed, n_features, text):  # type: ignore[no-untyped-def]
     """
     np.random.seed(seed)
     at = rows = 0
-    while at + LONGEST_ROW_BYTES <= len(text):
+    while at + MAX_ROW_BYTES <= len(text):
         start = at
         at += 2  # the label is known at the end of the row
         score = 0.25 * np.random.normal()
         column = 1 + int(4 * np.random.random())
-        while column <= n_features and at < start + LONGEST_ROW_BYTES - 16:
+        while column <= n_features and at < start + MAX_ROW_BYTES - 16:
             value = 1 + int(999 * np.random.random())
             score += value * 1e-3 * np.sin(1.7 * column)
             text[at] = 32
