@@ -27,6 +27,7 @@ from llsvm.files.writing import STDOUT, naming, replacing
 from llsvm.models.model import label_text
 from llsvm.row_buffer import sparsify, steps
 from llsvm.scoring.room import block_bytes
+from llsvm.settings.kinds import require_choice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,6 +49,8 @@ def format_for(path: str, to: str | None) -> str:
     UsageError."""
     if to is None and path == STDOUT:
         return "svmlight"
+    if to is not None:
+        require_choice("--to", to, list(FORMATS))
     found = to or next((name for name, ends in FORMATS.items() if path.lower().endswith(ends)), None)
     if found not in FORMATS:
         raise UsageError(f"{path}: which format? pass --to {', '.join(FORMATS)}")

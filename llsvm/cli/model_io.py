@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from llsvm.cli.options import check_model_output, check_output
-from llsvm.errors import UsageError
+from llsvm.settings.kinds import require_choice
 
 
 def export_model(
@@ -20,8 +20,7 @@ def export_model(
     from llsvm.models.liblinear import write_liblinear
     from llsvm.models.model import Model
 
-    if to != "liblinear":
-        raise UsageError(f"--to must be liblinear, not {to!r}")
+    require_choice("--to", to, ("liblinear",))
     check_output(path, [model], text=True)
     loaded = Model.load(model)
     write_liblinear(loaded, path)

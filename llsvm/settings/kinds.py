@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,6 +26,14 @@ def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:
     if not any(is_kind(value, kind) for kind in kinds):
         words = " or ".join(dict.fromkeys(WORDS[kind] for kind in kinds))
         raise UsageError(f"{name} must be {words}, not {value!r}")
+
+
+def require_choice(flag: str, value: str, choices: Sequence[str]) -> None:
+    """Raise UsageError unless the value is one of the choices."""
+    if value not in choices:
+        near = get_close_matches(str(value), choices, 2)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise UsageError(f"{flag} must be one of {', '.join(choices)}, not {value!r}{hint}")
 
 
 def is_kind(value: object, kind: Any) -> bool:

@@ -177,7 +177,7 @@ def _not_with_solver(settings: Settings, wanted: list[Demand]) -> str:
     )
 
 
-def only_method(able: list[Method], wanted: list[Demand], loss: str) -> tuple[Method, str] | None:
+def only_method(able: list[Method], wanted: list[Demand]) -> tuple[Method, str] | None:
     """The one method that "auto" takes, and why; None where a trial decides between those of TRIAL."""
     names = [method.name for method in able]
     if all(name in names for name in TRIAL):
@@ -191,6 +191,4 @@ def only_method(able: list[Method], wanted: list[Demand], loss: str) -> tuple[Me
         if failing & others:
             words.append(each)
             others -= failing
-    if not words:
-        return method, f"a trial is made with the {' or '.join(TRIAL_LOSSES)} loss alone"
     return method, f"{' with '.join(words)} is {method.title}'s"

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from difflib import get_close_matches
 from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -15,7 +14,7 @@ from llsvm.errors import UsageError
 from llsvm.files.credentials import without_credentials
 from llsvm.settings.data import DataOptions
 from llsvm.settings.features import AUTO, FeatureOptions
-from llsvm.settings.kinds import is_kind, require_kind
+from llsvm.settings.kinds import is_kind, require_choice, require_kind
 from llsvm.settings.methods import Demand, Method, able_methods, demands, only_method
 from llsvm.settings.objective import ObjectiveOptions
 from llsvm.settings.option import Option, declared
@@ -94,7 +93,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         """What "auto" takes (a solver's name, or the method's where it has none) and why, where that does not
         depend on the data; None where it does."""
         wanted = self._demands
-        found = only_method(able_methods(replace(self, solver=AUTO), wanted), wanted, self.loss)
+        found = only_method(able_methods(replace(self, solver=AUTO), wanted), wanted)
         return None if found is None else (found[0].solver or found[0].name, found[1])
 
     @property
@@ -186,11 +185,3 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
 # name -> declaration
 OPTIONS: dict[str, Option] = declared({each.name: each for each in fields(Settings)})
-
-
-def require_choice(flag: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise UsageError unless the value is one of the choices."""
-    if value not in choices:
-        near = get_close_matches(str(value), choices, 2)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise UsageError(f"{flag} must be one of {', '.join(choices)}, not {value!r}{hint}")
