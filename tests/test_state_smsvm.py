@@ -98,7 +98,7 @@ def test_the_state_of_coordinate_descent_is_a_warm_start(loss, tmp_path):
     assert report.passes == state.passes + 1
     assert report.converged  # at zero weights: the best are those that were measured before
     assert report.certificate.primal == pytest.approx(before.certificate.primal)
-    with pytest.raises(UsageError, match="with C 1.0, not 3.0"):
+    with pytest.raises(UsageError, match=r"with C 1\.0, not 3\.0"):
         replace(newton, settings={**newton.settings, "C": 3.0}).solver().restore(state)
 
 
