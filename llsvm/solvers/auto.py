@@ -13,7 +13,7 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.settings.settings import Settings
 from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
-from llsvm.solvers.base import Resumable, Solver
+from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough
 from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.state import SolverState, Value, data_of, objective_of
@@ -81,7 +81,7 @@ class Auto:
         self._at_work, state = self._solver(), self._restored
         self._restored = None
         if state is not None:
-            cast(Resumable, self._at_work).restore(state)
+            self._at_work.restore(state)
         return self._at_work
 
     def _solver(self) -> Solver:
@@ -100,9 +100,9 @@ class Auto:
         first.allowance = self.tuning.round * newton * n_rows
         reports = cast(Generator[Report, None, None], first.solve(stream))
         for report in reports:
-            moving = report.survivors if report.kind == "pass" and report.passes > 1 else None
+            active = report.survivors if report.kind == "pass" and report.passes > 1 else None
             in_round = first.work - trial.before
-            why = enough(newton, n_rows, first.work, in_round, report.passes, moving, self.tuning)
+            why = enough(newton, n_rows, first.work, in_round, report.passes, active, self.tuning)
             if report.cause == STALLED:
                 why = (
                     why or f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
@@ -145,7 +145,8 @@ class Auto:
         if self._change is not None:
             state, name, why = self._change.state, "smsvm", self._change.why
         else:
-            state, name, why = cast(Resumable, self._at_work).state(), self.choice.solver, self.choice.why
+            assert self._at_work is not None, "solve() comes first"
+            state, name, why = self._at_work.state(), self.choice.solver, self.choice.why
         own: dict[str, Value] = {
             "at work": name,
             "state of": state.solver,
@@ -162,4 +163,4 @@ class Auto:
             self.choice = Choice("smsvm", own["why"])
         self._trial = _Trial(own["work before"], own["converged"])
         self._restored = replace(state, solver=own["state of"])
-        cast(Resumable, self._solver()).restore(self._restored)  # refuses what is not for this objective
+        self._solver().restore(self._restored)  # refuses what is not for this objective

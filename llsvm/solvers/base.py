@@ -12,7 +12,8 @@ from llsvm.stream.stream import Stream
 
 
 class Solver(Protocol):
-    """A generator of passes. Whoever iterates shows the progress and stops on time.
+    """A generator of passes, which can be stopped and gone on with. Whoever iterates shows the progress and stops
+    on time.
 
     The last report's ``coef`` and ``certificate`` are the result. A solver holds no large array that
     ``stream.prepare`` was not told of, and reads rows through the stream only.
@@ -26,10 +27,6 @@ class Solver(Protocol):
         """Passes over a stream that has been read; ends when converged, or out of passes. Begins where ``restore``
         has put it, else at w = 0."""
         ...
-
-
-class Resumable(Solver, Protocol):
-    """A solver that can be stopped and continued."""
 
     def state(self) -> SolverState:
         """What ``restore`` needs to go on from here; to be asked for after a report with ``resumable``."""

@@ -99,26 +99,27 @@ def enough(
     updates: int,
     round_updates: int,
     passes: int,
-    moving: int | None,
+    active: int | None,
     tuning: AutoTuning = DEFAULT,
 ) -> str:
     """Why the trial of llsvm should end here, or "".
 
     newton: see Choice. updates: what sweeps came to so far, in updates of rows, of these round_updates in the round
-    at hand. moving: rows that were moving in the last full pass, once that is known of a pass that was measured.
+    at hand. active: rows that were free or violated their optimality conditions in the last full pass, once that is
+    known of a pass that was measured.
     """
     spent, in_round = updates / n_rows + passes, round_updates / n_rows
     instead = f"smsvm's passes cost about as much as {newton:.0f}"
     if in_round >= tuning.round * newton:
         return f"a round of coordinate descent took {in_round:.0f} updates a row; {instead}"
-    if moving is None:
+    if active is None:
         return ""
     if spent >= tuning.patience * newton:
         return f"coordinate descent had not converged after {spent:.0f} updates a row; {instead}"
-    to_come = tuning.rounds_to_come * spent * moving / n_rows
+    to_come = tuning.rounds_to_come * spent * active / n_rows
     if to_come > newton:
         return (
-            f"after {spent:.0f} updates a row {moving / n_rows:.0%} of the rows still moved, so that about "
+            f"after {spent:.0f} updates a row {active / n_rows:.0%} of the rows still moved, so that about "
             f"{to_come:.0f} more were to come; {instead}"
         )
     return ""

@@ -100,7 +100,7 @@ class KernelNESVM:
         return self._run.state(self._objective)
 
     def restore(self, state: SolverState) -> None:
-        """See Resumable."""
+        """See llsvm.solvers.base."""
         state.require(_NAME, self._objective)
         self._saved = state
 

@@ -106,7 +106,7 @@ class NESVM:
         return self._run.state(self._objective)
 
     def restore(self, state: SolverState) -> None:
-        """See Resumable."""
+        """See llsvm.solvers.base."""
         state.require("nesvm", self._objective)
         self._saved = state
 
