@@ -116,6 +116,8 @@ CASES = [
     {"multiclass": "crammer-singer"},
     {"multiclass": "weston-watkins"},
     {"solver": "smsvm"},
+    {"solver": "smsvm", "loss": "squared_hinge"},
+    {"solver": "smsvm", "loss": "squared_hinge", "penalty": "l1"},
     {"solver": "nesvm"},
     {"solver": "nesvm", "loss": "squared_hinge"},
     {"solver": "nesvm", "loss": "least-squares"},

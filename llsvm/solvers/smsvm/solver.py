@@ -1,6 +1,7 @@
 """SmSVM: smoothed Newton with an L1 active set (Hajewski, Oliveira & Stewart, ICDM 2018), in a handful of passes.
 
-Primal:  P(w) = C Σ_i c_i max(0, z_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  z_i = 1 − y_i w·x_i (objective/penalty.py);
+Primal:  P(w) = C Σ_i c_i φ(m_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  φ(m) = max(0, z) or its square, z_i = 1 − m_i = 1 −
+y_i w·x_i (objective/losses.py, penalty.py);
 the constant feature ``bias`` is part of x and penalised. One problem per class (one-vs-rest) for more than two.
 Smoothed: F_a(w) has ψ_a(z) = ½ (z + √(z² + a²)) (eq. 1.5) for max(0, z).
 
@@ -15,6 +16,11 @@ active set run on the quadratic model to its minimiser (newton.py), where the pa
 changes one weight per pass. And rows near the margin stay in memory: once a is so small that the others are as
 good as straight lines, Algorithm 1 goes on with the near rows alone until their problem is solved, and then
 passes over all rows again, which certifies the result or, with the same line search, corrects it.
+
+The squared hinge is smooth, with a curvature that jumps at the margin (a generalised Newton method, Mangasarian
+2002; Keerthi & DeCoste 2005): it has no a, the same steps and line search, α_i = 2 C c_i max(0, z_i) and the dual
+Σα − Σ α²/(4 C c) − ..., which is as large as the primal at the optimum. Rows far beyond the margin add nothing; those
+with a loss are all among the "near" ones.
 
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
 |∂f/∂w_j| > ½ l1, the largest first. No Hessian is formed on wide data (more columns than rows, or than memory
