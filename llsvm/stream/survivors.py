@@ -1,6 +1,6 @@
 """Survivors: the rows that a solver wants to see again before the next full pass.
 
-Those nearest to moving stay in memory, as many as fit; rows that are still moving and do not fit go to a spill
+Those with the least slack stay in memory, as many as fit; rows that violate and do not fit go to a spill
 file, if there is one. The spill is read as generation g while generation g + 1 is written.
 
 Rows are selected by a thread while their solver goes on with the next block; whatever asks for the outcome waits.
@@ -41,7 +41,7 @@ class Survivors:
         self._max_rows = max_rows
         self._max_resident = min(max_rows, max_resident)
         self._make_store = make_store
-        self._distance: NDArray[np.float32] = np.zeros(0, np.float32)
+        self._slack: NDArray[np.float32] = np.zeros(0, np.float32)
         self.all_or_nothing = False
         """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
         that it refuses wait for the next full pass, and ``note`` says so."""
@@ -65,10 +65,10 @@ class Survivors:
         return self._buffer.block()
 
     @property
-    def distance(self) -> NDArray[np.float32]:
-        """Of the resident rows from moving, (n,): 0 where they move."""
+    def slack(self) -> NDArray[np.float32]:
+        """Of the resident rows, (n,) float32: how far from violating they are, 0 where they do."""
         self._wait()
-        return self._distance
+        return self._slack
 
     def retain(self, mask: NDArray[np.bool_]) -> None:
         """Keep only the resident rows in ``mask``."""
@@ -77,37 +77,37 @@ class Survivors:
 
     def _retain(self, mask: NDArray[np.bool_]) -> None:
         self._buffer.keep(mask)
-        self._distance = self._distance[mask]
+        self._slack = self._slack[mask]
 
     def clear(self) -> None:
         """Forget all rows, in memory and on disk."""
         self._wait()
         self._buffer.clear()
-        self._distance = np.zeros(0, np.float32)
+        self._slack = np.zeros(0, np.float32)
         if self.spilled is not None:
             self.spilled.retire()
             self.spilled = None
 
-    def renew(self, distance: NDArray[np.float32]) -> None:
-        """Set how far from moving the resident rows are, (n,): 0 for moving ones."""
+    def set_slack(self, slack: NDArray[np.float32]) -> None:
+        """Set that of the resident rows, (n,) float32: 0 for those that violate."""
         self._wait()
-        self._distance = distance
+        self._slack = slack
 
-    def add(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
+    def add(self, block: Block, slack: NDArray[np.float32], threshold: float | None) -> None:
         """Offer rows; the nearest of them and of the resident ones stay in memory.
 
-        distance: (n,) float32, 0 for rows that are moving, ∞ for those never to keep. reach: rows up to this
-        distance that must leave memory go to disk; None leaves them to the next full pass.
+        slack: (n,) float32, how far from violating rows are: 0 for those that do, ∞ for those never to keep.
+        threshold: rows up to this slack that must leave memory go to disk; None leaves them to the next full pass.
         The block is not to change before ``settle`` returns. A DiskError may come with any later call.
         """
         self._wait()
-        self._selecting = self._thread.submit(self._select, block, distance, reach)
+        self._selecting = self._thread.submit(self._select, block, slack, threshold)
 
     def settle(self) -> None:
         """Return when all blocks that were given may change."""
-        sifting = self._selecting
-        if sifting is not None:
-            sifting.exception()
+        selecting = self._selecting
+        if selecting is not None:
+            selecting.exception()
 
     def _wait(self) -> None:
         if self._selecting is not None:
@@ -116,18 +116,18 @@ class Survivors:
             finally:  # and no earlier: the thread in ``settle`` must not take it for done
                 self._selecting = None
 
-    def _select(self, block: Block, distance: NDArray[np.float32], reach: float | None) -> None:
-        wanted = np.flatnonzero(distance < np.inf)
-        keep_old, keep_new = self._choose(block, wanted, distance[wanted])
-        if reach is not None:
-            self._spill(self._buffer.block(), np.flatnonzero(~keep_old & (self._distance <= reach)))
-            self._spill(block, wanted[~keep_new & (distance[wanted] <= reach)])
+    def _select(self, block: Block, slack: NDArray[np.float32], threshold: float | None) -> None:
+        wanted = np.flatnonzero(slack < np.inf)
+        keep_old, keep_new = self._choose(block, wanted, slack[wanted])
+        if threshold is not None:
+            self._spill(self._buffer.block(), np.flatnonzero(~keep_old & (self._slack <= threshold)))
+            self._spill(block, wanted[~keep_new & (slack[wanted] <= threshold)])
         self._retain(keep_old)
         chosen = wanted[keep_new]
         self._buffer.append_rows(block, chosen)
-        self._distance = np.concatenate([self._distance, distance[chosen]])
+        self._slack = np.concatenate([self._slack, slack[chosen]])
 
-    def turn(self) -> None:
+    def swap_generation(self) -> None:
         """The generation written so far may now be read; the one before is gone."""
         self._wait()
         old, self.spilled = self.spilled, None
@@ -148,16 +148,18 @@ class Survivors:
         self._writer.close()
 
     def _choose(
-        self, block: Block, wanted: NDArray[np.intp], distance: NDArray[np.float32]
+        self, block: Block, wanted: NDArray[np.intp], slack: NDArray[np.float32]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which resident and which of the ``wanted`` rows stay in memory."""
-        both = np.concatenate([self._distance, distance])
-        old = len(self._distance)
+        both = np.concatenate([self._slack, slack])
+        old = len(self._slack)
         resident = row_sizes(self._buffer.block(), self._buffer)
         sizes = np.concatenate([resident, row_sizes(block, self._buffer)[wanted]])
         keep = np.ones(len(both), bool)
         if sizes.sum() > self._buffer.capacity_bytes or len(both) > self._max_resident:
-            nearest = np.flatnonzero(both <= 0)  # often there are more moving rows than fit: nothing to sort
+            nearest = np.flatnonzero(
+                both <= 0
+            )  # often there are more violating rows than fit: nothing to sort
             if len(nearest) <= self._max_resident and sizes[nearest].sum() <= self._buffer.capacity_bytes:
                 nearest = np.argsort(both, kind="stable")
             fitting = np.searchsorted(np.cumsum(sizes[nearest]), self._buffer.capacity_bytes, side="right")

@@ -50,7 +50,7 @@ class Epochs:
         within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
         for epoch in range(run.tuning.max_spill_epochs):
             resident = run.duals.of(survivors.resident)
-            near = (survivors.distance < np.inf) if limited else (survivors.distance <= within)
+            near = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
 
             def settle(c: int, resident: BlockState = resident, near: NDArray[np.bool_] = near) -> None:
                 members = resident.members(c)
@@ -95,7 +95,7 @@ class Epochs:
         survivors = self._run.stream.survivors
         self._run.duals.store(resident)
         seen = ~np.isnan(resident.margin).all(axis=0)
-        survivors.renew(np.where(seen, resident.slack(), survivors.distance))
+        survivors.set_slack(np.where(seen, resident.slack(), survivors.slack))
 
     def _over_spill(self, within: float, rewrite: bool) -> tuple[NDArray[np.float64], float, int]:
         """Sweep over each spilled block; returns the gap as met, (k,), the slack threshold, and how many rows are
@@ -120,7 +120,7 @@ class Epochs:
                 survivors.add(block, slack, min(within, drift))
             n_within += int(np.count_nonzero(slack <= within))
         if rewrite:
-            survivors.turn()
+            survivors.swap_generation()
             within = min(within, drift)
         return met, within, n_within
 

@@ -49,7 +49,7 @@ class Paper:
             part = run.duals.of(block)
             self._update_once(part)
             survivors.add(block, _kept(part), 0.0)
-        survivors.turn()
+        survivors.swap_generation()
         self.passes, kind = 1, "pass"
         while True:
             self._n_survivors = len(survivors)
@@ -73,7 +73,7 @@ class Paper:
             part = run.duals.of(block)
             changes.append(self._update_once(part))
             survivors.add(block, _kept(part), 0.0)
-        survivors.turn()
+        survivors.swap_generation()
         changed, total = np.sum(changes, axis=0)
         return bool(changed <= run.settings.tol * total)
 

@@ -108,7 +108,7 @@ class Rounds:
             if not stream.in_one_block:
                 stream.survivors.add(block, slack, self._block_threshold(slack))
         if not stream.in_one_block:
-            stream.survivors.turn()
+            stream.survivors.swap_generation()
             few = len(stream.survivors) < run.tuning.limited_below * n_active
             self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
             self._limited |= few

@@ -59,7 +59,7 @@ class Rounds:
             survivors.add(block, part.slack, 0.0 if spill else None)
             n_active += int(np.count_nonzero(part.slack <= 0))
             stream.progress.survivors = n_active
-        survivors.turn()
+        survivors.swap_generation()
         self.n_active = n_active
         loops.ignore_up_to(self._tuning.ignore_share, cost)
         return primal
@@ -88,7 +88,7 @@ class Rounds:
             part = self._part(block)
             met += self._train_with_survivors(part)
             survivors.add(block, part.slack, 0.0)
-        survivors.turn()
+        survivors.swap_generation()
         return met
 
     def _train_with_survivors(self, part: BlockShares) -> float:
@@ -101,7 +101,7 @@ class Rounds:
 
     def _put_back(self, resident: BlockShares) -> None:
         self.shares.set(resident.rows, resident.share)
-        self._stream.survivors.renew(resident.slack)
+        self._stream.survivors.set_slack(resident.slack)
 
     def _part(self, block: Block) -> BlockShares:
         return BlockShares(block, self._costs.of(block), self.shares.get(block.rows))
@@ -113,7 +113,7 @@ class Rounds:
         """The survivors in memory; views."""
         survivors = self._stream.survivors
         block = survivors.resident
-        arrays: dict[str, NDArray[Any]] = {_ROWS: block.rows, _IDS: block.y, _SLACK: survivors.distance}
+        arrays: dict[str, NDArray[Any]] = {_ROWS: block.rows, _IDS: block.y, _SLACK: survivors.slack}
         if block.weight is not None:
             arrays[_WEIGHT] = block.weight
         if isinstance(block.X, CSR):
@@ -127,4 +127,4 @@ class Rounds:
         block = Block(X, arrays[_IDS], arrays[_ROWS], arrays.get(_WEIGHT))
         survivors, slack = self._stream.survivors, arrays[_SLACK]
         survivors.add(block, np.zeros_like(slack), None)  # there was room for all, and there is
-        survivors.renew(slack)
+        survivors.set_slack(slack)

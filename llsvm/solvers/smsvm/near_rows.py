@@ -64,7 +64,7 @@ class NearRows:
         survivors = self._stream.survivors
         self.rows = survivors.resident
         all_kept = len(survivors) == self._offered
-        self._all_up_to = self.threshold if all_kept else float(survivors.distance.max(initial=0.0))
+        self._all_up_to = self.threshold if all_kept else float(survivors.slack.max(initial=0.0))
         few = int(np.searchsorted(np.cumsum(self._counts), self._most, side="right"))
         self.threshold = 2.0 ** (few + _LOWEST - 1)
 
