@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Annotated, Any, cast
 
 import typer
@@ -54,6 +53,8 @@ def guide_text(topic: str, commands: Mapping[str, Any]) -> str:
 
 
 def _read(name: str) -> str:
+    from importlib.resources import files
+
     return (files("llsvm") / "guide" / f"{name}.md").read_text(encoding="utf-8")
 
 
