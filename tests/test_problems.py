@@ -1,5 +1,7 @@
 """Problems: folds that are always the same, and a grid of C's and folds solved in the passes of one training."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracle import liblinear, objective, rows, small_pages, with_bias
@@ -9,6 +11,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.problems import Fold, Problems, Variant
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.solver import LLSVM
+from llsvm.solvers.llsvm.tuning import DEFAULT
 from llsvm.stream.stream import Stream
 
 COSTS = (0.1, 1.0, 5.0)
@@ -62,10 +65,10 @@ def test_a_batch_takes_no_more_than_there_is_room_for():
         assert max(len(batch.variants) for batch in batches) == at_once
 
 
-def solved(X, y, weight, problems, folder, ledger=None, threads=1, **options):
-    """The last report of LLSVM on these problems."""
+def solved(X, y, weight, problems, folder, ledger=None, threads=1, tuning=DEFAULT, **options):
+    """The last report of LLSVM on these problems, and whether all rows were at hand."""
     settings = Settings(**{"solver": "llsvm", "tol": 1e-5, "bias": 1.0, "max_passes": None, **options})
-    solver = LLSVM(settings, np.ones(problems.n_classes), threads, problems)
+    solver = LLSVM(settings, np.ones(problems.n_classes), threads, problems, tuning)
     with Stream(open_source(X, y, weight), MemoryBudget(ledger or 100_000_000, 0), folder) as stream:
         stream.read()
         *_, report = solver.solve(stream)
@@ -114,3 +117,22 @@ def test_a_variant_that_changes_nothing_is_the_plain_problem(tmp_path):
     doubled, _ = solved(X, y, weight, Problems(3, variants=[Variant(2.0)]), tmp_path, C=0.5)
     np.testing.assert_allclose(doubled.coef, plain.coef, rtol=1e-9)
     assert doubled.certificate.total_primal == pytest.approx(plain.certificate.total_primal)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"small_values": 0, "block_sweeps": 1},
+        {"small_values": 0, "max_epochs": 1, "drift_share": 0.0},
+        {"small_values": 0, "parallel_above": 4, "parallel_rows": 20},
+    ],
+)
+def test_tuning_changes_the_work_and_not_the_optimum(tmp_path, changes):
+    X, y = rows(n=400)
+    tuning = replace(DEFAULT, **changes)
+    usual, _ = solved(X, y, None, Problems(2), tmp_path)
+    tuned, _ = solved(X, y, None, Problems(2), tmp_path, threads=2, tuning=tuning)
+    assert tuned.converged
+    assert tuned.certificate.total_dual <= usual.certificate.total_primal
+    assert usual.certificate.total_dual <= tuned.certificate.total_primal
+    assert tuned.certificate.total_primal != usual.certificate.total_primal

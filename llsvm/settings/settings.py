@@ -43,7 +43,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
     penalties take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
     lambda1, lambda2 are, instead of C, the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2,
     "l1" lambda1, "elasticnet" both (not l1_ratio). The joint problems' objective: see
-    solvers/sequential_dual/kernels.py. class_weight "balanced" is n / (k · count), as scikit-learn has it.
+    solvers/sequential_dual/shares.py. class_weight "balanced" is n / (k · count), as scikit-learn has it.
     The model takes raw data, whatever ``scale`` was.
     """
 

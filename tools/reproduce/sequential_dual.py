@@ -37,7 +37,7 @@ PAPER = {
 }
 MAX_PASSES = 50
 FIGURE = Path("build/reproduce/sequential-dual-figure-1.png")
-CURVES = {  # label -> (shrinking, cooling, jumps), style
+CURVES = {  # label -> (shrinking, cooling, extrapolation), style
     "loops over all rows": ((False, False, False), "b-"),
     "shrinking and cooling": ((True, True, False), "r-."),
     "... and jumps (ours)": ((True, True, True), "k:"),
