@@ -19,8 +19,8 @@ passes over all rows again, which certifies the result or, with the same line se
 
 The squared hinge is smooth, with a curvature that jumps at the margin (a generalised Newton method, Mangasarian
 2002; Keerthi & DeCoste 2005): it has no a, the same steps and line search, α_i = 2 C c_i max(0, z_i) and the dual
-Σα − Σ α²/(4 C c) − ..., which is as large as the primal at the optimum. Rows far beyond the margin add nothing; those
-with a loss are all among the "near" ones.
+Σα − Σ α²/(4 C c) − ..., which is as large as the primal at the optimum. Rows far beyond the margin add nothing;
+those with a loss are all among the "near" ones.
 
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
 |∂f/∂w_j| > ½ l1, the largest first. No Hessian is formed on wide data (more columns than rows, or than memory
