@@ -7,14 +7,12 @@ that of the last epoch: at these reports all that goes on is weights and a few n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.errors import UsageError
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
@@ -33,14 +31,13 @@ from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.solvers.stall import Stall
-from llsvm.solvers.state import SolverState, Value
 from llsvm.stream.stream import Stream
 
 SumUp = Callable[[list[Point]], list[Sums]]
 
 
 @dataclass(slots=True)
-class _Step:
+class Step:
     """A Newton step that is found by conjugate gradients. point: where its Hessian is."""
 
     problem: Descent
@@ -81,7 +78,7 @@ class NewtonRun:
         self.live = list(self.problems)
         self.best = BestPrimal(k)
         self.stall = Stall(settings.tol, None)  # Newton's gap may fall all at once
-        self.steps: list[_Step] = []  # under way, and so many products have been made of each
+        self.steps: list[Step] = []  # under way, and so many products have been made of each
         self.products = 0
         self._n_threads = threads
         self._threads: Threads
@@ -236,13 +233,13 @@ class NewtonRun:
         self._take(steps)
         return None
 
-    def _cg_step(self, problem: Descent, until: float) -> _Step:
+    def _cg_step(self, problem: Descent, until: float) -> Step:
         diagonal = problem.sums.diagonal
         ridge = problem.ridge(self.penalty, float(diagonal.mean()))
         run = ConjugateGradients(problem.gradient, diagonal + ridge, ridge, until)
-        return _Step(problem, run, problem.point)
+        return Step(problem, run, problem.point)
 
-    def _take(self, steps: list[_Step]) -> None:
+    def _take(self, steps: list[Step]) -> None:
         for step in steps:
             step.problem.step_to(step.problem.w + step.run.step, step.run.fall)
             step.problem.reduce_smoothing(self.settings.tol)
@@ -307,86 +304,8 @@ class NewtonRun:
             extra=extra,
         )
 
-    # -- state --------------------------------------------------------------------------------------------
 
-    @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """For a SolverState; views."""
-        arrays = {**self.best.arrays, **self.stall.arrays, "dual": np.array([p.dual for p in self.problems])}
-        for c, problem in enumerate(self.problems):
-            arrays |= problem.arrays(f"problem {c}")
-        for step in self.steps:
-            name = f"problem {self.problems.index(step.problem)}"
-            arrays |= {f"{name} origin": step.point.w, **step.run.arrays(name)}
-        return arrays
-
-    @property
-    def numbers(self) -> dict[str, Value]:
-        """For a SolverState."""
-        return {
-            **self._kind,
-            "live": [self.problems.index(p) for p in self.live],
-            "steps": [self.problems.index(step.problem) for step in self.steps],
-            "products": self.products,
-            "slack_threshold": self.near.threshold,
-            "random_state": self.stream.random_state,
-        }
-
-    @property
-    def _kind(self) -> dict[str, Value]:
-        layout = self.layout
-        return {
-            "by_columns": layout.by_columns,
-            "by_products": layout.by_products,
-            "most_active": layout.most_active,
-            "all_near": layout.all_near,
-        }
-
-    def restore(self, state: SolverState) -> None:
-        """Go on from there. Raises UsageError where the memory limit was another."""
-        for name, value in self._kind.items():
-            if state.numbers.get(name) != value:
-                raise UsageError(
-                    f"this state was made with another memory limit or number of threads ({name} "
-                    f"{state.numbers.get(name)}, here {value}): go on under the same, or begin anew"
-                )
-        k, n, arrays = len(self.problems), len(self.problems[0].w), state.arrays
-        state.require_shapes({"best_coef": (k, n), **{f"problem {c} w": (n,) for c in range(k)}})
-        self.passes = state.passes
-        self.best.restore(arrays)
-        self.stall.restore(arrays)
-        for c, problem in enumerate(self.problems):
-            problem.restore(f"problem {c}", arrays)
-        numbers: Mapping[str, Any] = state.numbers
-        self.live = [self.problems[c] for c in numbers["live"]]
-        self.steps = [self._restored_step(c, arrays) for c in numbers["steps"]]
-        self.products = numbers["products"]
-        self.near.threshold = numbers["slack_threshold"]
-        self.stream.random_state = cast(dict[str, Any], numbers["random_state"])
-
-    def _restored_step(self, c: int, arrays: Mapping[str, NDArray[Any]]) -> _Step:
-        name, problem = f"problem {c}", self.problems[c]
-        run = ConjugateGradients.restored(name, arrays, problem.gradient, self.tuning.cg_until)
-        w = np.array(arrays[f"{name} origin"])
-        return _Step(
-            problem,
-            run,
-            Point(w, problem.change, problem.a, problem.previous, problem.positive, diagonal=True),
-        )
-
-    def begin_with(self, state: SolverState) -> None:
-        """Begin at w = 0, with the best weights, their primal and the dual bound that another solver has found for
-        the same objective."""
-        self.passes = state.passes
-        coef, primal, dual = (state.arrays[name] for name in ("best_coef", "best_primal", "dual"))
-        k, n = len(self.problems), len(self.problems[0].w)
-        state.require_shapes({"best_coef": (k, n), "best_primal": (k,), "dual": (k,)})
-        self.best.coef, self.best.primal = np.array(coef), np.array(primal)
-        for problem, least, bound in zip(self.problems, primal.tolist(), dual.tolist(), strict=True):
-            problem.know(least, bound)
-
-
-def _multiply(steps: list[_Step], sum_up: SumUp) -> bool:
+def _multiply(steps: list[Step], sum_up: SumUp) -> bool:
     """A product of the Hessian for each step that wants one; False where none does."""
     going = [step for step in steps if not step.run.done]
     if not going:

@@ -44,6 +44,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.solvers.smsvm.layout import Layout, layout
 from llsvm.solvers.smsvm.run import NewtonRun
+from llsvm.solvers.smsvm.run_state import arrays_of, begin_with, numbers_of, restore
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.solvers.state import SolverState, data_of, objective_of
 from llsvm.stream.stream import Stream
@@ -86,7 +87,7 @@ class SmSVM:
         the next pass is to be is known."""
         run = self.run
         of = objective_of(self.settings, self.class_weight) | data_of(run.stream.dataset)
-        return SolverState("smsvm", run.passes, of, run.arrays, numbers=run.numbers)
+        return SolverState("smsvm", run.passes, of, arrays_of(run), numbers=numbers_of(run))
 
     def restore(self, state: SolverState) -> None:
         """The state of solver llsvm is a warm start: of its best weights, their primal and its dual bound."""
@@ -105,9 +106,9 @@ class SmSVM:
         if state is not None:
             state.require(state.solver, data_of(stream.dataset))
             if state.solver == "llsvm":
-                self._run.begin_with(state)
+                begin_with(self._run, state)
             else:
-                self._run.restore(state)
+                restore(self._run, state)
 
     def optimise(self, penalty: Penalty) -> Iterator[Report]:
         """Passes until the problem with this penalty is solved; begins where the last one ended."""
