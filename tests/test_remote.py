@@ -12,7 +12,9 @@ import pytest
 from format_files import OPTIONS, WRITERS, rows, write
 from source_suite import SourceSuite
 from test_formats import dense_of
+from typer.testing import CliRunner
 
+from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.files import credentials, remote
@@ -70,6 +72,10 @@ def upload(s3, key, path):
     with s3.open_output_stream(key, compression=None) as out:
         out.write(path.read_bytes())
     return f"s3://bucket/{key}"
+
+
+def llsvm(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def llsvm_command(*words, **environment):
@@ -148,19 +154,19 @@ def test_several_files_folders_and_patterns(s3, tmp_path):
 def test_training_prediction_and_conversion(s3, tmp_path):
     address = upload(s3, "cli/rows.csv", write(tmp_path, "csv", X, Y))
     model, output = "s3://bucket/cli/m.llsvm", "s3://bucket/cli/labels.txt"
-    run = llsvm_command("train", address, "--model", model, "--bias", 1, "--quiet")
-    assert run.returncode == 0, run.stderr
+    run = llsvm("train", address, "--model", model, "--bias", 1, "--quiet")
+    assert run.exit_code == 0, run.stderr
     assert load(model).converged
-    assert "A linear model" in llsvm_command("inspect", model).stdout
+    assert "A linear model" in llsvm("inspect", model).stdout
     for target in ("h5", "parquet", "feather", "svm"):
         converted = f"s3://bucket/cli/out.{target}"
-        run = llsvm_command("convert", address, converted)
-        assert run.returncode == 0, run.stderr
+        run = llsvm("convert", address, converted)
+        assert run.exit_code == 0, run.stderr
         found, y = dense_of(open_source(converted))
         np.testing.assert_array_equal(found, X)
         np.testing.assert_array_equal(y, Y)
-    run = llsvm_command("predict", model, "s3://bucket/cli/out.parquet", "--output", output)
-    assert run.returncode == 0, run.stderr
+    run = llsvm("predict", model, "s3://bucket/cli/out.parquet", "--output", output)
+    assert run.exit_code == 0, run.stderr
     labels = s3.open_input_stream("cli/labels.txt").read().split()
     assert np.mean(np.array(labels, float) == Y) > 0.75
 

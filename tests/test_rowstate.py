@@ -195,7 +195,7 @@ from llsvm.spill.checksum import chunk_checksums
 from llsvm.spill.row_state import RowState
 from llsvm.spill.workspace import Workspace
 
-n, step = 10_000_000, 20_000
+n, step = 3_000_000, 20_000
 rng = np.random.default_rng(0)
 chunk_checksums(np.zeros(8, np.uint8), 8)  # the interpreter, NumPy and the compiled kernel are there before
 before = peak_resident_bytes()
@@ -213,7 +213,7 @@ with Workspace(sys.argv[1]) as workspace:
     total = peak_resident_bytes() - before
     assert state.get(rows).min() == 2
 assert grown < 1_000_000, grown
-assert total < 5_000_000, total  # the state alone would be 80 MB
+assert total < 5_000_000, total  # the state alone would be 24 MB
 """
 
 

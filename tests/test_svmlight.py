@@ -250,8 +250,9 @@ sys.exit(peak_bytes() - before > 5 * max_bytes + (4 << 20))
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("row", [b"1\n", b"1 1:1 2:1\n", b"-1 17:0.123 512:0.5 4096:0.25\n"])
 def test_holds_at_most_five_blocks(tmp_path, row, threads):
+    """All rows together are eight blocks, which no one holds."""
     small = write(tmp_path, row, "small.svm")
-    large = write(tmp_path, row * (48_000_000 // len(row)), "large.svm")
+    large = write(tmp_path, row * (48_000_000 // (12 + 8 * row.count(b":"))), "large.svm")
     command = [sys.executable, "-c", PEAK, small, large, str(threads), str(6 << 20)]
     assert subprocess.run(command, check=False).returncode == 0
 
@@ -563,7 +564,7 @@ COMPRESSED = (
 )  # is unpacked first
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=any_text,
     max_bytes=st.one_of(st.integers(1, 400), st.just(PLENTY)),

@@ -2,8 +2,6 @@
 
 import datetime as dt
 import decimal
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -12,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from format_files import rows
 from test_formats import dense_of
+from typer.testing import CliRunner
 
+from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, ModelError
 from llsvm.scoring.figures import measure
@@ -27,6 +27,10 @@ def csv(folder, *lines, name="rows.csv"):
     path = folder / name
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def llsvm(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def test_categories_become_columns_in_the_order_of_their_rows(tmp_path):
@@ -221,13 +225,13 @@ def test_inspect_and_convert_take_tables_with_columns_that_are_no_features(tmp_p
     path, target = tmp_path / "rows.parquet", tmp_path / "out.arrow"
     nested = pa.array([{"u": 1, "v": [1, 2]}, None, {"u": 2, "v": []}])
     pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "nested": nested, "label": [0, 1, 0]}), path)
-    run = llsvm_command("inspect", path)
-    assert run.returncode == 0, run.stderr
+    run = llsvm("inspect", path)
+    assert run.exit_code == 0, run.stderr
     assert "nested" in run.stdout
-    run = llsvm_command("convert", path, target)
-    assert run.returncode == 0, run.stderr
+    run = llsvm("convert", path, target)
+    assert run.exit_code == 0, run.stderr
     assert pa.ipc.open_file(target).read_all()["nested"].to_pylist() == nested.to_pylist()
-    assert "--exclude nested" in llsvm_command("train", path, "--model", tmp_path / "m").stderr
+    assert "--exclude nested" in llsvm("train", path, "--model", tmp_path / "m").stderr
 
 
 def test_text_where_the_model_knows_numbers(trained):
@@ -314,31 +318,22 @@ def test_convert(tmp_path, start, to):
     np.testing.assert_array_equal(labels, y)
 
 
-def llsvm_command(*words, **more):
-    code = "from llsvm.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, **more
-    )
-
-
 def test_the_command_line_from_table_to_predictions(tmp_path):
     lines = [
         f"{i % 13},{'abc'[i % 3]},{'up' if i % 13 + 5 * (i % 3 == 1) > 8 else 'down'}" for i in range(400)
     ]
     path = csv(tmp_path, *lines, name="raw.data")
     model = tmp_path / "m.llsvm"
-    run = llsvm_command(
-        "train", path, "--model", model, "--label", "last", "--scale", "standard", "--bias", 1
-    )
-    assert run.returncode == 0, run.stderr
-    run = llsvm_command("evaluate", model, path)
+    run = llsvm("train", path, "--model", model, "--label", "last", "--scale", "standard", "--bias", 1)
+    assert run.exit_code == 0, run.stderr
+    run = llsvm("evaluate", model, path)
     assert "accuracy" in run.stdout
     assert float(run.stdout.split()[1].rstrip("%:")) > 95
-    run = llsvm_command("predict", model, path)
+    run = llsvm("predict", model, path)
     assert set(run.stdout.split()) == {"up", "down"}
-    run = llsvm_command("inspect", path)
+    run = llsvm("inspect", path)
     assert "a label?" in run.stdout
-    run = llsvm_command("convert", path, tmp_path / "out.parquet")
+    run = llsvm("convert", path, tmp_path / "out.parquet")
     assert "400 rows written" in run.stdout
 
 
