@@ -1,6 +1,7 @@
 """Damaged input is refused with a sentence: no crash of a library, no internal error, no hang, no silent zeros."""
 
 import io
+import json
 import os
 import struct
 import subprocess
@@ -212,7 +213,7 @@ def test_a_disk_that_fails_is_named(format):
 
 
 FULL = """
-import resource, sys
+import json, os, resource, sys
 sys.dont_write_bytecode = True  # Python does not notice that the limit cuts these files
 import h5py, numba, numpy as np, scipy.sparse as sp
 from llsvm.block import Block
@@ -225,39 +226,54 @@ from llsvm.spill.stores import open_store
 X = np.random.default_rng(0).random((5000, 60)).astype(np.float32)
 y = (X[:, 0] > 0.5).astype(np.int32)
 X[X < 0.5] = 0
-what, folder, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
+what, folder = sys.argv[1:3]
 source = open_source(X if what == "dense" else sp.csr_matrix(X), y)
-with Workspace(folder) as workspace:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # a disk that is full after so many bytes
-    try:
-        if what == "spill":
-            store = open_store(workspace, "s", "hdf5")
-            for i in range(0, 5000, 100):
-                store.append(Block(X[i : i + 100], y[i : i + 100], np.arange(i, i + 100)))
-            store.finish()
-        else:
-            convert(source, folder + "/rows.h5")
-        print("written")
-    except DiskError as error:
-        print(error)
-        if what == "spill":
-            store.delete()
+
+def fill(limit):
+    with Workspace(folder) as workspace:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # a disk that is full after so many bytes
+        try:
+            if what == "spill":
+                store = open_store(workspace, "s", "hdf5")
+                for i in range(0, 5000, 100):
+                    store.append(Block(X[i : i + 100], y[i : i + 100], np.arange(i, i + 100)))
+                store.finish()
+            else:
+                convert(source, folder + "/rows.h5")
+            print("written")
+        except DiskError as error:
+            print(error)
+            if what == "spill":
+                store.delete()
+
+for limit in map(int, sys.argv[3:]):  # each in a process of its own, which has the libraries
+    child = os.fork()
+    if child == 0:
+        fill(limit)
+        sys.exit()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps([limit, status, sorted(os.listdir(folder))]), flush=True)
 """
 
 
-@pytest.mark.parametrize("limit", [1000, 70_000, 300_000, 1_100_000, 100_000_000])
+FULL_AFTER = [1000, 70_000, 300_000, 1_100_000]
+
+
 @pytest.mark.parametrize("what", ["dense", "sparse", "spill"])
-def test_hdf5_on_a_disk_that_fills(tmp_path, what, limit):
-    done = run("-c", FULL, what, tmp_path, limit)
+def test_hdf5_on_a_disk_that_fills(tmp_path, what):
+    done = run("-c", FULL, what, tmp_path, *FULL_AFTER, 100_000_000)
     assert done.returncode == 0, (done.returncode, done.stderr[-500:])
     assert done.stderr == ""
-    if limit == 100_000_000:
-        assert done.stdout == "written\n"
-        if what != "spill":
-            assert sum(block.n_rows for block in open_source(tmp_path / "rows.h5").blocks(PLENTY)) == 5000
-    else:
-        assert "File too large" in done.stdout
-        assert list(tmp_path.iterdir()) == []
+    said = done.stdout.splitlines()
+    for limit in FULL_AFTER:
+        assert "File too large" in said.pop(0)
+        assert json.loads(said.pop(0)) == [limit, 0, []]
+    left = [] if what == "spill" else ["rows.h5"]
+    assert said.pop(0) == "written"
+    assert json.loads(said.pop(0)) == [100_000_000, 0, left]
+    assert said == []
+    if what != "spill":
+        assert sum(block.n_rows for block in open_source(tmp_path / "rows.h5").blocks(PLENTY)) == 5000
 
 
 def assert_survives(folder, first, count):

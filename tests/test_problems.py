@@ -87,7 +87,9 @@ def test_a_grid_in_the_same_passes_has_the_optima_of_its_rows(
     small_pages(monkeypatch)
     X, y = rows(n=300, classes=k, seed=4)
     grid = Problems.grid(k, multiclass == "ovo", COSTS, folds=3, seed=1)
-    options = {"multiclass": multiclass, "loss": loss, "C": 0.5}
+    # In many blocks the squared hinge takes hundreds of passes where C is large.
+    base = 0.05 if out_of_core and loss == "squared_hinge" else 0.5
+    options = {"multiclass": multiclass, "loss": loss, "C": base}
     report, in_one_block = solved(
         X, y, None, grid, tmp_path, ledger if out_of_core else None, threads, **options
     )
@@ -98,7 +100,7 @@ def test_a_grid_in_the_same_passes_has_the_optima_of_its_rows(
         problem = grid[c]
         some = problem.members(y.astype(np.int32), np.arange(len(y)))
         assert 0 < len(some) < len(y)
-        C, sign = 0.5 * problem.cost, problem.signs[y[some]]
+        C, sign = base * problem.cost, problem.signs[y[some]]
         optimum, _ = liblinear(X[some], (sign > 0).astype(int), C, loss, bias=1.0)
         primal, dual = report.certificate.primal[c], report.certificate.dual[c]
         assert dual <= optimum * (1 + 1e-9)
