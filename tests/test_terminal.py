@@ -85,7 +85,7 @@ def test_a_negative_seed_is_refused_in_a_sentence(tmp_path):
     path = write_svmlight(tmp_path / "a.svm", *rows(n=20, d=3))
     answer = run("train", path, "--model", tmp_path / "m", "--seed", "-1")
     assert answer.exit_code == 2
-    assert answer.stderr == "llsvm: error: seed must be 0 or a positive number, not -1\n"
+    assert answer.stderr == "llsvm: error: --seed must be 0 or a positive number, not -1\n"
     assert run("demo", "--seed", "-1").exit_code == 2
 
 
