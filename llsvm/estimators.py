@@ -28,6 +28,10 @@ from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.train import train_with
 
 _JOINT = {"crammer_singer": "crammer-singer", "weston_watkins": "weston-watkins"}  # as scikit-learn writes it
+_REMEDIES = {  # fit scales nothing
+    "scale": "the columns are not scaled, and then few methods get on: put a StandardScaler, or a MaxAbsScaler for "
+    "sparse rows, before the estimator"
+}
 _KINDS: dict[str, tuple[type, ...]] = {  # of what Settings knows by another name, or not at all
     "max_iter": (int, type(None)),
     "fit_intercept": (bool,),
@@ -150,7 +154,9 @@ class LLSVMClassifier(ClassifierMixin, BaseEstimator):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         with _own_names():
-            model = train_with(self._settings(), X, y, sample_weight, names=ESTIMATOR_NAMES)
+            model = train_with(
+                self._settings(), X, y, sample_weight, names=ESTIMATOR_NAMES, remedies=_REMEDIES
+            )
         return self._keep(replace(model, feature_names=names))
 
     @takes_options

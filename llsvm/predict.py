@@ -21,6 +21,8 @@ from llsvm.scoring.scores import predicted_classes
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import Settings
 
+__all__ = ["evaluate", "predict"]
+
 
 @takes_options
 def predict(

@@ -17,6 +17,7 @@ from llsvm.errors import BudgetError, DataError
 from llsvm.features.scaling import UNSCALED_ABOVE
 from llsvm.memory.plan import MemoryPlan
 from llsvm.models.model import label_text
+from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 
@@ -110,8 +111,8 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
     rows, features (columns up to the last one used), nonzeros, density (share of non-zero cells), empty_rows,
     largest_value (absolute), index_base (0 or 1: the first column number, as the source sees it), bytes,
     labelled; classes (label -> rows; up to 1000 of them, the rows of the rest are other_rows; none without labels),
-    unscaled: are values so large that scaling is called for? Never for tables,
-    whose columns training scales unasked; is_table, notes: see SourceInfo.
+    unscaled: are values so large that scaling is called for, and training would not scale them? is_table, notes:
+    see SourceInfo. defaults: see ``said_of_defaults``.
     columns: of a table, see TableSource.describe, and missing, the rows without a value in a feature; else None.
     smallest_memory_bytes and in_memory_bytes: the smallest limit that training works with, and the one from which
     all rows stay in memory; None where data could not be trained on, for which untrainable is the reason, else "".
@@ -140,6 +141,8 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
         for _ in counted.blocks(_PIECE_BYTES):
             pass
     info, counts = source.info(), counted.counts
+    if settings.positive is not None and info.labelled and 1.0 not in counts.labels:
+        answer["untrainable"] = f"{info.name}: no row has the label {settings.positive!r} (--positive)"
     for column in columns or []:
         column["missing"] = None if info.encoder is None else info.encoder.missing_counts.get(column["name"])
     base = info.index_base or 0
@@ -159,7 +162,10 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
         "labelled": info.labelled,
         "classes": {label_text(label): counts.labels[label] for label in sorted(counts.labels)},
         "other_rows": counts.other_rows,
-        "unscaled": counts.largest > UNSCALED_ABOVE and not info.is_table,
+        "unscaled": counts.largest > UNSCALED_ABOVE
+        and settings.resolved(info.is_table).scale == "none"
+        and not settings.takes_rows_as_they_are,
+        "defaults": said_of_defaults(settings, info.is_table),
         "is_table": info.is_table,
         "columns": columns,
         "notes": list(info.notes),

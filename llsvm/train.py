@@ -17,6 +17,8 @@ from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.training.training import Training
 
+__all__ = ["load", "train"]
+
 
 @takes_options
 def train(
@@ -97,8 +99,10 @@ def train_with(
     output: str | os.PathLike[str] | None = None,
     names: Mapping[str, str] | None = None,
     warn_at: int = 3,
+    remedies: Mapping[str, str] | None = None,
 ) -> Model:
-    """As ``train``. names: see ``llsvm.errors.in_python``. warn_at: the frame that warnings are about."""
+    """As ``train``. names: see ``llsvm.errors.in_python``. warn_at: the frame that warnings are about. remedies:
+    what to say, instead of ``Training.advice``'s sentence, for its cause."""
     threads = settings.threads or default_threads()
     if output is not None:
         model_file.require_writable(output)
@@ -112,7 +116,8 @@ def train_with(
             if output is not None:
                 stopped.add_note(f"llsvm: stopped{training.save_so_far(output)}")
             raise
-        advice = training.advice[1]
+        cause, advice = training.advice
+        advice = (remedies or {}).get(cause, advice)
     for note in source.info().notes:
         warnings.warn(in_python(note, names), stacklevel=warn_at)
     if not model.converged:

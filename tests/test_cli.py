@@ -248,6 +248,24 @@ def test_evaluate(data, model):
     assert "1 rows have labels that the model does not know: 5 (1)" in run("evaluate", model, data).stdout
 
 
+def test_inspect_says_what_training_with_the_same_options_would_do(tmp_path):
+    table = tmp_path / "rows.csv"
+    table.write_text("size,kind\n" + "".join(f"{i * 100},{'ab'[i % 2]}\n" for i in range(40)))
+    said = {
+        (): "columns scaled to mean 0 and variance 1, bias 1",
+        ("--feature-map", "rff"): "table: columns as they are (a kernel or a feature map takes no --scale",
+        ("--scale", "maxabs"): "table: bias 1 (--bias 0 for none)",
+        ("--scale", "none"): "Values reach 3900: training on unscaled columns is slow",
+    }
+    for options, sentence in said.items():
+        shown = " ".join(run("inspect", table, "--label", "kind", *options).stdout.split())
+        assert sentence in shown, options
+        assert ("variance 1" in shown) == (options == ()), options
+    shown = " ".join(run("inspect", table, "--label", "kind", "--positive", "c").stdout.split())
+    assert "rows.csv: no row has the label 'c' (--positive)" in shown
+    assert "one class" not in shown
+
+
 def test_inspect_tells_what_is_missing_and_that_there_is_no_label(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,town,kind\n1,Rome,u\n,,v\n3,Oslo,u\nNA,Rome,u\n")

@@ -225,7 +225,7 @@ def ending(**changes):
         ({}, {"cause": ROUNDED}, "rounding", "--tol"),
         ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory-limit"),
         ({"scale": "standard"}, {"largest_value": 4000.0}, "passes", "--max-passes"),
-        ({"paper": True}, {}, "settled", "--exact"),
+        ({"paper": True}, {}, "settled", "without --paper"),
         ({"solver": "nesvm", "stop": "change"}, {"cause": SETTLED}, "settled", "--stop gap"),
         ({"scale": "standard"}, {"largest_value": 4000.0, "cause": STALLED}, "stalled", "larger --tol"),
     ],

@@ -162,6 +162,8 @@ def test_old_names_are_refused_with_the_new_one_named(old, new):
         ("nonsense", "no command nonsense; there are train, path"),
         ("--versoin", "no option --versoin; did you mean --version"),
         ("train --toll 3", "no option --toll; did you mean --tol "),
+        ("train --n-jobs 3", "--n-jobs is the estimator's name, here it is called --threads"),
+        ("train --max-iter 3", "--max-iter is the estimator's name, here it is called --max-passes"),
         ("train --zzz", r"no option --zzz \(llsvm train --help"),
         ("train --tol x", r"--tol.*not a valid float.*llsvm train --help"),
         ("train data", "Missing option '--model'"),
@@ -198,11 +200,11 @@ def test_messages_name_options_as_their_reader_writes_them(tmp_path):
     assert "pass label with a name" in str(python.value)
     done = CliRunner().invoke(app, ["train", str(rows), "--model", str(tmp_path / "m")])
     assert "pass --label with a name" in done.stderr
-    with pytest.raises(UsageError, match=r"^max_passes must be a positive number, not -1$"):
+    with pytest.raises(UsageError, match=r"^max_passes must be 0 \(no limit\) or a positive number, not -1$"):
         llsvm.train(rows, max_passes=-1)
     done = CliRunner().invoke(app, ["train", str(rows), "--model", str(tmp_path / "m"), "--max-passes", "-1"])
-    assert done.stderr == "llsvm: error: --max-passes must be a positive number, not -1\n"
-    with pytest.raises(UsageError, match=r"^max_iter must be a positive number, not -1$"):
+    assert done.stderr == "llsvm: error: --max-passes must be 0 (no limit) or a positive number, not -1\n"
+    with pytest.raises(UsageError, match=r"^max_iter must be 0 \(no limit\) or a positive number, not -1$"):
         LLSVMClassifier(max_iter=-1).fit([[0.0], [1.0]], [0, 1])
     with pytest.raises(
         UsageError, match=r"^penalty l1 is for solver smsvm or nesvm, not for llsvm: pass solver"

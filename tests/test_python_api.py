@@ -108,6 +108,24 @@ def test_unknown_options_are_refused_with_the_nearest(options, said):
             )
 
 
+def test_what_the_estimator_is_told_is_no_option_of_reading():
+    for name in ("multi_class", "max_iter"):
+        with pytest.raises(UsageError, match=f"^{name} is a parameter of LLSVMClassifier, not of fit_file$"):
+            llsvm.LLSVMClassifier().fit_file("nowhere.svm", **{name: 3})
+    with pytest.raises(UsageError, match=r"^text is now called categorical$"):
+        llsvm.LLSVMClassifier().fit_file("nowhere.csv", text="a")
+
+
+@pytest.mark.parametrize("name", ["train", "predict"])
+def test_help_has_functions_alone_however_it_is_asked_for(name):
+    code = f"import llsvm, llsvm.{name}; help(llsvm.{name})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"    {name}(" in done.stdout
+    assert "NDArray = " not in done.stdout
+    assert "Special typing form" not in done.stdout
+    assert "_with(" not in done.stdout
+
+
 # -- predict and evaluate -----------------------------------------------------------------------------------
 
 
@@ -202,6 +220,19 @@ def test_what_does_not_fit_is_refused(people):
         llsvm.predict(small, np.full((3, 2), np.nan))
     with pytest.raises(llsvm.DataError, match="no row"):
         llsvm.predict(small, np.zeros((0, 2)))
+    for X_, shape in (
+        ([1.0, 2.0], r"\(2,\) \(list"),
+        ({"a": [1]}, r"\(\) \(dict"),
+        (None, r"\(\) \(NoneType"),
+    ):
+        for asked in (small.predict, lambda X: llsvm.predict(small, X), lambda X: llsvm.evaluate(small, X)):
+            with pytest.raises(llsvm.ModelError, match=f"X has the shape {shape}"):
+                asked(X_)
+    with pytest.raises(llsvm.ModelError, match=r"X is text, not rows; llsvm.predict\(model, 'x.svm'\) reads"):
+        small.predict("x.svm")
+    for X_ in ([["a", "b"]], np.zeros((2, 2), complex)):
+        with pytest.raises(llsvm.DataError, match="it must hold numbers"):
+            llsvm.predict(small, X_)
     with pytest.raises(UsageError, match="format csv is for files"):
         llsvm.predict(small, X, format="csv")
     with pytest.raises(UsageError, match="y goes with arrays"):

@@ -19,7 +19,7 @@ from llsvm.settings.settings import Settings
         ("tol", 0),
         ("tol", -1e-3),
         ("loss", "log"),
-        ("max_passes", 0),
+        ("max_passes", -1),
         ("max_seconds", -1),
         ("threads", 0),
         ("bias", -1.0),
@@ -72,6 +72,29 @@ def test_direct_multiclass_has_one_form_and_one_method(multiclass, others):
     with pytest.raises(UsageError, match=f"multiclass {multiclass}( |$)"):
         Settings(multiclass=multiclass, **others)
     assert Settings(multiclass=multiclass, solver="auto").multiclass == multiclass
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"C": 3, "lambda1": 1.0, "penalty": "l1"}, "^C and lambda1 say the same"),
+        ({"C": 3, "lambda2": 1.0}, "^C and lambda2 say the same"),
+        ({"l1_ratio": 0.3}, "^l1_ratio has no meaning here: pass penalty elasticnet"),
+        (
+            {"l1_ratio": 0.3, "penalty": "elasticnet", "lambda1": 1.0, "lambda2": 1.0},
+            "^l1_ratio has no meaning",
+        ),
+        ({"class_weight": "even"}, "^class_weight must be balanced, or factors of labels, not 'even'"),
+        ({"max_passes": -1}, r"^max_passes must be 0 \(no limit\) or a positive number, not -1"),
+    ],
+)
+def test_what_would_be_left_aside_is_refused(options, said):
+    with pytest.raises(UsageError, match=said):
+        Settings(**options)
+
+
+def test_no_limit_of_passes_has_two_forms():
+    assert Settings(max_passes=0) == Settings(max_passes=None)
 
 
 def test_plain_values():

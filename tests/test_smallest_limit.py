@@ -158,3 +158,17 @@ def test_what_inspect_names_is_what_train_takes(tmp_path, case):
     refused = llsvm(*training, "--memory", f"{limit - 1}MB")
     assert refused.returncode == EXIT_LIMIT
     assert f"pass --memory-limit {limit}MB or more" in refused.stderr
+
+
+def test_a_map_that_takes_more_while_it_is_fitted_than_afterwards(tmp_path, steady_process):
+    path = tmp_path / "rows.svm"
+    write_svmlight(path, *rows(n=600, d=3))
+    options = {"feature_map": "nystroem", "components": 300, "max_passes": 2, "seed": 1}
+    with Training(open_source(path), Settings(memory_limit="1GB", **options), dry=True) as told:
+        told.plan()
+        smallest = told.smallest_limit(1).nbytes
+    with Training(open_source(path), Settings(memory_limit=smallest, **options)) as training:
+        assert list(training)[-1].certificate is not None
+    with pytest.raises(BudgetError, match="or rather more") as caught:
+        Training(open_source(path), Settings(memory_limit=smallest - 1, **options))
+    assert caught.value.at_least

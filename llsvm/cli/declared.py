@@ -64,7 +64,6 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
     for name, parse in (
         ("bias", bias_value),
         ("class_weight", parse_class_weight),
-        ("max_passes", lambda most: most or None),
     ):
         if name in found:
             found[name] = parse(found[name])

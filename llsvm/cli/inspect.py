@@ -239,11 +239,8 @@ def _print_data(answer: dict[str, Any]) -> None:
             f"Values reach {answer['largest_value']:.6g}: training on unscaled columns is slow, and may not "
             "converge; pass --scale minmax, maxabs or standard."
         )
-    if answer["is_table"]:
-        echo(
-            "Training scales these columns to mean 0 and variance 1 and adds a bias of 1 "
-            "(--scale none --bias 0 for the columns as they are)."
-        )
+    if answer["defaults"]:
+        echo(answer["defaults"])
     for sentence in _plan_in_words(answer):
         echo(sentence)
 

@@ -7,7 +7,7 @@ whole program takes to answer ``--help``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from llsvm.cli.answers import say
 from llsvm.errors import EXIT_USAGE
-from llsvm.settings.names import RENAMED
+from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
 from llsvm.settings.option import GROUPS, HELP, PLAIN
 
 _SUGGESTED = 3
@@ -84,9 +84,13 @@ def _explained(error: Any) -> Exception:
     return Refusal(f"{error.format_message().rstrip('.')} ({command} --help lists all options)")
 
 
-def _unknown_option(command: str, name: str, known: Iterable[str]) -> str:
+def _unknown_option(command: str, name: str, known: Sequence[str]) -> str:
     if new := RENAMED.get(name.lstrip("-").replace("-", "_")):
         return f"{name} is now called --{new.replace('_', '-')}"
+    for here, there in ESTIMATOR_NAMES.items():
+        flag = f"--{here.replace('_', '-')}"
+        if name == f"--{there.replace('_', '-')}" and flag in known:
+            return f"{name} is the estimator's name, here it is called {flag}"
     return f"{command} has no option {name}{nearest(name, known)} ({command} --help lists all)"
 
 

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llsvm.errors import DataError, LLSVMWarning, UsageError
+import numpy as np
+
+from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.table_options import listed
 
 if TYPE_CHECKING:
     from llsvm.block import Matrix
 
 _CHUNK_BYTES = 1 << 20
+
+
+def as_rows(X: Any) -> Any:
+    """X, where it has a shape, else the array that it makes. Raises ModelError for what has no rows and columns,
+    DataError for what holds no numbers."""
+    found = X if hasattr(X, "shape") else np.asarray(X)
+    if len(found.shape) != 2:
+        if isinstance(X, str | bytes | os.PathLike):
+            raise ModelError(f"X is text, not rows; llsvm.predict(model, {X!r}) reads files")
+        raise ModelError(
+            f"X has the shape {tuple(found.shape)} ({type(X).__name__}), which is no rows and columns; pass an "
+            "(n, d) array, a SciPy sparse matrix or a data frame (a lazy one when it is collected)"
+        )
+    if isinstance(found, np.ndarray) and found.dtype.kind not in "biufO":
+        raise DataError(f"X has dtype {found.dtype}; it must hold numbers")
+    return found
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:

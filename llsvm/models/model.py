@@ -28,7 +28,7 @@ import llsvm
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import CertificateError, DataError, ModelError
 from llsvm.features.feature_map import FeatureMap
-from llsvm.features.frames import column_names, columns, encoded, require_order
+from llsvm.features.frames import as_rows, column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import model_file
 from llsvm.objective.certificate import Certificate
@@ -167,7 +167,7 @@ class Model:
         return _votes(scores, len(self.classes_)) if self.one_vs_one else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
-        X = X if hasattr(X, "shape") else np.asarray(X)
+        X = as_rows(X)
         matrices = self.matrices(X)
         scores = np.empty((X.shape[0], len(self.coef_)))
         score = self.scorer()

@@ -12,7 +12,7 @@ from llsvm.block import Block
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
-from llsvm.features.frames import column_names, rows
+from llsvm.features.frames import as_rows, column_names, rows
 from llsvm.features.table_options import find_column, usual_label
 from llsvm.models.model import Model, n_rows_of
 
@@ -21,7 +21,7 @@ _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
 
 class HeldRows:
     """A BlockSource over X as ``model`` reads it: an (n, d) array, SciPy sparse matrix or data frame (pandas,
-    Polars, a table of pyarrow), whose columns are found by name where the model knows names.
+    Polars, a table of pyarrow), see ``as_rows``, whose columns are found by name where the model knows names.
 
     y: (n,) labels, or None."""
 
@@ -29,7 +29,7 @@ class HeldRows:
 
     def __init__(self, model: Model, X: Any, y: NDArray[Any] | None = None) -> None:
         self._model = model
-        self._X = X if hasattr(X, "shape") else np.asarray(X)
+        self._X = X
         self._n_rows = int(self._X.shape[0])
         if y is not None and y.shape != (self._n_rows,):
             raise DataError(
@@ -60,6 +60,7 @@ def held_rows(
 ) -> BlockSource:
     """X and its labels: y, or where that is None the column ``label`` of a data frame, the one that the model's
     training data had, or the one that is named as labels are. Raises UsageError, DataError."""
+    X = as_rows(X)
     if y is None and need_label:
         y = _label_column(model, X, label)
     labels = None if y is None else np.asarray(y)

@@ -22,7 +22,7 @@ class DataOptions:
         DATA,
         "The label: a column's name, its position from 0, or last; an array in HDF5 and npz.",
         metavar="COLUMN",
-        shown_default="label, target, class or y",
+        shown_default="label, labels, target, class or y",
     )
     positive: str | None = option(
         None,

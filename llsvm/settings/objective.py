@@ -60,8 +60,8 @@ class ObjectiveOptions:
     class_weight: str | Mapping[Any, float] | None = option(
         None,
         OBJECTIVE,
-        "Multiplies C for a class; repeatable.",
-        metavar="balanced|LABEL=FACTOR",
+        "Multiplies C for a class: balanced, or a factor for each label.",
+        metavar="balanced|LABEL=FACTOR...",
         repeatable=True,
         shown_default="none",
     )

@@ -25,7 +25,7 @@ def takes_options(function: Function) -> Function:
     def checked(*args: Any, **given: Any) -> Any:
         for name in given:
             if name not in known:
-                raise UsageError(_unknown(name, by_name))
+                raise UsageError(_unknown(name, by_name, function.__qualname__))
         return function(*args, **given)
 
     lines = "".join(f"\n    {_line(name)}" for name in known if name in OPTIONS)
@@ -40,12 +40,18 @@ def _line(name: str) -> str:
     return f"{name}: {in_python(option.help)}{allowed}{shown}"
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    if name in RENAMED:
+def _unknown(name: str, known: list[str], function: str) -> str:
+    """function: its qualified name, "Class.method" of a method."""
+    owner, _, method = function.rpartition(".")
+    if RENAMED.get(name) in known:
         return f"{name} is now called {RENAMED[name]}"
     for here, there in ESTIMATOR_NAMES.items():
         if name == there and here in known:
             return f"{name} is the estimator's name, here it is called {here}"
+        if name == there and owner:
+            return f"{name} is a parameter of {owner}, not of {method}"
+    if name in RENAMED:
+        return f"{name} is now called {RENAMED[name]}"
     near = get_close_matches(name, known, 3)
     hint = f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(known)}"
     return f"unknown option {name!r}{hint}"

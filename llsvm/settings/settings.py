@@ -78,6 +78,8 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
             require_choice(option.flag, value, option.choices)
         if not option.rule.holds(value):
             raise UsageError(f"{option.flag} must be {option.rule.words}, not {value!r}")
+        if name == "max_passes" and value == 0:
+            object.__setattr__(self, name, None)
 
     @property
     def _demands(self) -> list[Demand]:
@@ -125,7 +127,10 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     def _check_class_weight(self) -> None:
         if isinstance(self.class_weight, str):
-            require_choice("--class-weight", self.class_weight, ("balanced",))
+            if self.class_weight != "balanced":
+                raise UsageError(
+                    f"--class-weight must be balanced, or factors of labels, not {self.class_weight!r}"
+                )
         elif self.class_weight is not None:
             for label, factor in self.class_weight.items():
                 if not (is_kind(factor, float) and factor >= 0 and math.isfinite(factor)):
@@ -137,6 +142,9 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         if given and given != wanted:
             these, got = (" and ".join(f"--{name}" for name in sorted(names)) for names in (wanted, given))
             raise UsageError(f"--penalty {self.penalty} takes {these} (or -C), not {got}")
+        if given and OPTIONS["C"].default != self.C:
+            got = " and ".join(f"--{name}" for name in sorted(given))
+            raise UsageError(f"-C and {got} say the same in two ways; leave one of them out")
 
     def _check_constant_term(self) -> None:
         if self.intercept and self.bias not in (AUTO, 0):
@@ -166,6 +174,10 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         kernel = self.takes_rows_as_they_are
         where = {  # option -> whether something looks at it, and what to do
             "mu_end": (self.stop == "change", "pass --stop change"),
+            "l1_ratio": (
+                self.penalty == "elasticnet" and self.lambda1 is None,
+                "pass --penalty elasticnet, without --lambda1 and --lambda2",
+            ),
             "components": (self.feature_map is not None, "pass --feature-map nystroem or rff"),
             "gamma": (kernel, "pass --kernel rbf or poly"),
             "degree": (kernel, "pass --kernel poly"),

@@ -30,7 +30,7 @@ class SolverOptions:
         200,
         SOLVER,
         "Full passes over the data at most (2 at least: one trains, one measures); 0 for no limit.",
-        rule=POSITIVE,
+        rule=Rule("0 (no limit) or a positive number", lambda most: most >= 0),
         metavar="INT",
     )
     max_seconds: float | None = option(

@@ -43,7 +43,8 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
     and in a sentence that ends in the remedy."""
     if settings.paper:
         return SETTLED, (
-            "the slides' algorithm ends where its dual variables have settled, wherever that is (--exact goes on)"
+            "the slides' algorithm ends where its dual variables have settled, wherever that is (without --paper "
+            "it goes on)"
         )
     if end.cause == SETTLED:
         return SETTLED, (

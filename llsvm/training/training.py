@@ -98,7 +98,10 @@ class Training:
         self._support: NDArray[np.bool_] | None = None
         fitting = 0  # bytes held while a feature map is fitted, beside it
         if self.settings.feature_map is not None:
-            source, fitting = self._mapped(source, budget)
+            try:
+                source, fitting = self._mapped(source, budget)
+            except BudgetError as error:  # it is not known how much there is to read
+                raise error.as_least() from error
         disk = self.settings.disk_limit
         local_output = None if output is None or is_remote(output) else os.fspath(output)
         self._new_stream = partial(
@@ -260,30 +263,28 @@ class Training:
         self.stream = self._new_stream(progress=progress)
 
     def _mapped(self, source: BlockSource, budget: MemoryBudget) -> tuple[BlockSource, int]:
-        """The source through an approximate feature map, which becomes part of the model; and what
-        fitting that has held, in bytes, beside the map."""
+        """The source through an approximate feature map, which becomes part of the model; and what was held while
+        that was fitted, in bytes, beside the map that is left."""
         from llsvm.data.mapped import FIT_BYTES, MapOptions, MappedSource
 
+        most = 0
+
         def sign(nbytes: int) -> None:
+            nonlocal most
+            most = max(most, nbytes)
             more = max(0, nbytes - budget.lines.get(FEATURE_MAP, 0))
             budget.require({FEATURE_MAP: more, "reading and working on rows": MIN_WORK_BYTES})
             budget.resize(FEATURE_MAP, nbytes)
 
-        chosen = self.settings
+        s = self.settings
         fitting = budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
         options = MapOptions(
-            chosen.feature_map or "",
-            chosen.kernel or "rbf",
-            chosen.components,
-            chosen.gamma,
-            chosen.degree,
-            chosen.coef0,
-            chosen.seed,
+            s.feature_map or "", s.kernel or "rbf", s.components, s.gamma, s.degree, s.coef0, s.seed
         )
         mapped = MappedSource(source, options, sign)
         budget.release("reading")
         self._map = mapped.map
-        return mapped, fitting
+        return mapped, fitting + most - budget.lines[FEATURE_MAP]
 
     def _make_solver(self, dataset: DatasetInfo, left: MemoryLeft) -> Solver:
         """The solver asked for, with C instead of λ₁ and λ₂."""
