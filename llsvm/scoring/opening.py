@@ -85,7 +85,8 @@ def _require_same_kind(model: Model, source: BlockSource) -> None:
         names = ", ".join(column["name"] for column in table["columns"][:6])
         raise ModelError(
             f"{info.name}: the columns of {info.format} have no names, but the model was trained on a table with "
-            f"columns {names}{', ...' if len(table['columns']) > 6 else ''}; give it CSV, Parquet or Arrow"
+            f"columns {names}{', ...' if len(table['columns']) > 6 else ''}; give it CSV, "
+            "Parquet or Arrow (or pass --format, if that is what it is)"
         )
     if model.feature_names is None and table is None and info.first_indicator is not None:
         raise ModelError(
