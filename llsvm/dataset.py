@@ -84,6 +84,7 @@ class DatasetInfo:
     dtype: of the values. weighted: rows have sample weights.
     squared_norm: about how large ‖x_i‖² is, as solvers see the rows: what scaling leaves, else that of the first.
     largest_value: absolute, of the first rows as the source has them.
+    digest: what tells it from other data of the same shape, as far as llsvm/stream/digest.py says; "": unknown.
     pages, reading: what the memory plan follows from, beside the sizes.
     """
 
@@ -99,6 +100,7 @@ class DatasetInfo:
     weighted: bool
     squared_norm: float = 0.0
     largest_value: float = 0.0
+    digest: str = ""
     pages: Pages = NO_PAGES
     reading: ReadingFacts = NOTHING_READ
 

@@ -34,6 +34,7 @@ class Case:
     settings: of Settings. ledger: bytes for the data and all that belongs to it; with ``oracle.small_pages`` a few
     ten thousand make many blocks, survivors that are spilled, and dual variables on disk. from_file: the rows are
     read from a file: "cache" or "source" says where full passes find them; None: from the caller's arrays.
+    factor: of all values. relabelled: by which all class numbers are moved on.
     spills, in_one_block: what the run must do, so that it goes on testing what it is there for; None: whatever.
     make: of a solver, from settings, class weights and threads.
     """
@@ -45,6 +46,8 @@ class Case:
     d: int = 8
     classes: int = 2
     density: float = 1.0
+    factor: float = 1.0
+    relabelled: int = 0
     weighted: bool = False
     from_file: str | None = None
     spills: bool | None = None
@@ -62,6 +65,7 @@ class Case:
     def stream(self, folder: Path) -> Iterator[Stream]:
         """A new one over the same rows, which have been read."""
         X, y = rows(n=self.n, d=self.d, classes=self.classes, density=self.density)
+        X, y = X * self.factor, (y + self.relabelled) % self.classes
         weight = np.random.default_rng(1).integers(0, 3, self.n).astype(float) if self.weighted else None
         if self.from_file:
             assert weight is None
@@ -119,6 +123,9 @@ def check_refuses(case: Case, folder: Path) -> None:
         (replace(case, n=case.n + 1), "rows"),
         (replace(case, d=case.d + 1), "columns"),
         (replace(case, classes=case.classes + 1), "class"),
+        (replace(case, factor=0.5), "with data"),
+        (replace(case, relabelled=1), "with data"),
+        (replace(case, weighted=not case.weighted), "with data"),
         (replace(case, settings={**case.settings, "C": 0.7}), "with C"),
         (replace(case, settings={**case.settings, "bias": 2.0}), "with constant"),
     )

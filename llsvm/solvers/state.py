@@ -135,6 +135,7 @@ def data_of(dataset: DatasetInfo) -> dict[str, Value]:
         "columns": dataset.n_columns,
         "values": dataset.nnz,
         "classes": [str(label) for label in dataset.classes],
+        "data": dataset.digest,
     }
 
 

@@ -21,6 +21,7 @@ from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.row_buffer import RowBuffer, densify, sparsify, steps
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.spill.writer import PageWriter
+from llsvm.stream.digest import RowsDigest
 from llsvm.stream.progress import Progress
 
 _ROWS_LOOKED_AT = 10_000
@@ -46,6 +47,7 @@ class FirstReading:
         measuring: rows are counted only; many or long labels are stood for by numbers."""
         self._measuring = measuring
         self.labels = LabelEncoder()
+        self.digest = RowsDigest()
         self.buffer: RowBuffer | None = None
         self.store: PageStore | None = None
         self.largest_page_bytes = self.largest_page_rows = self.largest_row_bytes = self.n_pages = 0
@@ -161,6 +163,7 @@ class FirstReading:
             ids = self.labels.encode(raw.y)
         except DataError as error:
             raise DataError(f"{self._source.info().name}: {error}") from error
+        self.digest.add(raw, ids)
         page = Block(_fitting(X, columns), ids, raw.rows, raw.weight)
         self._n_rows += raw.n_rows
         self._nnz += raw.nnz

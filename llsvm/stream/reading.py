@@ -268,7 +268,8 @@ class DataReader:
             rows.largest_row_bytes,
         )
         norm = self._squared_norm(dataset)
-        return replace(dataset, squared_norm=norm, pages=pages, reading=facts)
+        digest = rows.digest.of(rows.labels.rank, info.fingerprints)
+        return replace(dataset, squared_norm=norm, digest=digest, pages=pages, reading=facts)
 
     def _squared_norm(self, dataset: DatasetInfo) -> float:
         """See DatasetInfo."""
