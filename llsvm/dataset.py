@@ -57,6 +57,8 @@ class ReadingFacts:
     long_row_bytes: of a row much longer than pages are, which blocks of the source must hold; else 0.
     labels: of what is kept of them. reader, library: of the file format's library, while it reads and when nothing
     is being read. statistics, scaling: of the columns, while they are learned and afterwards.
+    held_bytes: of all rows as one block in memory; 0: as many as DatasetInfo says. mixed: they cannot be held so,
+    since rows of another kind, much wider ones say, come after others.
     views: the rows are the caller's arrays as they are. cached: there may be a binary cache of rows that do not
     fit in memory; else the source is read again.
     """
@@ -67,6 +69,8 @@ class ReadingFacts:
     library_bytes: int = 0
     statistics_bytes: int = 0
     scaling_bytes: int = 0
+    held_bytes: int = 0
+    mixed: bool = False
     views: bool = False
     cached: bool = True
 

@@ -115,7 +115,8 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
     see SourceInfo. defaults: see ``said_of_defaults``.
     columns: of a table, see TableSource.describe, and missing, the rows without a value in a feature; else None.
     smallest_memory_bytes and in_memory_bytes: the smallest limit that training works with, and the one from which
-    all rows stay in memory; None where data could not be trained on, for which untrainable is the reason, else "".
+    all rows stay in memory; None where data could not be trained on, for which untrainable is the reason, else "";
+    and in_memory_bytes where filled rows come before much wider ones, which are never held with them.
     at_least: under this limit the data cannot be read, so that more may be needed. plan: see ``planned``; None
     where there is none. Raises DataError.
     """
@@ -196,7 +197,8 @@ def planned(training: Training, counted: CountedSource, began: float) -> dict[st
     if plan is not None:
         smallest = training.smallest_limit(1).nbytes
         told |= _spent(plan, training) | _estimates(plan, training, counted.counts, seconds)
-    whole = training.smallest_limit(1, in_one_block=True).nbytes
+    mixed = training.stream.measure().reading.mixed
+    whole = None if mixed else training.smallest_limit(1, in_one_block=True).nbytes
     return {"smallest_memory_bytes": smallest, "in_memory_bytes": whole, "plan": told}
 
 

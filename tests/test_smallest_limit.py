@@ -10,6 +10,7 @@ from oracle import rows, run, write_svmlight
 
 from llsvm.data import open_source
 from llsvm.errors import EXIT_LIMIT, EXIT_NOT_CONVERGED, BudgetError
+from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 
@@ -74,8 +75,6 @@ def test_text_categories(tmp_path):
     path.write_text("city,size,label\n" + "\n".join(lines) + "\n")
 
     def trained(ledger):
-        from llsvm.memory.budget import MemoryBudget
-
         source, settings = open_source(path, options={"label": "label"}), Settings(max_passes=2)
         with Training(source, settings, budget=MemoryBudget(ledger, 0)) as training:
             return list(training)[-1]
@@ -172,3 +171,27 @@ def test_a_map_that_takes_more_while_it_is_fitted_than_afterwards(tmp_path, stea
     with pytest.raises(BudgetError, match="or rather more") as caught:
         Training(open_source(path), Settings(memory_limit=smallest - 1, **options))
     assert caught.value.at_least
+
+
+@pytest.mark.parametrize("filled_columns", [20, 400])
+def test_of_filled_rows_before_sparse_ones(tmp_path, filled_columns):
+    """Filled rows are held as dense ones: wider ones after them then go to disk, and sparse ones become dense."""
+    d, rng = 400, np.random.default_rng(0)
+    path = tmp_path / "rows.svm"
+    lines = []
+    for i in range(3000):
+        columns = range(filled_columns) if i < 300 else np.unique(rng.integers(0, d, 5)).tolist()
+        lines.append(f"{i % 2} " + " ".join(f"{j + 1}:{1 + i % 3}" for j in columns))
+    path.write_text("\n".join(lines) + "\n")
+    options = {"max_passes": 2, "spill_dir": str(tmp_path), "solver": "llsvm"}
+    with pytest.raises(BudgetError) as caught:
+        run(path, ledger=20_000, **options)
+    training = run(path, ledger=caught.value.smallest_bytes, **options)
+    assert training.reports[-1].certificate is not None
+    with Training(
+        open_source(path), Settings(**options), budget=MemoryBudget(caught.value.smallest_bytes, 0)
+    ) as first:
+        list(first)
+        whole = first.smallest_limit(1, in_one_block=True) if filled_columns == d else None
+    if whole is not None:
+        assert run(path, ledger=whole.nbytes, **options).stream.place == "memory"

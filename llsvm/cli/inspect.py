@@ -272,6 +272,9 @@ def _plan_in_words(answer: dict[str, Any]) -> Iterator[str]:
     if answer["at_least"]:
         yield f"Training needs --memory-limit {smallest} at least; more is known once that allows to read the data."
         return
+    if answer["in_memory_bytes"] is None:
+        yield f"Training needs --memory-limit {smallest}; it does not keep these rows in memory."
+        return
     yield (
         f"Training needs --memory-limit {smallest}; from "
         f"{_megabytes(answer['in_memory_bytes'])} on it keeps all rows in memory and reads the file once."

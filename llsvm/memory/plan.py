@@ -260,9 +260,9 @@ def left_after_reading(dataset: DatasetInfo, limit_bytes: int, held: Mapping[str
     left -= reading_bytes_for(available, page_bytes, facts.long_row_bytes)
     if left < 0:
         return None
-    rows_bytes: int | None = int(dataset.n_rows * dataset.held_bytes_per_row)
+    rows_bytes: int | None = facts.held_bytes or int(dataset.n_rows * dataset.held_bytes_per_row)
     place = "memory"
-    if not facts.views and left < (rows_bytes or 0):
+    if not facts.views and (facts.mixed or left < (rows_bytes or 0)):
         rows_bytes, place = None, "cache" if facts.cached else "source"
     stays = facts.library_bytes if facts.cached else facts.reader_bytes
     learned = {LIBRARY: stays, LABELS: facts.labels_bytes, STATISTICS: facts.scaling_bytes}

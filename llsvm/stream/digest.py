@@ -1,8 +1,8 @@
 """RowsDigest: what tells a data set from others of the same shape, taken as its rows go by.
 
-Of all rows it takes labels and sample weights, of the first ones the values too, and of files, where their readers
-have them, the fingerprints. It does not depend on how rows are cut into blocks, so not on the memory limit. Labels
-and weights take a few nanoseconds a row.
+Of files it takes the fingerprints, where their readers have them; of the first rows values, labels and sample
+weights, of the others labels and weights of some. It does not depend on how rows are cut into blocks, so not on the
+memory limit; and it costs less than a hundredth of reading the rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.files.fingerprint import FileFingerprint
 
-FIRST_ROWS = 10_000  # whose values count
+FIRST_ROWS = 10_000  # all of which count
+EVERY = 16  # of the rows after them
 _GOLDEN, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(44)  # 20 bits of a row's number, mixed
 
 
@@ -32,16 +33,21 @@ class RowsDigest:
 
     def add(self, block: Block, ids: NDArray[np.int32]) -> None:
         """Take in the next rows, as the source has them. ids: (n,) of their labels, in any order of labels."""
-        mixed = (block.rows.astype(np.uint64) * _GOLDEN) >> _SHIFT
-        sums = np.bincount(ids, mixed.astype(np.float64), len(self._by_class))
+        first = min(max(FIRST_ROWS - self._n_rows, 0), block.n_rows)
+        if first:
+            self._add_values(block.slice(0, first))
+            self._add_labels(block, ids, slice(0, first))
+        if first < block.n_rows:
+            self._add_labels(block, ids, slice(first + -(self._n_rows + first) % EVERY, None, EVERY))
+        self._n_rows += block.n_rows
+
+    def _add_labels(self, block: Block, ids: NDArray[np.int32], some: slice) -> None:
+        mixed = (block.rows[some].astype(np.uint64) * _GOLDEN) >> _SHIFT
+        sums = np.bincount(ids[some], mixed.astype(np.float64), len(self._by_class))
         sums[: len(self._by_class)] += self._by_class
         self._by_class = sums
         if block.weight is not None:
-            self._weights = crc32(np.ascontiguousarray(block.weight), self._weights)
-        rest = min(FIRST_ROWS - self._n_rows, block.n_rows)
-        if rest > 0:
-            self._add_values(block.slice(0, rest))
-        self._n_rows += block.n_rows
+            self._weights = crc32(np.ascontiguousarray(block.weight[some]), self._weights)
 
     def _add_values(self, block: Block) -> None:
         X = block.X
@@ -58,8 +64,8 @@ class RowsDigest:
 
     def of(self, rank: NDArray[np.int32], fingerprints: Sequence[FileFingerprint] | None) -> str:
         """32 hexadecimal digits. rank: (n_classes,) the position of each id's label among the labels, ascending."""
-        by_class = np.empty_like(self._by_class)
-        by_class[rank] = self._by_class
+        by_class = np.zeros(len(rank))
+        by_class[rank[: len(self._by_class)]] = self._by_class  # ids that no row that counts has are the last
         whole = hashlib.blake2b(by_class.tobytes(), digest_size=16)
         whole.update(f"{self._n_rows} {self._values} {self._weights}".encode())
         for each in fingerprints or ():

@@ -18,7 +18,7 @@ from llsvm.errors import DataError, DiskError
 from llsvm.features.labels import LabelEncoder, quoted
 from llsvm.features.scaling import ColumnStatistics
 from llsvm.objective.rounding import ValuesRounded, lost_squares
-from llsvm.row_buffer import RowBuffer, densify, sparsify, steps
+from llsvm.row_buffer import RowBuffer, densify, row_bytes, sparsify, steps
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.spill.writer import PageWriter
 from llsvm.stream.digest import RowsDigest
@@ -69,7 +69,11 @@ class FirstReading:
         self._dtype = np.dtype(np.float32)
         self._weighted = False
         self._writer: PageWriter | None = None  # to the store, while there is one to be written
-        self._widened = 0  # how often the rows in memory were made wider
+        self.mixed = False
+        """Are there rows that cannot be held in memory with those before them, much wider ones say?"""
+        self._kind: tuple[bool, np.dtype] | None = None  # of the first page: weighted, and the values' type
+        self._width: int | None = None  # of rows in memory, where they are dense, as the first page was
+        self._widened = 0  # how often that has grown
         self._raw_dense = False  # as the source handed the rows out
 
     def run(
@@ -175,6 +179,7 @@ class FirstReading:
         self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
         self.rows_per_byte = max(self.rows_per_byte, page.n_rows / page.nbytes)
         self.largest_row_bytes = max(self.largest_row_bytes, _largest_row_bytes(page))
+        self._look_at_kind(page)
         self.n_pages += 1
         return page
 
@@ -214,10 +219,12 @@ class FirstReading:
             self.buffer = RowBuffer(buffer_bytes, self._dtype, width, self._weighted)
         buffer = self.buffer
         buffer.capacity_bytes = min(buffer.capacity_bytes, buffer_bytes)
-        if buffer.weighted != (page.weight is not None) or buffer.dtype != self._dtype:
+        if self.mixed:
             return False
-        if buffer.width is not None and self._n_columns > buffer.width and not self._widen(buffer, page):
-            return False
+        if buffer.width is not None and self._n_columns > buffer.width:
+            if not buffer.could_widen(self._n_columns, page.n_rows):
+                return False
+            buffer.widen(self._n_columns)
         if buffer.width is None and not isinstance(page.X, CSR):
             page = Block(sparsify(page.X), page.y, page.rows, page.weight)
         if not buffer.fits(page.n_rows, page.nnz):
@@ -225,15 +232,25 @@ class FirstReading:
         buffer.append(page)
         return True
 
-    def _widen(self, buffer: RowBuffer, page: Block) -> bool:
-        """Columns have appeared that the first page did not have: give the rows in memory room for them, if they
-        are mostly filled all the same and that fits."""
-        columns, self._widened = self._n_columns, self._widened + 1
-        mostly_filled = self._nnz > _DENSE_SHARE * self._n_rows * columns
-        if not mostly_filled or self._widened > _MAX_WIDENED or not buffer.could_widen(columns, page.n_rows):
-            return False
-        buffer.widen(columns)
-        return True
+    def _look_at_kind(self, page: Block) -> None:
+        """Can the page be held with those before it, were there room? Dense rows are made wider where columns have
+        appeared that the first page did not have, if they are mostly filled all the same."""
+        kind = page.weight is not None, self._dtype
+        if self._kind is None:
+            self._kind = kind
+            self._width = None if isinstance(page.X, CSR) else page.X.shape[1]
+        elif kind != self._kind:
+            self.mixed = True
+        elif self._width is not None and self._n_columns > self._width:
+            self._widened += 1
+            mostly_filled = self._nnz > _DENSE_SHARE * self._n_rows * self._n_columns
+            self.mixed |= not mostly_filled or self._widened > _MAX_WIDENED
+            self._width = self._n_columns
+
+    @property
+    def held_bytes(self) -> int:
+        """That all rows take in memory, unless they are ``mixed``."""
+        return row_bytes(self._n_rows, self._nnz, self._dtype.itemsize, self._width, self._weighted)
 
     def _spill_buffer(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:
         """From now on rows go to the store; those in memory first."""

@@ -256,6 +256,8 @@ class DataReader:
             info.library_bytes,
             statistics,
             scaling,
+            0 if self.views else rows.held_bytes,
+            rows.mixed and not self.views,
             self.views,
             self.cache_maker is not None,
         )
