@@ -1,5 +1,7 @@
 """What tells a data set from others does not depend on blocks, and sees labels, weights, values and files."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -66,7 +68,7 @@ def test_sparse_rows():
 
     def of(X, cuts):
         taken = RowsDigest()
-        for start, stop in zip(cuts, cuts[1:], strict=False):
+        for start, stop in pairwise(cuts):
             part = Block(X, y, np.arange(40), None).slice(start, stop)
             taken.add(part, part.y.astype(np.int32))
         return taken.of(np.arange(2, dtype=np.int32), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -26,8 +27,10 @@ class RowsDigest:
     """Of the rows of one reading."""
 
     def __init__(self) -> None:
-        self._by_class = np.zeros(0)  # sums of mixed row numbers, whole numbers below 2^53, by class id
-        self._values = [0, 0, 0]  # checksums of the first rows' lengths, columns and values
+        self._by_class: NDArray[np.float64] = np.zeros(
+            0
+        )  # sums of mixed row numbers, whole numbers below 2^53, by class id
+        self._values = [0, 0, 0]  # checksums of the first rows' values, columns and lengths
         self._weights = 0
         self._n_rows = 0
 
@@ -43,24 +46,20 @@ class RowsDigest:
 
     def _add_labels(self, block: Block, ids: NDArray[np.int32], some: slice) -> None:
         mixed = (block.rows[some].astype(np.uint64) * _GOLDEN) >> _SHIFT
-        sums = np.bincount(ids[some], mixed.astype(np.float64), len(self._by_class))
+        sums = np.bincount(ids[some], mixed, len(self._by_class)).astype(np.float64)
         sums[: len(self._by_class)] += self._by_class
         self._by_class = sums
         if block.weight is not None:
-            self._weights = crc32(np.ascontiguousarray(block.weight[some]), self._weights)
+            self._weights = _checksum(block.weight[some], self._weights)
 
     def _add_values(self, block: Block) -> None:
         X = block.X
+        parts: list[NDArray[Any]] = [X] if not isinstance(X, CSR) else []
         if isinstance(X, CSR):
             some = slice(X.indptr[0], X.indptr[-1])
-            parts = (np.diff(X.indptr), X.indices[some], X.data[some])
-        else:
-            parts = (X[:0], X[:0], X)
-        # each by itself: else it would matter where rows are cut
-        self._values = [
-            crc32(np.ascontiguousarray(part), checksum)
-            for part, checksum in zip(parts, self._values, strict=True)
-        ]
+            parts = [X.data[some], X.indices[some], np.diff(X.indptr)]
+        for number, part in enumerate(parts):  # each by itself: else it would matter where rows are cut
+            self._values[number] = _checksum(part, self._values[number])
 
     def of(self, rank: NDArray[np.int32], fingerprints: Sequence[FileFingerprint] | None) -> str:
         """32 hexadecimal digits. rank: (n_classes,) the position of each id's label among the labels, ascending."""
@@ -71,3 +70,7 @@ class RowsDigest:
         for each in fingerprints or ():
             whole.update(each.digest.encode())
         return whole.hexdigest()
+
+
+def _checksum(part: NDArray[Any], before: int) -> int:
+    return crc32(np.ascontiguousarray(part).data, before) if part.size else before

@@ -267,9 +267,9 @@ class FirstReading:
             for page in pages:
                 self._writer.append(page)
         except DiskError as error:
-            self._go_without(error, must_store)
+            self._disable_cache(error, must_store)
 
-    def _go_without(self, error: DiskError, must_store: bool) -> None:
+    def _disable_cache(self, error: DiskError, must_store: bool) -> None:
         assert self._writer is not None
         self._writer.discard()
         self.close()
@@ -283,7 +283,7 @@ class FirstReading:
         try:
             self.store = self._writer.finish()
         except DiskError as error:
-            self._go_without(error, must_store)
+            self._disable_cache(error, must_store)
         self.close()
 
     def abandon(self) -> None:

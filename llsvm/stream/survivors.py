@@ -136,7 +136,7 @@ class Survivors:
             if self.spilled is not None:
                 self.spilled_bytes += sum(page.nbytes for page in self.spilled.pages)
         except DiskError as error:
-            self._go_without(error)
+            self._disable_spill(error)
         finally:
             if old is not None:
                 old.retire()
@@ -175,9 +175,9 @@ class Survivors:
         try:
             self._writer.append_rows(block, chosen[:room])
         except DiskError as error:
-            self._go_without(error)
+            self._disable_spill(error)
 
-    def _go_without(self, error: DiskError) -> None:
+    def _disable_spill(self, error: DiskError) -> None:
         self._writer.discard()
         if self.all_or_nothing:
             raise error
