@@ -220,6 +220,8 @@ def ending(**changes):
         ({"kernel": "precomputed", "solver": "nesvm"}, {"largest_value": 4e3}, "passes", "--max-passes"),
         ({"solver": "llsvm"}, {"cause": STALLED}, "solver", "--solver auto"),
         ({"solver": "nesvm"}, {}, "solver", "--solver auto"),
+        ({"solver": "llsvm"}, {"gaps": [0.5, 0.1]}, "passes", "--max-passes, or a larger --tol"),
+        ({"C": 1e4}, {"gaps": [0.5]}, "passes", "--max-passes, or a larger --tol"),
         ({"C": 1e4}, {"cause": STALLED}, "C", "smaller -C"),
         ({"tol": 1e-14}, {"gaps": [0.1, 1e-9, 1e-9, 1e-9]}, "rounding", "--tol"),
         ({}, {"cause": ROUNDED}, "rounding", "--tol"),

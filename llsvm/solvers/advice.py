@@ -15,6 +15,7 @@ from llsvm.solvers.report import ROUNDED, SETTLED, STALLED
 UNSCALED_ABOVE = 10.0  # values: where some are larger, scaling is the first thing to try
 LARGE_C = 10.0
 FINE_TOL = 1e-8  # below, the last digits of sums over all rows begin to count
+FEWEST_PASSES = 3  # that can be called slow
 LAST_PASSES = 10  # at most, whose trend tells how many more would do
 SOON = 2.0  # so many times the passes made are worth waiting for
 
@@ -68,6 +69,8 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             f"the columns are not scaled (values are as large as {end.largest_value:.3g}), and then few methods "
             f"get on: pass --scale {'maxabs' if end.sparse else 'standard'}"
         )
+    if end.cause != STALLED and len(end.gaps) < FEWEST_PASSES:
+        return "passes", _more_passes(end, more)
     slow = "its gap hardly fell any more" if end.cause == STALLED else "its gap fell slowly"
     if settings.solver in ("llsvm", "nesvm") and settings.only_solver is None:
         return (
@@ -88,8 +91,8 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
 def passes_to_come(gaps: Sequence[float], tol: float) -> int:
     """So many more passes would do if the gap went on falling as in the last ones; 0 where that cannot be told."""
     known = [gap for gap in gaps if gap < 1]
-    last = known[-max(3, min(len(known) // 2, LAST_PASSES)) :]
-    if len(last) < 3 or not 0 < last[-1] < last[0]:
+    last = known[-max(FEWEST_PASSES, min(len(known) // 2, LAST_PASSES)) :]
+    if len(last) < FEWEST_PASSES or not 0 < last[-1] < last[0]:
         return 0
     rate = math.log(last[0] / last[-1]) / (len(last) - 1)
     return max(1, math.ceil(math.log(max(last[-1] / tol, 1.0)) / rate))
