@@ -111,7 +111,8 @@ def sweep(
         if gap > ignore * c:
             if norm > 0.0:
                 lives = _alive(mode, weston_watkins, m, own, most, g, old, live)
-                new[:m] = old[:m]
+                for q in range(m):
+                    new[q] = old[q]
                 if weston_watkins:
                     _solve_weston(norm * c, own, g, old, new, live, lives, grid, work)
                 else:
@@ -354,12 +355,10 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):
     n, total = 0, 0.0
     for q in range(m):
         if q != own and new[q] != old[q]:
-            live[n] = seen[q]
-            work[n] = c * (old[q] - new[q])
+            live[n], work[n] = seen[q], c * (old[q] - new[q])
             total -= work[n]
             n += 1
-    live[n] = seen[own]
-    work[n] = total
+    live[n], work[n] = seen[own], total
     n += 1
     if 2 * n < k:
         for t in range(n):
@@ -388,7 +387,8 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):
                 row[a] += v * step_a
                 row[b] += v * step_b
         return
-    new[:k] = 0.0  # many classes: all of them, side by side
+    for q in range(k):  # many classes: all of them, side by side
+        new[q] = 0.0
     for t in range(n):
         new[live[t]] = work[t]
     for q in range(k):
