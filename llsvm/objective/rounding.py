@@ -192,27 +192,29 @@ class RoundingBound:
         costs: sqrt(Σ C_i²), max C_i, and sqrt(Σ C_i²) of the close rows alone, infinite where that is not known."""
         total, largest, close = costs
         gap, ridge = max(primal - dual, 0.0), self.l2 if self.l2 > 0 else 1.0
-        near = norm_of_all + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
+        soft_norm = norm_of_all + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
         share = HALF_ULP if self.weights else 0.0
         if isinstance(self.loss, Loss) and math.isfinite(self.loss.smoothness):
-            reach = norm * self.lost + norm_of_all * self.noise
-            more = 2.0 * reach * math.sqrt(largest * primal) + largest * reach * reach
+            shift = norm * self.lost + norm_of_all * self.noise
+            more = 2.0 * shift * math.sqrt(largest * primal) + largest * shift * shift
             alpha = 2.0 * math.sqrt(largest) * (math.sqrt(max(primal, 0.0)) + math.sqrt(gap))
         else:
             slope = self.loss.slope
             spread, bounded = 1.0, 1.0
             if isinstance(self.loss, JointLoss):
                 spread, bounded = self.loss.spread, self.loss.bounded
-            reach = norm * self.lost
-            risen = total * reach
+            shift = norm * self.lost
+            risen = total * shift
             if close < total:
-                risen = min(risen, close * reach + largest * reach * reach / (4.0 * CLOSE))
+                risen = min(risen, close * shift + largest * shift * shift / (4.0 * CLOSE))
             more = slope * (risen + total * norm_of_all * self.noise)
-            summed = max(dual, 0.0) + (0.5 * ridge * near * near if self.l2 > 0 else 0.0)  # at least Σ α
+            summed = max(dual, 0.0) + (
+                0.5 * ridge * soft_norm * soft_norm if self.l2 > 0 else 0.0
+            )  # at least Σ α
             alpha = spread * min(bounded * total, math.sqrt(bounded * largest * summed))
         moved = alpha * (self.lost + self.noise)
         if self.l2 > 0:
-            less = near * moved + 0.5 * moved * moved / self.l2
+            less = soft_norm * moved + 0.5 * moved * moved / self.l2
         else:
             less = max(dual, 0.0) * moved / (self.l1 + moved)
         return more + share * primal, less + 4.0 * share * primal

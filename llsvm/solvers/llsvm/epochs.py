@@ -50,11 +50,11 @@ class Epochs:
         within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
         for epoch in range(run.tuning.max_spill_epochs):
             resident = run.duals.of(survivors.resident)
-            near = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
+            chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
 
-            def settle(c: int, resident: BlockState = resident, near: NDArray[np.bool_] = near) -> None:
+            def settle(c: int, resident: BlockState = resident, chosen: NDArray[np.bool_] = chosen) -> None:
                 members = resident.members(c)
-                self._settle(resident, c, members[near[members]], threshold)
+                self._settle(resident, c, members[chosen[members]], threshold)
 
             sweeps.each(settle)
             self.put_back(resident)
