@@ -14,6 +14,12 @@ from llsvm.objective.problems import Positions, Problems
 Vector = NDArray[np.float64]
 
 
+class _AtHand(local):
+    """Each thread's own. signs: the problem that it asked for last, and its signs."""
+
+    signs: tuple[int, Vector] | None = None
+
+
 class Duals:
     """The dual variables of some rows and their margins, by problem.
 
@@ -34,7 +40,7 @@ class Duals:
         self.margin = np.full_like(alpha, np.nan)
         self.left_out = left_out or [None] * len(problems.variants)
         self._everyone = np.arange(len(y))
-        self._at_hand = local()  # each thread's: the signs of the problem that it asked for last
+        self._at_hand = _AtHand()
         if problems.pairs:
             self._by_class = np.argsort(y, kind="stable")
             self._starts = np.searchsorted(y[self._by_class], np.arange(problems.n_classes + 1))
@@ -50,7 +56,7 @@ class Duals:
 
     def signs(self, c: int) -> Vector:
         """(n,) ±1 for the rows of problem ``c``, 0 for those of other classes."""
-        known: tuple[int, Vector] | None = getattr(self._at_hand, "signs", None)
+        known = self._at_hand.signs
         if known is None or known[0] != c:
             known = self._at_hand.signs = c, self.problems.signs(c)[self.y]
         return known[1]
