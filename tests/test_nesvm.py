@@ -15,7 +15,7 @@ from llsvm.block import CSR
 from llsvm.data import open_source, open_with_settings
 from llsvm.errors import UsageError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.objective.losses import LOSSES
+from llsvm.settings.methods import METHODS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.arrays import ProblemArrays
@@ -131,13 +131,9 @@ def test_kernels_agree_with_slow_twin(seed, n, d, loss, split, single):
     np.testing.assert_allclose(np.tril(G), np.tril(full.T @ (cost[:, None] * full)), atol=1e-9)
 
 
-def test_kernels_know_losses_by_their_numbers():
-    numbers = {
-        "hinge": kernel.HINGE,
-        "squared_hinge": kernel.SQUARED_HINGE,
-        "least-squares": kernel.LEAST_SQUARES,
-    }
-    assert numbers == {name: loss.number for name, loss in LOSSES.items()}
+def test_kernels_know_each_loss_of_the_method_by_a_number():
+    assert set(kernel.LOSS_NUMBERS) == set(METHODS["nesvm"].objectives) == set(METHODS["kernel"].objectives)
+    assert len(set(kernel.LOSS_NUMBERS.values())) == len(kernel.LOSS_NUMBERS)
 
 
 def test_gradient_is_the_derivative_of_the_smoothed_loss():

@@ -15,7 +15,7 @@ from llsvm.errors import DataError, DiskError, UsageError
 from llsvm.features.feature_map import FeatureMap, KernelFunction
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import new_loss
 from llsvm.scoring.figures import measure
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.intercept import Intercept
@@ -274,7 +274,7 @@ def test_intercept_is_the_middle_of_the_best_ones():
     for _ in range(50):
         signs = rng.permutation([1.0, -1.0, *rng.choice([-1.0, 1.0], 5)])
         cost, f = rng.integers(1, 3, 7).astype(float), rng.normal(size=7).round(1)
-        b = Intercept(True, SmoothedLoss(loss_of("hinge"), 1.0), signs, cost).exact(f)
+        b = Intercept(True, SmoothedLoss(new_loss("hinge"), 1.0), signs, cost).exact(f)
         grid = np.arange(-80, 81) / 20  # of half the distance between breakpoints
         losses = [cost @ np.maximum(0, 1 - signs * (f + at)) for at in grid]
         best = grid[np.isclose(losses, min(losses))]

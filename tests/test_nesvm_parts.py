@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from state_suite import Case
 
 from llsvm.errors import UsageError
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import new_loss
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.arrays import ProblemArrays, StateArrays
 from llsvm.solvers.nesvm.feasible import FeasiblePoints
@@ -21,12 +21,12 @@ from llsvm.solvers.nesvm.tuning import KernelTuning, NESVMTuning
 LOSSES = ("hinge", "squared_hinge", "least-squares")
 
 
-def passes(X, sign, cost, loss, *points):
+def passes(X, sign, cost, name, *points):
     """Sums and gradients of passes at ``points``, and the α of the last, row by row."""
     for w in points:
         grad, sums = np.zeros((1, 2, len(w))), np.zeros((1, kernel.N_SUMS))
         ids, signs = (sign > 0).astype(np.int32), np.array([[-1.0, 1.0]])
-        tail = (np.arange(1), w[None], w[None], 1.0, np.ones(1), loss.number, True, grad, sums)
+        tail = (np.arange(1), w[None], w[None], 1.0, np.ones(1), kernel.LOSS_NUMBERS[name], True, grad, sums)
         kernel.gradient_dense(X, ids, cost, signs, *tail)
         yield sums[0], grad[0]
 
@@ -35,11 +35,11 @@ def passes(X, sign, cost, loss, *points):
 @given(st.sampled_from(LOSSES), st.integers(0, 2**32 - 1))
 def test_points_restore_the_sum_and_keep_the_bounds(name, seed):
     """s and v of a pass are those of an α with Σ α y = 0 within its bounds, which is made here row by row."""
-    rng, loss = np.random.default_rng(seed), loss_of(name)
+    rng, loss = np.random.default_rng(seed), new_loss(name)
     X, sign, cost = rng.normal(size=(20, 3)), np.repeat([1.0, -1.0], [8, 12]), rng.uniform(0.1, 2, 20)
     X1, w = np.c_[X, np.ones(20)], rng.normal(size=4)
     feasible = FeasiblePoints(loss, True, ProblemArrays.alone(4))
-    first, second = passes(X, sign, cost, loss, np.zeros(4), w)
+    first, second = passes(X, sign, cost, name, np.zeros(4), w)
     feasible.point(*first)
     s, v = feasible.point(*second)
     margin = sign * (X1 @ w)
@@ -63,7 +63,7 @@ def test_points_restore_the_sum_and_keep_the_bounds(name, seed):
 def test_kernel_machines_bound_primal_and_dual(name, intercept, seed):
     """The largest primal is no less than the primal, the smallest dual of a feasible α no more than it, and no
     larger than any primal."""
-    rng, loss = np.random.default_rng(seed), loss_of(name)
+    rng, loss = np.random.default_rng(seed), new_loss(name)
     X, sign, cost = rng.normal(size=(15, 3)), np.repeat([1.0, -1.0], [7, 8]), rng.uniform(0.1, 2, 15)
     K = X @ X.T
     norms = np.sqrt(np.diag(K))

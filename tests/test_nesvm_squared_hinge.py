@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kerne
 from sklearn.svm import SVC
 
 from llsvm.errors import UsageError
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.smoothing import SmoothedLoss
 
@@ -163,7 +163,7 @@ def test_kernel_matrix_on_disk_has_the_same_optimum():
 def test_smoothed_losses_lie_below_theirs_and_smooth_ones_are_themselves():
     margin = np.linspace(-3, 3, 601)
     for name in ("hinge", "squared_hinge", "least-squares"):
-        loss = loss_of(name)
+        loss = new_loss(name)
         smoothed = SmoothedLoss(loss, 0.3)
         value, exact = smoothed.value(margin), loss.value(margin)
         if smoothed.smooth:

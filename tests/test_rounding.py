@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from llsvm.data import open_with_settings
 from llsvm.models.model import Model
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import new_loss
 from llsvm.objective.rounding import CLOSE, Rounding, RoundingBound, most_lost
 from llsvm.scoring.figures import measure
 from llsvm.scoring.opening import open_for
@@ -364,7 +364,7 @@ def test_rows_far_beyond_their_margin_hardly_count(lost, slacks):
     cost = rng.uniform(0.1, 2.0, n)
     w = np.array([norm, 0.0, 0.0])
     close = cost[margin < 1 + CLOSE]
-    bound = RoundingBound(lost, False, np.array([cost @ cost]), np.array([cost.max()]), loss_of("hinge"))
+    bound = RoundingBound(lost, False, np.array([cost @ cost]), np.array([cost.max()]), new_loss("hinge"))
     primal = 0.5 * norm**2 + cost @ np.maximum(0.0, 1.0 - margin)
     risen = [
         bound.certificate(w[None], [primal], [0.0], 1, squares).rounding[0]

@@ -1,12 +1,15 @@
 """Every option is checked where it is set."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from llsvm.errors import UsageError
+from llsvm.settings import methods
+from llsvm.settings.methods import METHODS
 from llsvm.settings.settings import Settings
 
 
@@ -84,6 +87,9 @@ def test_direct_multiclass_has_one_form_and_one_method(multiclass, others):
             {"l1_ratio": 0.3, "penalty": "elasticnet", "lambda1": 1.0, "lambda2": 1.0},
             "^l1_ratio has no meaning",
         ),
+        ({"epsilon": 0.2}, "^epsilon has no meaning here: pass loss epsilon_insensitive or squared_eps"),
+        ({"quantile": 0.2}, "^quantile has no meaning here: pass loss quantile"),
+        ({"delta": 0.2}, "^delta has no meaning here: pass loss huber"),
         ({"class_weight": "even"}, "^class_weight must be balanced, or factors of labels, not 'even'"),
         ({"max_passes": -1}, r"^max_passes must be 0 \(no limit\) or a positive number, not -1"),
     ],
@@ -91,6 +97,29 @@ def test_direct_multiclass_has_one_form_and_one_method(multiclass, others):
 def test_what_would_be_left_aside_is_refused(options, said):
     with pytest.raises(UsageError, match=said):
         Settings(**options)
+
+
+def test_a_loss_that_no_solver_has_is_refused_with_a_sentence(monkeypatch):
+    without = {name: replace(each, objectives={"hinge": ("l2",)}) for name, each in METHODS.items()}
+    monkeypatch.setattr(methods, "METHODS", without)
+    for solver in ("auto", "llsvm"):
+        with pytest.raises(UsageError, match=r"^no solver has loss squared_hinge yet: leave it out"):
+            Settings(loss="squared_hinge", solver=solver)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("epsilon", -0.1, "0 or a positive number"),
+        ("epsilon", float("inf"), "0 or a positive number"),
+        ("quantile", 0.0, "between 0 and 1"),
+        ("quantile", 1, "between 0 and 1"),
+        ("delta", 0, "a positive number"),
+    ],
+)
+def test_parameters_of_losses_are_checked(name, value, said):
+    with pytest.raises(UsageError, match=f"^{name} must be {said}, not"):
+        Settings(**{name: value})
 
 
 def test_no_limit_of_passes_has_two_forms():

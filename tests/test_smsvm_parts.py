@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from llsvm.block import CSR, Block
 from llsvm.errors import UsageError
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
@@ -41,7 +41,7 @@ def problem(seed=0, n=301, d=7):
 
 def summed(point, block, bias, threads=2, loss="hinge"):
     with Threads(threads) as pool:
-        summing = Summing([point], loss_of(loss), RowCosts(COST), bias, pool)
+        summing = Summing([point], new_loss(loss), RowCosts(COST), bias, pool)
         for start in range(0, block.n_rows, 100):
             summing.add(block.slice(start, min(start + 100, block.n_rows)))
         return summing.finish()[0]
@@ -203,7 +203,7 @@ def test_curvatures_of_rows_at_hand_are_handed_out():
     cost, sign = COST[y] * weight, np.where(y == 1, 1.0, -1.0)
     wide = np.hstack([X, np.ones((len(X), 1))])
     with Threads(2) as pool:
-        summing = Summing([point], loss_of("hinge"), RowCosts(COST), 1.0, pool)
+        summing = Summing([point], new_loss("hinge"), RowCosts(COST), 1.0, pool)
         summing.add(block_of(X, y, weight, True))
         assert summing.finish()[0].hessian.size == 0
     expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, 0.6, STEPS)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from oracle import liblinear, rows, run, small_pages, with_bias, write_svmlight
 from sklearn.svm import LinearSVC
 
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.smsvm.kernels import ALPHA, COST, LOSS, SMOOTHING_GAP, SQUARES, square
 from llsvm.solvers.smsvm.solver import SmSVM
@@ -34,7 +34,7 @@ def test_the_kernel_sums_what_the_slow_twin_sums():
     sign = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     slope, curvature, losses, totals = np.empty(n), np.empty(n), np.zeros(len(STEPS)), np.zeros(5)
     square(base, change, sign, cost, STEPS, slope, curvature, losses, totals)
-    loss = loss_of("squared_hinge")
+    loss = new_loss("squared_hinge")
     for t, found in zip(STEPS, losses, strict=True):
         assert found == pytest.approx(cost @ loss.value(sign * (base + t * change)))
     margin = sign * (base + change)

@@ -60,11 +60,25 @@ def _read(name: str) -> str:
 
 def _rendered(text: str) -> str:
     """As a terminal shows it; a link to another guide as the command that opens it."""
-    from rich.console import Console
-    from rich.markdown import Markdown
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Markdown, TableElement
+    from rich.table import Table
+
+    class FoldingTable(TableElement):
+        """A word that is wider than its column goes on in the next line: nothing is cut off."""
+
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for table in super().__rich_console__(console, options):
+                assert isinstance(table, Table)
+                for column in table.columns:
+                    column.overflow = "fold"
+                yield table
+
+    class FoldingMarkdown(Markdown):
+        elements = Markdown.elements | {"table_open": FoldingTable}
 
     text = _LINK.sub(r"\g<text> (`llsvm guide \g<topic>`)", text)
     console = Console()
     with console.capture() as shown:  # rich itself would end the program where the reader of a pipe went away
-        console.print(Markdown(text, hyperlinks=False))
+        console.print(FoldingMarkdown(text, hyperlinks=False))
     return shown.get()

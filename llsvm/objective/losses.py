@@ -1,16 +1,32 @@
 """Losses: one object for each, with all the mathematics of it that is not in a kernel.
 
-A loss φ(m) of a row's margin m = y (w·x) stands in the primal as Σ C_i φ(m_i), C_i as ``row_costs`` gives it. Its
-conjugate makes the dual: with α_i = C_i a_i and w = Σ α_i y_i x_i (penalty ½‖w‖²),
+A loss φ(m, t) of a row's margin m and target t stands in the primal as Σ C_i φ(m_i, t_i), C_i as ``RowCosts`` has
+it. Classification: m_i = y_i w·x_i, y_i = ±1, and t_i = 1. Regression: m_i = w·x_i, and t_i is the number to meet.
+The conjugate makes the dual: with α_i = C_i a_i and w = Σ α_i y_i x_i (regression: without y_i; penalty ½‖w‖²),
 
-    D(α) = Σ C_i b(a_i) − ½‖w(α)‖²,   b(a) = −φ*(−a),   lower ≤ a_i ≤ upper
+    D(α) = Σ C_i b(a_i, t_i) − ½‖w(α)‖²,   b(a, t) = −φ*(−a),   lower ≤ a_i ≤ upper
 
 so that C_i φ(m_i) + α_i m_i − C_i b(a_i) ≥ 0 is what row i adds to the duality gap (Fenchel and Young), and
 C_i φ'(m_i) = −α_i at the optimum.
 
-To add a loss: a class here and a line in LOSSES; its number in the kernels of the solvers that take it, each of
-which knows losses by number only, since Numba does not keep compiled what is passed a function; and its name where
-settings/methods.py says which solver takes which loss.
+All but the logistic loss are piecewise linear-quadratic (Rockafellar & Wets 1998, 11.14; Aravkin et al. 2013) and
+one family, of four numbers:
+
+    b(a, t) = t a − epsilon |a| − ½ ridge a²
+    φ(m, t) = max over lower ≤ a ≤ upper of  a (t − m) − epsilon |a| − ½ ridge a²
+
+    loss                          φ of z = t − m                                lower, upper   ridge  epsilon
+    hinge                         max(0, z)                                     0, 1           0      0
+    squared_hinge                 max(0, z)²                                    0, ∞           ½      0
+    least-squares                 z²                                            −∞, ∞          ½      0
+    epsilon_insensitive           max(0, |z| − ε)                               −1, 1          0      ε
+    squared_epsilon_insensitive   max(0, |z| − ε)²                              −∞, ∞          ½      ε
+    quantile                      max(τ z, (τ − 1) z)                           τ − 1, τ       0      0
+    huber                         ½ z² where |z| ≤ δ, beyond δ |z| − ½ δ²       −δ, δ          1      0
+
+To add one of the family: a line in ``loss_of`` and a name in llsvm.settings.objective. Kernels know a loss by these
+four numbers, since Numba does not keep compiled what is passed a function. Which solver takes which loss is said in
+settings/methods.py.
 """
 
 from __future__ import annotations
@@ -18,143 +34,281 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION
+from llsvm.settings.settings import Settings
+
 Vector = NDArray[np.float64]
+Target = Vector | float  # of each row, or of all; 1 for a class
 
 
+@dataclass(frozen=True)
 class Loss(ABC):
-    """φ(m) and what follows from it. Arrays are float64, of any one shape; margins and a have no unit.
+    """φ(m, t) and what follows from it. Arrays are float64, of any one shape; a has no unit, margins have the
+    target's.
 
-    name: as in Settings. number: by which kernels know it.
+    name: as in Settings. kind: CLASSIFICATION or REGRESSION, what the labels are for it.
     lower, upper: bounds of a_i = α_i / C_i; infinite where there are none.
-    ridge: the curvature of −b, so that b(a) = a − ½ ridge a² within the bounds (0: b is a straight line).
     slope: the largest |φ'|, infinite where it is not bounded.
     smoothness: the largest second derivative, infinite where φ has a kink (solvers smooth it).
     """
 
-    name: ClassVar[str]
-    number: ClassVar[int]
-    lower: ClassVar[float]
-    upper: ClassVar[float]
-    ridge: ClassVar[float]
-    slope: ClassVar[float]
-    smoothness: ClassVar[float]
+    name: str
+    kind: str
+    lower: float
+    upper: float
+
+    @property
+    def slope(self) -> float:
+        return max(abs(self.lower), abs(self.upper))
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float: ...
 
     @abstractmethod
-    def value(self, margin: Vector) -> Vector:
-        """φ(m)."""
+    def value(self, margin: Vector, target: Target = 1.0) -> Vector:
+        """φ(m, t)."""
 
     @abstractmethod
-    def derivative(self, margin: Vector) -> Vector:
-        """φ'(m); where there is a kink, one between the derivatives at its sides."""
+    def derivative(self, margin: Vector, target: Target = 1.0) -> Vector:
+        """φ'(m, t), in m; where there is a kink, one between the derivatives at its sides."""
 
-    @abstractmethod
-    def largest_value(self, margin: Vector, error: Vector) -> Vector:
+    def largest_value(self, margin: Vector, error: Vector, target: Target = 1.0) -> Vector:
         """The largest φ of margins that are off by at most ``error`` ≥ 0."""
+        return np.maximum(
+            self.value(margin - error, target), self.value(margin + error, target)
+        )  # φ is convex
 
-    def dual_value(self, a: Vector) -> Vector:
-        """b(a) = −φ*(−a), for lower ≤ a ≤ upper."""
-        return a - 0.5 * self.ridge * a * a
+    @abstractmethod
+    def dual_value(self, a: Vector, target: Target = 1.0) -> Vector:
+        """b(a, t) = −φ*(−a), for lower ≤ a ≤ upper."""
 
-    def dual_gradient(self, a: Vector, margin: Vector) -> Vector:
-        """−∂D/∂α_i = m − b'(a): a step against it raises D."""
-        return margin - 1.0 + self.ridge * a
+    @abstractmethod
+    def dual_gradient(self, a: Vector, margin: Vector, target: Target = 1.0) -> Vector:
+        """−∂D/∂α_i = m − b'(a, t): a step against it raises D. At a kink of b, the one nearest to 0."""
 
-    def slack(self, alpha: Vector, margin: Vector, cost: Vector | float = 1.0) -> Vector:
-        """How far each row's dual gradient is on the right side of 0 at the bound that α_i is at; 0 where the row
-        is free (between its bounds) or violates the optimality conditions (KKT). cost: C_i; α and cost of any unit,
+    @abstractmethod
+    def slack(
+        self, alpha: Vector, margin: Vector, cost: Vector | float = 1.0, target: Target = 1.0
+    ) -> Vector:
+        """How far each row's dual gradient is on the right side of 0 at the bound or kink that α_i is at; 0 where
+        the row is free (at neither) or violates the optimality conditions (KKT). cost: C_i; α and cost of any unit,
         as long as it is the same. NaN where the margin is."""
+
+    @abstractmethod
+    def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
+        """Which α_i are between their bounds, and at none of them nor at a kink of b."""
+
+    @abstractmethod
+    def prox(self, a: Vector, margin: Vector, step: Vector | float, target: Target = 1.0) -> Vector:
+        """The maximiser a⁺ of  b(a⁺, t) − a⁺ m − (a⁺ − a)² / (2 step): the proximal point of the dual (Rockafellar
+        1976). step: > 0, in units of 1/C_i: σ/C_i where α moves by σ."""
+
+    @abstractmethod
+    def prox_slope(self, a: Vector, step: Vector | float) -> Vector:
+        """−∂a⁺/∂m where ``prox`` of ``step`` gave a: one of the generalised Jacobian, 0 at bounds and kinks."""
+
+
+@dataclass(frozen=True)
+class PLQLoss(Loss):
+    """A piecewise linear-quadratic loss; see the file's head.
+
+    lower ≤ 0 ≤ upper. ridge: the curvature of −b; 0: b is straight, but for a kink. epsilon: half the jump of b' at
+    0, ≥ 0; where there is one, 0 is strictly between the bounds.
+    """
+
+    ridge: float = 0.0
+    epsilon: float = 0.0
+
+    @property
+    def smoothness(self) -> float:
+        return 1.0 / self.ridge if self.ridge > 0 else math.inf
+
+    def value(self, margin: Vector, target: Target = 1.0) -> Vector:
+        return self._value(target - margin)
+
+    def derivative(self, margin: Vector, target: Target = 1.0) -> Vector:
+        above, below = self._sides(target - margin)
+        return self._dual(below, -self.lower) - self._dual(above, self.upper)
+
+    def largest_value(self, margin: Vector, error: Vector, target: Target = 1.0) -> Vector:
+        z = target - margin
+        return np.maximum(self._value(z + error), self._value(z - error))
+
+    def dual_value(self, a: Vector, target: Target = 1.0) -> Vector:
+        value = target * a - 0.5 * self.ridge * a * a
+        return value - self.epsilon * np.abs(a) if self.epsilon else value
+
+    def dual_gradient(self, a: Vector, margin: Vector, target: Target = 1.0) -> Vector:
+        gradient = margin - target + self.ridge * a
+        if not self.epsilon:
+            return gradient
+        at_kink = np.sign(gradient) * np.maximum(np.abs(gradient) - self.epsilon, 0.0)
+        return np.where(a == 0, at_kink, gradient + self.epsilon * np.sign(a))
+
+    def slack(
+        self, alpha: Vector, margin: Vector, cost: Vector | float = 1.0, target: Target = 1.0
+    ) -> Vector:
         outward = np.zeros_like(margin)
+        if self.epsilon:
+            outward = np.where(alpha == 0, self.epsilon - np.abs(target - margin), outward)
         if math.isfinite(self.lower):
             at_bound = alpha <= (self.lower * cost if self.lower else 0.0)
-            outward = np.where(at_bound, margin - (1.0 - self.ridge * self.lower), outward)
+            at_it = target - self.ridge * self.lower + self.epsilon
+            outward = np.where(at_bound, margin - at_it, outward)
         if math.isfinite(self.upper):
             at_bound = alpha >= self.upper * cost
-            outward = np.maximum(outward, np.where(at_bound, (1.0 - self.ridge * self.upper) - margin, 0.0))
+            at_it = target - self.ridge * self.upper - self.epsilon
+            outward = np.maximum(outward, np.where(at_bound, at_it - margin, 0.0))
         return np.maximum(outward, 0.0)
 
     def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
-        """Which α_i are between their bounds, and at neither."""
-        free = np.ones(alpha.shape, bool)
+        free = np.ones(alpha.shape, bool) if not self.epsilon else alpha != 0
         if math.isfinite(self.lower):
             free &= alpha > self.lower * cost
         if math.isfinite(self.upper):
             free &= alpha < self.upper * cost
         return free
 
+    def prox(self, a: Vector, margin: Vector, step: Vector | float, target: Target = 1.0) -> Vector:
+        point = a + step * (target - margin)
+        if self.epsilon:
+            point = np.sign(point) * np.maximum(np.abs(point) - step * self.epsilon, 0.0)
+        return np.clip(point / (1.0 + step * self.ridge), self.lower, self.upper)
 
-class Hinge(Loss):
-    """φ(m) = max(0, 1 − m)."""
+    def prox_slope(self, a: Vector, step: Vector | float) -> Vector:
+        return np.where(self.free(a), step / (1.0 + step * self.ridge), 0.0)
 
-    name = "hinge"
-    number = 0
-    lower, upper = 0.0, 1.0
-    ridge = 0.0
-    slope = 1.0
-    smoothness = np.inf
+    def _value(self, z: Vector) -> Vector:
+        above, below = self._sides(z)
+        return self._of_side(above, self.upper) + self._of_side(below, -self.lower)
 
-    def value(self, margin: Vector) -> Vector:
-        return np.maximum(0.0, 1.0 - margin)
+    def _sides(self, z: Vector) -> tuple[Vector, Vector]:
+        """How far z is above ε, and below −ε; each 0 where it is not."""
+        return np.maximum(z - self.epsilon, 0.0), np.maximum(-z - self.epsilon, 0.0)
 
-    def derivative(self, margin: Vector) -> Vector:
-        return np.where(margin < 1.0, -1.0, 0.0)
+    def _dual(self, part: Vector, bound: float) -> Vector:
+        """|a| of the definition of φ at ``part`` ≥ 0 of one side, whose bound that is."""
+        return np.minimum(part / self.ridge, bound) if self.ridge > 0 else np.where(part > 0, bound, 0.0)
 
-    def largest_value(self, margin: Vector, error: Vector) -> Vector:
-        return np.maximum(0.0, 1.0 - margin + error)
-
-
-class SquaredHinge(Loss):
-    """φ(m) = max(0, 1 − m)² (LIBLINEAR -s 1 and 2; Hsieh et al. 2008)."""
-
-    name = "squared_hinge"
-    number = 1
-    lower, upper = 0.0, np.inf
-    ridge = 0.5
-    slope = np.inf
-    smoothness = 2.0
-
-    def value(self, margin: Vector) -> Vector:
-        z = np.maximum(0.0, 1.0 - margin)
-        return z * z
-
-    def derivative(self, margin: Vector) -> Vector:
-        return -2.0 * np.maximum(0.0, 1.0 - margin)
-
-    def largest_value(self, margin: Vector, error: Vector) -> Vector:
-        z = np.maximum(0.0, 1.0 - margin + error)
-        return z * z
+    def _of_side(self, part: Vector, bound: float) -> Vector:
+        if bound == 0:
+            return np.zeros_like(part)
+        if self.ridge == 0:
+            return bound * part
+        if math.isinf(bound):
+            return part * part * (0.5 / self.ridge)
+        a = self._dual(part, bound)
+        return a * (part - 0.5 * self.ridge * a)
 
 
-class LeastSquares(Loss):
-    """φ(m) = (1 − m)², the loss of LS-SVM (NESVM eq. 53)."""
+@dataclass(frozen=True)
+class LogisticLoss(Loss):
+    """φ(m) = log(1 + e^−m), whose dual variables are strictly inside their bounds (Yu, Huang & Lin 2011):
+    b(a) = −a log a − (1 − a) log(1 − a), which is 0 at both. Targets are 1 and not looked at."""
 
-    name = "least-squares"
-    number = 2
-    lower, upper = -np.inf, np.inf
-    ridge = 0.5
-    slope = np.inf
-    smoothness = 2.0
+    name: str = "logistic"
+    kind: str = CLASSIFICATION
+    lower: float = 0.0
+    upper: float = 1.0
 
-    def value(self, margin: Vector) -> Vector:
-        return (1.0 - margin) ** 2
+    @property
+    def smoothness(self) -> float:
+        return 0.25
 
-    def derivative(self, margin: Vector) -> Vector:
-        return -2.0 * (1.0 - margin)
+    def value(self, margin: Vector, target: Target = 1.0) -> Vector:
+        return np.logaddexp(0.0, -margin)
 
-    def largest_value(self, margin: Vector, error: Vector) -> Vector:
-        return (np.abs(1.0 - margin) + error) ** 2
+    def derivative(self, margin: Vector, target: Target = 1.0) -> Vector:
+        return -logistic(-margin)
+
+    def dual_value(self, a: Vector, target: Target = 1.0) -> Vector:
+        return -(_x_log_x(a) + _x_log_x(1.0 - a))
+
+    def dual_gradient(self, a: Vector, margin: Vector, target: Target = 1.0) -> Vector:
+        with np.errstate(divide="ignore"):
+            return margin + np.log(a) - np.log1p(-a)
+
+    def slack(
+        self, alpha: Vector, margin: Vector, cost: Vector | float = 1.0, target: Target = 1.0
+    ) -> Vector:
+        return np.zeros_like(margin) + 0.0 * margin  # no α rests
+
+    def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
+        return np.ones(alpha.shape, bool)
+
+    def prox(self, a: Vector, margin: Vector, step: Vector | float, target: Target = 1.0) -> Vector:
+        """With a⁺ = 1 / (1 + e^z):  z − m − (a⁺ − a) / step = 0, which rises in z at least as fast as z does;
+        Newton's method, halving the interval that the root is in where a step would leave it."""
+        low, high = margin - a / step, margin + (1.0 - a) / step
+        z = np.clip(np.log1p(-a) - np.log(a) if np.all((a > 0) & (a < 1)) else margin, low, high)
+        for _ in range(MAX_PROX_STEPS):
+            inside = logistic(-z)
+            residual = z - margin - (inside - a) / step
+            low, high = np.where(residual < 0, z, low), np.where(residual > 0, z, high)
+            moved = z - residual / (1.0 + inside * (1.0 - inside) / step)
+            outside = ~((moved >= low) & (moved <= high))
+            moved = np.where(outside, 0.5 * (low + high), moved)
+            if np.all(np.abs(moved - z) <= PROX_ACCURACY * (1.0 + np.abs(z))):
+                break
+            z = moved
+        return logistic(-moved)
+
+    def prox_slope(self, a: Vector, step: Vector | float) -> Vector:
+        curvature = a * (1.0 - a)
+        return step * curvature / (step + curvature)
 
 
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Hinge(), SquaredHinge(), LeastSquares())}
+MAX_PROX_STEPS, PROX_ACCURACY = 60, 1e-14  # of the logistic loss
 
 
-def loss_of(name: str) -> Loss:
-    """The loss that Settings call ``name``."""
-    return LOSSES[name]
+def logistic(z: Vector) -> Vector:
+    """1 / (1 + e^−z)."""
+    small = np.exp(-np.abs(z))
+    return np.where(z >= 0, 1.0, small) / (1.0 + small)
+
+
+def _x_log_x(x: Vector) -> Vector:
+    """x log x, 0 at 0."""
+    return x * np.log(np.where(x > 0, x, 1.0))
+
+
+def loss_of(settings: Settings) -> Loss:
+    """The loss that the settings ask for."""
+    return new_loss(settings.loss, settings.epsilon, settings.quantile, settings.delta)
+
+
+def plq_loss_of(settings: Settings) -> PLQLoss:
+    """The same for a method that takes no other losses than these."""
+    loss = loss_of(settings)
+    assert isinstance(loss, PLQLoss), loss.name
+    return loss
+
+
+def new_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5, delta: float = 1.0) -> Loss:
+    """The loss that Settings call ``name``; the parameters are those of the losses that have them."""
+    infinity = math.inf
+    if name == "hinge":
+        return PLQLoss(name, CLASSIFICATION, 0.0, 1.0)
+    if name == "squared_hinge":
+        return PLQLoss(name, CLASSIFICATION, 0.0, infinity, 0.5)
+    if name == "least-squares":
+        return PLQLoss(name, CLASSIFICATION, -infinity, infinity, 0.5)
+    if name == "logistic":
+        return LogisticLoss()
+    if name == "epsilon_insensitive":
+        return PLQLoss(name, REGRESSION, -1.0, 1.0, 0.0, epsilon)
+    if name == "squared_epsilon_insensitive":
+        return PLQLoss(name, REGRESSION, -infinity, infinity, 0.5, epsilon)
+    if name == "quantile":
+        return PLQLoss(name, REGRESSION, quantile - 1.0, quantile)
+    if name == "huber":
+        return PLQLoss(name, REGRESSION, -delta, delta, 1.0)
+    raise KeyError(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,9 @@ def _looks_at(option: Option) -> Callable[[Method], bool]:
 def able_methods(settings: Settings, wanted: list[Demand]) -> list[Method]:
     """The methods that do all of it, in the order of "auto"; of these the named solver's, if one is named.
     Raises UsageError where there are none."""
+    for each in wanted:
+        if not any(map(each.met_by, METHODS.values())):
+            raise UsageError(f"no solver has {each.asked} yet: leave it out")
     able = [
         method
         for method in METHODS.values()

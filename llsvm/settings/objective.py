@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from llsvm.settings.option import OBJECTIVE, POSITIVE, Rule, option
 
-LOSSES = ("hinge", "squared_hinge", "least-squares")
+CLASSIFICATION, REGRESSION = "classification", "regression"  # what labels are: classes, or numbers to be met
+KINDS = {  # loss -> what it takes for labels
+    "hinge": CLASSIFICATION,
+    "squared_hinge": CLASSIFICATION,
+    "least-squares": CLASSIFICATION,
+    "logistic": CLASSIFICATION,
+    "epsilon_insensitive": REGRESSION,
+    "squared_epsilon_insensitive": REGRESSION,
+    "quantile": REGRESSION,
+    "huber": REGRESSION,
+}
+LOSSES = tuple(KINDS)
 PENALTIES = ("l2", "l1", "elasticnet")
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
 MULTICLASS = ("ovr", "ovo", *DIRECT)
@@ -24,7 +36,33 @@ class ObjectiveOptions:
         metavar="FLOAT",
         flags=("-C",),
     )
-    loss: str = option("hinge", OBJECTIVE, "Loss of a row; least-squares is nesvm's alone.", choices=LOSSES)
+    loss: str = option(
+        "hinge",
+        OBJECTIVE,
+        "Loss of a row: of classes; or, from epsilon_insensitive on, of labels that are numbers (regression).",
+        choices=LOSSES,
+    )
+    epsilon: float = option(
+        0.1,
+        OBJECTIVE,
+        "How far from its label a prediction costs nothing, in the label's units (epsilon_insensitive, squared).",
+        rule=Rule("0 or a positive number", lambda value: value >= 0 and math.isfinite(value)),
+        metavar="FLOAT",
+    )
+    quantile: float = option(
+        0.5,
+        OBJECTIVE,
+        "Which quantile of the labels is predicted (loss quantile): 0.5 is the median.",
+        rule=Rule("between 0 and 1", lambda value: 0 < value < 1),
+        metavar="FLOAT",
+    )
+    delta: float = option(
+        1.0,
+        OBJECTIVE,
+        "Up to which residual the loss is a square, in the label's units; beyond, it is linear (loss huber).",
+        rule=POSITIVE,
+        metavar="FLOAT",
+    )
     multiclass: str = option(
         "ovr",
         OBJECTIVE,

@@ -95,7 +95,7 @@ class LLSVM:
 
     def _new_sweeps(self, n_columns: int, round_to_float32: bool) -> Sweeps:
         settings = self.settings
-        loss, bias = loss_of(settings.loss), settings.constant
+        loss, bias = loss_of(settings), settings.constant
         threads, seed = self.threads, settings.seed
         return Sweeps(self.problems, n_columns, loss, bias, threads, round_to_float32, seed, self.tuning)
 

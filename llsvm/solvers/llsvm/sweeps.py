@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.objective.losses import Loss, SquaredHinge
+from llsvm.objective.losses import Loss
 from llsvm.objective.problems import Positions, Problems
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
@@ -153,7 +153,7 @@ class Sweeps:
         totals = np.zeros(2)
         alpha, margin = part.load(c, order)
         tail = (part.signs(c), part.cost(c), alpha, margin, order, w, self._bias)
-        squared = self.loss.number == SquaredHinge.number
+        squared = self.loss.name == "squared_hinge"
         end = (squared, self._round_to_float32, totals)
         X = part.block.X
         if isinstance(X, CSR):

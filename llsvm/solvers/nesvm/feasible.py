@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.arrays import ProblemArrays
 from llsvm.solvers.nesvm.numbers import SavedNumbers
@@ -24,7 +24,7 @@ Vector = NDArray[np.float64]
 class FeasiblePoints:
     """Of one problem."""
 
-    def __init__(self, loss: Loss, intercept: bool, arrays: ProblemArrays) -> None:
+    def __init__(self, loss: PLQLoss, intercept: bool, arrays: ProblemArrays) -> None:
         """loss: whose α these are.
         intercept: there is one that is not penalised.
         arrays: its vectors are as long as the weights, (width,).

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import PLQLoss
 
 Vector = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ _ROUNDING = 4.0 * np.finfo(np.float64).eps  # of what the terms of a sum come to
 class KernelObjective:
     """Of one problem, over its n rows."""
 
-    def __init__(self, loss: Loss, intercept: bool, sign: Vector, cost: Vector, sizes: Vector) -> None:
+    def __init__(self, loss: PLQLoss, intercept: bool, sign: Vector, cost: Vector, sizes: Vector) -> None:
         """intercept: there is one that is not penalised.
         sign, cost: (n,) y and c, c > 0.
         sizes: (2, n) what tells how exactly the kernel is known, see ``KernelFunction.sizes``.

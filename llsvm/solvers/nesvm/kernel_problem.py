@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.arrays import ProblemArrays
 from llsvm.solvers.nesvm.bundle import DualBundle
@@ -60,7 +60,12 @@ class KernelProblem:
     """
 
     def __init__(
-        self, settings: Settings, tuning: KernelTuning, loss: Loss, part: ProblemRows, arrays: ProblemArrays
+        self,
+        settings: Settings,
+        tuning: KernelTuning,
+        loss: PLQLoss,
+        part: ProblemRows,
+        arrays: ProblemArrays,
     ) -> None:
         self.settings = settings
         self.tuning = tuning

@@ -27,7 +27,7 @@ from llsvm.block import CSR, Matrix, concat
 from llsvm.features.feature_map import FeatureMap, KernelFunction
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import plq_loss_of
 from llsvm.objective.problems import class_signs
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
@@ -65,7 +65,7 @@ class KernelNESVM:
         self.settings = settings
         self.tuning = tuning or KernelTuning()
         self.threads = threads
-        self.loss = loss_of(settings.loss)
+        self.loss = plq_loss_of(settings)
         self.costs = RowCosts.of_classes(settings.C, class_weight)
         self._objective = objective_of(settings, class_weight)
         self._saved: SolverState | None = None  # to go on from

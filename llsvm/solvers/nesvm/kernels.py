@@ -20,8 +20,9 @@ from llsvm.kernels.options import JIT, njit
 SMOOTHED, LOSS, ALPHA_PLUS, ALPHA_MINUS, ALPHA_SQUARES, ALPHA_SQUARES_MINUS, V_SMOOTHED, V_LOSS = range(8)
 N_SUMS = 8
 
-# ``Loss.number`` of the losses that these kernels know.
+# The losses that these kernels know, each by a number.
 HINGE, SQUARED_HINGE, LEAST_SQUARES = 0, 1, 2
+LOSS_NUMBERS = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "least-squares": LEAST_SQUARES}
 
 
 @njit(**JIT)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.arrays import ProblemArrays
@@ -38,7 +38,7 @@ class LinearProblem:
         self,
         settings: Settings,
         tuning: NESVMTuning,
-        loss: Loss,
+        loss: PLQLoss,
         regulariser: Regulariser,
         metric: Metric,
         paper_L: float,
@@ -78,7 +78,7 @@ class LinearProblem:
         else:
             self.steps = self._searched = self._search(loss, metric)
 
-    def _search(self, loss: Loss, metric: Metric) -> SearchedSteps:
+    def _search(self, loss: PLQLoss, metric: Metric) -> SearchedSteps:
         """Least squares have the curvature 1 everywhere, squared hinge at most; a smoothed hinge has at most 1/μ,
         in its zone only."""
         first = self.tuning.first_scalar_curvature if self._scalar else self.tuning.first_curvature

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import PLQLoss
 
 Vector = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ class SmoothedLoss:
     mu: of the smoothing; may be changed where the loss is not smooth, and says nothing where it is.
     """
 
-    def __init__(self, loss: Loss, mu: float) -> None:
+    def __init__(self, loss: PLQLoss, mu: float) -> None:
         self.loss = loss
         self.smooth = math.isfinite(loss.smoothness)
         self.mu = mu

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import plq_loss_of
 from llsvm.objective.problems import class_signs
 from llsvm.objective.rounding import SHARE, RoundingBound
 from llsvm.process.threads import Threads
@@ -72,7 +72,7 @@ class NESVM:
         self.settings = settings
         self.tuning = tuning or NESVMTuning()
         self.threads = threads
-        self.loss = loss_of(settings.loss)
+        self.loss = plq_loss_of(settings)
         self.costs = RowCosts.of_classes(settings.C, class_weight)
         self._objective = {**objective_of(settings, class_weight), "step": settings.step}
         self._saved: SolverState | None = None  # to go on from
@@ -114,7 +114,9 @@ class NESVM:
         settings = self.settings
         signs = class_signs(len(stream.dataset.classes), settings.multiclass == "ovo")
         constant, split = settings.constant, settings.intercept
-        return GradientPass(stream, threads, self.costs, constant, split, self.loss.number, signs)
+        return GradientPass(
+            stream, threads, self.costs, constant, split, kernel.LOSS_NUMBERS[self.loss.name], signs
+        )
 
 
 class _Run:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.metric import GramMetric, Metric, ScalarMetric
@@ -47,7 +47,7 @@ class Survey:
 
 
 def survey(
-    gradient: GradientPass, loss: Loss, width: int, gram: bool, power_passes: int, seed: int
+    gradient: GradientPass, loss: PLQLoss, width: int, gram: bool, power_passes: int, seed: int
 ) -> Survey:
     """One pass for G = Σ h_i x_i x_iᵀ, h the curvature of the loss (smoothed with μ = 1), or for its trace, which
     bounds its eigenvalues.

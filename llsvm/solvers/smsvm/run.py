@@ -62,7 +62,7 @@ class NewtonRun:
         k = count_problems(len(dataset.classes))
         self.settings, self.class_weight = settings, class_weight
         self.tuning, self.stream = tuning, stream
-        self.loss = loss_of(settings.loss)
+        self.loss = loss_of(settings)
         self.penalty = Penalty.of(settings, dataset.n_rows)
         self.layout = layout
         self.note = layout.in_words(dataset.n_features)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import Loss, SquaredHinge
+from llsvm.objective.losses import Loss
 from llsvm.process.threads import Threads
 from llsvm.solvers.smsvm.kernels import smooth, square
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
@@ -96,7 +96,7 @@ class Summing:
         slope, curvature = np.empty(len(sign)), np.empty(len(sign))
         steps = STEPS if point.direction is None else STEPS[:0]
         out = (steps, slope, curvature, into.losses, into.totals)
-        if self.loss.number == SquaredHinge.number:
+        if self.loss.name == "squared_hinge":
             square(margins[0], margins[1], sign, cost, *out)
         else:
             smooth(margins[0], margins[1], sign, cost, point.a, point.previous, *out)
