@@ -26,6 +26,7 @@ class CSR(NamedTuple):
 Matrix = CSR | NDArray[np.floating]
 
 ROW_BYTES = 8 + 8 + 4  # of a row beside its values: where they begin, its number, its class id
+TARGET_BYTES = 4  # more where its label is a float64 instead
 WEIGHT_BYTES = 4
 
 
@@ -35,7 +36,8 @@ class Block:
 
     X: CSR of n rows, or (n, d) float32 or float64, C-contiguous.
     y: (n,) labels. From a source: as the source has them (float64, integers or text). From a Stream:
-       int32 class ids, positions in ``stream.dataset.classes``.
+       int32 class ids, positions in ``stream.dataset.classes``; of a regression float64 targets; of unlabelled rows
+       float64 zeros.
     rows: (n,) int64, the rows' numbers in the data set, in the order in which the source hands them out.
     weight: (n,) float32 sample weights, or None where all are 1.
     """
@@ -52,6 +54,16 @@ class Block:
     @property
     def is_dense(self) -> bool:
         return not isinstance(self.X, CSR)
+
+    @property
+    def has_targets(self) -> bool:
+        """From a Stream: are labels numbers (or nothing, which is 0), not class ids?"""
+        return self.y.dtype.kind == "f"
+
+    @property
+    def class_ids(self) -> NDArray[np.int32]:
+        """(n,) int32, from a Stream: where labels are no classes, all rows are of the one class 0."""
+        return np.zeros(self.n_rows, np.int32) if self.has_targets else self.y
 
     @property
     def nnz(self) -> int:

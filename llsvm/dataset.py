@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import ROW_BYTES, WEIGHT_BYTES
+from llsvm.block import ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES
+from llsvm.settings.objective import CLASSIFICATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,10 @@ class Pages:
         """As they would come at another size: their number, and the largest, at most."""
         if page_bytes == self.page_bytes:
             return self
-        # What is counted as a row's bytes where pages are cut leaves out its weight and the end of the last row.
-        largest = max(page_bytes + page_bytes // 5 * dataset.weighted + 8, self.largest_row_bytes)
+        # What is counted as a row's bytes where pages are cut leaves out its weight, what a target takes more than
+        # a class id, and the end of the last row.
+        more = page_bytes // 5 * (dataset.weighted + dataset.has_targets)
+        largest = max(page_bytes + more + 8, self.largest_row_bytes)
         return replace(
             self,
             page_bytes=page_bytes,
@@ -79,12 +82,25 @@ NOTHING_READ = ReadingFacts()
 
 
 @dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """Of a regression's targets: mean and standard deviation (over n, not n − 1), the smallest and the largest; all
+    rows count the same."""
+
+    mean: float
+    std: float
+    smallest: float
+    largest: float
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetInfo:
     """What is known of a data set once it has been read.
 
     n_columns: columns of the blocks, which are numbered as in the source. first_column: the column that is
     feature 0 (1 where svmlight indices start at 1: column 0 is then empty). nnz: stored values.
-    classes: (k,) labels, ascending; counts: (k,) rows of each. is_dense: blocks are dense arrays.
+    kind: what labels are, a name of llsvm.settings.objective. target: of a regression's.
+    classes: (k,) labels, ascending; counts: (k,) rows of each. Where labels are no classes there are none of them,
+    and counts has one number, of all rows. is_dense: blocks are dense arrays.
     dtype: of the values. weighted: rows have sample weights.
     squared_norm: about how large ‖x_i‖² is, as solvers see the rows: what scaling leaves, else that of the first.
     largest_value: absolute, of the first rows as the source has them.
@@ -107,10 +123,22 @@ class DatasetInfo:
     digest: str = ""
     pages: Pages = NO_PAGES
     reading: ReadingFacts = NOTHING_READ
+    kind: str = CLASSIFICATION
+    target: TargetFacts | None = None
 
     @property
     def n_features(self) -> int:
         return self.n_columns - self.first_column
+
+    @property
+    def n_classes(self) -> int:
+        """Classes; 1 where labels are none, since all rows are alike then: ``Block.class_ids``."""
+        return len(self.counts)
+
+    @property
+    def has_targets(self) -> bool:
+        """Are the labels of blocks float64 (of unlabelled rows 0), not class ids?"""
+        return self.kind != CLASSIFICATION
 
     @property
     def bytes_per_row(self) -> float:
@@ -122,4 +150,5 @@ class DatasetInfo:
     @property
     def held_bytes_per_row(self) -> float:
         """Of a row at hand, on average."""
-        return self.bytes_per_row + ROW_BYTES + (WEIGHT_BYTES if self.weighted else 0)
+        more = WEIGHT_BYTES * self.weighted + TARGET_BYTES * self.has_targets
+        return self.bytes_per_row + ROW_BYTES + more

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, ROW_BYTES, WEIGHT_BYTES, Block, Matrix
+from llsvm.block import CSR, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, Matrix
 
 _INDEX_BYTES = 4  # one int32 column index
 _STEP_BYTES = 1 << 17  # rows are copied and converted in steps, so that little is held beside them
 _STEP_ROWS = 4096
 
 
-def row_bytes(n_rows: int, nnz: int, itemsize: int, width: int | None, weighted: bool) -> int:
+def row_bytes(
+    n_rows: int, nnz: int, itemsize: int, width: int | None, weighted: bool, targets: bool = False
+) -> int:
     """Bytes that ``n_rows`` rows take in a buffer; ``width`` is None for CSR, the columns for dense rows."""
     values = nnz * (_INDEX_BYTES + itemsize) if width is None else n_rows * width * itemsize
-    return values + n_rows * (ROW_BYTES + (WEIGHT_BYTES if weighted else 0))
+    return values + n_rows * (ROW_BYTES + WEIGHT_BYTES * weighted + TARGET_BYTES * targets)
 
 
 class RowBuffer:
@@ -33,23 +36,30 @@ class RowBuffer:
     dtype: of the values, float32 or float64.
     width: columns of dense rows; None for CSR.
     weighted: rows have sample weights.
+    targets: labels are float64, not class ids.
     """
 
     def __init__(
-        self, capacity_bytes: int, dtype: np.dtype, width: int | None = None, weighted: bool = False
+        self,
+        capacity_bytes: int,
+        dtype: np.dtype,
+        width: int | None = None,
+        weighted: bool = False,
+        targets: bool = False,
     ) -> None:
         self.capacity_bytes = capacity_bytes
         self.dtype = np.dtype(dtype)
         self.width = width
         self.weighted = weighted
+        self.targets = targets
         self.n_rows = 0
         self.nnz = 0
         # Virtual sizes: a row needs at least ROW_BYTES, a value at least its own bytes; see the file's head.
-        per_row = row_bytes(1, 0, self.dtype.itemsize, width, weighted)
+        per_row = self._bytes_of(1, 0, width)
         rows = max(1, capacity_bytes // per_row)
         self._indptr = np.zeros(rows + 1 if width is None else 1, np.int64)
         self._rows = np.empty(rows, np.int64)
-        self._y = np.empty(rows, np.int32)
+        self._y: NDArray[Any] = np.empty(rows, np.float64 if targets else np.int32)
         self._weight = np.empty(rows if weighted else 0, np.float32)
         values = capacity_bytes // (_INDEX_BYTES + self.dtype.itemsize) + 1
         if width is not None:  # room to ``widen`` in
@@ -59,7 +69,10 @@ class RowBuffer:
 
     @property
     def used_bytes(self) -> int:
-        return row_bytes(self.n_rows, self.nnz, self.dtype.itemsize, self.width, self.weighted)
+        return self._bytes_of(self.n_rows, self.nnz, self.width)
+
+    def _bytes_of(self, n_rows: int, nnz: int, width: int | None) -> int:
+        return row_bytes(n_rows, nnz, self.dtype.itemsize, width, self.weighted, self.targets)
 
     def fits(self, n_rows: int, nnz: int) -> bool:
         """Would that many more rows and values stay under the capacity?"""
@@ -67,13 +80,11 @@ class RowBuffer:
 
     def would_hold(self, n_rows: int, nnz: int) -> bool:
         """Would that many rows and values in all, in an empty buffer, stay under the capacity?"""
-        needed = row_bytes(n_rows, nnz, self.dtype.itemsize, self.width, self.weighted)
-        return needed <= self.capacity_bytes
+        return self._bytes_of(n_rows, nnz, self.width) <= self.capacity_bytes
 
     def could_widen(self, width: int, n_rows: int) -> bool:
         """Would the rows here and that many more stay under the capacity as dense rows of ``width``?"""
-        needed = row_bytes(self.n_rows + n_rows, 0, self.dtype.itemsize, width, self.weighted)
-        return needed <= self.capacity_bytes
+        return self._bytes_of(self.n_rows + n_rows, 0, width) <= self.capacity_bytes
 
     def widen(self, width: int) -> None:
         """Make the dense rows so much wider, with zeros, in place. The caller has asked ``could_widen``."""

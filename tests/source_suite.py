@@ -11,6 +11,7 @@ from llsvm.data.source import SourceInfo
 from llsvm.features.encoder import TableEncoder
 from llsvm.files.fingerprint import FileFingerprint
 from llsvm.objective.rounding import Rounding
+from llsvm.settings.objective import UNLABELLED
 
 PLENTY = 1 << 24
 
@@ -146,6 +147,7 @@ class Declaring:
                 "is_dense": True,
                 "is_table": True,
                 "labelled": False,
+                "label_kind": UNLABELLED,
                 "fingerprints": (FileFingerprint("inner.csv", 99, (("bytes", b"12345678"),)),),
                 "notes": ("inner note",),
                 "encoder": encoder,

@@ -18,7 +18,7 @@ def test_ids_of_parts_are_positions_in_the_end(parts):
     classes, positions, counts = np.unique(everything, return_inverse=True, return_counts=True)
     np.testing.assert_array_equal(encoder.classes, classes)
     np.testing.assert_array_equal(encoder.rank[np.concatenate(ids)], positions)
-    np.testing.assert_array_equal(encoder.position(everything), positions)
+    np.testing.assert_array_equal(encoder.final(everything), positions)
     by_class = np.empty(len(classes), int)
     by_class[encoder.rank] = encoder.counts
     np.testing.assert_array_equal(by_class, counts)
@@ -39,7 +39,7 @@ def test_a_label_that_was_not_there_before():
     encoder = LabelEncoder()
     encoder.encode(np.array([1.0, 2.0]))
     with pytest.raises(DataError, match="the data changed between two readings"):
-        encoder.position(np.array([1.0, 3.0]))
+        encoder.final(np.array([1.0, 3.0]))
 
 
 def test_regression_targets_are_refused():

@@ -58,7 +58,7 @@ def test_text_labels_count_what_they_take():
     assert encoder.rank.tolist() == [1, 0]
     assert encoder.counts.tolist() == [2, 1]
     assert 5000 + encoder.classes.nbytes <= encoder.nbytes <= 60_000
-    assert encoder.position(np.array(["a" * 5000, "b"])).tolist() == [0, 1]
+    assert encoder.final(np.array(["a" * 5000, "b"])).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("kind", ["numbers", "text"])

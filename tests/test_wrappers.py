@@ -13,9 +13,10 @@ import llsvm
 from llsvm.data import open_source
 from llsvm.data.by_name import ColumnsByName
 from llsvm.data.mapped import MapOptions, MappedSource
-from llsvm.data.relabel import OneAgainstRest
+from llsvm.data.relabel import LabelsOfKind, OneAgainstRest
 from llsvm.data.several import SeveralSources
 from llsvm.data.source import SourceInfo
+from llsvm.settings.objective import REGRESSION
 
 PACKAGE = Path(llsvm.__file__).parent
 X, Y = rows(40)
@@ -40,6 +41,16 @@ class TestOneAgainstRest(WrapperSuite):
 
     def wrap(self, source):
         return OneAgainstRest(source, "1")
+
+    def make_source(self, tmp_path):
+        return self.wrap(file_source(tmp_path))
+
+
+class TestNumbers(WrapperSuite):
+    changes: ClassVar = {"label_kind": "they are numbers"}
+
+    def wrap(self, source):
+        return LabelsOfKind(source, REGRESSION)
 
     def make_source(self, tmp_path):
         return self.wrap(file_source(tmp_path))

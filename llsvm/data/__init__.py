@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
+from llsvm.settings.objective import CLASSIFICATION, KINDS, UNLABELLED
 
 if TYPE_CHECKING:
     from llsvm.settings.settings import Settings
@@ -83,6 +84,7 @@ def open_source(
     table: Mapping[str, Any] | None = None,
     need_label: bool = True,
     told: Mapping[str, Any] | None = None,
+    label_kind: str = CLASSIFICATION,
 ) -> BlockSource:
     """A source of blocks over files or over arrays.
 
@@ -91,6 +93,7 @@ def open_source(
     zero_based: "auto", "yes" or "no": whether svmlight column indices start at 0. threads: that parse.
     options: the fields of TableOptions. positive: y is 1 for this label, -1 for all others. table: what a
     model knows of its table (``extra["table"]``), to read for prediction. need_label: refuse data without labels.
+    label_kind: what labels are to be taken for, a name of llsvm.settings.objective; unlabelled rows need none.
     told: label, features and missing as a model's own data were read: they hold where ``options`` does not say, and
     the format has such a thing.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
@@ -100,15 +103,20 @@ def open_source(
             raise UsageError("y and sample_weight go with arrays; a file has its own labels")
         paths = [data] if isinstance(data, str | os.PathLike) else list(data)
         read, told = dict(options or {}), dict(told or {})
-        source = _open_files(paths, format, zero_based, threads, read, table, need_label, told)
+        needed = need_label and label_kind != UNLABELLED
+        source = _open_files(paths, format, zero_based, threads, read, table, needed, not need_label, told)
     else:
-        if y is None:
+        if y is None and label_kind != UNLABELLED:
             raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
         if format is not None:
             raise UsageError(f"format={format!r} is for files, but arrays were given; leave it out")
         from llsvm.data.arrays import ArraySource
 
         source = ArraySource(data, y, sample_weight)
+    if label_kind != CLASSIFICATION:
+        from llsvm.data.relabel import LabelsOfKind
+
+        return LabelsOfKind(source, label_kind)
     if positive is None:
         return source
     from llsvm.data.relabel import OneAgainstRest
@@ -135,6 +143,7 @@ def open_with_settings(
         threads=threads,
         options=table_options(settings),
         positive=settings.positive,
+        label_kind=KINDS[settings.loss],
     )
 
 
@@ -155,6 +164,7 @@ def _open_files(
     options: dict[str, Any],
     table: Mapping[str, Any] | None,
     need_label: bool,
+    lenient: bool,
     told: dict[str, Any],
 ) -> BlockSource:
     from llsvm.files.inputs import expand
@@ -176,7 +186,7 @@ def _open_files(
         from llsvm.features.table_options import TableOptions
 
         encoder = None if table is None else TableEncoder.from_dict(table)
-        result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label)
+        result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label, lenient)
         return result
     if entry.kind == "matrix":
         picked = {

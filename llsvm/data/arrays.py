@@ -25,7 +25,7 @@ class ArraySource:
 
     X: (n, d) dense (anything ``np.asarray`` takes) or SciPy sparse; bool, integers or floats. The columns of a data
         frame keep their names.
-    y: (n,) class labels: bool, integers, finite floats or text.
+    y: (n,) labels: bool, integers, finite floats or text; None: there are none.
     sample_weight: (n,) numbers, finite, not negative; factors of C. None: all 1.
 
     A block is a view where X is float32 or float64, writeable, and C-contiguous or CSR with int32 indices.
@@ -37,7 +37,7 @@ class ArraySource:
     types that are not numbers.
     """
 
-    def __init__(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> None:
+    def __init__(self, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> None:
         self.bytes_read = 0  # from disk: never any
         self._names = column_names(X)
         self.rounding = Rounding()  # float32 arrays are exact, but what scaling makes of them may not be
@@ -53,7 +53,8 @@ class ArraySource:
             )
         if d > MAX_COLUMNS:
             raise DataError(f"X has {d} columns; at most {MAX_COLUMNS} are supported, hash the features")
-        self._y = _labels(y, n)
+        self._labelled = y is not None
+        self._y = _labels(np.zeros(n) if y is None else y, n)
         self._weight = None if sample_weight is None else _weights(sample_weight, n)
         self._checked = 0  # X's values in the rows before this one are known to be finite
 
@@ -68,6 +69,7 @@ class ArraySource:
             n_rows=n,
             n_features=d,
             in_memory=True,
+            labelled=self._labelled,
             feature_names=self._names,
             rounding=(self.rounding,),
         )

@@ -20,8 +20,10 @@ from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, Input, base_suffix
+from llsvm.settings.objective import REGRESSION
 
 _PROBE_BYTES = 1 << 20
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together; a line may not be longer
@@ -187,10 +189,9 @@ class CSVSource(TableSource):
             place, line, _, value = match.groups()
             name = self._name(number, int(place))
             if name == self.encoder.label:
-                raise DataError(
-                    f"{path}:{line}: column {name}: the label {value[:40]!r} is no number, where those before it "
-                    "are; write all as numbers or all as text"
-                ) from error
+                why = "it is no number, where those before it are; write all as numbers or all as text"
+                why = NOT_A_NUMBER if self.encoder.label_kind == REGRESSION else why
+                raise DataError(f"{path}:{line}: column {name}: the label {value[:40]!r}: {why}") from error
             raise DataError(
                 f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
                 f"read the column as categories (--categorical {name})"

@@ -1,4 +1,4 @@
-"""One label against the rest."""
+"""Labels other than the source has them: one against the rest; numbers; none."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from llsvm.block import Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
 from llsvm.features.labels import quoted
+from llsvm.features.targets import as_targets
+from llsvm.settings.objective import REGRESSION
 
 POSITIVE, NEGATIVE = 1.0, -1.0
 _SHOWN = 12
@@ -59,3 +61,38 @@ class OneAgainstRest:
 
     def _same(self, y: NDArray[Any]) -> NDArray[np.bool_]:
         return y == self._positive if y.dtype.kind in "OU" else y == self._number
+
+
+class LabelsOfKind:
+    """The rows of another source, whose labels are taken for what they are in a regression, or left aside.
+
+    source: of the rows. kind: REGRESSION or UNLABELLED, see llsvm.settings.objective.
+    Raises DataError, while reading, for the first label of a regression that is no finite number.
+    """
+
+    def __init__(self, source: BlockSource, kind: str) -> None:
+        self.source = source
+        self._kind = kind
+        encoder = source.info().encoder
+        if encoder is not None:  # which knows the row, and the file that it is in
+            encoder.label_kind = kind
+
+    @property
+    def bytes_read(self) -> int:
+        return self.source.bytes_read
+
+    def info(self) -> SourceInfo:
+        return replace(self.source.info(), label_kind=self._kind)
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """See BlockSource."""
+        for block in self.source.blocks(max_bytes):
+            if self._kind != REGRESSION or not self.source.info().labelled:
+                yield block
+                continue
+            try:
+                y = as_targets(block.y)
+            except ValueError as error:
+                at, reason = error.args
+                raise DataError(f"{self.info().name}: row {block.rows[at]}: {reason}") from error
+            yield Block(block.X, y, block.rows, block.weight)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from llsvm.block import Block
 from llsvm.objective.rounding import Rounding
+from llsvm.settings.objective import CLASSIFICATION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,8 @@ class SourceInfo:
     is_dense: blocks are dense arrays of ``n_features`` columns, and this is known from the start.
     is_table: columns with names, each a quantity of its own, in units of its own; known from the start.
     labelled: rows have labels; where they have none, ``y`` means nothing.
+    label_kind: what they are to be taken for, a name of llsvm.settings.objective; of a regression ``y`` is finite
+        float64.
     fingerprints: of each file, as it was when it was first read from beginning to end; None before that, for
         arrays, and where a reader takes none (see llsvm.files.fingerprint). Later readings are held against them.
     notes: what its reader took for granted and its user may not know, a sentence each, as far as it was read.
@@ -65,6 +68,7 @@ class SourceInfo:
     is_dense: bool = False
     is_table: bool = False
     labelled: bool = True
+    label_kind: str = CLASSIFICATION
     fingerprints: tuple[FileFingerprint, ...] | None = None
     notes: tuple[str, ...] = ()
     encoder: TableEncoder | None = None

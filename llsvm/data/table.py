@@ -46,7 +46,7 @@ class TableSource(ABC):
     options: see TableOptions; None: as they are there by default.
     encoder: of a model, to read for prediction: its columns are found by name, and what else there is does not
         matter. None: one is made for the table, and learns.
-    need_label: refuse a table without labels.
+    need_label: refuse a table without labels. lenient: leave out columns that cannot be features.
     Raises DataError for files that cannot be read, or lack a column.
     """
 
@@ -62,6 +62,7 @@ class TableSource(ABC):
         options: TableOptions | None = None,
         encoder: TableEncoder | None = None,
         need_label: bool = True,
+        lenient: bool = False,
     ) -> None:
         use_system_memory()
         self.bytes_read = 0
@@ -75,7 +76,7 @@ class TableSource(ABC):
         self._text_labels: bool | None = None
         wanted = None if encoder is None else encoder.used
         self._partitions = partition_values(self._paths, wanted)
-        self._need_label = need_label
+        self._need_label, self._lenient = need_label, lenient
         self._predicting = encoder is not None
         self._begin(encoder)
         schema = self._full_schema(0)
@@ -296,7 +297,7 @@ class TableSource(ABC):
             )
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         widths = self._widths(lists)
-        return plan(where, schema, roles, self._options, widths, self._has_header(), not self._need_label)
+        return plan(where, schema, roles, self._options, widths, self._has_header(), self._lenient)
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         where = self._paths[0]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 from llsvm.features.labels import WHOLE_BELOW
+from llsvm.features.targets import NOT_A_NUMBER, as_targets
 
 _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
     *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
@@ -159,6 +160,35 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
             "write them as text",
         )
     return values, np.isnan(values)
+
+
+def targets(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """(n,) numbers, and where they are missing. Raises ValueError(row, reason) for the first label that is none."""
+    if types.is_temporal(column.type):
+        raise ValueError(0, f"a label of type {column.type}: {NOT_A_NUMBER}")
+    if kind_of(column.type) == "text":
+        words, gone = labels(column)
+        return as_targets(np.where(gone, "0", words)), gone
+    values = numbers(column)
+    gone = np.isnan(values)
+    return as_targets(np.where(gone, 0.0, values)), gone
+
+
+def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: bool) -> NDArray[Any]:
+    """(n,) as ``labels`` or ``targets``, NaN or "" where they may be missing. Raises ValueError(row, reason) where
+    not, and for those that are no labels."""
+    try:
+        y, gone = (targets if as_numbers else labels)(column)
+    except ValueError as error:
+        if may_be_missing:
+            return np.full(len(column), np.nan)
+        if len(error.args) != 2:  # of pyarrow
+            raise
+        raise ValueError(error.args[0], f"column {name}: {error.args[1]}") from error
+    if gone.any() and not may_be_missing:
+        reason = f"column {name}: the label is missing; fill it in, or leave the row out"
+        raise ValueError(int(np.argmax(gone)), reason)
+    return y
 
 
 def vectors(column: pa.Array, width: int) -> NDArray[np.float64]:

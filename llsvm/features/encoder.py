@@ -25,6 +25,7 @@ from llsvm.features.csr_rows import beside, from_cells
 from llsvm.features.doubts import Doubts
 from llsvm.objective.rounding import Rounding
 from llsvm.row_buffer import sparsify
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
 MAX_CATEGORIES = 100_000
 MAX_NAMES = 1_000_000
@@ -104,6 +105,7 @@ class TableEncoder:
         self.predicting = False  # the encoder is a model's, which knows what replaces missing numbers
         self.rounding = Rounding()
         self.empty_is_missing = False
+        self.label_kind = CLASSIFICATION  # what labels are taken for
         self.labels_may_be_missing = False
         self.doubts = Doubts()
         self.fill: dict[str, float] = {}
@@ -373,20 +375,10 @@ class TableEncoder:
         return CSR(X.indptr, X.indices, self.rounding.values(X.data))
 
     def _labels(self, batch: pa.RecordBatch) -> NDArray[Any]:
-        if self.label is None:
+        if self.label is None or self.label_kind == UNLABELLED:
             return np.zeros(batch.num_rows)
-        try:
-            y, gone = arrow.labels(batch.column(self.label))
-        except ValueError:
-            if self.labels_may_be_missing:
-                return np.full(batch.num_rows, np.nan)
-            raise
-        if gone.any() and not self.labels_may_be_missing:
-            raise ValueError(
-                int(np.argmax(gone)),
-                f"column {self.label}: the label is missing; fill it in, or leave the row out",
-            )
-        return y
+        numbers = self.label_kind == REGRESSION
+        return arrow.label_column(batch.column(self.label), self.label, numbers, self.labels_may_be_missing)
 
     def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float32] | None:
         if self.weight is None:

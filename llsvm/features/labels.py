@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
+from llsvm.settings.objective import CLASSIFICATION
 
 MAX_CLASSES = 100_000
 _CLASS_BYTES = 160  # of a label: its places here, and in what is made of them while they are put in order
@@ -19,8 +20,11 @@ _MANY_REAL_LABELS = 100  # this many different labels that are not whole numbers
 class LabelEncoder:
     """Hands out ids in the order in which labels first appear, and counts their rows.
 
-    Labels are numbers, or text: then as Python objects, since one long label must not make all rows as long.
+    kind: what labels are to it. Labels are numbers, or text: then as Python objects, since one long label must not
+    make all rows as long.
     """
+
+    kind = CLASSIFICATION
 
     def __init__(self) -> None:
         self._known: NDArray[np.float64] = np.empty(0)  # numbers, ascending
@@ -42,6 +46,16 @@ class LabelEncoder:
     def classes(self) -> NDArray[Any]:
         """The labels seen so far, ascending."""
         return np.array(sorted(self._words)) if self._words else self._known
+
+    @property
+    def id_map(self) -> NDArray[np.int32]:
+        """What ``encode`` has handed out, in its final form; None where that is final."""
+        return self.rank
+
+    @property
+    def target(self) -> None:
+        """There is none: labels are names."""
+        return None
 
     @property
     def rank(self) -> NDArray[np.int32]:
@@ -74,7 +88,15 @@ class LabelEncoder:
         self.counts += np.bincount(ids, minlength=len(self.counts))
         return ids
 
-    def position(self, y: NDArray[Any]) -> NDArray[np.int32]:
+    def require_variety(self, where: str) -> None:
+        """Raise DataError unless there are two classes. where: the name of the data."""
+        if len(self) < 2:
+            raise DataError(
+                f"{where}: all {self.counts.sum()} rows have the same label, {quoted(self.classes[0])}: "
+                "one class; training needs rows of at least two classes"
+            )
+
+    def final(self, y: NDArray[Any]) -> NDArray[np.int32]:
         """Positions in ``classes`` of labels that have all been seen before (a later reading of the data)."""
         ids = self._lookup(y)
         if ids is None:

@@ -25,6 +25,6 @@ class RowCosts:
         return cls(C * class_weight)
 
     def of(self, block: Block) -> NDArray[np.float64]:
-        """(n,) float64 C_i of the block's rows; its ``y`` are class ids."""
-        cost = self.by_class[block.y]
+        """(n,) float64 C_i of the block's rows, which come from a Stream."""
+        cost = self.by_class[block.class_ids]
         return cost if block.weight is None else cost * block.weight

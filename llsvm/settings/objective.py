@@ -9,7 +9,8 @@ from typing import Any
 
 from llsvm.settings.option import OBJECTIVE, POSITIVE, Rule, option
 
-CLASSIFICATION, REGRESSION = "classification", "regression"  # what labels are: classes, or numbers to be met
+# What labels are to a loss: classes, numbers to be met, or nothing that counts.
+CLASSIFICATION, REGRESSION, UNLABELLED = "classification", "regression", "unlabelled"
 KINDS = {  # loss -> what it takes for labels
     "hinge": CLASSIFICATION,
     "squared_hinge": CLASSIFICATION,

@@ -16,7 +16,7 @@ from llsvm.settings.data import DataOptions
 from llsvm.settings.features import AUTO, FeatureOptions
 from llsvm.settings.kinds import is_kind, require_choice, require_kind
 from llsvm.settings.methods import Demand, Method, able_methods, demands, only_method
-from llsvm.settings.objective import ObjectiveOptions
+from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, ObjectiveOptions
 from llsvm.settings.option import Option, declared
 from llsvm.settings.resources import ResourceOptions
 from llsvm.settings.solver import SolverOptions
@@ -51,6 +51,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         for name, each in OPTIONS.items():
             self._take(name, each)
         self._check_class_weight()
+        self._check_labels()
         self._check_lambdas()
         self._check_constant_term()
         self._check_kernel()
@@ -135,6 +136,20 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
             for label, factor in self.class_weight.items():
                 if not (is_kind(factor, float) and factor >= 0 and math.isfinite(factor)):
                     raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
+
+    def _check_labels(self) -> None:
+        """Refuse what is for classes where labels are none."""
+        kind = KINDS[self.loss]
+        if kind == CLASSIFICATION:
+            return
+        labels = "takes labels for numbers" if kind == REGRESSION else "looks at no labels"
+        for name in ("class_weight", "positive", "multiclass"):
+            if getattr(self, name) != OPTIONS[name].default:
+                remedy = "; --weight names a column of weights of rows" if name == "class_weight" else ""
+                raise UsageError(
+                    f"{OPTIONS[name].flag} is for classes, and --loss {self.loss} {labels}: leave one of them out"
+                    f"{remedy}"
+                )
 
     def _check_lambdas(self) -> None:
         given = {name for name in ("lambda1", "lambda2") if getattr(self, name) is not None}

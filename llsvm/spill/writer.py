@@ -93,11 +93,12 @@ class PageWriter:
         """Have a page for rows like the block's."""
         X = block.X
         width, dtype = (None, X.data.dtype) if isinstance(X, CSR) else (X.shape[1], X.dtype)
-        weighted = block.weight is not None
-        if (self._page.width, self._page.dtype, self._page.weighted) != (width, dtype, weighted):
+        kind = dtype, width, block.weight is not None, block.has_targets
+        page = self._page
+        if (page.dtype, page.width, page.weighted, page.targets) != kind:
             self._flush()
             self._wait()
-            self._page, self._other = (RowBuffer(self._page_bytes, dtype, width, weighted) for _ in range(2))
+            self._page, self._other = (RowBuffer(self._page_bytes, *kind) for _ in range(2))
 
     def _flush(self) -> None:
         """Let the page be written, and go on with the other."""
@@ -126,7 +127,7 @@ class PageWriter:
 
 def row_sizes(block: Block, buffer: RowBuffer) -> NDArray[np.int64]:
     """(n,) bytes that each row of a block takes in a buffer."""
-    per_row = row_bytes(1, 0, buffer.dtype.itemsize, buffer.width, buffer.weighted)
+    per_row = row_bytes(1, 0, buffer.dtype.itemsize, buffer.width, buffer.weighted, buffer.targets)
     if buffer.width is not None:
         return np.full(block.n_rows, per_row, np.int64)
     per_value = row_bytes(0, 1, buffer.dtype.itemsize, None, False)

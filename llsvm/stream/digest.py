@@ -31,24 +31,28 @@ class RowsDigest:
             0
         )  # sums of mixed row numbers, whole numbers below 2^53, by class id
         self._values = [0, 0, 0]  # checksums of the first rows' values, columns and lengths
-        self._weights = 0
+        self._weights = self._targets = 0
         self._n_rows = 0
 
-    def add(self, block: Block, ids: NDArray[np.int32]) -> None:
-        """Take in the next rows, as the source has them. ids: (n,) of their labels, in any order of labels."""
+    def add(self, block: Block, y: NDArray[Any]) -> None:
+        """Take in the next rows, as the source has them. y: (n,) int32, ids of their labels in any order of labels;
+        or float64 targets."""
         first = min(max(FIRST_ROWS - self._n_rows, 0), block.n_rows)
         if first:
             self._add_values(block.slice(0, first))
-            self._add_labels(block, ids, slice(0, first))
+            self._add_labels(block, y, slice(0, first))
         if first < block.n_rows:
-            self._add_labels(block, ids, slice(first + -(self._n_rows + first) % EVERY, None, EVERY))
+            self._add_labels(block, y, slice(first + -(self._n_rows + first) % EVERY, None, EVERY))
         self._n_rows += block.n_rows
 
-    def _add_labels(self, block: Block, ids: NDArray[np.int32], some: slice) -> None:
-        mixed = (block.rows[some].astype(np.uint64) * _GOLDEN) >> _SHIFT
-        sums = np.bincount(ids[some], mixed, len(self._by_class)).astype(np.float64)
-        sums[: len(self._by_class)] += self._by_class
-        self._by_class = sums
+    def _add_labels(self, block: Block, y: NDArray[Any], some: slice) -> None:
+        if y.dtype.kind == "f":
+            self._targets = _checksum(y[some], self._targets)
+        else:
+            mixed = (block.rows[some].astype(np.uint64) * _GOLDEN) >> _SHIFT
+            sums = np.bincount(y[some], mixed, len(self._by_class)).astype(np.float64)
+            sums[: len(self._by_class)] += self._by_class
+            self._by_class = sums
         if block.weight is not None:
             self._weights = _checksum(block.weight[some], self._weights)
 
@@ -67,6 +71,8 @@ class RowsDigest:
         by_class[rank[: len(self._by_class)]] = self._by_class  # ids that no row that counts has are the last
         whole = hashlib.blake2b(by_class.tobytes(), digest_size=16)
         whole.update(f"{self._n_rows} {self._values} {self._weights}".encode())
+        if self._targets:
+            whole.update(f" {self._targets}".encode())
         for each in fingerprints or ():
             whole.update(each.digest.encode())
         return whole.hexdigest()

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, ROW_BYTES, WEIGHT_BYTES, Block, Matrix
+from llsvm.block import CSR, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, DiskError
-from llsvm.features.labels import LabelEncoder, quoted
 from llsvm.features.scaling import ColumnStatistics
+from llsvm.features.targets import RowLabels, labels_of
 from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.row_buffer import RowBuffer, densify, row_bytes, sparsify, steps
+from llsvm.settings.objective import CLASSIFICATION
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.spill.writer import PageWriter
 from llsvm.stream.digest import RowsDigest
@@ -46,7 +47,7 @@ class FirstReading:
         statistics: of the columns, learned as the rows go by; None where rows are taken as they are.
         measuring: rows are counted only; many or long labels are stood for by numbers."""
         self._measuring = measuring
-        self.labels = LabelEncoder()
+        self.labels: RowLabels = labels_of(source.info().label_kind)
         self.digest = RowsDigest()
         self.buffer: RowBuffer | None = None
         self.store: PageStore | None = None
@@ -151,7 +152,7 @@ class FirstReading:
         return self._n_columns
 
     def _learn(self, raw: Block, sign: Callable[[], int]) -> Block:
-        """The rows with class ids for labels, dense if they are mostly filled."""
+        """The rows with class ids or targets for labels, dense if they are mostly filled."""
         X = raw.X
         if isinstance(X, CSR):
             columns = int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1
@@ -164,17 +165,17 @@ class FirstReading:
             self.statistics.add(X)
         self._raw_dense = not isinstance(X, CSR)
         try:
-            ids = self.labels.encode(raw.y)
+            y = self.labels.encode(raw.y)
         except DataError as error:
             raise DataError(f"{self._source.info().name}: {error}") from error
-        self.digest.add(raw, ids)
-        page = Block(_fitting(X, columns), ids, raw.rows, raw.weight)
+        page = Block(_fitting(X, columns), y, raw.rows, raw.weight)
+        self.digest.add(raw, y)
         self._n_rows += raw.n_rows
         self._nnz += raw.nnz
         self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
         if raw.weight is not None:
             self._weighted = True
-            self._look_at_weights(page.y, raw.weight)
+            self._look_at_weights(page.class_ids, raw.weight)
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
         self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
         self.rows_per_byte = max(self.rows_per_byte, page.n_rows / page.nbytes)
@@ -216,7 +217,7 @@ class FirstReading:
         """Take the page into memory, if it fits there by size and by kind."""
         if self.buffer is None:
             width = None if isinstance(page.X, CSR) else page.X.shape[1]
-            self.buffer = RowBuffer(buffer_bytes, self._dtype, width, self._weighted)
+            self.buffer = RowBuffer(buffer_bytes, self._dtype, width, self._weighted, self._has_targets)
         buffer = self.buffer
         buffer.capacity_bytes = min(buffer.capacity_bytes, buffer_bytes)
         if self.mixed:
@@ -250,7 +251,12 @@ class FirstReading:
     @property
     def held_bytes(self) -> int:
         """That all rows take in memory, unless they are ``mixed``."""
-        return row_bytes(self._n_rows, self._nnz, self._dtype.itemsize, self._width, self._weighted)
+        itemsize = self._dtype.itemsize
+        return row_bytes(self._n_rows, self._nnz, itemsize, self._width, self._weighted, self._has_targets)
+
+    @property
+    def _has_targets(self) -> bool:
+        return self.labels.kind != CLASSIFICATION
 
     def _spill_buffer(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:
         """From now on rows go to the store; those in memory first."""
@@ -303,13 +309,9 @@ class FirstReading:
         info = self._source.info()
         stand_in = self._measuring and self.labels.nbytes > _MEASURED_LABEL_BYTES
         classes = np.arange(float(len(self.labels))) if stand_in else self.labels.classes
-        if len(classes) < 2:
-            raise DataError(
-                f"{info.name}: all {self._n_rows} rows have the same label, {quoted(classes[0])}: "
-                "one class; training needs rows of at least two classes"
-            )
-        if self.buffer is not None:
-            self.buffer.relabel(self.labels.rank)
+        self.labels.require_variety(info.name)
+        if self.buffer is not None and self.labels.id_map is not None:
+            self.buffer.relabel(self.labels.id_map)
         counts = np.empty_like(self.labels.counts)
         counts[self.labels.rank] = self.labels.counts
         first_column = info.index_base or 0
@@ -333,6 +335,8 @@ class FirstReading:
             dtype=self._dtype,
             weighted=self._weighted,
             largest_value=self.largest_value,
+            kind=self.labels.kind,
+            target=self.labels.target,
         )
 
 
@@ -361,4 +365,4 @@ def _largest_row_bytes(page: Block) -> int:
         values = longest * (page.X.indices.itemsize + page.X.data.itemsize)
     else:
         values = page.X.shape[1] * page.X.itemsize
-    return values + ROW_BYTES + 8 + (WEIGHT_BYTES if page.weight is not None else 0)
+    return values + ROW_BYTES + 8 + WEIGHT_BYTES * (page.weight is not None) + TARGET_BYTES * page.has_targets

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
-from llsvm.features.labels import LabelEncoder
 from llsvm.features.scaling import Scaling
+from llsvm.features.targets import RowLabels
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.store import PageStore
 from llsvm.stream.assembly import Assembler
@@ -18,12 +18,12 @@ from llsvm.stream.progress import Progress
 
 
 def from_arrays(
-    source: BlockSource, labels: LabelEncoder, block_bytes: int, block_rows: int, settle: Callable[[], None]
+    source: BlockSource, labels: RowLabels, block_bytes: int, block_rows: int, settle: Callable[[], None]
 ) -> Iterator[Block]:
     """Views of the caller's arrays. block_bytes, block_rows: of a block, at most. settle: called after each block
     of the source, before its rows may vanish."""
     for block in source.blocks(block_bytes):
-        whole = Block(block.X, labels.position(block.y), block.rows, block.weight)
+        whole = Block(block.X, labels.final(block.y), block.rows, block.weight)
         for start in range(0, block.n_rows, block_rows):
             yield whole.slice(start, min(start + block_rows, block.n_rows))
         settle()
@@ -31,14 +31,14 @@ def from_arrays(
 
 def from_source(
     source: BlockSource,
-    labels: LabelEncoder,
+    labels: RowLabels,
     page_bytes: int,
     assembler: Assembler,
     scaling: Scaling | None,
 ) -> Iterator[Block]:
     """Blocks made of the source's pages, in its order. page_bytes: that it is asked for at a time."""
     pages: Iterable[Block] = (
-        Block(page.X, labels.position(page.y), page.rows, page.weight) for page in source.blocks(page_bytes)
+        Block(page.X, labels.final(page.y), page.rows, page.weight) for page in source.blocks(page_bytes)
     )
     for buffer in assembler.in_order(pages):
         if scaling is not None:

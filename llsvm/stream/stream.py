@@ -291,7 +291,7 @@ class Stream:
         if rows.buffer is not None:
             return iter([rows.buffer.block()])
         if rows.store is not None:
-            id_map = None if rows.final_ids else rows.labels.rank
+            id_map = None if rows.final_ids else rows.labels.id_map
             return from_store(rows.store, self._blocks, self.progress, self.count_bytes, id_map, scaling)
         return from_source(self.source, rows.labels, reader.source_bytes, self._blocks, self.scaling)
 
@@ -341,7 +341,7 @@ class Stream:
     def _buffer(self, nbytes: int) -> RowBuffer:
         dataset = self.dataset
         width = dataset.n_columns if dataset.is_dense else None
-        return RowBuffer(nbytes, dataset.dtype, width, dataset.weighted)
+        return RowBuffer(nbytes, dataset.dtype, width, dataset.weighted, dataset.has_targets)
 
     @property
     def _blocks(self) -> Assembler:

@@ -18,8 +18,9 @@ _SHOWN = 20  # classes
 def class_weights(
     class_weight: str | Mapping[Any, float] | None, dataset: DatasetInfo
 ) -> NDArray[np.float64]:
-    """(n_classes,) factors of C. "balanced": n / (k · count), as scikit-learn has it. Raises UsageError."""
-    factors = np.ones(len(dataset.classes))
+    """(n_classes,) factors of C; where labels are no classes, one, of all rows. "balanced": n / (k · count), as
+    scikit-learn has it. Raises UsageError."""
+    factors = np.ones(dataset.n_classes)
     if class_weight == "balanced":
         return dataset.n_rows / (len(dataset.classes) * dataset.counts)
     if isinstance(class_weight, Mapping):

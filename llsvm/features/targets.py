@@ -1,0 +1,191 @@
+"""Labels that are no classes: numbers, the targets of a regression; or nothing that counts, where rows have none.
+
+They go through a Stream as float64, and nothing must be put in order once all are known: see RowLabels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.dataset import TargetFacts
+from llsvm.errors import DataError
+from llsvm.features.labels import LabelEncoder, is_text
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
+
+NOT_A_NUMBER = "it is not a number, and the labels of a regression are (--loss says what is trained)"
+
+
+class RowLabels(Protocol):
+    """What becomes of a source's labels, and what is learned of them in the first reading.
+
+    kind: what they are, a name of llsvm.settings.objective. counts: (k,) rows by class, as ``encode`` numbers them.
+    classes: (k,) labels, ascending, none where they are no classes. rank: (k,) what ``encode``'s numbers have
+    become. id_map: rank, or None where nothing is to be replaced. nbytes: that it holds. target: of targets.
+    """
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def counts(self) -> NDArray[np.int64]: ...
+    @property
+    def classes(self) -> NDArray[Any]: ...
+    @property
+    def rank(self) -> NDArray[np.int32]: ...
+    @property
+    def id_map(self) -> NDArray[np.int32] | None: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def target(self) -> TargetFacts | None: ...
+
+    def __len__(self) -> int: ...
+
+    def encode(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Of labels (n,) in the first reading: what blocks have, for now. Raises DataError."""
+        ...
+
+    def final(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Of labels (n,) in later readings: what blocks have. Raises DataError."""
+        ...
+
+    def require_variety(self, where: str) -> None:
+        """Raise DataError where there is nothing to tell apart. where: the name of the data."""
+        ...
+
+
+class _NoClasses:
+    """What targets and no labels have in common: all rows are alike."""
+
+    def __init__(self) -> None:
+        self._n = 0
+
+    def __len__(self) -> int:
+        return 0
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        return np.array([self._n])
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        return np.empty(0)
+
+    @property
+    def rank(self) -> NDArray[np.int32]:
+        return np.zeros(1, np.int32)
+
+    @property
+    def id_map(self) -> None:
+        return None
+
+    @property
+    def nbytes(self) -> int:
+        return 0
+
+
+class Targets(_NoClasses):
+    """Numbers, and their mean and variance, by the updates of Chan, Golub and LeVeque (1979)."""
+
+    kind = REGRESSION
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._mean = self._squares = 0.0  # squares: Σ (t_i − mean)²
+        self._smallest, self._largest = math.inf, -math.inf
+
+    @property
+    def target(self) -> TargetFacts:
+        std = math.sqrt(self._squares / max(self._n, 1))
+        return TargetFacts(self._mean, std, self._smallest, self._largest)
+
+    def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        """The numbers. y: (n,) finite."""
+        values = y.astype(np.float64, copy=False)
+        if len(values):
+            n, whole = len(values), self._n + len(values)
+            mean = float(values.mean())
+            moved = mean - self._mean
+            self._squares += float(np.square(values - mean).sum()) + moved * moved * self._n * n / whole
+            self._mean += moved * n / whole
+            self._n = whole
+            self._smallest = min(self._smallest, float(values.min()))
+            self._largest = max(self._largest, float(values.max()))
+        return values
+
+    def final(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        return y.astype(np.float64, copy=False)
+
+    def require_variety(self, where: str) -> None:
+        if self._smallest == self._largest:
+            raise DataError(
+                f"{where}: all {self._n} rows have the same target, {self._smallest:.17g}: there is nothing to "
+                "learn; is it the right column (--label)?"
+            )
+
+
+class NoLabels(_NoClasses):
+    """Whatever the source hands out for labels counts nothing: blocks have zeros."""
+
+    kind = UNLABELLED
+    target = None
+
+    def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        self._n += len(y)
+        return np.zeros(len(y))
+
+    def final(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        return np.zeros(len(y))
+
+    def require_variety(self, where: str) -> None:
+        """Rows without labels need no variety."""
+
+
+def labels_of(kind: str) -> RowLabels:
+    """What takes in labels of that kind, a name of llsvm.settings.objective."""
+    found: dict[str, type[LabelEncoder] | type[Targets] | type[NoLabels]] = {
+        CLASSIFICATION: LabelEncoder,
+        REGRESSION: Targets,
+        UNLABELLED: NoLabels,
+    }
+    return found[kind]()
+
+
+def as_targets(y: NDArray[Any]) -> NDArray[np.float64]:
+    """Labels (n,) as the numbers that they are, or are written as. Raises ValueError(position, reason) for the
+    first that is none, or NaN, or infinite."""
+    if is_text(y):
+        values = np.array([_number(label) for label in y.tolist()])
+    else:
+        values = y.astype(np.float64, copy=False)
+    bad = ~np.isfinite(values)
+    if bad.any():
+        at = int(np.argmax(bad))
+        if is_text(y) and not _is_number(y[at]):
+            raise ValueError(at, f"the label {_shown(y[at])}: {NOT_A_NUMBER}")
+        what = "NaN" if np.isnan(values[at]) else "infinite, or too large for a 64-bit float"
+        raise ValueError(at, f"the label is {what}; give it a finite number, or leave the row out")
+    return values
+
+
+def _number(label: Any) -> float:
+    try:
+        return float(label)
+    except ValueError:
+        return math.nan
+
+
+def _is_number(label: Any) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(label: Any) -> str:
+    text = str(label)
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")

@@ -1,0 +1,239 @@
+"""Labels that are numbers, or nothing: what blocks have of them wherever rows lie, and what is refused by name."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from format_files import rows, write
+from oracle import small_pages, write_svmlight
+
+from llsvm.data import open_source
+from llsvm.data.relabel import LabelsOfKind
+from llsvm.errors import DataError
+from llsvm.features.targets import Targets, as_targets
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import Needs
+from llsvm.row_buffer import RowBuffer, row_bytes
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
+from llsvm.stream.stream import Stream
+
+N = 500
+
+
+def data(weighted=False):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, 30)) * (rng.random((N, 30)) < 0.4)
+    X[:, 0] = rng.normal(size=N)
+    y = (rng.normal(size=N) * 1e4 + np.arange(N)).round(2)
+    return X, y, rng.random(N).astype(np.float32) if weighted else None
+
+
+def opened(data, folder, y=None, weight=None, kind=REGRESSION, ledger=10_000_000, **options):
+    source = open_source(data, y, weight, label_kind=kind)
+    stream = Stream(source, MemoryBudget(ledger, 0), folder, **options)
+    stream.read()
+    stream.prepare(Needs({}, 100))
+    return stream
+
+
+def seen(blocks):
+    """y by row number, of blocks that may share their memory."""
+    found = {}
+    for block in blocks:
+        assert block.y.dtype == np.float64
+        assert block.has_targets
+        assert not block.class_ids.any()
+        found |= dict(zip(block.rows.tolist(), block.y.tolist(), strict=True))
+    return found
+
+
+@pytest.mark.parametrize("where", ["cache", "source", "memory", "arrays", "sparse arrays", "scaled arrays"])
+@pytest.mark.parametrize("spill_format", ["arrow", "hdf5"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_pass_has_the_targets(monkeypatch, tmp_path, where, spill_format, weighted):
+    small_pages(monkeypatch)
+    X, y, weight = data(weighted)
+    ledger = 10_000_000 if where == "memory" else 60_000
+    if where in ("cache", "source", "memory"):
+        if weighted:
+            pytest.skip("svmlight has no weights")
+        given, labels = write_svmlight(tmp_path / "rows.svm", X, y), None
+    else:
+        given, labels = (sp.csr_matrix(X) if where == "sparse arrays" else X), y
+    cache = {"cache": "always", "source": "never"}.get(where, "auto")
+    scale = "maxabs" if where == "scaled arrays" else "none"
+    options = {"cache": cache, "scale": scale, "spill_format": spill_format}
+    with opened(given, tmp_path, labels, weight, ledger=ledger, **options) as stream:
+        expected = dict(enumerate(y.tolist()))
+        for _ in range(2):
+            assert seen(stream.all()) == expected
+        info = stream.dataset
+        assert (info.kind, info.n_classes, len(info.classes), info.counts.tolist()) == (REGRESSION, 1, 0, [N])
+        facts = info.target
+        np.testing.assert_allclose([facts.mean, facts.std], [y.mean(), y.std()], rtol=1e-12)
+        assert (facts.smallest, facts.largest) == (y.min(), y.max())
+
+
+@pytest.mark.parametrize("place", ["resident", "spilled"])
+def test_survivors_keep_their_targets(monkeypatch, tmp_path, place):
+    small_pages(monkeypatch)
+    X, y, _ = data()
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    with opened(path, tmp_path, cache="always", ledger=60_000) as stream:
+        slack = 0.0 if place == "spilled" else np.inf
+        for block in stream.all():
+            offered = np.where(block.rows % 7 == 0, 0.0, slack).astype(np.float32)
+            stream.survivors.add(block, offered, 0.0)
+            stream.survivors.settle()
+        stream.survivors.swap_generation()
+        found = seen([stream.resident])
+        if place == "spilled":
+            assert stream.survivors.spilled is not None
+            found |= seen(stream.active())
+        wanted = range(0, N, 7) if place == "resident" else range(N)
+        assert found == {row: y[row] for row in wanted}
+
+
+@pytest.mark.parametrize("where", ["file", "arrays", "arrays without y"])
+def test_rows_without_labels(tmp_path, where):
+    X, y, _ = data()
+    given, labels = X, y if where == "arrays" else None
+    if where == "file":
+        given = write_svmlight(tmp_path / "rows.svm", X, np.ones(N))  # one class would be refused
+    with opened(given, tmp_path, labels, kind=UNLABELLED) as stream:
+        assert seen(stream.all()) == dict.fromkeys(range(N), 0.0)
+        assert (stream.dataset.kind, stream.dataset.n_classes, stream.dataset.target) == (UNLABELLED, 1, None)
+
+
+def test_data_sets_differ_by_their_targets(tmp_path):
+    X, y, _ = data()
+
+    def digest(y):
+        with opened(X, tmp_path, y) as stream:
+            return stream.dataset.digest
+
+    assert digest(y) == digest(y.copy())
+    other = y.copy()
+    other[3] += 1e-9
+    assert digest(other) != digest(y)
+
+
+def test_mean_and_deviation_of_many_pieces():
+    y = np.random.default_rng(0).normal(1e9, 1.0, 10_000)
+    taken = Targets()
+    for part in np.split(y, [1, 2, 700, 5000]):
+        taken.encode(part)
+    np.testing.assert_allclose([taken.target.mean, taken.target.std], [y.mean(), y.std()], rtol=1e-6)
+
+
+@pytest.mark.parametrize("width", [None, 9])
+def test_rows_with_targets_take_more_room(width):
+    assert row_bytes(10, 0, 4, width, False, True) == row_bytes(10, 0, 4, width, False) + 40
+    buffer = RowBuffer(10_000, np.dtype(np.float32), width, False, True)
+    assert buffer.block().y.dtype == np.float64
+
+
+@pytest.mark.parametrize("kind", ["svm", "csv", "parquet", "feather", "h5", "npz"])
+def test_numbers_are_the_same_from_every_format(tmp_path, kind):
+    X, _ = rows()
+    y = np.random.default_rng(1).integers(-99, 99, len(X)) * 1e17  # no class could be as large
+    source = open_source(write(tmp_path, kind, X, y), label_kind=REGRESSION)
+    found = np.concatenate([block.y for block in source.blocks(1000)])
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, y)
+
+
+def csv(tmp_path, values, name="prices.csv"):
+    path = tmp_path / name
+    lines = [f"{i},{i % 3},{value}" for i, value in enumerate(values)]
+    path.write_text("\n".join(["size,rooms,price", *lines, ""]))
+    return str(path)
+
+
+def read(source):
+    return np.concatenate([block.y for block in source.blocks(1 << 20)])
+
+
+@pytest.mark.parametrize(("n_before", "place"), [(2, " row 3"), (100_000, "100002")])
+def test_a_label_of_text_is_named(tmp_path, n_before, place):
+    path = csv(tmp_path, [*range(n_before), "ask", 5])
+    source = open_source(path, options={"label": "price"}, label_kind=REGRESSION)
+    with pytest.raises(
+        DataError, match=rf"prices\.csv:{place}: column price: the label 'ask': it is not a number"
+    ):
+        read(source)
+
+
+def test_in_the_second_file_it_is_named_there(tmp_path):
+    paths = [csv(tmp_path, ["1", "2", "3"]), csv(tmp_path, ["4", "ask"], "more.csv")]
+    source = open_source(paths, options={"label": "price"}, label_kind=REGRESSION)
+    with pytest.raises(DataError, match=r"more\.csv:3: column price: the label 'ask': it is not a number"):
+        read(source)
+
+
+def test_numbers_written_as_text_are_numbers(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": [1.0, 2.0], "label": ["1.5", " -2e3"]}), path)
+    assert read(open_source(str(path), label_kind=REGRESSION)).tolist() == [1.5, -2000.0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        (np.array([1.0, np.inf]), "infinity"),
+        (np.array([1.0, np.nan]), "NaN"),
+        (np.array(["1", "two"]), "row 1: the label 'two': it is not a number"),
+    ],
+)
+def test_arrays(labels, says):
+    with pytest.raises(DataError, match=says):
+        read(open_source(np.eye(2), labels, label_kind=REGRESSION))
+
+
+@pytest.mark.parametrize("value", ["inf", "-Infinity", "nan"])
+def test_a_target_that_is_not_finite(tmp_path, value):
+    path = csv(tmp_path, ["1", "2", value])
+    source = open_source(path, options={"label": "price"}, label_kind=REGRESSION)
+    with pytest.raises(DataError, match=r"row 3: column price: the label is (infinite|missing|NaN)"):
+        read(source)
+    svm = tmp_path / "rows.svm"
+    svm.write_text(f"1 1:2\n{value} 1:3\n")
+    with pytest.raises(DataError, match=r"rows\.svm:2: label .* not finite"):
+        read(open_source(svm, label_kind=REGRESSION))
+
+
+def test_a_date_is_no_target(tmp_path):
+    path = csv(tmp_path, ["2024-01-01", "2024-01-02"])
+    with pytest.raises(DataError, match=r"column price: .*date.*not a number"):
+        read(open_source(path, options={"label": "price"}, label_kind=REGRESSION))
+
+
+def test_a_constant_target_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"all 500 rows have the same target, 2\.5"):
+        opened(data()[0], tmp_path, np.full(N, 2.5))
+
+
+def test_missing_targets_are_refused(tmp_path):
+    path = csv(tmp_path, ["1", "", "3"])
+    with pytest.raises(DataError, match=r"row 2: column price: the label is missing"):
+        read(open_source(path, options={"label": "price"}, label_kind=REGRESSION))
+
+
+def test_labels_of_unlabelled_rows_are_not_looked_at(tmp_path):
+    path = csv(tmp_path, ["1", "", "ask"])
+    source = open_source(path, options={"label": "price"}, label_kind=UNLABELLED)
+    assert read(source).tolist() == [0.0] * 3
+    assert source.info().n_features == 2
+
+
+def test_the_wrapper_of_classes_is_none():
+    assert open_source(np.eye(2), [0, 1]).info().label_kind == CLASSIFICATION
+    assert isinstance(open_source(np.eye(2), [0.5, 1], label_kind=REGRESSION), LabelsOfKind)
+
+
+def test_a_label_cut_for_its_length():
+    with pytest.raises(ValueError, match=r"label 'a{37}\.\.\.'") as caught:
+        as_targets(np.array(["1", "a" * 100]))
+    assert caught.value.args[0] == 1
