@@ -18,12 +18,12 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.methods import METHODS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.arrays import ProblemArrays
 from llsvm.solvers.nesvm.bundle import DualBundle
 from llsvm.solvers.nesvm.metric import GramMetric, ScalarMetric
 from llsvm.solvers.nesvm.nesterov import PaperSteps
 from llsvm.solvers.nesvm.thinning import Thinning
 from llsvm.solvers.report import SETTLED
+from llsvm.solvers.state_arrays import ProblemArrays
 from llsvm.training.training import Training
 
 

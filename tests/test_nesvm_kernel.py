@@ -18,8 +18,8 @@ from llsvm.models.model import Model
 from llsvm.objective.losses import new_loss
 from llsvm.scoring.figures import measure
 from llsvm.settings.settings import Settings
-from llsvm.solvers.nesvm.intercept import Intercept
-from llsvm.solvers.nesvm.smoothing import SmoothedLoss
+from llsvm.solvers.kernel_machine.intercept import Intercept
+from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
 from llsvm.training.training import Training
 
 KERNELS = {

@@ -8,15 +8,15 @@ from state_suite import Case
 
 from llsvm.errors import UsageError
 from llsvm.objective.losses import new_loss
+from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.arrays import ProblemArrays, StateArrays
 from llsvm.solvers.nesvm.feasible import FeasiblePoints
-from llsvm.solvers.nesvm.kernel_objective import KernelObjective
 from llsvm.solvers.nesvm.kernel_solver import KernelNESVM
-from llsvm.solvers.nesvm.numbers import SavedNumbers
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.solver import NESVM
 from llsvm.solvers.nesvm.tuning import KernelTuning, NESVMTuning
+from llsvm.solvers.saved_numbers import SavedNumbers
+from llsvm.solvers.state_arrays import ProblemArrays, StateArrays
 
 LOSSES = ("hinge", "squared_hinge", "least-squares")
 

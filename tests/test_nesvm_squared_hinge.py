@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 from llsvm.errors import UsageError
 from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
-from llsvm.solvers.nesvm.smoothing import SmoothedLoss
+from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
 
 CHOSEN = {"solver": "nesvm", "loss": "squared_hinge", "tol": 1e-6, "max_passes": 2000}
 KERNELS = {

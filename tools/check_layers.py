@@ -35,7 +35,10 @@ ALONE = {
         *("source", "table", "table_columns", "table_errors", "arrow_check", "arrow_sizes", "partitions"),
         *("matrix", "matrix_source", "npy_arrays", "svmlight_errors", "svmlight_pieces"),
     ),
-    "solvers": ("base", "report", "state", "stall", "blas"),
+    "solvers": (
+        *("base", "report", "state", "stall", "blas"),
+        *("binary_solver", "saved_numbers", "state_arrays", "kernel_machine"),
+    ),
 }
 # Modules of such a room that choose between the others, and so know them.
 CHOOSERS = ("solvers.auto", "solvers.choose")

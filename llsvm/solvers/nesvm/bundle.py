@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.nesvm.arrays import ProblemArrays
-from llsvm.solvers.nesvm.numbers import SavedNumbers
+from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
+from llsvm.solvers.state_arrays import ProblemArrays
 
 _STEPS = 100
 _PRECISION = 1e-6  # of the mixture, relative

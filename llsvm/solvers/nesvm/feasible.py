@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.arrays import ProblemArrays
-from llsvm.solvers.nesvm.numbers import SavedNumbers
+from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
+from llsvm.solvers.state_arrays import ProblemArrays
 
 Vector = NDArray[np.float64]
 

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
-from llsvm.solvers.nesvm.arrays import ProblemArrays
+from llsvm.solvers.kernel_machine.intercept import Intercept
+from llsvm.solvers.kernel_machine.objective import KernelObjective
+from llsvm.solvers.kernel_machine.rows import ProblemRows
+from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
 from llsvm.solvers.nesvm.bundle import DualBundle
-from llsvm.solvers.nesvm.intercept import Intercept
-from llsvm.solvers.nesvm.kernel_objective import KernelObjective
-from llsvm.solvers.nesvm.numbers import SavedNumbers
-from llsvm.solvers.nesvm.smoothing import SmoothedLoss
 from llsvm.solvers.nesvm.tuning import KernelTuning
+from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
+from llsvm.solvers.state_arrays import ProblemArrays
 
 Vector = NDArray[np.float64]
 
 _TRACES = 1e-9  # of the largest |β|: a row below is no support vector
 _PROMISE = 1e-12  # of F: rounding of what a step was to gain
-
-
-class ProblemRows(NamedTuple):
-    """The rows that take part in a problem.
-
-    rows: (n,) their numbers.
-    sign, cost: (n,) y and c > 0.
-    sizes: (2, n) what tells how exactly the kernel is known, see ``KernelFunction.sizes``.
-    """
-
-    rows: NDArray[np.intp]
-    sign: Vector
-    cost: Vector
-    sizes: Vector
-
-    @classmethod
-    def of(cls, signs: Vector, cost: Vector, sizes: Vector) -> ProblemRows:
-        """Of all rows those that take part.
-
-        signs: (n_rows,) y of the problem, 0 where a row takes no part.
-        cost, sizes: (n_rows,) and (2, n_rows).
-        """
-        rows = np.flatnonzero((signs != 0) & (cost > 0))
-        return cls(rows, signs[rows], cost[rows], sizes[:, rows])
 
 
 class KernelProblem:
@@ -95,6 +70,10 @@ class KernelProblem:
         self._y, self._f_y = arrays.vector("y"), arrays.vector("f of y")
         self._t = 1.0
         self._has_momentum = False
+
+    @property
+    def ended(self) -> bool:
+        return self.converged
 
     # -- passes -----------------------------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.nesvm.arrays import ProblemArrays
 from llsvm.solvers.nesvm.metric import Metric
-from llsvm.solvers.nesvm.numbers import SavedNumbers
 from llsvm.solvers.nesvm.tuning import NESVMTuning
+from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
+from llsvm.solvers.state_arrays import ProblemArrays
 
 Vector = NDArray[np.float64]
 VECTORS = 8  # that a problem's steps hold at most, temporary ones counted

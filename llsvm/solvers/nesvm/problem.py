@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.arrays import ProblemArrays
 from llsvm.solvers.nesvm.bundle import DualBundle
 from llsvm.solvers.nesvm.feasible import FeasiblePoints
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps, SearchedSteps, Steps
-from llsvm.solvers.nesvm.numbers import SavedNumbers
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.thinning import Thinning
 from llsvm.solvers.nesvm.tuning import NESVMTuning
+from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
+from llsvm.solvers.state_arrays import ProblemArrays
 
 Vector = NDArray[np.float64]
 

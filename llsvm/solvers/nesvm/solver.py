@@ -32,30 +32,32 @@ from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
-from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import plq_loss_of
 from llsvm.objective.problems import class_signs
 from llsvm.objective.rounding import SHARE, RoundingBound
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.solvers.binary_solver import BinarySolver
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.arrays import StateArrays
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.layout import Layout, layout
-from llsvm.solvers.nesvm.numbers import SavedNumbers
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.survey import Survey, survey
 from llsvm.solvers.nesvm.tuning import NESVMTuning
 from llsvm.solvers.report import SETTLED, Report
-from llsvm.solvers.state import SolverState, Value, data_of, objective_of
+from llsvm.solvers.saved_numbers import SavedNumbers
+from llsvm.solvers.state import SolverState, Value, data_of
+from llsvm.solvers.state_arrays import StateArrays
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
 
 
-class NESVM:
-    """See the file's head. ``solve`` yields a Report after each pass, and its state may be asked for after each."""
+class NESVM(BinarySolver[NESVMTuning]):
+    """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
+    weights, and the metric, so that rows need not be surveyed again."""
+
+    name = "nesvm"
 
     def __init__(
         self,
@@ -64,51 +66,21 @@ class NESVM:
         threads: int = 1,
         tuning: NESVMTuning | None = None,
     ) -> None:
-        """settings: with C, not λ.
-        class_weight: (n_classes,) float64 factors of C.
-        threads: at least 1.
-        tuning: None for the usual.
-        """
-        self.settings = settings
-        self.tuning = tuning or NESVMTuning()
-        self.threads = threads
-        self.loss = plq_loss_of(settings)
-        self.costs = RowCosts.of_classes(settings.C, class_weight)
-        self._objective = {**objective_of(settings, class_weight), "step": settings.step}
-        self._saved: SolverState | None = None  # to go on from
-        self._run: _Run | None = None
+        """See BinarySolver. tuning: None for the usual."""
+        super().__init__(settings, class_weight, threads, tuning or NESVMTuning())
+        self._objective["step"] = settings.step
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
         return layout(self.settings, self.tuning, self.threads, memory)
 
     def needs(self, memory: MemoryLeft) -> Needs:
-        """See Solver."""
         return self.layout(memory).needs
 
-    def solve(self, stream: Stream) -> Iterator[Report]:
-        """As Solver.solve. Raises UsageError where the state to go on from is that of other data."""
-        saved, self._saved = self._saved, None
-        if saved is not None:
-            saved.require("nesvm", data_of(stream.dataset))
+    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> _Run:
         layout = self.layout(stream.memory_left)
         stream.prepare(layout.needs)
-        with Threads(self.threads) as threads:
-            gradient = self._gradient(stream, threads)
-            self._run = _Run(self, gradient, layout, saved)
-            del saved  # which may be large
-            yield from self._run.reports()
-
-    def state(self) -> SolverState:
-        """The iterates, momentum and μ of all problems, their dual points and best weights, and the metric, so that
-        rows need not be surveyed again."""
-        assert self._run is not None, "there is a state after the first report"
-        return self._run.state(self._objective)
-
-    def restore(self, state: SolverState) -> None:
-        """See llsvm.solvers.base."""
-        state.require("nesvm", self._objective)
-        self._saved = state
+        return _Run(self, self._gradient(stream, threads), layout, saved)
 
     def _gradient(self, stream: Stream, threads: Threads) -> GradientPass:
         settings = self.settings
@@ -272,7 +244,7 @@ class _Run:
     def state(self, objective: dict[str, Value]) -> SolverState:
         stream = self.gradient.stream
         return SolverState(
-            "nesvm",
+            NESVM.name,
             self.passes,
             {**objective, **data_of(stream.dataset)},
             {**self.arrays.by_name, **self.best.arrays, **self.survey.metric.arrays()},

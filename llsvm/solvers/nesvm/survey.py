@@ -13,7 +13,7 @@ from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.metric import GramMetric, Metric, ScalarMetric
-from llsvm.solvers.nesvm.numbers import SavedNumbers
+from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import SolverState, Value
 
 Array = NDArray[np.float64]

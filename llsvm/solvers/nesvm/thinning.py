@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.nesvm.numbers import SavedNumbers
+from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.nesvm.smoothing import SmoothedLoss
+from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
 
 Vector = NDArray[np.float64]
 

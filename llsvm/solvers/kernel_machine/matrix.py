@@ -19,7 +19,7 @@ from llsvm.errors import DataError, DiskError
 from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Threads
-from llsvm.solvers.nesvm.layout import MatrixLayout
+from llsvm.solvers.kernel_machine.layout import MatrixLayout
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.stream.stream import Stream
 

@@ -1,0 +1,87 @@
+"""BinarySolver: what the solvers of binary problems have in common whose state is that of one run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import plq_loss_of
+from llsvm.process.threads import Threads
+from llsvm.settings.settings import Settings
+from llsvm.solvers.report import Report
+from llsvm.solvers.state import SolverState, Value, data_of, objective_of
+from llsvm.stream.stream import Stream
+
+Tuning = TypeVar("Tuning")
+
+
+class SolverRun(Protocol):
+    """A run over a stream."""
+
+    def reports(self) -> Iterator[Report]:
+        """Go on to the end; a report after each pass."""
+        ...
+
+    def state(self, objective: dict[str, Value]) -> SolverState:
+        """As it is after the last report. objective: what the state depends on beside the data."""
+        ...
+
+
+class BinarySolver(ABC, Generic[Tuning]):
+    """A Solver (llsvm.solvers.base): ``solve`` yields a Report after each pass, after which its state may be asked
+    for.
+
+    name: of the method, as in Settings and in states.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self, settings: Settings, class_weight: NDArray[np.float64], threads: int, tuning: Tuning
+    ) -> None:
+        """settings: with C, not λ.
+        class_weight: (n_classes,) float64 factors of C.
+        threads: at least 1.
+        """
+        self.settings = settings
+        self.tuning = tuning
+        self.threads = threads
+        self.loss = plq_loss_of(settings)
+        self.costs = RowCosts.of_classes(settings.C, class_weight)
+        self._objective = objective_of(settings, class_weight)
+        self._saved: SolverState | None = None  # to go on from
+        self._run: SolverRun | None = None
+
+    @abstractmethod
+    def needs(self, memory: MemoryLeft) -> Needs:
+        """See Solver."""
+
+    @abstractmethod
+    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> SolverRun:
+        """Spend the memory limit and begin, or go on from a state for these data."""
+
+    def solve(self, stream: Stream) -> Iterator[Report]:
+        """As Solver.solve. Raises UsageError where the state to go on from is that of other data."""
+        saved, self._saved = self._saved, None
+        if saved is not None:
+            saved.require(self.name, data_of(stream.dataset))
+        with Threads(self.threads) as threads:
+            self._run = self._begin(stream, saved, threads)
+            del saved  # which may be large
+            yield from self._run.reports()
+
+    def state(self) -> SolverState:
+        """See Solver."""
+        assert self._run is not None, "there is a state after the first report"
+        return self._run.state(self._objective)
+
+    def restore(self, state: SolverState) -> None:
+        """See Solver."""
+        state.require(self.name, self._objective)
+        self._saved = state

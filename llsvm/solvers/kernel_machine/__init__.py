@@ -1,0 +1,1 @@
+"""What the solvers of kernel machines share: the kernel matrix, the problems' rows, the certificate, a run."""

@@ -1,0 +1,193 @@
+"""What a run of a kernel machine's solver is, whatever the method: problems, passes over the kernel matrix,
+reports, a state, and the map of support vectors that a model keeps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Matrix, concat
+from llsvm.features.feature_map import FeatureMap, KernelFunction
+from llsvm.objective.problems import class_signs
+from llsvm.settings.settings import Settings
+from llsvm.solvers.binary_solver import BinarySolver, Tuning
+from llsvm.solvers.kernel_machine.layout import MatrixLayout
+from llsvm.solvers.kernel_machine.matrix import KernelMatrix
+from llsvm.solvers.kernel_machine.rows import AllRows, ProblemRows
+from llsvm.solvers.report import ROUNDED, Report
+from llsvm.solvers.saved_numbers import SavedNumbers
+from llsvm.solvers.state import SolverState, Value, data_of
+from llsvm.solvers.state_arrays import ProblemArrays, StateArrays
+from llsvm.stream.stream import Stream
+
+Vector = NDArray[np.float64]
+
+
+class MachineProblem(Protocol):
+    """A binary problem, from pass to pass.
+
+    rows: (n,) numbers of those that take part.
+    best_beta, best_b: (n,) and the intercept: the solution that is handed back.
+    primal, dual: certified, of it and of a feasible α.
+    converged: their gap is within the tolerance.
+    ended: that, or nothing more can be done about it.
+    """
+
+    rows: NDArray[np.intp]
+    best_beta: Vector
+    best_b: float
+    primal: float
+    dual: float
+    converged: bool
+
+    @property
+    def ended(self) -> bool: ...
+
+    def numbers(self) -> dict[str, Value]: ...
+
+    def restore(self, saved: SavedNumbers) -> None: ...
+
+
+P = TypeVar("P", bound=MachineProblem)
+
+
+class KernelRun(ABC, Generic[P]):
+    """One run of a solver over a stream: its problems, and how far they are.
+
+    passes: products with the kernel matrix made.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self, solver: BinarySolver[Tuning], stream: Stream, matrix: KernelMatrix, saved: SolverState | None
+    ) -> None:
+        """matrix: built. saved: for these data, or None."""
+        self.settings, self.loss = solver.settings, solver.loss
+        self.constant = penalised_constant(solver.settings)
+        self.stream, self.matrix = stream, matrix
+        rows = AllRows.read(stream, matrix, solver.costs)
+        pairs, by_class = solver.settings.multiclass == "ovo", solver.costs.by_class
+        # of the sample weights alone: what else rounding does is counted in KernelObjective
+        self.bound = replace(stream.rounding_bound(solver.loss, by_class, 0.0, pairs), noise=0.0)
+        parts = [ProblemRows.of(signs, rows) for signs in class_signs(len(stream.dataset.classes), pairs)]
+        widths = [len(part.rows) for part in parts]
+        self.arrays = StateArrays(widths, None if saved is None else saved.arrays)
+        self.problems = [self._problem(part, self.arrays.of(j)) for j, part in enumerate(parts)]
+        self.passes = 0
+        if saved is not None:
+            self.passes, numbers = saved.passes, SavedNumbers(saved.numbers)
+            for problem, own in zip(self.problems, numbers.parts("problems", len(parts)), strict=True):
+                problem.restore(own)
+            self.arrays.forget_saved()
+            stream.random_state = numbers.mapping("stream")
+
+    @abstractmethod
+    def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> P: ...
+
+    @abstractmethod
+    def _pass(self, last: bool) -> None:
+        """Work on the problems that have not ended. last: there is no other pass in this run."""
+
+    @abstractmethod
+    def _note(self) -> tuple[str, dict[str, float]]:
+        """For a report, as people read it and as numbers."""
+
+    def reports(self) -> Iterator[Report]:
+        most = self.settings.max_passes
+        while not (all(problem.ended for problem in self.problems) or (most and self.passes >= most)):
+            self._pass(bool(most and self.passes + 1 >= most))
+            self.passes += 1
+            yield self._report()
+
+    def _products(self, wanted: list[list[Vector]], problems: list[P]) -> list[list[Vector]]:
+        """K times what each of the problems wants, in one reading."""
+        A = np.zeros((self.matrix.n, sum(map(len, wanted))))
+        at = 0
+        for problem, vectors in zip(problems, wanted, strict=True):
+            for vector in vectors:
+                A[problem.rows, at] = vector
+                at += 1
+        KA, at, found = self.matrix.times(A), 0, []
+        for problem, vectors in zip(problems, wanted, strict=True):
+            found.append([KA[problem.rows, at + i] for i in range(len(vectors))])
+            at += len(vectors)
+        return found
+
+    def _report(self) -> Report:
+        problems = self.problems
+        beta = np.zeros((len(problems), self.matrix.n))
+        for row, problem in zip(beta, problems, strict=True):
+            row[problem.rows] = problem.best_beta
+        intercept = np.array([p.best_b for p in problems]) + self.constant * beta.sum(axis=1)
+        coef = np.c_[beta, intercept]
+        primal, dual = [p.primal for p in problems], [p.dual for p in problems]
+        certificate = self.bound.certificate(coef, primal, dual, self.passes)
+        done = all(p.ended for p in problems)
+        within = all(p.converged for p in problems)
+        converged = within and certificate.relative_gap <= self.settings.tol
+        note, extra = self._note()
+        return Report(
+            "pass",
+            self.passes,
+            coef,
+            certificate,
+            certificate.total_dual,
+            int(np.count_nonzero(beta.any(axis=0))),
+            converged,
+            cause=ROUNDED if done and not converged else "",
+            note=f"kernel matrix in {self.matrix.place}; {note}",
+            resumable=True,
+            extra=extra,
+            expand=partial(self._expand, beta),
+        )
+
+    def _expand(self, beta: Vector) -> tuple[NDArray[np.bool_], FeatureMap]:
+        """Which rows are support vectors, and the map that holds them; in a pass."""
+        dataset, function = self.stream.dataset, self.matrix.function
+        support = (beta != 0).any(axis=0)
+        support[0] |= not support.any()  # the intercept alone: the map is of a row nevertheless
+        base = dataset.first_column
+        if function.name == "precomputed":
+            columns = np.flatnonzero(support)
+            return support, FeatureMap("kernel", function, dataset.n_features, columns, None, base)
+        parts = [block.take(support[block.rows]) for block in self.stream.all()]
+        rows = concat([part for part in parts if part.n_rows])
+        rows = rows.take(np.argsort(rows.rows))
+        X: Matrix = rows.X
+        if isinstance(X, CSR):
+            X = CSR(X.indptr, X.indices - np.int32(base), X.data)
+        else:
+            X = np.ascontiguousarray(X[:, base:])
+        return support, FeatureMap("kernel", function, dataset.n_features, X, None, base)
+
+    def state(self, objective: dict[str, Value]) -> SolverState:
+        """The kernel matrix is not in it: it is computed anew."""
+        return SolverState(
+            self.name,
+            self.passes,
+            {**objective, **data_of(self.stream.dataset)},
+            self.arrays.by_name,
+            numbers={
+                "problems": [problem.numbers() for problem in self.problems],
+                "stream": self.stream.random_state,
+            },
+        )
+
+
+def penalised_constant(settings: Settings) -> float:
+    """What a penalised constant feature adds to each value of the kernel."""
+    return 0.0 if settings.intercept else settings.constant**2
+
+
+def new_matrix(settings: Settings, stream: Stream, layout: MatrixLayout) -> KernelMatrix:
+    """Not yet built. Raises DataError for a precomputed kernel that is not square."""
+    gamma = 1.0 / stream.dataset.n_features if settings.gamma is None else settings.gamma
+    function = KernelFunction(settings.kernel or "rbf", gamma, settings.degree, settings.coef0)
+    return KernelMatrix(stream, function, penalised_constant(settings), layout)
