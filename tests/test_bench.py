@@ -11,6 +11,7 @@ from tools.bench.contestants import CONTESTANTS, Job, Setup
 from tools.bench.measure import run
 from tools.bench.models import READERS, Linear
 from tools.bench.objective import evaluate, read_rows, survey
+from tools.bench.row_losses import Objective
 
 ROWS = "+1 1:0.5 3:-2\n-1 2:1e-1\n\n-1\n1 1:.25 2:3.5E+1 4:7\r\n-1 3:0.00000000000000000123456789012345678"
 
@@ -85,7 +86,7 @@ def test_objective_is_brute_forces(tmp_path, classes):
     path.write_text("\n".join(lines) + "\n")
     X, y = dense_rows(path, d + 1)
     model = Linear(rng.normal(size=(k, d + 1)), rng.normal(size=k), np.array(classes, float))
-    found = evaluate(model, path, 0.7)
+    found = evaluate(model, path, Objective(0.7))
     assert found.primal == pytest.approx(brute_force(model, X, y, 0.7), rel=1e-12)
     scores = X @ model.coef.T + model.intercept
     guess = (scores[:, 0] > 0).astype(int) if k == 1 else scores.argmax(axis=1)
@@ -97,7 +98,7 @@ def test_columns_beyond_the_model_weigh_nothing(tmp_path):
     path = tmp_path / "wide.svm"
     path.write_text("1 1:1 900:5\n-1 1:-2\n")
     model = Linear(np.array([[0.0, 2.0]]), np.zeros(1), np.array([-1.0, 1.0]))
-    assert evaluate(model, path, 1.0).primal == 2.0
+    assert evaluate(model, path, Objective(1.0)).primal == 2.0
 
 
 # -- models ------------------------------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ def test_llsvm_is_run_as_people_run_it(small, tmp_path):
     assert measured.exit_code == 0, measured.stderr
     said = CONTESTANTS["llsvm"].said(measured.stdout, measured.stderr, job)
     assert said["history"][-1]["seconds"] > 0
-    found = evaluate(READERS[job.reader](job.model, np.array([-1, 1])), small, 1.0)
+    found = evaluate(READERS[job.reader](job.model, np.array([-1, 1])), small, Objective(1.0))
     answer = json.loads(measured.stdout)
     # it reads values as float32, the referee as float64
     assert answer["primal"] == pytest.approx(found.primal, rel=1e-6)

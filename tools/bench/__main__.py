@@ -3,6 +3,8 @@
 python -m tools.bench --data a9a,covtype --rounds 3          the comparison
 python -m tools.bench read --data text --rows 200000         reading alone
 python -m tools.bench scale --kind text --rows 100000        1x, 4x and 16x rows, 1 and 2 threads
+python -m tools.bench hard --quick                           hard problems: what ends certified, and when
+python -m tools.bench losses                                 every loss that is offered beside an oracle
 python -m tools.bench.regress                                counts against the bounds in configs/bench.toml
 """
 
@@ -12,6 +14,7 @@ import argparse
 import datetime
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,9 @@ CONFIG = Path(__file__).resolve().parents[2] / "configs" / "bench.toml"
 
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] in (["hard"], ["losses"]):
+        table = import_module(f"tools.bench.{given[0]}")
+        return int(table.main(given[1:], tomllib.loads(CONFIG.read_text())))
     command, rest = (given[0], given[1:]) if given[:1] in (["read"], ["scale"]) else ("run", given)
     options = _options(command, rest)
     config = tomllib.loads(CONFIG.read_text())

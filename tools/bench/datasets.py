@@ -22,7 +22,7 @@ import numpy as np
 from tools.bench.generate import generate
 from tools.bench.objective import survey
 
-_OPEN: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
+OPEN: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 HOLD_OUT = 10  # every tenth row, where a data set has no test file
 
 
@@ -49,7 +49,7 @@ class Dataset:
         path = self.train.with_suffix(".vw")
         if not path.exists():
             positive = self.facts["classes"][1]
-            with _replacing(path) as (part, _), open(self.train, "rb") as lines, open(part, "wb") as out:
+            with replacing(path) as (part, _), open(self.train, "rb") as lines, open(part, "wb") as out:
                 for line in lines:
                     label, _, rest = line.strip().partition(b" ")
                     if label:
@@ -77,22 +77,22 @@ def make(name: str, config: dict[str, Any], work: Path, rows: int | None = None)
             if not folder.is_dir():
                 raise Missing(f"no data in {folder}: set LLSVM_DATA")
             try:
-                with _replacing(train, test) as (part, test_part):
+                with replacing(train, test) as (part, test_part):
                     _MAKERS[name](folder, part, test_part)
             except FileNotFoundError as error:
                 raise Missing(f"{error.filename}: not there") from error
     else:
         raise Missing(f"no data set is called {name!r}; there are {', '.join([*_MAKERS, 'text', 'dense'])}")
-    return Dataset(name, train, test, config["C"], _facts(train))
+    return Dataset(name, train, test, config["C"], facts_of(train))
 
 
 def _generated(kind: str, path: Path, rows: int, seed: int) -> None:
     if not path.exists():
-        with _replacing(path) as (part, _):
+        with replacing(path) as (part, _):
             generate(kind, part, rows, seed)
 
 
-def _facts(path: Path) -> dict[str, Any]:
+def facts_of(path: Path) -> dict[str, Any]:
     """``survey``, kept beside the file."""
     known = path.with_suffix(".facts.json")
     if not known.exists() or known.stat().st_mtime < path.stat().st_mtime:
@@ -100,7 +100,7 @@ def _facts(path: Path) -> dict[str, Any]:
     return dict(json.loads(known.read_text()))
 
 
-class _replacing:
+class replacing:
     """Names to write to, which become ``paths`` when all went well: half a file is never taken for a whole one."""
 
     def __init__(self, *paths: Path) -> None:
@@ -126,33 +126,54 @@ def _unpacked(*names: str) -> Callable[[Path, Path, Path], None]:
 
     def make(folder: Path, train: Path, test: Path) -> None:
         for name, path in zip(names, (train, test), strict=True):
-            with _OPEN[Path(name).suffix](folder / name, "rb") as packed, open(path, "wb") as out:
-                shutil.copyfileobj(packed, out, 1 << 20)
+            unpack(folder / name, path)
 
     return make
 
 
+def unpack(packed: Path, path: Path) -> None:
+    with OPEN[packed.suffix](packed, "rb") as file, open(path, "wb") as out:
+        shutil.copyfileobj(file, out, 1 << 20)
+
+
 def _covtype(folder: Path, train: Path, test: Path) -> None:
+    X, y = covtype_arrays(folder)
+    held = np.arange(len(y)) % HOLD_OUT == HOLD_OUT - 1
+    write(train, array_rows(X[~held], y[~held]))
+    write(test, array_rows(X[held], y[held]))
+
+
+def covtype_arrays(folder: Path, *, scaled: bool = True) -> tuple[Any, Any]:
+    """Covertype as float32: class 2 against the rest, columns scaled to [0, 1] or as they are."""
     with lzma.open(folder / "covtype" / "covtype.data.xz", "rt") as text:
         table = np.loadtxt(text, delimiter=",", dtype=np.float32)
     X, y = table[:, :-1], np.where(table[:, -1] == 2, 1, -1)
     low, high = X.min(axis=0), X.max(axis=0)
-    X = (X - low) / np.where(high > low, high - low, 1)
-    held = np.arange(len(y)) % HOLD_OUT == HOLD_OUT - 1
-    _write(train, _array_rows(X[~held], y[~held]))
-    _write(test, _array_rows(X[held], y[held]))
+    return ((X - low) / np.where(high > low, high - low, 1) if scaled else X), y
 
 
 def _mnist(folder: Path, train: Path, test: Path) -> None:
     for prefix, path in (("train", train), ("t10k", test)):
-        with lzma.open(folder / "mnist" / f"{prefix}-images-idx3-ubyte.xz") as file:
-            pixels = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
-        with lzma.open(folder / "mnist" / f"{prefix}-labels-idx1-ubyte.xz") as file:
-            labels = np.frombuffer(file.read(), np.uint8, offset=8)
-        _write(path, _array_rows(pixels / np.float32(255), labels))
+        write(path, array_rows(*mnist_arrays(folder, prefix)))
+
+
+def mnist_arrays(folder: Path, prefix: str = "train") -> tuple[Any, Any]:
+    """Pixels / 255 as float32, and the digits. prefix: "train" or "t10k"."""
+    with lzma.open(folder / "mnist" / f"{prefix}-images-idx3-ubyte.xz") as file:
+        pixels = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
+    with lzma.open(folder / "mnist" / f"{prefix}-labels-idx1-ubyte.xz") as file:
+        labels = np.frombuffer(file.read(), np.uint8, offset=8)
+    return pixels / np.float32(255), labels
 
 
 def _kdd(folder: Path, train: Path, test: Path) -> None:
+    write(train, kdd_rows(folder))
+    write(test, kdd_rows(folder, test=True))
+
+
+def kdd_rows(folder: Path, *, test: bool = False, scaled: bool = True) -> Iterator[str]:
+    """KDD Cup 99's 10 % file, or its test file in the same columns: words one-hot, numbers scaled to [0, 1] by the
+    former, or as they are (in float32)."""
     path = folder / "kddcup99" / "kddcup.data_10_percent.gz"
     words: dict[int, set[str]] = {}
     low, high = np.full(41, np.inf), np.full(41, -np.inf)
@@ -171,21 +192,16 @@ def _kdd(folder: Path, train: Path, test: Path) -> None:
             at += 1
         at += j not in words
     span = np.where(high > low, high - low, 1)
-
-    def rows(path: Path) -> Iterator[str]:
-        for cells in _csv(path):
-            out = ["1" if cells[-1] == "normal." else "-1"]
-            for j, cell in enumerate(cells[:-1]):
-                if j not in words:
-                    value = (float(cell) - low[j]) / span[j]
-                    if value != 0:
-                        out.append(f"{starts[j]}:{value:.6g}")
-                elif (j, cell) in column_of:
-                    out.append(f"{column_of[j, cell]}:1")
-            yield " ".join(out)
-
-    _write(train, rows(path))
-    _write(test, rows(folder / "kddcup99" / "corrected.gz"))
+    for cells in _csv(folder / "kddcup99" / "corrected.gz" if test else path):
+        out = ["1" if cells[-1] == "normal." else "-1"]
+        for j, cell in enumerate(cells[:-1]):
+            if j not in words:
+                value = (float(cell) - low[j]) / span[j] if scaled else np.float32(cell)
+                if value != 0:
+                    out.append(f"{starts[j]}:{value:.6g}" if scaled else f"{starts[j]}:{value:.9g}")
+            elif (j, cell) in column_of:
+                out.append(f"{column_of[j, cell]}:1")
+        yield " ".join(out)
 
 
 def _csv(path: Path) -> Iterator[list[str]]:
@@ -194,15 +210,15 @@ def _csv(path: Path) -> Iterator[list[str]]:
             yield line.strip().split(",")
 
 
-def _array_rows(X: Any, y: Any) -> Iterator[str]:
-    """Rows of a dense array as svmlight, zeros left out, six digits."""
+def array_rows(X: Any, y: Any, digits: int = 6) -> Iterator[str]:
+    """Rows of a dense array as svmlight, zeros left out. digits: 9 keep every float32 as it is."""
     for row, label in zip(X, y, strict=True):
         (columns,) = np.nonzero(row)
         pairs = zip((columns + 1).tolist(), row[columns].tolist(), strict=True)
-        yield f"{label} " + " ".join([f"{column}:{value:.6g}" for column, value in pairs])
+        yield f"{label} " + " ".join([f"{column}:{value:.{digits}g}" for column, value in pairs])
 
 
-def _write(path: Path, rows: Iterable[str]) -> None:
+def write(path: Path, rows: Iterable[str]) -> None:
     with open(path, "w") as out:
         out.writelines(row + "\n" for row in rows)
 

@@ -1,9 +1,8 @@
 """The referee: the objective of a model, computed from its file and the data's text by the harness's own code.
 
-    P(w) = Σ over problems of ½‖w‖² + C Σ_i max(0, 1 − y_i w·x_i)
-
-One problem for two classes (y = +1 for the larger label), one per class (against the rest) for more.
-Nothing here is shared with any contestant's code; sums are float64.
+What is minimised is said in ``tools.bench.row_losses``: by default the hinge, one problem for two classes (y = +1
+for the larger label), one per class (against the rest) for more. Nothing here is shared with any contestant's code;
+sums are float64.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tools.bench.models import Linear
+from tools.bench.row_losses import Objective
 
 CHUNK_BYTES = 32 << 20
 _BYTES_PER_VALUE, _BYTES_PER_ROW = (
@@ -38,32 +39,43 @@ class Rows:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """primal: the objective, all problems together. accuracy: share of rows labelled right."""
+    """primal: the objective, all problems together. accuracy: share of rows labelled right, 0 where
+    labels are numbers."""
 
     primal: float
     accuracy: float
     rows: int
 
 
-def evaluate(model: Linear, path: str | os.PathLike[str], C: float) -> Evaluation:
+def evaluate(model: Linear, path: str | os.PathLike[str], objective: Objective) -> Evaluation:
     """Objective and accuracy of ``model`` over the svmlight file ``path``."""
     weights = np.ascontiguousarray(model.coef.T)
-    k = weights.shape[1]
-    loss, right, rows = 0.0, 0, 0
+    cost, right, rows = 0.0, 0, 0
     for part in read_rows(path):
-        scores = np.zeros((len(part.labels), k)) + model.intercept
+        scores = np.zeros((len(part.labels), weights.shape[1])) + model.intercept
         _add_scores(part.indptr, part.indices, part.data, weights, scores)
-        if k == 1:
-            signs = np.where(part.labels == model.classes[1], 1.0, -1.0)[:, None]
-            guess = model.classes[(scores[:, 0] > 0).astype(int)]
-        else:
-            signs = np.where(part.labels[:, None] == model.classes, 1.0, -1.0)
-            guess = model.classes[np.argmax(scores, axis=1)]
-        loss += float(np.maximum(0.0, 1.0 - signs * scores).sum())
-        right += int(np.count_nonzero(guess == part.labels))
+        cost += objective.costs(scores, part.labels, model.classes)
+        if len(model.classes) > 1:
+            guess = guesses(scores, model.classes, objective.multiclass)
+            right += int(np.count_nonzero(guess == part.labels))
         rows += len(part.labels)
-    squares = float((model.coef**2).sum() + (model.intercept**2).sum())
-    return Evaluation(0.5 * squares + C * loss, right / max(rows, 1), rows)
+    penalty = objective.penalty_of(np.hstack([model.coef, model.intercept[:, None]]))
+    return Evaluation(penalty + objective.C * cost, right / max(rows, 1), rows)
+
+
+def guesses(
+    scores: NDArray[np.float64], classes: NDArray[np.float64], multiclass: str
+) -> NDArray[np.float64]:
+    """The class of each row: by the sign of a single score, by votes of pairs, or of the largest score."""
+    if scores.shape[1] == 1:
+        return classes[(scores[:, 0] > 0).astype(int)]
+    if multiclass == "ovo":
+        votes = np.zeros((len(scores), len(classes)))
+        for p, (i, j) in enumerate(combinations(range(len(classes)), 2)):
+            votes[:, i] += scores[:, p] > 0
+            votes[:, j] += scores[:, p] <= 0
+        scores = votes
+    return classes[np.argmax(scores, axis=1)]
 
 
 def read_rows(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BYTES) -> Iterator[Rows]:

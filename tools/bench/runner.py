@@ -19,6 +19,7 @@ from tools.bench.datasets import Dataset
 from tools.bench.measure import Measurement, memory_cgroup, run
 from tools.bench.models import READERS
 from tools.bench.objective import Evaluation, evaluate
+from tools.bench.row_losses import Objective
 
 Say = Callable[[str], None]
 
@@ -77,8 +78,9 @@ class Referee:
         parts = (model.coef, model.intercept, model.classes)
         key = hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
         if key not in self._judged:
-            C = self.dataset.C
-            self._judged[key] = evaluate(model, self.dataset.train, C), evaluate(model, self.dataset.test, C)
+            objective = Objective(self.dataset.C)
+            train, test = self.dataset.train, self.dataset.test
+            self._judged[key] = evaluate(model, train, objective), evaluate(model, test, objective)
         return self._judged[key]
 
     def choose(

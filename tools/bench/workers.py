@@ -107,6 +107,62 @@ def snapml(task: dict[str, Any]) -> dict[str, Any]:
     return {"reading_seconds": reading}
 
 
+def unlimited(task: dict[str, Any]) -> dict[str, Any]:
+    """LIBLINEAR inside scikit-learn, without LIBLINEAR's limit of iterations. multiclass: "ovr", "ovo" or
+    "crammer-singer". Seconds of the solving alone, reading not counted."""
+    import numpy as np
+    from sklearn.svm import LinearSVC
+
+    X, y = _read(task["train"])
+    options = {"C": task["C"], "loss": task["loss"], "tol": task["setting"], "fit_intercept": False}
+    options |= {"max_iter": 100_000_000, "random_state": 0}
+    if task["multiclass"] == "crammer-singer":
+        options["multi_class"] = "crammer_singer"
+    classes, rows = np.unique(y), []
+    pairs = [(a, b) for i, a in enumerate(classes) for b in classes[i + 1 :]]
+    problems = [np.flatnonzero((y == a) | (y == b)) for a, b in pairs] if _by_pairs(task, classes) else [None]
+    began, cpu = time.monotonic(), time.process_time()
+    for mine in problems:
+        svm = LinearSVC(dual=task["dual"], **options)
+        svm.fit(X, y) if mine is None else svm.fit(X[mine], y[mine])
+        rows.append(svm.coef_ if mine is None else -svm.coef_)  # positive for a pair's smaller label
+    seconds, cpu = time.monotonic() - began, time.process_time() - cpu
+    _save(task, np.vstack(rows), 0.0, classes)
+    return {"seconds": seconds, "cpu_seconds": cpu}
+
+
+def svc(task: dict[str, Any]) -> dict[str, Any]:
+    """LIBSVM inside scikit-learn: RBF kernel, hinge, an intercept that is not penalised; pairs of classes.
+
+    The model is β of every row, a column per pair. Seconds of the solving alone."""
+    import numpy as np
+    from sklearn.svm import SVC
+
+    X, y = _read(task["train"])
+    classes = np.unique(y)
+    svm = SVC(C=task["C"], gamma=task["gamma"], tol=task["setting"], cache_size=1000)
+    pairs = [(a, b) for i, a in enumerate(classes) for b in classes[i + 1 :]]
+    coef, intercept = np.zeros((X.shape[0], len(pairs))), np.zeros(len(pairs))
+    turn = (
+        -1.0 if len(classes) > 2 else 1.0
+    )  # positive for a pair's smaller label, but for the larger one of two
+    seconds = cpu_seconds = 0.0
+    for p, (a, b) in enumerate(pairs):
+        mine = np.flatnonzero((y == a) | (y == b))
+        began, cpu = time.monotonic(), time.process_time()
+        svm.fit(X[mine], np.where(y[mine] == b, 1, -1))
+        seconds, cpu_seconds = seconds + time.monotonic() - began, cpu_seconds + time.process_time() - cpu
+        dual = svm.dual_coef_.toarray() if hasattr(svm.dual_coef_, "toarray") else svm.dual_coef_
+        coef[mine[svm.support_], p] = turn * np.ravel(dual)
+        intercept[p] = turn * svm.intercept_[0]
+    _save(task, coef, intercept, classes)
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds}
+
+
+def _by_pairs(task: dict[str, Any], classes: Any) -> bool:
+    return task["multiclass"] == "ovo" and len(classes) > 2
+
+
 def _save(task: dict[str, Any], coef: Any, intercept: Any, classes: Any) -> None:
     import numpy as np
 
@@ -141,7 +197,8 @@ def read_sklearn(task: dict[str, Any]) -> dict[str, Any]:
 
 
 WORKERS = {
-    worker.__name__: worker for worker in (linearsvc, sgd, liblinear, snapml, read_llsvm, read_sklearn)
+    worker.__name__: worker
+    for worker in (linearsvc, unlimited, svc, sgd, liblinear, snapml, read_llsvm, read_sklearn)
 }
 
 if __name__ == "__main__":
