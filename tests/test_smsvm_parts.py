@@ -156,7 +156,7 @@ def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(seed, n, d, l1,
     block = CSR(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data)
     theirs, fall = minimise(Dense(H), g, w[active], l1)
     for matrix in (block, X):
-        model = ColumnModel(Columns(matrix, d, 1.5), active, h, ridge)
+        model = ColumnModel(Columns(matrix, d, 1.5), active, h, np.full(len(active), ridge))
         ours, our_fall = minimise(model, g, w[active], l1)
         np.testing.assert_allclose(ours, theirs, atol=1e-5 * (1 + np.abs(theirs).max(initial=0)))
         assert our_fall == pytest.approx(fall, rel=1e-6, abs=1e-9)

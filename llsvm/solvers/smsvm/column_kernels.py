@@ -13,17 +13,18 @@ from llsvm.kernels.options import JIT, njit
 
 @njit(**JIT)
 def sweep_columns(indptr, indices, data, columns, some, h, diagonal, ridge, l1, g, w, v, moved):  # type: ignore[no-untyped-def]
-    """One sweep of coordinate descent over v for g·p + ½ Σ h_i (x_i·p)² + ½ ridge ‖p‖² + l1 ‖v‖₁, p = v − w.
+    """One sweep of coordinate descent over v for g·p + ½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² + l1 ‖v‖₁, p = v −
+    w.
 
-    some: (S,) int64 positions in ``columns``: those to visit. diagonal: (A,) Σ_i h_i x_ij². g, w, v: (A,) float64.
-    moved: (n,) x_i·p. Changes v and moved; returns how much the model fell.
+    some: (S,) int64 positions in ``columns``: those to visit. diagonal: (A,) Σ_i h_i x_ij². ridge, g, w, v: (A,)
+    float64. moved: (n,) x_i·p. Changes v and moved; returns how much the model fell.
     """
     fall = 0.0
     for k in some:
-        j, bend = columns[k], diagonal[k] + ridge
+        j, bend = columns[k], diagonal[k] + ridge[k]
         if bend <= 0.0:
             continue
-        slope = g[k] + ridge * (v[k] - w[k])
+        slope = g[k] + ridge[k] * (v[k] - w[k])
         for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
             i = np.uint32(indices[p])
             slope += data[p] * h[i] * moved[i]

@@ -48,12 +48,12 @@ class Columns:
 
 
 class ColumnModel:
-    """½ Σ_i h_i (x_i·p)² + ½ ridge ‖p‖² over some of the columns: a ``Quadratic`` of llsvm.solvers.smsvm.newton."""
+    """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over some of the columns: a ``Quadratic`` of newton.py."""
 
     def __init__(
-        self, columns: Columns, active: Index, h: Vector, ridge: float, tuning: SmSVMTuning = DEFAULT
+        self, columns: Columns, active: Index, h: Vector, ridge: Vector, tuning: SmSVMTuning = DEFAULT
     ) -> None:
-        """active: (A,) the columns that p has. h: (n,) curvatures of the rows, not negative."""
+        """active: (A,) the columns that p has. h: (n,) curvatures of the rows, not negative. ridge: (A,)."""
         self.columns, self.active, self.h, self.ridge = columns, active, h, ridge
         self._tuning = tuning
         self.diagonal = np.empty(len(active))
@@ -83,7 +83,7 @@ class ColumnModel:
 
     def solve(self, some: Index, right: Vector) -> Vector:
         """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
-        scale = self.diagonal[some] + self.ridge
+        scale = self.diagonal[some] + self.ridge[some]
         scale[scale <= 0] = 1.0
         d, residual = np.zeros_like(right), right.copy()
         direction = residual / scale
@@ -105,7 +105,7 @@ class ColumnModel:
         columns, rows, out = self.active[some], np.zeros(self.columns.n_rows), np.empty(len(some))
         add_columns(*self.columns.arrays, columns, d, rows)
         dot_columns(*self.columns.arrays, columns, self.h * rows, False, out)
-        return out + self.ridge * d
+        return out + self.ridge[some] * d
 
     def move(self, some: Index, p: Vector, v: Vector, slope: Vector) -> None:
         add_columns(*self.columns.arrays, self.active[some], p, self.moved)

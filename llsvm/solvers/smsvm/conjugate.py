@@ -17,9 +17,10 @@ class ConjugateGradients:
     """Solves (H + ridge) step = −gradient, preconditioned by its diagonal, a product at a time."""
 
     def __init__(
-        self, gradient: Vector, diagonal: Vector, ridge: float, until: float = DEFAULT.cg_until
+        self, gradient: Vector, diagonal: Vector, ridge: Vector, until: float = DEFAULT.cg_until
     ) -> None:
-        """gradient, diagonal: (n,), the latter of H + ridge. until: the residual's norm falls to this share."""
+        """gradient, diagonal: (n,), the latter of H + ridge. ridge: (n,), or (1,) for all. until: the residual's
+        norm falls to this share."""
         self.ridge = ridge
         self._until = until
         self.gradient, self.diagonal = gradient, diagonal
@@ -54,7 +55,8 @@ class ConjugateGradients:
             f"{name} residual": self.residual,
             f"{name} direction": self.direction,
             f"{name} diagonal": self.diagonal,
-            f"{name} sizes": np.array([self.ridge, self.size, self.first]),
+            f"{name} ridge": self.ridge,
+            f"{name} sizes": np.array([self.size, self.first]),
         }
 
     @classmethod
@@ -62,8 +64,9 @@ class ConjugateGradients:
         cls, name: str, arrays: Mapping[str, NDArray[Any]], gradient: Vector, until: float
     ) -> ConjugateGradients:
         """As it was when it gave ``arrays``, which are copied."""
-        ridge, size, first = arrays[f"{name} sizes"].tolist()
-        run = cls(gradient, np.array(arrays[f"{name} diagonal"]), ridge, until)
+        size, first = arrays[f"{name} sizes"].tolist()
+        diagonal, ridge = np.array(arrays[f"{name} diagonal"]), np.array(arrays[f"{name} ridge"])
+        run = cls(gradient, diagonal, ridge, until)
         run.step, run.residual = np.array(arrays[f"{name} step"]), np.array(arrays[f"{name} residual"])
         run.direction, run.size, run.first = np.array(arrays[f"{name} direction"]), size, first
         return run

@@ -30,9 +30,12 @@ class Descent:
     w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
     gradient (n,): of the smoothed objective without L1. a: the smoothing parameter, and previous: that of the last
     step. fall: of the objective, that the step promises. primal, dual: the smallest true primal met, and the
-    largest dual. smoothing_gap, cost: of the last pass, see Sums. proximal, radius: a share for the model's least
-    curvature, and for the length of steps. a_before: what a was, if the last step was made on the rows near the
-    margin; else 0. safety: so many times as far as usual from the margin must rows be to be left out.
+    largest dual. smoothing_gap, cost: of the last pass, see Sums. gap, dual_here: of the point there, and closing:
+    has the last step brought the two much nearer to each other? proximal, radius: a share for the model's least
+    curvature, and for the length of steps. scale: (n,) what the columns' curvatures and squared weights are
+    measured in, so that it does not matter in which units the columns are given; (1,) until there is a Hessian over
+    all of them. a_before: what a was, if the last step was made on the rows near the margin; else 0. safety: so
+    many times as far as usual from the margin must rows be to be left out.
     """
 
     def __init__(self, positive: int, n: int, loss: Loss, tuning: SmSVMTuning) -> None:
@@ -48,9 +51,11 @@ class Descent:
         self.fall = np.inf
         self.proximal = tuning.proximal
         self.radius = np.inf
+        self.scale = np.ones(1)
         self.a_before = 0.0
         self.safety = 1.0
         self.smoothing_gap = self.cost = 0.0
+        self.gap, self.dual_here, self.closing = np.inf, -np.inf, False
         self.point: Point
         self.sums: Sums
 
@@ -74,22 +79,26 @@ class Descent:
     def arrays(self, name: str) -> dict[str, Vector]:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
         numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius]
-        numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost]
+        numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
+        numbers += [self.closing]
         return {
             f"{name} w": self.w,
             f"{name} target": self.target,
             f"{name} change": self.change,
             f"{name} gradient": self.gradient,
+            f"{name} scale": self.scale,
             f"{name} numbers": np.array(numbers),
         }
 
     def restore(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what ``arrays`` were, which are copied."""
-        parts = ("w", "target", "change", "gradient")
-        self.w, self.target, self.change, self.gradient = (np.array(arrays[f"{name} {of}"]) for of in parts)
+        parts = ("w", "target", "change", "gradient", "scale")
+        copies = (np.array(arrays[f"{name} {of}"]) for of in parts)
+        self.w, self.target, self.change, self.gradient, self.scale = copies
         numbers = arrays[f"{name} numbers"].tolist()
         self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius = numbers[:7]
-        self.a_before, self.safety, self.smoothing_gap, self.cost = numbers[7:]
+        self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
+        self.closing = bool(numbers[13])
 
     # -- the rows near the margin ---------------------------------------------------------------------------
 
@@ -99,6 +108,7 @@ class Descent:
         near.change, near.previous = np.zeros_like(self.w), 0.0
         near.primal, near.dual = np.inf, -np.inf
         near.measure(self.sums, penalty)
+        near.closing = True
         return near
 
     def follow(self, near: Descent) -> None:
@@ -142,9 +152,11 @@ class Descent:
         """Take in what a pass at ``target`` found: primal, dual and gradient. Returns the primal there."""
         self.sums, self.smoothing_gap, self.cost = sums, sums.smoothing_gap, sums.cost
         primal = sums.loss + penalty.value(self.target)
-        self.primal = min(self.primal, primal)
         longest = 1.0 if math.isfinite(self.loss.upper) else math.inf
-        self.dual = max(self.dual, penalty.dual(sums.alpha, sums.v, sums.squares, longest))
+        dual = penalty.dual(sums.alpha, sums.v, sums.squares, longest)
+        self.closing, self.gap = primal - dual < 0.5 * self.gap or dual > 2 * self.dual_here, primal - dual
+        self.dual_here = dual
+        self.primal, self.dual = min(self.primal, primal), max(self.dual, dual)
         self.gradient = penalty.l2 * self.target - sums.v
         return primal
 
@@ -156,17 +168,12 @@ class Descent:
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
         tolerated = (1 - tuning.enough_fall) * (values[0] - values[best]) + tuning.unseen * tol * self.primal
-        length = float(np.linalg.norm(self.change))
+        length = self._length(self.change)
         if here <= values[best] + tolerated or length == 0:
             self.w = self.target
             self.a_before = 0.0
             if length:
-                self.proximal = max(tuning.proximal, tuning.proximal_sink * self.proximal)
-                kept = values[0] - here > 0.5 * self.fall  # what the model promised
-                if penalty.l2 == 0 or np.isfinite(self.radius):
-                    self.radius = length * (tuning.longer if kept else 2.0)
-                if penalty.l2 > 0 and kept:
-                    self.radius = np.inf
+                self._trust(length, values[0] - here, penalty, tuning.unseen * tol * self.primal)
             return True
         if STEPS[best] < 0.5:
             self._near_has_failed()
@@ -178,6 +185,20 @@ class Descent:
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
+
+    def _trust(self, length: float, fell: float, penalty: Penalty, unseen: float) -> None:
+        """After a step of that length, by which the objective has fallen so much: falls below ``unseen`` are too
+        small to tell by how good the model is."""
+        tuning = self.tuning
+        self.proximal = max(tuning.proximal, tuning.proximal_sink * self.proximal)
+        kept = fell > 0.5 * self.fall  # what the model promised
+        if self.fall <= unseen:
+            return
+        if penalty.l2 > 0 and kept:
+            self.radius = np.inf
+        elif penalty.l2 == 0 or np.isfinite(self.radius):
+            before = self.radius if kept and np.isfinite(self.radius) else 0.0
+            self.radius = max(before, length * (tuning.longer if kept else 2.0))
 
     def newton_step(self, penalty: Penalty, columns: Columns | None = None) -> None:
         """The step to the minimiser of the quadratic model on the active columns.
@@ -194,11 +215,12 @@ class Descent:
             diagonal = H.diagonal().copy()
         else:
             assert self.point.curvature is not None
-            model = ColumnModel(columns, active, self.point.curvature, 0.0, tuning)
+            model = ColumnModel(columns, active, self.point.curvature, np.zeros(len(active)), tuning)
             diagonal = model.diagonal
-        mean = float(diagonal.sum()) / max(len(active), 1)
+        if len(active) == len(self.w) > len(self.scale):
+            self.scale = np.where(diagonal > 0, diagonal, 1.0)
         while True:
-            ridge = self.ridge(penalty, mean)
+            ridge = np.zeros(len(active)) + self.ridge(penalty, diagonal, active)
             if columns is None:
                 H.flat[:: len(H) + 1] = diagonal + ridge
                 roughly = len(active) > tuning.exact_columns
@@ -206,7 +228,7 @@ class Descent:
             else:
                 model.ridge = ridge
                 new, fall = minimise(model, g, now, penalty.l1, True, tuning)
-            length = float(np.linalg.norm(new - now))
+            length = self._length(new - now, active)
             if length <= self.radius or self.proximal >= tuning.max_proximal:
                 break
             self.proximal *= tuning.proximal_rise
@@ -214,9 +236,23 @@ class Descent:
         target[active] = new
         self.step_to(target, fall if len(active) else np.inf)
 
-    def ridge(self, penalty: Penalty, mean: float) -> float:
-        """What is added to the Hessian's diagonal, whose mean is known."""
-        return max(penalty.l2, self.proximal * mean)
+    def ridge(
+        self, penalty: Penalty, diagonal: Vector, active: NDArray[np.int64] | slice = slice(None)
+    ) -> Vector:
+        """What is added to the Hessian's diagonal over the active columns, (A,), for each of them or, (1,), for
+        all. With L2 that is nothing else until a step has been of no use."""
+        if penalty.l2 > 0 and self.proximal <= self.tuning.proximal:
+            return np.array([penalty.l2])
+        scale = self._scale_of(active)
+        mean = float(np.sum(diagonal / scale)) / max(len(diagonal), 1)
+        return np.maximum(penalty.l2, self.proximal * mean * scale)
+
+    def _length(self, change: Vector, active: NDArray[np.int64] | slice = slice(None)) -> float:
+        """Of a change over the active columns, (A,)."""
+        return float(np.linalg.norm(np.sqrt(self._scale_of(active)) * change))
+
+    def _scale_of(self, active: NDArray[np.int64] | slice) -> Vector:
+        return self.scale if len(self.scale) == 1 else self.scale[active]
 
     def step_to(self, target: Vector, fall: float) -> None:
         """Aim at ``target`` (n,), by which the objective should fall so much."""
@@ -229,7 +265,7 @@ class Descent:
         tuning = self.tuning
         nothing_left = self.fall <= tuning.rounding * self.primal
         if not self.smoothed:
-            if nothing_left:
+            if nothing_left and not self.closing:
                 self.a = 0.0
             return
         need, gap = tol * self.primal, self.smoothing_gap
@@ -237,7 +273,7 @@ class Descent:
             return
         if gap > tuning.smooth_enough * need:  # it goes with a²
             self.a *= max(0.5, (0.75 * tuning.smooth_enough * need / gap) ** 0.5)
-        elif nothing_left:  # at this a, and yet not certified
+        elif nothing_left and not self.closing:  # at this a, and yet not certified
             self.a *= 0.5
 
     def active_columns(self, most: int, l1: float) -> NDArray[np.int64]:

@@ -3,12 +3,12 @@ by and ``auto`` asks before."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.memory.sizes import format_size
 from llsvm.solvers.smsvm.columns import Columns
-from llsvm.solvers.smsvm.rows import work_bytes
+from llsvm.solvers.smsvm.rows import rows_bytes, work_bytes
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
 # of a problem, beside those of the threads: Descent, its copy for rows near the margin, what is left out,
@@ -23,7 +23,7 @@ class Layout:
 
     most_active: columns that a Hessian may have. wide: no Hessian over all columns. all_near: all rows are in
     memory and stay at hand. by_columns: L1 by coordinate descent on the columns of these. by_products: L2 by
-    products with the Hessian. Else there is a Hessian."""
+    products with the Hessian. Else there is a Hessian. tuning: with pieces of rows that the memory has room for."""
 
     needs: Needs
     most_active: int
@@ -31,6 +31,7 @@ class Layout:
     all_near: bool
     by_columns: bool
     by_products: bool
+    tuning: SmSVMTuning
 
     def in_words(self, n_features: int) -> str:
         """What is done instead of a Hessian over all features; "" where there is one."""
@@ -55,6 +56,7 @@ def layout(
     """problems: binary ones. l1: the penalty has an L1 part."""
     dataset, available_bytes, in_memory = memory.dataset, memory.available_bytes, memory.in_memory
     n = dataset.n_columns + 1
+    tuning = _with_room_for_pieces(tuning, threads, memory)
     copies = 8 * problems * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
     lines = {
         "weights": 8 * problems * n * (VECTORS + 2 * threads),
@@ -78,4 +80,17 @@ def layout(
     # a copy of the near rows, where it has room
     copy = not all_near and in_memory and tuning.copied * rows <= available_bytes - sum(lines.values())
     needs = Needs(lines, row_work, copy)
-    return Layout(needs, most_active, wide, all_near, by_columns, by_products)
+    return Layout(needs, most_active, wide, all_near, by_columns, by_products, tuning)
+
+
+def _with_room_for_pieces(tuning: SmSVMTuning, threads: int, memory: MemoryLeft) -> SmSVMTuning:
+    """The pieces of rows that all threads work on at a time, cut so that they take no more than their share."""
+    n, is_dense = memory.dataset.n_columns + 1, memory.dataset.is_dense
+    wanted = threads * work_bytes(n, is_dense, tuning)
+    share = tuning.piece_share * max(memory.available_bytes, 0) / wanted
+    if share >= 1:
+        return tuning
+    rows = max(tuning.min_piece_rows, int(share * tuning.piece_rows))
+    return replace(
+        tuning, piece_rows=rows, piece_bytes=max(int(share * tuning.piece_bytes), rows_bytes(1, n))
+    )

@@ -93,18 +93,19 @@ class Dense:
 
 def solve(H: Vector, right: Vector, least: float = DEFAULT.ridge) -> Vector:
     """H⁻¹ right for a symmetric positive semidefinite H (n, n), right (n,). Where H is singular, with a ridge:
-    least, a share of its mean diagonal, or as many times more as it takes."""
+    least, a share of its diagonal (its mean where that is 0), or as many times more as it takes."""
     from scipy.linalg import cho_factor, cho_solve
 
     ridge = 0.0
-    mean = float(np.trace(H)) / max(len(H), 1)
+    diagonal = H.diagonal()
+    scale = np.where(diagonal > 0, diagonal, max(float(diagonal.mean()), 1e-300)) if len(H) else diagonal
     while True:
         work = H.copy()
-        work.flat[:: len(H) + 1] += ridge
+        work.flat[:: len(H) + 1] += ridge * scale
         try:
             return np.asarray(cho_solve(cho_factor(work, lower=True, overwrite_a=True), right))
         except np.linalg.LinAlgError:
-            ridge = max(ridge * 100, least * mean, 1e-300)
+            ridge = max(ridge * 100, least)
 
 
 def minimise(

@@ -103,8 +103,13 @@ def work_bytes(n_columns: int, is_dense: bool, tuning: SmSVMTuning) -> int:
     """Bytes that one thread needs for the piece it works on."""
     if not is_dense:
         return tuning.piece_rows * 10 * 8
-    return _dense_rows(n_columns, tuning) * (n_columns + 1) * 8 * 3
+    return 3 * rows_bytes(_dense_rows(n_columns, tuning), n_columns)
+
+
+def rows_bytes(n_rows: int, n_columns: int) -> int:
+    """Of so many dense rows as float64, with the constant feature."""
+    return n_rows * (n_columns + 1) * 8
 
 
 def _dense_rows(n_columns: int, tuning: SmSVMTuning) -> int:
-    return max(1, tuning.piece_bytes // (8 * (n_columns + 1)))
+    return max(1, tuning.piece_bytes // rows_bytes(1, n_columns))

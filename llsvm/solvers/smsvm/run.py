@@ -29,7 +29,6 @@ from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.near_rows import NearRows
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
-from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.solvers.stall import Stall
 from llsvm.stream.stream import Stream
 
@@ -53,7 +52,6 @@ class NewtonRun:
         settings: Settings,
         class_weight: NDArray[np.float64],
         threads: int,
-        tuning: SmSVMTuning,
         layout: Layout,
         stream: Stream,
     ) -> None:
@@ -61,6 +59,7 @@ class NewtonRun:
         dataset = stream.dataset
         k = count_problems(len(dataset.classes))
         self.settings, self.class_weight = settings, class_weight
+        tuning = layout.tuning
         self.tuning, self.stream = tuning, stream
         self.loss = loss_of(settings)
         self.penalty = Penalty.of(settings, dataset.n_rows)
@@ -110,8 +109,10 @@ class NewtonRun:
 
     def begin_again(self, penalty: Penalty) -> None:
         """With another penalty, at the best weights so far."""
-        self.penalty, before = penalty, self.best
+        self.penalty, before, scales = penalty, self.best, [p.scale for p in self.problems]
         self.problems = [Descent(p.positive, len(p.w), self.loss, self.tuning) for p in self.problems]
+        for problem, scale in zip(self.problems, scales, strict=True):
+            problem.scale = scale
         if before.coef is not None:
             for problem, w in zip(self.problems, before.coef, strict=True):
                 problem.begin_at(w)
@@ -235,7 +236,7 @@ class NewtonRun:
 
     def _cg_step(self, problem: Descent, until: float) -> Step:
         diagonal = problem.sums.diagonal
-        ridge = problem.ridge(self.penalty, float(diagonal.mean()))
+        ridge = problem.ridge(self.penalty, diagonal)
         run = ConjugateGradients(problem.gradient, diagonal + ridge, ridge, until)
         return Step(problem, run, problem.point)
 
@@ -253,7 +254,8 @@ class NewtonRun:
         points = [self._first_point_near(p) for p in inner]
         at_hand = self._sum_near(points)
         left_out = [
-            RowsLeftOut.between(*each) for each in zip((p.sums for p in inner), at_hand, points, strict=True)
+            RowsLeftOut.between(p.sums, sums, point, self.near.one_sided)
+            for p, sums, point in zip(inner, at_hand, points, strict=True)
         ]
         del points, at_hand  # vectors as long as the weights
 

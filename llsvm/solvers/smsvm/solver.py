@@ -102,7 +102,7 @@ class SmSVM:
         memory = stream.memory_left
         settings, weights = self.settings, self.class_weight
         state, self._restored = self._restored, None
-        self._run = NewtonRun(settings, weights, self.threads, self.tuning, self.layout(memory), stream)
+        self._run = NewtonRun(settings, weights, self.threads, self.layout(memory), stream)
         if state is not None:
             state.require(state.solver, data_of(stream.dataset))
             if state.solver == "llsvm":

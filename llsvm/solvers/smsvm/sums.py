@@ -112,27 +112,32 @@ class Sums:
 class RowsLeftOut:
     """The rows that are not at hand, after a pass over all: they stay on their side of the margin, so their losses
     go on linearly from the point (n,) of that pass. sums: theirs, there. a: the smoothing parameter there. What the
-    smoothing costs of them goes with its square: next to nothing of a row, but they are many."""
+    smoothing costs of them goes with its square: next to nothing of a row, but they are many. one_sided: all are
+    beyond the margin, where the smoothing is all that they have of loss and slope."""
 
     at: Vector
     sums: Sums
     a: float
+    one_sided: bool
 
     @classmethod
-    def between(cls, all_rows: Sums, at_hand: Sums, point: Point) -> RowsLeftOut:
+    def between(cls, all_rows: Sums, at_hand: Sums, point: Point, one_sided: bool = False) -> RowsLeftOut:
         """all_rows, at_hand: what each sums to at the point."""
         at, none = point.w + point.change, np.zeros(0)
         totals, v = all_rows.totals - at_hand.totals, all_rows.v - at_hand.v
         totals[ALPHA] = totals[LOSS] + float(v @ at)  # Σ α_i of the straight lines
-        return cls(at, Sums(all_rows.losses - at_hand.losses, totals, v, none, none, none), point.a)
+        return cls(
+            at, Sums(all_rows.losses - at_hand.losses, totals, v, none, none, none), point.a, one_sided
+        )
 
     def add_to(self, sums: Sums, point: Point) -> None:
         """Add what they come to at the point, but for their curvature: it is next to nothing."""
         mine, moved = self.sums, point.w - self.at
-        gap = mine.smoothing_gap * (point.a / self.a) ** 2
-        before, step = float(mine.v @ moved), float(mine.v @ point.change)
-        sums.losses += mine.losses[STEPS == 1] - before - STEPS * step
+        less = (point.a / self.a) ** 2
+        gap, share = mine.smoothing_gap * less, less if self.one_sided else 1.0
+        before, step = share * float(mine.v @ moved), share * float(mine.v @ point.change)
+        sums.losses += share * mine.losses[STEPS == 1] - before - STEPS * step
         sums.totals[LOSS] += mine.loss - before - step
-        sums.totals[ALPHA] += mine.alpha - gap
+        sums.totals[ALPHA] += share * mine.alpha - gap
         sums.totals[SMOOTHING_GAP] += gap
-        sums.v += mine.v
+        sums.v += share * mine.v

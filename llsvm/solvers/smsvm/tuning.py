@@ -108,6 +108,10 @@ class SmSVMTuning:
     """Of a sparse block, that a thread works on at a time: small ones stay in the processor's cache."""
     piece_bytes: int = 1_000_000
     """Of a dense one, as float64."""
+    piece_share: float = 0.25
+    """Of the memory there is, that the pieces of all threads may take: beyond, they are smaller."""
+    min_piece_rows: int = 64
+    """Of a sparse block: fewer cost more in calls than in work."""
 
 
 DEFAULT = SmSVMTuning()

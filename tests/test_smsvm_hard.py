@@ -1,0 +1,51 @@
+"""Newton's method where others crawl: columns in units of their own, large C, little memory."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from oracle import rows, run
+from test_auto import dataset, left
+
+from llsvm.settings.settings import Settings
+from llsvm.solvers.choose import choose
+from llsvm.solvers.smsvm.layout import layout
+
+
+def raw(n=4000, d=12, seed=0):
+    """Rows whose columns are given in units from 1e-2 to 1e4, as tables that nobody has scaled are."""
+    X, y = rows(n, d, seed, noise=0.6)
+    return (X * np.logspace(-2, 4, d)).astype(np.float32).astype(float), y
+
+
+@pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("C", [100.0, 1e4])
+def test_units_of_columns_do_not_slow_steps_down(C, loss, penalty):
+    training = run(*raw(), solver="smsvm", C=C, loss=loss, penalty=penalty)
+    last = training.reports[-1]
+    assert last.certificate.relative_gap <= 1e-3
+    assert last.passes <= 16
+    assert len(training.reports) <= 60  # steps on the rows near the margin among them
+
+
+@pytest.mark.parametrize("threads", [1, 16])
+@pytest.mark.parametrize("dense", [True, False])
+def test_where_few_columns_make_a_small_hessian_a_small_limit_has_room_for_it(threads, dense):
+    memory = left(dataset(131_000, 74, 74, 2, dense), 5_000_000)
+    plan = layout(1, threads, False, memory)
+    assert not plan.wide
+    assert plan.most_active == 75
+    assert memory.has_room(plan.needs)
+    assert choose(Settings(), threads, memory).newton is not None
+
+
+@pytest.mark.parametrize("layout_of", [np.asarray, sp.csr_matrix])
+def test_many_threads_under_a_small_limit_take_small_pieces(layout_of, tmp_path):
+    X, y = raw()
+    options = {"solver": "smsvm", "threads": 8, "C": 100.0, "spill_dir": str(tmp_path)}
+    small = run(layout_of(X), y, ledger=1_500_000, **options)
+    assert small.reports[-1].converged
+    assert not small.reports[-1].note  # of a Hessian that has no room
+    plenty = run(layout_of(X), y, **options)
+    primal = [t.reports[-1].certificate.primal[0] for t in (small, plenty)]
+    assert primal[0] == pytest.approx(primal[1], rel=1e-3)
