@@ -31,12 +31,14 @@ MAX_LINES, NAMED = 50, 8  # weights drawn, and of these so many named
 @dataclass(slots=True)
 class PathPoint:
     """lambda1: of (1/N) Σ hinge + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this
-    point alone. accuracy: of the model on the validation data, None without."""
+    point alone. score: of the model on the validation data, None without;
+    scored_by: what that is, accuracy or of a regression r2."""
 
     lambda1: float
     model: Model
     passes: int
-    accuracy: float | None = None
+    score: float | None = None
+    scored_by: str = "accuracy"
 
     @property
     def nonzero_weights(self) -> int:
@@ -50,7 +52,7 @@ class PathPoint:
             "passes": self.passes,
             "relative_gap": None if certificate is None else certificate.relative_gap,
             "converged": self.model.converged,
-            "accuracy": self.accuracy,
+            self.scored_by: self.score,
         }
 
 
@@ -88,7 +90,7 @@ def path(
 
 
 def plot(points: Sequence[PathPoint], file: str) -> None:
-    """Draw weights against λ₁, and under them the weights that are not zero and the validation accuracy.
+    """Draw weights against λ₁, and under them the weights that are not zero and the figure on the validation data.
 
     Needs matplotlib (the extra "plots"). Raises UsageError without it.
     """
@@ -114,10 +116,10 @@ def plot(points: Sequence[PathPoint], file: str) -> None:
     below.set(xscale="log", xlabel="λ₁ (sparser to the left)", ylabel="weights that are not zero")
     below.yaxis.set_major_locator(MaxNLocator(integer=True))
     below.invert_xaxis()
-    if points[0].accuracy is not None:
+    if points[0].score is not None:
         right = below.twinx()
-        right.plot(lambdas, [point.accuracy or 0.0 for point in points], "C0.--")
-        right.set_ylabel("validation accuracy", color="C0")
+        right.plot(lambdas, [point.score or 0.0 for point in points], "C0.--")
+        right.set_ylabel(f"validation {points[0].scored_by}", color="C0")
         right.tick_params(axis="y", colors="C0")
         right.yaxis.set_major_formatter(PercentFormatter(1.0))
     kind = os.path.splitext(file)[1].lstrip(".").lower()

@@ -13,11 +13,12 @@ from llsvm.errors import UsageError
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
-from llsvm.scoring.figures import Evaluation, measure
 from llsvm.scoring.held import held_rows
+from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.scoring.room import require_room
-from llsvm.scoring.scores import predicted_classes
+from llsvm.scoring.scores import predicted
+from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import Settings
 
@@ -29,26 +30,29 @@ def predict(
     model: Model | str | os.PathLike[str],
     data: Any,
     *,
+    probabilities: bool = False,
     memory_limit: str | int | None = None,
     threads: int | None = None,
     label: str | int | None = None,
     format: Literal["svmlight", "csv", "parquet", "arrow", "hdf5", "numpy"] | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> NDArray[Any]:
-    """The label that a model predicts for each row of data.
+    """The label, or number, that a model predicts for each row of data.
 
     model: a model, or the path of its file. data: a file, pattern, folder or address, or several, in any format
     that ``llsvm.train`` reads; or an (n, d) array, SciPy sparse matrix or data frame (pandas, Polars, a table of
     pyarrow), whose columns are found by name where the model was trained on columns with names. A column of labels
     is left aside. How data are read (categories, missing values, the numbering of svmlight) follows the model.
 
-    Returns (n,) values of ``model.classes_``, in the order of the rows: all that is held of a file at once, beside
-    blocks of its rows. Raises ModelError where the data do not fit the model, DataError, BudgetError, UsageError.
+    Returns (n,) values of ``model.classes_`` (of loss one_class 1, and -1 for an outlier), or of a regression
+    numbers, in the order of the rows: all that is held of a file at once, beside blocks of its rows. With
+    ``probabilities`` (n, n_classes), of a model of the logistic loss. Raises ModelError where the data do not fit
+    the model, or it gives no probabilities, DataError, BudgetError, UsageError.
     """
     given = _given(memory_limit, threads, label, format, zero_based)
     loaded = _loaded(model, given)
     source = _opened(loaded, data, None, given, need_label=False)
-    return loaded.classes_[predicted_classes(loaded, source, memory_limit=given.memory_limit)]
+    return predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
 
 
 @takes_options
@@ -62,7 +66,7 @@ def evaluate(
     label: str | int | None = None,
     format: Literal["svmlight", "csv", "parquet", "arrow", "hdf5", "numpy"] | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
-) -> Evaluation:
+) -> dict[str, Any]:
     """How well a model predicts the labels that data have.
 
     model, data: as for ``predict``. y: (n,) labels, with arrays and data frames; a data frame may have them in a
@@ -71,12 +75,15 @@ def evaluate(
 
     Returns plain values, a dict: rows, correct, accuracy, macro_f1, classes (a dict each: label, precision, recall,
     f1, support, predicted), confusion (labels, and counts with a row per true and a column per predicted class),
-    unknown_rows and unknown_labels (rows whose label the model has never seen; they count as wrong). Raises as
-    ``predict``, and ModelError where labels are text and the model's are numbers, or the other way round.
+    unknown_rows and unknown_labels (rows whose label the model has never seen; they count as wrong), and of a model
+    that gives probabilities log_loss and brier. Of a regression: rows, r2, mean_absolute_error, mean_squared_error,
+    root_mean_squared_error. Of loss one_class, which needs no labels: rows, outliers, outlier_share, and labelled,
+    the figures of classes over the rows whose labels are 1 and -1, if there are any. Raises as ``predict``, and
+    ModelError where labels are text and the model's are numbers, or the other way round.
     """
     given = _given(memory_limit, threads, label, format, zero_based)
     loaded = _loaded(model, given)
-    source = _opened(loaded, data, y, given, need_label=True)
+    source = _opened(loaded, data, y, given, need_label=loaded.label_kind != UNLABELLED)
     return measure(loaded, source, memory_limit=given.memory_limit)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,11 @@ from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import BudgetError, DataError
 from llsvm.features.scaling import UNSCALED_ABOVE
+from llsvm.features.targets import Targets
 from llsvm.memory.plan import MemoryPlan
 from llsvm.models.model import label_text
 from llsvm.settings.defaults import said_of_defaults
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 
@@ -34,8 +36,10 @@ _UPDATES_PER_SECOND, _DENSE_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 4e
 class Counts:
     """Over the blocks of a source; ``add`` each."""
 
-    def __init__(self, labelled: bool = True) -> None:
+    def __init__(self, labelled: bool = True, label_kind: str = CLASSIFICATION) -> None:
         self.labelled = labelled
+        self.targets = Targets() if labelled and label_kind == REGRESSION else None
+        self.count_classes = labelled and label_kind == CLASSIFICATION
         self.n_rows = self.nnz = self.empty_rows = self.other_rows = 0
         self.last_column = -1  # as the source numbers them
         self.largest = 0.0
@@ -44,8 +48,10 @@ class Counts:
 
     def add(self, block: Block) -> None:
         self.n_rows += block.n_rows
-        if self.labelled:
+        if self.count_classes:
             self._count_labels(block.y)
+        if self.targets is not None:
+            self.targets.encode(block.y)
         if isinstance(block.X, CSR):
             first, last = int(block.X.indptr[0]), int(block.X.indptr[-1])
             values, columns = block.X.data[first:last], block.X.indices[first:last]
@@ -92,7 +98,7 @@ class CountedSource:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         labelled = self._source.info().labelled
-        self.counts, self.complete = Counts(labelled), False
+        self.counts, self.complete = Counts(labelled, self._source.info().label_kind), False
         for block in self._source.blocks(max_bytes):
             self.counts.add(block)
             yield (
@@ -110,7 +116,8 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
 
     rows, features (columns up to the last one used), nonzeros, density (share of non-zero cells), empty_rows,
     largest_value (absolute), index_base (0 or 1: the first column number, as the source sees it), bytes,
-    labelled; classes (label -> rows; up to 1000 of them, the rows of the rest are other_rows; none without labels),
+    labelled, label_kind: see SourceInfo; target: of a regression's labels, see TargetFacts; classes (label -> rows;
+    up to 1000 of them, the rows of the rest are other_rows; none without labels),
     unscaled: are values so large that scaling is called for, and training would not scale them? is_table, notes:
     see SourceInfo. defaults: see ``said_of_defaults``.
     columns: of a table, see TableSource.describe, and missing, the rows without a value in a feature; else None.
@@ -161,6 +168,8 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
         "largest_value": counts.largest,
         "index_base": base,
         "labelled": info.labelled,
+        "label_kind": info.label_kind,
+        "target": None if counts.targets is None else asdict(counts.targets.target),
         "classes": {label_text(label): counts.labels[label] for label in sorted(counts.labels)},
         "other_rows": counts.other_rows,
         "unscaled": counts.largest > UNSCALED_ABOVE

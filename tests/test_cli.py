@@ -101,7 +101,7 @@ class FakeTraining:
     def summary(self):
         return {
             "converged": self.converged, "primal": 2.0, "dual": 1.5, "relative_gap": 0.25, "passes": 1,
-            "rows": 4, "features": 3, "classes": [-1, 1], "bytes_read": 60, "peak_rss_bytes": 10**8,
+            "rows": 4, "features": 3, "classes": [-1, 1], "target": None, "bytes_read": 60, "peak_rss_bytes": 10**8,
             "seconds": 0.5, "advice": "the columns are not scaled: pass --scale standard",
         }  # fmt: skip
 

@@ -16,7 +16,7 @@ from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError
 from llsvm.features.labels import LabelEncoder
-from llsvm.scoring.figures import measure
+from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.scoring.scores import predict_file
 

@@ -13,7 +13,7 @@ from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError, DataError
 from llsvm.features.labels import MAX_CLASSES, LabelEncoder
 from llsvm.objective.problems import Problems, class_signs
-from llsvm.scoring.figures import measure
+from llsvm.scoring.measure import measure
 from llsvm.scoring.room import require_room
 from llsvm.scoring.scores import score_blocks
 

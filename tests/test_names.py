@@ -19,7 +19,7 @@ from llsvm.data import open_source
 from llsvm.data.by_name import ColumnsByName
 from llsvm.errors import DataError, ModelError, UsageError
 from llsvm.models.liblinear import write_liblinear
-from llsvm.scoring.figures import measure
+from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.scoring.scores import predict_file
 

@@ -16,7 +16,7 @@ from llsvm.features.feature_map import FeatureMap, KernelFunction
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
 from llsvm.objective.losses import new_loss
-from llsvm.scoring.figures import measure
+from llsvm.scoring.measure import measure
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.intercept import Intercept
 from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss

@@ -16,7 +16,7 @@ from llsvm.block import CSR, Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
 from llsvm.models.model import Model
-from llsvm.scoring.figures import measure
+from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import zero_based
 from llsvm.scoring.room import block_bytes
 from llsvm.scoring.scores import predict_file, score_blocks
@@ -76,7 +76,7 @@ def test_lines_of_predictions(k):
     model, X, y = example(k)
     out, scored = io.StringIO(), io.StringIO()
     assert predict_file(model, Rows(X, y, base=1), out) == 40
-    predict_file(model, Rows(X, y, step=40), scored, scores=True)
+    predict_file(model, Rows(X, y, step=40), scored, more="scores")
     lines = out.getvalue().splitlines()
     assert lines == [model.labels[i] for i in np.searchsorted(model.classes_, model.predict(X))]
     assert set(lines) <= ({"1", "-1"} if k == 1 else {"0", "10", "20"})

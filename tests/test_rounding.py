@@ -17,7 +17,7 @@ from llsvm.data import open_with_settings
 from llsvm.models.model import Model
 from llsvm.objective.losses import new_loss
 from llsvm.objective.rounding import CLOSE, Rounding, RoundingBound, most_lost
-from llsvm.scoring.figures import measure
+from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.settings.settings import Settings
 from llsvm.train import load, train

@@ -19,7 +19,7 @@ from llsvm.estimators import LLSVMClassifier
 from llsvm.features.scaling import ColumnStatistics
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.liblinear import read_liblinear, write_liblinear
-from llsvm.scoring.figures import measure
+from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.settings import Settings

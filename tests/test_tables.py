@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, ModelError
-from llsvm.scoring.figures import measure
+from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.scoring.scores import predict_file
 from llsvm.train import load, train
@@ -146,7 +146,7 @@ def predictions(model, path):
     import io
 
     out = io.StringIO()
-    predict_file(model, open_for(model, path), out, scores=True)
+    predict_file(model, open_for(model, path), out, more="scores")
     return out.getvalue()
 
 

@@ -113,7 +113,7 @@ def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
 
 def _evaluate(model: Path, test: Path, memory_limit: str) -> None:
     from llsvm.models.model import Model
-    from llsvm.scoring.figures import measure
+    from llsvm.scoring.measure import measure
 
     print_evaluation(
         measure(Model.load(model), open_data([os.fspath(test)], Settings()), memory_limit=memory_limit)

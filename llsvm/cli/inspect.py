@@ -9,6 +9,7 @@ import typer
 from llsvm.cli.declared import settings_of, takes
 from llsvm.cli.echo import echo
 from llsvm.cli.options import Json
+from llsvm.settings.objective import KINDS, REGRESSION, UNLABELLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +54,7 @@ def inspect(
             options=options,
             positive=settings.positive,
             need_label=False,
+            label_kind=KINDS[settings.loss],
         )
         answer, show = {"kind": "data", **survey(source, settings)}, _print_data
     if json:
@@ -95,6 +97,7 @@ def describe_model(model: Model) -> dict[str, Any]:
     return {
         "kind": "model",
         "version": model.version,
+        "label_kind": model.label_kind,
         "classes": model.labels,
         "features": model.n_features_in_,
         "machine": _machine(model),
@@ -164,8 +167,10 @@ def _print_model(answer: dict[str, Any]) -> None:
     from llsvm.files.fingerprint import TRAINED_ON
 
     certificate = answer["certificate"]
+    classes = f"{len(answer['classes'])} classes ({_listed(answer['classes'])})"
+    says = {REGRESSION: "that predicts numbers, of", UNLABELLED: "that tells outliers (-1), of"}
     echo(
-        f"A {answer['machine']} of {len(answer['classes'])} classes ({_listed(answer['classes'])}) and "
+        f"A {answer['machine']} {says.get(answer['label_kind'], f'of {classes} and')} "
         f"{answer['features']:,} features, {answer['nonzero_weights']:,} weights not 0, "
         f"made by llsvm {answer['version']}."
     )
@@ -188,9 +193,9 @@ def _print_model(answer: dict[str, Any]) -> None:
     settings = sorted({**answer["settings"], "intercept": intercept}.items())
     print_table(("setting", "value"), [[name, _setting_text(value)] for name, value in settings])
     if answer["largest_weights"]:
-        names = ("feature", "weight", "class")
+        names = ("feature", "weight", "class")[: 2 if answer["label_kind"] == REGRESSION else 3]
         rows = [[row[name] for name in names] for row in answer["largest_weights"]]
-        print_table(("largest weights: feature", "weight", "for class"), rows)
+        print_table(("largest weights: feature", "weight", "for class")[: len(names)], rows)
     if answer["history"]:
         columns = list(answer["history"][-1])
         table = [[cell_text(row.get(name)) for name in columns] for row in answer["history"]]
@@ -221,15 +226,7 @@ def _print_data(answer: dict[str, Any]) -> None:
     rows.insert(1, ["size", "-" if answer["bytes"] is None else format_size(answer["bytes"])])
     rows.append(["density", f"{answer['density']:.4%}"])
     print_table((answer["name"], ""), rows)
-    classes = sorted(answer["classes"].items(), key=lambda item: -item[1])
-    shown = [[label, count, f"{count / answer['rows']:.2%}"] for label, count in classes[:_CLASSES_SHOWN]]
-    if len(classes) > _CLASSES_SHOWN or answer["other_rows"]:
-        count = sum(count for _, count in classes[_CLASSES_SHOWN:]) + answer["other_rows"]
-        shown.append(["others", count, f"{count / answer['rows']:.2%}"])
-    if answer["labelled"]:
-        print_table(("class", "rows", "share"), shown)
-    else:
-        echo(_no_label(answer["columns"] or []))
+    _print_labels(answer)
     if answer["columns"]:
         _print_columns(answer["columns"])
     for note in answer["notes"]:
@@ -243,6 +240,26 @@ def _print_data(answer: dict[str, Any]) -> None:
         echo(answer["defaults"])
     for sentence in _plan_in_words(answer):
         echo(sentence)
+
+
+def _print_labels(answer: dict[str, Any]) -> None:
+    """How many rows each class has, or what the targets of a regression are like."""
+    from llsvm.cli.tables import print_table
+
+    target = answer["target"]
+    if answer["label_kind"] == UNLABELLED:
+        return
+    if not answer["labelled"]:
+        echo(_no_label(answer["columns"] or []))
+    elif target is not None:
+        print_table(("target", ""), [[name, f"{value:.8g}"] for name, value in target.items()])
+    else:
+        classes = sorted(answer["classes"].items(), key=lambda item: -item[1])
+        shown = [[label, count, f"{count / answer['rows']:.2%}"] for label, count in classes[:_CLASSES_SHOWN]]
+        if len(classes) > _CLASSES_SHOWN or answer["other_rows"]:
+            count = sum(count for _, count in classes[_CLASSES_SHOWN:]) + answer["other_rows"]
+            shown.append(["others", count, f"{count / answer['rows']:.2%}"])
+        print_table(("class", "rows", "share"), shown)
 
 
 def _plan_in_words(answer: dict[str, Any]) -> Iterator[str]:

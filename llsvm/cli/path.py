@@ -39,7 +39,9 @@ def path(
     validation: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Data to measure each model's accuracy on.", rich_help_panel=MOST_USED
+            metavar="FILE",
+            help="Data to measure each model on: its accuracy, or of a regression R².",
+            rich_help_panel=MOST_USED,
         ),
     ] = None,
     plot: Annotated[
@@ -59,7 +61,7 @@ def path(
     from llsvm.memory.process import default_threads
     from llsvm.path import path as train_path
     from llsvm.path import plot as draw
-    from llsvm.scoring.figures import measure
+    from llsvm.scoring.measure import main_figure, measure
     from llsvm.scoring.opening import open_for
     from llsvm.settings.defaults import said_of_defaults
 
@@ -90,15 +92,14 @@ def path(
                 format=settings.format,
                 threads=settings.threads or default_threads(),
             )
-            point.accuracy = float(
-                measure(point.model, source, memory_limit=settings.memory_limit)["accuracy"]
-            )
+            answer = measure(point.model, source, memory_limit=settings.memory_limit)
+            point.scored_by, point.score = main_figure(answer)
         found.append(point)
         if not quiet:
             words = [f"λ₁ {point.lambda1:.4g}", f"{point.nonzero_weights} weights not zero"]
             words.append(f"{point.passes} passes" + ("" if point.model.converged else ", not converged"))
-            if point.accuracy is not None:
-                words.append(f"accuracy {point.accuracy:.2%}")
+            if point.score is not None:
+                words.append(f"{point.scored_by} {point.score:.2%}")
             echo(", ".join(words), err=True)
     say_notes(training_data, quiet)
     _show([point.as_dict() for point in found], json)

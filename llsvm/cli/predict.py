@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
@@ -15,12 +15,14 @@ from llsvm.cli.echo import echo
 from llsvm.cli.options import Json, check_output
 from llsvm.errors import UsageError
 from llsvm.process.terminal import printable
+from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
 from llsvm.settings.option import MOST_USED, OUTPUT
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
     from llsvm.models.model import Model
     from llsvm.scoring.figures import Confusion, Evaluation
+    from llsvm.scoring.scores import Columns
     from llsvm.settings.settings import Settings
 
 ModelFile = Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")]
@@ -62,18 +64,32 @@ def predict(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    probabilities: Annotated[
+        bool,
+        typer.Option(
+            "--probabilities",
+            help="After the label, tab separated: the probability of each class in ascending order (of loss "
+            "logistic).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     **chosen: Any,
 ) -> None:
-    """Predict the label of every row of DATA."""
+    """Predict the label, or the number, of every row of DATA."""
     from llsvm.cli.display import say_notes
     from llsvm.scoring.scores import predict_file
 
     settings = settings_of(chosen)
+    if scores and probabilities:
+        raise UsageError("--scores and --probabilities both ask for columns after the label: choose one")
     if output != "-":
         check_output(output, [model, *data])
     loaded, source = _opened(model, data, settings, need_label=False)
+    more: Columns = "scores" if scores else "probabilities" if probabilities else "none"
+    if more == "probabilities":
+        loaded.require_probabilities()  # before anything is opened for writing
     with _writing(output) as out:
-        predict_file(loaded, source, out, scores=scores, memory_limit=settings.memory_limit)
+        predict_file(loaded, source, out, more=more, memory_limit=settings.memory_limit)
     say_notes(source)
 
 
@@ -95,7 +111,7 @@ def evaluate(
     """Compare predictions with the labels in DATA."""
     from llsvm.cli.display import say_notes
     from llsvm.models.model_file import json_bytes
-    from llsvm.scoring.figures import measure
+    from llsvm.scoring.measure import measure
 
     settings = settings_of(chosen)
     if plot is not None:
@@ -104,23 +120,21 @@ def evaluate(
         require_matplotlib()
         check_output(plot, [model, *data])
     loaded, source = _opened(model, data, settings, need_label=True)
+    if plot is not None and loaded.label_kind != CLASSIFICATION:
+        raise UsageError("--plot draws the confusion of classes, and this model has none: leave --plot out")
     answer = measure(loaded, source, memory_limit=settings.memory_limit, as_json=json)
     say_notes(source)
     if plot is not None:
-        draw_confusion(answer, plot)
+        draw_confusion(cast("Evaluation", answer), plot)
     if json:
         typer.echo(json_bytes(answer).decode(), nl=False)
     else:
         print_evaluation(answer)
 
 
-def _opened(
-    model: str,
-    data: list[str],
-    settings: Settings,
-    need_label: bool,
-) -> tuple[Model, BlockSource]:
-    """Model and data; the model's size is held against the limit before it is loaded."""
+def _opened(model: str, data: list[str], settings: Settings, need_label: bool) -> tuple[Model, BlockSource]:
+    """Model and data, whose labels are needed where the model was trained on some; the model's size is held against
+    the limit before it is loaded."""
     from llsvm.kernels.start import start_quickly
     from llsvm.models.model import Model
     from llsvm.predict import open_for_settings
@@ -129,7 +143,7 @@ def _opened(
     require_room(model, settings.memory_limit)
     loaded = Model.load(model)
     start_quickly()
-    return loaded, open_for_settings(loaded, data, settings, need_label)
+    return loaded, open_for_settings(loaded, data, settings, need_label and loaded.label_kind != UNLABELLED)
 
 
 class _Terminal:
@@ -161,11 +175,29 @@ def _writing(output: str) -> Iterator[TextIO]:
         text.detach()
 
 
-def print_evaluation(answer: Evaluation) -> None:
+def print_evaluation(answer: Mapping[str, Any]) -> None:
     """An evaluation as tables on standard output."""
+    if "r2" in answer:
+        echo(f"R² {answer['r2']:.4f} over {answer['rows']:,} rows")
+        for name in ("mean_absolute_error", "mean_squared_error", "root_mean_squared_error"):
+            echo(f"{name.replace('_', ' ')} {answer[name]:.6g}")
+    elif "outliers" in answer:
+        echo(
+            f"{answer['outliers']:,} of {answer['rows']:,} rows are outliers ({answer['outlier_share']:.4%})"
+        )
+        if "labelled" in answer:
+            echo(f"of the {answer['labelled']['rows']:,} rows with a label 1 or -1:")
+            _print_classes(answer["labelled"])
+    else:
+        _print_classes(answer)
+
+
+def _print_classes(answer: Mapping[str, Any]) -> None:
     from llsvm.cli.tables import print_table
 
     echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {answer['rows']:,} rows")
+    if "log_loss" in answer:
+        echo(f"log loss {answer['log_loss']:.6g}, Brier score {answer['brier']:.6g}")
     names = ("label", "precision", "recall", "f1", "support", "predicted")
     print_table(names, [[each[name] for name in names] for each in map(dict, answer["classes"])])
     labels = answer["confusion"]["labels"]

@@ -104,6 +104,13 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
     return (
         f"{state} after {passes} and {summary['seconds']:.1f} s{why}\n{sparse}"
         f"{proof}\n"
-        f"{summary['rows']:,} rows, {summary['features']:,} features, {len(summary['classes'])} classes; "
+        f"{summary['rows']:,} rows, {summary['features']:,} features{_labels_in_words(summary)}; "
         f"{format_size(summary['bytes_read'])} read{spilled}, peak memory {format_size(summary['peak_rss_bytes'])}"
     )
+
+
+def _labels_in_words(summary: dict[str, Any]) -> str:
+    target = summary["target"]
+    if target is not None:
+        return f", targets from {target['smallest']:g} to {target['largest']:g}"
+    return f", {len(summary['classes'])} classes" if summary["classes"] else ""

@@ -21,6 +21,7 @@ from llsvm.files.json_checks import (
     one_of,
     shown,
 )
+from llsvm.settings.objective import REGRESSION, UNLABELLED
 
 _COLUMN_KINDS = ("number", "text", "vector", "indices", "values", "struct")
 
@@ -64,6 +65,7 @@ _EXTRA: dict[str, Test] = {
     "unit_row": is_flag,
     "double": is_flag,
     "multi_class": one_of("ovo"),
+    "label_kind": one_of(REGRESSION, UNLABELLED),
     "solver": is_text,
     "why": is_text,
     "positive": lambda value: is_text(value) or is_number(value),

@@ -6,7 +6,7 @@ The file (``llsvm.models.model_file`` says how it is packed; version 1) holds
                     feature_names, package version, extra, requires; and the shape, dtype and CRC-32 of every array
     coef.npy        (d, k) float64: ``coef_`` transposed, so that a feature's weights lie together
     intercept.npy   (k,) float64
-    classes.npy     (n_classes,) numbers or text, ascending
+    classes.npy     (n_classes,) numbers or text, ascending; none of a regression
     extra/NAME.npy  the arrays of ``extra``
 
 A later feature adds a field to ``extra``. If predictions would be wrong without it, it also puts the field's
@@ -30,9 +30,10 @@ from llsvm.errors import CertificateError, DataError, ModelError
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.frames import as_rows, column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
-from llsvm.models import model_file
+from llsvm.models import decisions, model_file
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
 _CLOCK_COLUMNS = ("seconds", "used_bytes", "peak_rss_bytes")  # of the history: differ from run to run
@@ -42,11 +43,13 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass
 class Model:
-    """A trained linear classifier.
+    """A trained linear model: a classifier, a regression, or one that tells outliers.
 
-    coef_: (k, d) float64; k = 1 for two classes (positive scores mean ``classes_[1]``), else a row per class.
+    coef_: (k, d) float64; k = 1 for two classes (positive scores mean ``classes_[1]``), else a row per class. Of a
+        regression k = 1, and scores are what it predicts.
     intercept_: (k,) float64.
-    classes_: (n_classes,) numbers or text, ascending.
+    classes_: (n_classes,) numbers or text, ascending; none of a regression; -1 (outliers) and 1 where it was
+        trained without labels.
     certificate: how far from the optimum the weights are at most; None for an imported model.
     settings: the training options, plain values.
     history: a dict per pass: passes, seconds, bytes_read, primal, dual, relative_gap, survivors (None where not
@@ -85,7 +88,9 @@ class Model:
         if self.classes_.dtype.kind in "OU":
             self.classes_ = np.array([str(label) for label in self.classes_])
         k = self.n_problems
-        if len(self.classes_) < 2 or self.coef_.shape[:1] != (k,) or self.coef_.ndim != 2:
+        n_classes = len(self.classes_)
+        unfit = n_classes > 0 if self.is_regression else n_classes < 2
+        if unfit or self.coef_.shape[:1] != (k,) or self.coef_.ndim != 2:
             raise ModelError(f"weights of shape {self.coef_.shape} do not fit {len(self.classes_)} classes")
         if self.intercept_.shape != (k,):
             raise ModelError(f"intercept of shape {self.intercept_.shape} does not fit {k} rows of weights")
@@ -97,10 +102,21 @@ class Model:
             raise ModelError(f"{len(self.feature_names)} feature names for {self.n_features_in_} features")
 
     @property
+    def label_kind(self) -> str:
+        """What labels were in training, a name of llsvm.settings.objective."""
+        return str(self.extra.get("label_kind", CLASSIFICATION))
+
+    @property
+    def is_regression(self) -> bool:
+        """It predicts numbers."""
+        return self.label_kind == REGRESSION
+
+    @property
     def n_problems(self) -> int:
-        """Rows of weights: one for two classes, else one per class, or per pair of classes (one-vs-one)."""
+        """Rows of weights: one for two classes and for a regression, else one per class, or per pair of classes
+        (one-vs-one)."""
         k = len(self.classes_)
-        if k == 2:
+        if k == 2 or self.is_regression:
             return 1
         return k * (k - 1) // 2 if self.one_vs_one else k
 
@@ -113,6 +129,8 @@ class Model:
     def problem_names(self) -> list[str]:
         """What positive scores of each row of ``coef_`` mean: a class, or "i, not j" of a pair."""
         labels = self.labels
+        if self.is_regression:
+            return ["larger numbers"]
         if self.one_vs_one:
             return [f"{a}, not {b}" for i, a in enumerate(labels) for b in labels[i + 1 :]]
         return labels[1:] if len(labels) == 2 else labels
@@ -146,6 +164,7 @@ class Model:
 
         Two classes: positive means ``classes_[1]``. More: the largest is the predicted class; one-vs-one models
         score a class by its votes plus less than ½ for the sum of its pairs' scores, which decides between equals.
+        A regression: the numbers that it predicts.
         Raises ModelError where X has another width, DataError where a column is missing, cannot be what the model
         was trained on, or a score is not a finite number.
         """
@@ -153,8 +172,43 @@ class Model:
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row of X, as ``classes_`` has it: (n,). Errors as ``decision_function``."""
-        return self.classes_[self.class_ids(self._scores(X))]
+        """The class of each row of X, as ``classes_`` has it, or of a regression its number: (n,). Errors as
+        ``decision_function``."""
+        return self.predictions(self._scores(X))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """(n, n_classes) the probability of each class for each row of X. Errors as ``decision_function``, and
+        ModelError where the loss gives none."""
+        self.require_probabilities()
+        return self.probabilities(self._scores(X))
+
+    def predictions(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        """What ``predict`` says where scores are (n, k)."""
+        return scores[:, 0] if self.is_regression else self.classes_[self.class_ids(scores)]
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Scores of the logistic loss stand for probabilities, those of the others for none."""
+        return self.settings.get("loss") == "logistic"
+
+    def require_probabilities(self) -> None:
+        """Raise ModelError where there are none."""
+        if not self.has_probabilities:
+            loss = self.settings.get("loss", "hinge")
+            raise ModelError(
+                f"the {loss} loss gives scores, but no probabilities, and nothing here makes such of them "
+                "(calibration): train with --loss logistic"
+            )
+
+    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(n, n_classes) of classes, for those of problems (n, k), where there are such."""
+        if scores.shape[1] == 1:
+            return decisions.of_two(scores)
+        if self.one_vs_one:
+            return decisions.of_pairs(scores, len(self.classes_))
+        if self.settings.get("multiclass") == "softmax":
+            return decisions.of_joint(scores)
+        return decisions.of_each_against_the_rest(scores)
 
     def class_ids(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
         """Positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
@@ -164,7 +218,7 @@ class Model:
 
     def class_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores of classes, as ``decision_function`` has them, for those of problems (n, problems)."""
-        return _votes(scores, len(self.classes_)) if self.one_vs_one else scores
+        return decisions.votes(scores, len(self.classes_)) if self.one_vs_one else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         X = as_rows(X)
@@ -289,18 +343,6 @@ class Model:
 
 def n_rows_of(X: Matrix) -> int:
     return len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
-
-
-def _votes(scores: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """(n, k) votes of the pairs, scores (n, k(k − 1)/2), and less than ½ for the sum of the scores for a class."""
-    votes, sums = np.zeros((len(scores), k)), np.zeros((len(scores), k))
-    pairs = ((i, j) for i in range(k) for j in range(i + 1, k))
-    for (i, j), column in zip(pairs, scores.T, strict=True):
-        votes[:, i] += column > 0
-        votes[:, j] += column <= 0
-        sums[:, i] += column
-        sums[:, j] -= column
-    return votes + sums / (2.0 * np.abs(sums) + 3.0)
 
 
 def label_text(label: Any) -> str:

@@ -1,19 +1,16 @@
-"""How good predictions are: the figures of an evaluation."""
+"""How good predictions of classes are: the figures of an evaluation."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data.source import BlockSource
+from llsvm.block import Block
 from llsvm.errors import ModelError
 from llsvm.features.labels import is_text, quoted
 from llsvm.models.model import Model, label_text
-from llsvm.scoring.room import max_block_bytes, row_bytes
-from llsvm.scoring.scores import at_least_one, score_blocks
 
 _CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
 _UNKNOWN_LISTED = 20
@@ -38,8 +35,10 @@ class Confusion(TypedDict):
 
 
 class Evaluation(TypedDict):
-    """Plain values. accuracy: correct / rows. macro_f1: the mean of the classes'. unknown_rows: whose label the
-    model has never seen, which count as wrong; unknown_labels: up to 20 of those labels with their counts."""
+    """Of classes, plain values. accuracy: correct / rows. macro_f1: the mean of the classes'. unknown_rows: whose
+    label the model has never seen, which count as wrong; unknown_labels: up to 20 of those with their counts. Where
+    the model gives probabilities, over the rows whose label it knows: log_loss: the mean of −log p of the true
+    class; brier: the mean of (1 − p)² of the true class, of more than two classes Σ (p_k − [k is true])²."""
 
     rows: int
     correct: int
@@ -49,43 +48,52 @@ class Evaluation(TypedDict):
     confusion: Confusion
     unknown_rows: int
     unknown_labels: dict[str, int]
+    log_loss: NotRequired[float]
+    brier: NotRequired[float]
 
 
-def measure(
-    model: Model,
-    source: BlockSource,
-    *,
-    memory_limit: str | int | None = None,
-    as_json: bool = False,
-) -> Evaluation:
-    """How well ``model`` predicts the labels of ``source``.
+class ClassCounts:
+    """Figures of a classifier, as blocks of rows and their scores go by."""
 
-    as_json: the answer is going to be written as JSON, whose text takes more memory than it does.
-    Raises as ``predict_file``, and ModelError where the data's labels are text and the model's are numbers,
-    or the other way round.
-    """
-    n_classes, each_bytes = len(model.classes_), row_bytes(model)
-    cells = n_classes * n_classes
-    more = {
-        "confusion of classes": cells * (_CELL_BYTES + as_json * _CELL_TEXT_BYTES),
-        "scores of a row": each_bytes,
-    }
-    grow = partial(max_block_bytes, model, source, memory_limit, more)
-    max_bytes = grow()
-    counts = np.zeros((n_classes, n_classes), np.int64)
-    unknown: dict[str, int] = {}
-    n_rows = 0
-    for block, values in score_blocks(model, source, max_bytes, each_bytes, grow):
-        n_rows += block.n_rows
-        predicted = model.class_ids(values)
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._counts = np.zeros((len(model.classes_),) * 2, np.int64)
+        self._unknown: dict[str, int] = {}
+        self._n_rows = 0
+        self._log_loss = self._brier = 0.0  # sums
+
+    @staticmethod
+    def needs(model: Model, as_json: bool) -> dict[str, int]:
+        """What is held, in bytes, by name."""
+        cells = len(model.classes_) ** 2
+        return {"confusion of classes": cells * (_CELL_BYTES + as_json * _CELL_TEXT_BYTES)}
+
+    def add(self, block: Block, scores: NDArray[np.float64]) -> None:
+        model = self._model
+        self._n_rows += block.n_rows
         true, known = _known_classes(model, block.y)
-        np.add.at(counts, (true[known], predicted[known]), 1)
+        np.add.at(self._counts, (true[known], model.class_ids(scores)[known]), 1)
         for label, count in zip(*np.unique(block.y[~known], return_counts=True), strict=True):
             text = label_text(label)
-            if text in unknown or len(unknown) < _UNKNOWN_LISTED:
-                unknown[text] = unknown.get(text, 0) + int(count)
-    at_least_one(n_rows, source)
-    return _figures(model, counts, n_rows, unknown)
+            if text in self._unknown or len(self._unknown) < _UNKNOWN_LISTED:
+                self._unknown[text] = self._unknown.get(text, 0) + int(count)
+        if model.has_probabilities:
+            self._add_probabilities(model.probabilities(scores[known]), true[known])
+
+    def _add_probabilities(self, p: NDArray[np.float64], true: NDArray[np.intp]) -> None:
+        of_true = p[np.arange(len(p)), true]
+        self._log_loss -= float(np.log(np.maximum(of_true, np.finfo(np.float64).eps)).sum())
+        squares = (1.0 - of_true) ** 2
+        if p.shape[1] > 2:
+            squares += (p * p).sum(axis=1) - of_true * of_true
+        self._brier += float(squares.sum())
+
+    def answer(self) -> Evaluation:
+        answer = _figures(self._model, self._counts, self._n_rows, self._unknown)
+        n_known = int(self._counts.sum())
+        if self._model.has_probabilities and n_known:
+            answer |= {"log_loss": self._log_loss / n_known, "brier": self._brier / n_known}
+        return answer
 
 
 def _known_classes(model: Model, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

@@ -14,6 +14,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
 from llsvm.models.model import Model
 from llsvm.objective.rounding import keep_double
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 
 def zero_based(model: Model) -> str:
@@ -45,6 +46,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
         positive=model.extra.get("positive"),
         table=table,
         need_label=need_label,
+        label_kind=REGRESSION if need_label and model.is_regression else CLASSIFICATION,
         **options,
     )
     source = opened(told={**told, "label": label if need_label else None})

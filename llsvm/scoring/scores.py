@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TextIO
+from typing import Any, Literal, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
-from llsvm.errors import DataError, LongRowError
+from llsvm.errors import DataError, LongRowError, UsageError
 from llsvm.models.model import Model
 from llsvm.scoring.room import max_block_bytes, row_bytes
 
+Columns = Literal["none", "scores", "probabilities"]
 _SCORE_BLOCKS = 2  # of those held, for scores and lines of text
 _SCORE_TEXT_BYTES = 160  # of a score as a number and as text
 _WORK_BYTES = 8  # of a row: its class as a position, while they are joined
@@ -71,45 +72,67 @@ def predict_file(
     source: BlockSource,
     out: TextIO,
     *,
-    scores: bool = False,
+    more: Columns = "none",
     memory_limit: str | int | None = None,
 ) -> int:
-    """Write one predicted label a line to ``out``, in the source's order, and return the number of rows.
+    """Write what is predicted, a label or of a regression a number, a line to ``out``, in the source's order, and
+    return the number of rows.
 
-    scores: follow the label by its scores, tab separated, all digits: one for two classes (positive means the
-    second), else one per class in the order of ``model.classes_``.
-    Raises BudgetError where ``memory_limit`` is too small, DataError for malformed or empty data.
+    more: what follows, tab separated, all digits: "scores", one for two classes (positive means the second), else
+    one per class in the order of ``model.classes_``; or "probabilities", one per class.
+    Raises BudgetError where ``memory_limit`` is too small, DataError for malformed or empty data; UsageError for
+    the scores of a regression, ModelError for probabilities where the loss gives none.
     """
-    labels = np.array(model.labels, dtype=object)
-    n_rows, text_bytes = 0, max(map(len, model.labels))
-    if scores:
-        text_bytes += _SCORE_TEXT_BYTES * (1 if len(labels) == 2 else len(labels))
+    if more == "scores" and model.is_regression:
+        raise UsageError(
+            "--scores: the score of a regression is the number that it predicts; leave --scores out"
+        )
+    if more == "probabilities":
+        model.require_probabilities()
+    n_rows, text_bytes = 0, max(map(len, model.labels), default=_SCORE_TEXT_BYTES)
+    if more != "none":
+        text_bytes += _SCORE_TEXT_BYTES * (
+            1 if (more, len(model.classes_)) == ("scores", 2) else len(model.classes_)
+        )
     each_bytes = row_bytes(model, text_bytes)
     grow = partial(max_block_bytes, model, source, memory_limit, {"scores of a row": each_bytes})
+    texts = np.array(model.labels, dtype=object)
     for _, values in score_blocks(model, source, grow(), each_bytes, grow):
-        lines = labels[model.class_ids(values)].tolist()
-        if scores:
-            rows = zip(lines, model.class_scores(values).tolist(), strict=True)
+        lines = [repr(value) for value in values[:, 0].tolist()]
+        if not model.is_regression:
+            lines = texts[model.class_ids(values)].tolist()
+        if more != "none":
+            wanted = model.probabilities(values) if more == "probabilities" else model.class_scores(values)
+            rows = zip(lines, wanted.tolist(), strict=True)
             lines = ["\t".join([label, *map(repr, row)]) for label, row in rows]
         out.write("\n".join(lines) + "\n" if lines else "")
         n_rows += len(lines)
     return at_least_one(n_rows, source)
 
 
-def predicted_classes(
-    model: Model, source: BlockSource, *, memory_limit: str | int | None = None
-) -> NDArray[np.intp]:
-    """(n,) positions in ``model.classes_``, in the source's order. Raises as ``predict_file``, and BudgetError
-    where there is no room for the predictions themselves."""
-    each_bytes, found, n_rows = row_bytes(model), [], 0
+def predicted(
+    model: Model, source: BlockSource, *, probabilities: bool = False, memory_limit: str | int | None = None
+) -> NDArray[Any]:
+    """(n,) what is predicted of each row, in the source's order: of ``model.classes_``, or of a regression numbers;
+    or (n, n_classes) ``probabilities``. Raises as ``predict_file``, and BudgetError where there is no room for the
+    predictions themselves."""
+    if probabilities:
+        model.require_probabilities()
+    as_ids = not (probabilities or model.is_regression)
+    each_bytes, n_rows = row_bytes(model), 0
+    found: list[NDArray[Any]] = []
+    kept_bytes = model.classes_.dtype.itemsize if as_ids else 8 * max(len(model.classes_), 1)
     grow = partial(max_block_bytes, model, source, memory_limit, {"scores of a row": each_bytes})
     for _, values in score_blocks(model, source, grow(), each_bytes, grow):
-        found.append(model.class_ids(values).astype(np.int32))
+        if as_ids:
+            found.append(model.class_ids(values).astype(np.int32))
+        else:
+            found.append(model.probabilities(values) if probabilities else values[:, 0].copy())
         n_rows += len(values)
-        label_bytes = model.classes_.dtype.itemsize + _WORK_BYTES
-        max_block_bytes(model, source, memory_limit, {"predictions": n_rows * label_bytes})
+        max_block_bytes(model, source, memory_limit, {"predictions": n_rows * (kept_bytes + _WORK_BYTES)})
     at_least_one(n_rows, source)
-    return np.concatenate(found, dtype=np.intp)
+    whole = np.concatenate(found)
+    return model.classes_[whole] if as_ids else whole
 
 
 def at_least_one(n_rows: int, source: BlockSource) -> int:

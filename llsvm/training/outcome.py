@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,16 @@ from llsvm.files.fingerprint import TRAINED_ON, files_summary
 from llsvm.memory.process import peak_resident_bytes
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
+from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
 from llsvm.settings.settings import Settings
 from llsvm.solvers.advice import Ending, advise
 from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import label_key
+
+OUTLIER_OR_NOT = np.array(
+    [-1.0, 1.0]
+)  # what models of rows without labels say, as in scikit-learn and LIBLINEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
     return Model(
         coef_=coef.copy(order="K"),  # transposing many classes' weights takes long
         intercept_=intercept,
-        classes_=dataset.classes,
+        classes_=OUTLIER_OR_NOT if dataset.kind == UNLABELLED else dataset.classes,
         certificate=report.certificate,
         settings=run.settings.as_dict(),
         history=run.history,
@@ -96,6 +101,8 @@ def _extra(run: Run) -> dict[str, Any]:
         extra["table"] = encoder.as_dict()
     elif fill is not None:
         extra["fill"] = fill
+    if run.stream.dataset.kind != CLASSIFICATION:
+        extra["label_kind"] = run.stream.dataset.kind
     if run.settings.positive is not None:
         extra["positive"] = run.settings.positive
     if run.settings.scale == ROW_SCALE:
@@ -136,7 +143,9 @@ def summary(run: Run) -> dict[str, Any]:
         else int(np.count_nonzero(report.coef)),
         "rows": dataset.n_rows,
         "features": dataset.n_features,
+        "label_kind": dataset.kind,
         "classes": [label_key(label) for label in dataset.classes],
+        "target": None if dataset.target is None else asdict(dataset.target),
         "bytes_read": run.stream.bytes_read,
         "bytes_spilled": run.stream.bytes_spilled,
         "peak_rss_bytes": peak_resident_bytes(),

@@ -1,0 +1,52 @@
+"""Evaluation: a model's predictions held against the labels of data, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from llsvm.data.source import BlockSource
+from llsvm.models.model import Model
+from llsvm.scoring.figures import ClassCounts
+from llsvm.scoring.number_figures import NumberErrors, Outliers
+from llsvm.scoring.room import max_block_bytes, row_bytes
+from llsvm.scoring.scores import at_least_one, score_blocks
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
+
+_FIGURES: dict[str, type[ClassCounts] | type[NumberErrors] | type[Outliers]] = {
+    CLASSIFICATION: ClassCounts,
+    REGRESSION: NumberErrors,
+    UNLABELLED: Outliers,
+}
+
+
+def measure(
+    model: Model,
+    source: BlockSource,
+    *,
+    memory_limit: str | int | None = None,
+    as_json: bool = False,
+) -> dict[str, Any]:
+    """How well ``model`` predicts the labels of ``source``: an Evaluation of classes, RegressionEvaluation or
+    OutlierEvaluation.
+
+    as_json: the answer is going to be written as JSON, whose text takes more memory than it does.
+    Raises as ``predict_file``, and ModelError where the data's labels are text and the model's are numbers,
+    or the other way round; DataError where those of a regression are no numbers.
+    """
+    kind, each_bytes = _FIGURES[model.label_kind], row_bytes(model)
+    more = {**kind.needs(model, as_json), "scores of a row": each_bytes}
+    grow = partial(max_block_bytes, model, source, memory_limit, more)
+    max_bytes, figures, n_rows = grow(), kind(model), 0
+    for block, values in score_blocks(model, source, max_bytes, each_bytes, grow):
+        n_rows += block.n_rows
+        figures.add(block, values)
+    at_least_one(n_rows, source)
+    return dict(figures.answer())
+
+
+def main_figure(answer: Mapping[str, Any]) -> tuple[str, float]:
+    """The one number of an evaluation, and its name."""
+    name = next(name for name in ("accuracy", "r2", "outlier_share") if name in answer)
+    return name, float(answer[name])

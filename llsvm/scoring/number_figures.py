@@ -1,0 +1,113 @@
+"""How good predictions of numbers are, and how many rows are outliers: the figures of an evaluation."""
+
+from __future__ import annotations
+
+import math
+from typing import NotRequired, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.errors import DataError
+from llsvm.features.labels import is_text
+from llsvm.features.targets import Targets, as_targets
+from llsvm.models.model import Model
+from llsvm.scoring.figures import ClassCounts, Evaluation
+
+
+class RegressionEvaluation(TypedDict):
+    """Of a regression, plain values. r2: 1 − Σ (y − p)² / Σ (y − mean of y)², as scikit-learn has it; NaN of a
+    single row. mean_absolute_error, mean_squared_error, root_mean_squared_error: of y − p."""
+
+    rows: int
+    r2: float
+    mean_absolute_error: float
+    mean_squared_error: float
+    root_mean_squared_error: float
+
+
+class OutlierEvaluation(TypedDict):
+    """Of a model that tells outliers, plain values. outliers: rows predicted as such. labelled: of the rows that
+    have one of the labels 1 (no outliers) and -1, if there are any."""
+
+    rows: int
+    outliers: int
+    outlier_share: float
+    labelled: NotRequired[Evaluation]
+
+
+class NumberErrors:
+    """Figures of a regression, as blocks of rows and their scores go by."""
+
+    def __init__(self, model: Model) -> None:
+        self._targets = Targets()
+        self._n_rows = 0
+        self._absolute = self._squares = 0.0
+
+    @staticmethod
+    def needs(model: Model, as_json: bool) -> dict[str, int]:
+        """What is held, in bytes, by name."""
+        return {}
+
+    def add(self, block: Block, scores: NDArray[np.float64]) -> None:
+        """Raises DataError where a label is no number."""
+        try:
+            y = self._targets.encode(as_targets(block.y))
+        except ValueError as error:
+            at, reason = error.args
+            raise DataError(f"row {block.rows[at]}: {reason}") from error
+        self._n_rows += len(y)
+        errors = y - scores[:, 0]
+        self._absolute += float(np.abs(errors).sum())
+        self._squares += float(np.square(errors).sum())
+
+    def answer(self) -> RegressionEvaluation:
+        n, total = self._n_rows, self._n_rows * self._targets.target.std**2
+        if n < 2:
+            r2 = math.nan
+        elif total > 0:
+            r2 = 1.0 - self._squares / total
+        else:
+            r2 = float(self._squares == 0)
+        return {
+            "rows": n,
+            "r2": r2,
+            "mean_absolute_error": self._absolute / n,
+            "mean_squared_error": self._squares / n,
+            "root_mean_squared_error": math.sqrt(self._squares / n),
+        }
+
+
+class Outliers:
+    """Figures of a model that tells outliers, as blocks of rows and their scores go by."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._classes = ClassCounts(model)
+        self._n_rows = self._n_outliers = self._n_labelled = 0
+
+    @staticmethod
+    def needs(model: Model, as_json: bool) -> dict[str, int]:
+        """What is held, in bytes, by name."""
+        return {}
+
+    def add(self, block: Block, scores: NDArray[np.float64]) -> None:
+        self._n_rows += block.n_rows
+        self._n_outliers += int(np.count_nonzero(self._model.class_ids(scores) == 0))
+        if is_text(block.y):
+            return
+        labelled = np.flatnonzero(np.isin(block.y, self._model.classes_))
+        if len(labelled):
+            self._n_labelled += len(labelled)
+            self._classes.add(block.take(labelled), scores[labelled])
+
+    def answer(self) -> OutlierEvaluation:
+        answer: OutlierEvaluation = {
+            "rows": self._n_rows,
+            "outliers": self._n_outliers,
+            "outlier_share": self._n_outliers / self._n_rows,
+        }
+        if self._n_labelled:
+            answer["labelled"] = self._classes.answer()
+        return answer
