@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracle import liblinear, write_svmlight
+from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
-from tools.bench import hard, hard_data
+from llsvm.settings.objective import LOSSES
+from tools.bench import hard, hard_data, losses
 from tools.bench.__main__ import CONFIG
 from tools.bench.cells import BIG_BYTES, Machine, Problem
 from tools.bench.datasets import Dataset, Missing, facts_of
@@ -119,7 +121,7 @@ def test_ladder_ends_near_the_optimum_and_is_kept(made, tmp_path, monkeypatch):
     assert best * (1 - 1e-9) <= ladder.best <= best * 1.001
     assert ladder.nearest(best * 1.001, "wall_seconds") == ladder.rungs[-1]
     assert ladder.nearest(best * 0.9, "wall_seconds") is None
-    monkeypatch.setattr("tools.bench.ladders.run", None)  # nothing is run twice
+    monkeypatch.setattr("tools.bench.ladders.run_peer", None)  # nothing is run twice
     again = Ladder(problem, tmp_path / "ladders", 60)
     again.climb(best, 1e-3)
     assert again.rungs == ladder.rungs
@@ -199,6 +201,54 @@ def test_config_names_what_there_is():
     assert set(config["quick"]["data"]) <= set(config["data"])
     assert set(config["multiclass"]) - {"rbf"} <= {"ovr", "ovo", *JOINT}
     assert set(config["loss"]) <= {*OF_MARGINS}
+
+
+def test_losses_are_held_against_oracles(tmp_path, capsys):
+    config = tomllib.loads(CONFIG.read_text())
+    config["losses"] |= {"data": ["breast-cancer"], "joint_only": []}
+    asked = ["--work", str(tmp_path / "w"), "--out", str(tmp_path / "o"), "--limit", "big", "--rounds", "1"]
+    assert losses.main([*asked, "--loss", "squared_hinge", "--C", "1e-6", "--timeout", "60"], config) == 0
+    text = capsys.readouterr().out
+    assert "| squared_hinge | l2 | breast-cancer | two | 4,000 MB |" in text
+    assert "2 cells, 0 not as they should be" in text
+    (kept,) = (tmp_path / "w" / "oracles").glob("*two.json")
+    X, y = load_breast_cancer(return_X_y=True)
+    best, _ = liblinear(X.astype(np.float32), y, 1e-6, "squared_hinge")
+    assert json.loads(kept.read_text())["primal"] == pytest.approx(best, rel=1e-4)
+
+
+def test_every_loss_that_is_offered_is_known_to_the_referee():
+    assert [loss for loss in LOSSES if losses.offered(loss)]
+    assert not {*LOSSES} - {*OF_MARGINS, *OF_RESIDUALS}
+    assert not {form for loss in LOSSES for _, form in losses.offered(loss)} - {"ovr", "ovo", *JOINT}
+
+
+LOSS_CELL = {
+    "exit_code": 0,
+    "primal": 100.05,
+    "said_primal": 100.05,
+    "dual": 99.98,
+    "gap": 7e-4,
+    "sentence": "slow",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "best", "said"),
+    [
+        ({}, 100.0, ""),
+        ({}, None, ""),
+        ({"dual": 100.04}, 100.0, "CONTRADICTED: a dual"),
+        ({"primal": 100.1}, 100.0, "CONTRADICTED: the primal is"),
+        ({"gap": 1e-4}, 99.97, "farther above 99.97 than its gap"),
+        ({"exit_code": 5, "gap": 0.2}, 100.0, "NOT certified: gap 0.2: slow"),
+        ({"exit_code": 2, "primal": None}, 100.0, "exit code 2: slow"),
+    ],
+)
+def test_verdicts_of_losses(change, best, said):
+    found = losses.verdict(LOSS_CELL | change, best)
+    assert bool(found) == bool(said)
+    assert said in found
 
 
 def test_a_run_goes_on_where_it_was(tmp_path, capsys):

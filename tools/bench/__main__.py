@@ -21,6 +21,7 @@ from typing import Any
 from tools.bench import datasets, scaling
 from tools.bench.contestants import CONTESTANTS, Setup
 from tools.bench.measure import memory_cgroup
+from tools.bench.results import size, words
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "bench.toml"
 
@@ -55,14 +56,14 @@ def _options(command: str, arguments: list[str]) -> argparse.Namespace:
         parser.add_argument("--kind", choices=("text", "dense"), default="text")
         parser.add_argument("--factors", type=_integers, default=[1, 4, 16])
         parser.add_argument(
-            "--memory-limit", "--memory", dest="memory", type=_size, default=400_000_000, help="llsvm's limit"
+            "--memory-limit", "--memory", dest="memory", type=size, default=400_000_000, help="llsvm's limit"
         )
         return parser.parse_args(arguments)
-    parser.add_argument("--data", type=_words, default=_words(names), help=names)
+    parser.add_argument("--data", type=words, default=words(names), help=names)
     if command == "read":
-        parser.add_argument("--block", type=_size, default=16_000_000, help="bytes of a block")
+        parser.add_argument("--block", type=size, default=16_000_000, help="bytes of a block")
         return parser.parse_args(arguments)
-    parser.add_argument("--contestants", type=_words, default=_words(contestants), help=contestants)
+    parser.add_argument("--contestants", type=words, default=words(contestants), help=contestants)
     parser.add_argument(
         "--peers", type=Path, default=Path("build/bench/peers"), help="folder of PyPI's peers"
     )
@@ -72,7 +73,7 @@ def _options(command: str, arguments: list[str]) -> argparse.Namespace:
         default="within",
         help="first setting within 0.1 %% of the best primal known, or the program's own default",
     )
-    parser.add_argument("--cgroup", type=_size, default=None, metavar="SIZE", help="run in a memory cgroup")
+    parser.add_argument("--cgroup", type=size, default=None, metavar="SIZE", help="run in a memory cgroup")
     parser.add_argument(
         "--no-curve", action="store_true", help="leave out LIBLINEAR's objective against time"
     )
@@ -145,20 +146,8 @@ def _can_fence(limit_bytes: int) -> bool:
         return False
 
 
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
-
-
 def _integers(text: str) -> list[int]:
     return [int(word) for word in text.split(",")]
-
-
-def _size(text: str) -> int:
-    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-    for unit, factor in units.items():
-        if text.endswith(unit):
-            return int(float(text.removesuffix(unit)) * factor)
-    return int(text)
 
 
 if __name__ == "__main__":

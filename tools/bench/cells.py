@@ -17,7 +17,7 @@ from tools.bench.kernel_models import evaluate_kernel, read_llsvm_kernel
 from tools.bench.measure import Measurement, run
 from tools.bench.models import READERS
 from tools.bench.objective import Evaluation, evaluate
-from tools.bench.row_losses import Objective
+from tools.bench.row_losses import OF_RESIDUALS, Objective
 
 BIG_BYTES = 4_000_000_000
 _LLSVM = "import sys; from llsvm.cli import main; sys.exit(main())"
@@ -47,10 +47,16 @@ class Problem:
     intercept: bool = False
 
     @property
+    def labels_are_classes(self) -> bool:
+        return self.objective.loss not in OF_RESIDUALS
+
+    @property
     def form(self) -> str:
         """The column "classes" of a table: how they are told apart."""
         words = ["rbf"] if self.kernel else []
         words += ["intercept"] if self.intercept else []
+        if not self.labels_are_classes:
+            return "numbers"
         words += [self.objective.multiclass] if len(self.dataset.facts["classes"]) > 2 else []
         return " ".join(words) or "two"
 
@@ -79,7 +85,7 @@ class Problem:
         """Of ``llsvm train`` and ``inspect``."""
         o = self.objective
         found = ["-C", repr(o.C), "--loss", o.loss]
-        if len(self.dataset.facts["classes"]) > 2 and o.multiclass != "ovr":
+        if self.form.endswith(o.multiclass) and o.multiclass != "ovr":
             found += ["--multiclass", o.multiclass]
         found += [] if o.penalty == "l2" else ["--penalty", o.penalty]
         for name, flag in _OPTIONS.items():
@@ -116,6 +122,10 @@ class Machine:
             if self._compiled() == compiled or measured.timed_out:
                 break
         return self._told(problem, limit_bytes, measured)
+
+    def weights(self, problem: Problem) -> Any:
+        """Of the last run's model, (problems, columns from 0)."""
+        return READERS["llsvm"](self.work / "cell.model", np.array(problem.dataset.facts["classes"])).coef
 
     def profile(self, problem: Problem, limit_bytes: int, timeout: float) -> str:
         """Where a run's main thread spends its time, the few worst functions: a kernel's time is its caller's."""
@@ -182,6 +192,7 @@ class Machine:
         told |= {name: answer[name] for name in ("solver", "passes", "dual", "read_from", "why", "converged")}
         told |= {"said_primal": answer["primal"], "gap": answer["relative_gap"]}
         told["sentence"] = ": ".join(filter(None, [answer["cause"], answer["advice"]]))
+        told |= {"nonzero": answer["nonzero_weights"]}
         return told | {"primal": problem.judge(model).primal if model.exists() else None}
 
 

@@ -13,19 +13,19 @@ again, so a run that was stopped goes on where it was (--again runs them anew).
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.bench import hard_data, report
+from tools.bench import hard_data
 from tools.bench.cells import BIG_BYTES, Machine, Problem, commit
 from tools.bench.datasets import Dataset, Missing
 from tools.bench.ladders import Ladder
+from tools.bench.results import foot, keep, kept_cells, numbers, shared_options, words
 from tools.bench.row_losses import Objective
-from tools.bench.verdicts import Aim, number, summary, table, verdict
+from tools.bench.verdicts import COLUMNS, Aim, markdown, number, summary, verdict
 
 
 def main(arguments: list[str], config: dict[str, Any]) -> int:
@@ -33,8 +33,7 @@ def main(arguments: list[str], config: dict[str, Any]) -> int:
     options.work.mkdir(parents=True, exist_ok=True)
     cache = os.environ.get("NUMBA_CACHE_DIR") or str(options.work / "numba")
     machine = Machine(options.work.resolve(), Path(cache), options.threads)
-    kept = options.out / "results.json"
-    cells: dict[str, Any] = json.loads(kept.read_text())["cells"] if kept.exists() else {}
+    cells = kept_cells(options.out)
     wanted: list[tuple[str, Problem, str]] = []
     for name in options.data:
         try:
@@ -52,7 +51,7 @@ def main(arguments: list[str], config: dict[str, Any]) -> int:
             certified = cells[key].get("exit_code") == 0
             if not options.no_peers:
                 ladder.climb(cells[key]["primal"] if certified else float("inf"), options.aim.within)
-            _keep(kept, cells)
+            keep(options.out, cells)
             line = judged({key: cells[key]}, {key: problem}, options, cells)
             said = f"{line[0]['word']} {line[0]['detail']}" if line else "no such cell: the data are tiny"
             print(f"{number_}/{len(wanted)} {key}: {said}", file=sys.stderr, flush=True)
@@ -60,7 +59,7 @@ def main(arguments: list[str], config: dict[str, Any]) -> int:
     rows = judged({key: cells[key] for key in mine}, mine, options, cells)
     if options.profile:
         _profile(machine, rows, mine, cells, options)
-        _keep(kept, cells)
+        keep(options.out, cells)
     print(_write(rows, options))
     return 0
 
@@ -159,19 +158,9 @@ def _profile(
             cell["profile"] = row["profile"] = found
 
 
-def _keep(path: Path, cells: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"cells": cells}, indent=1))
-    part.replace(path)
-
-
 def _write(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
-    machine = report.machine(options.peers)
-    foot = (
-        f"{machine['processor']}, {machine['cpus']} cores, commit {commit()}; tolerance {options.aim.tol:g}."
-    )
-    text = f"{table(rows)}\n\n{summary(rows)}\n\n{foot}\n"
+    text = f"{markdown(COLUMNS, rows)}\n\n{summary(rows)}\n\n{foot(options.aim.tol)}\n"
+    options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "table.md").write_text(text)
     return text
 
@@ -184,22 +173,15 @@ def _options(arguments: list[str], config: dict[str, Any]) -> argparse.Namespace
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    shared_options(parser, "hard", chosen)
     add = parser.add_argument
-    add("--quick", action="store_true", help="a subset that takes ten minutes on two cores")
-    add("--work", type=Path, default=Path("build/bench/work"), help="data, models, what peers took")
-    add("--out", type=Path, default=Path("build/bench/hard"), help="results.json and table.md")
-    add("--peers", type=Path, default=Path("build/bench/peers"), help="folder of PyPI's peers")
-    add("--data", type=_words, default=chosen["data"], help=",".join(config["data"]))
-    add("--C", type=_numbers, default=chosen["C"])
-    add("--loss", type=_words, default=chosen["loss"])
-    add("--multiclass", type=_words, default=chosen["multiclass"], help=",".join(config["multiclass"]))
-    add("--limit", type=_words, default=chosen["limit"], help="big (4 GB), small (rows do not fit)")
-    add("--rows", type=int, default=chosen.get("rows"), help="of larger data, about so many rows only")
-    add("--timeout", type=float, default=chosen["timeout_seconds"], help="seconds for a cell")
-    add("--peer-timeout", type=float, default=chosen["peer_seconds"], help="seconds for a run of a peer")
+    add("--data", type=words, default=chosen["data"], help=",".join(config["data"]))
+    add("--C", type=numbers, default=chosen["C"])
+    add("--loss", type=words, default=chosen["loss"])
+    add("--multiclass", type=words, default=chosen["multiclass"], help=",".join(config["multiclass"]))
+    add("--limit", type=words, default=chosen["limit"], help="big (4 GB), small (rows do not fit)")
     add("--threads", type=int, default=None, help="of llsvm; default: all")
     add("--clock", choices=("wall", "cpu"), default="wall", help="cpu: on a machine that has more to do")
-    add("--again", action="store_true", help="run what is in results.json already")
     add("--no-peers", action="store_true", help="run no peer; those measured before still count")
     add("--profile", action="store_true", help="run what is slow or not certified once more, profiled")
     options = parser.parse_args(arguments)
@@ -207,11 +189,3 @@ def _options(arguments: list[str], config: dict[str, Any]) -> argparse.Namespace
     options.aim = Aim(config["within"], config["least_seconds"], 1e-3, f"{options.clock}_seconds")
     options.work = options.work.resolve()
     return options
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
-
-
-def _numbers(text: str) -> list[float]:
-    return [float(word) for word in _words(text)]

@@ -24,6 +24,7 @@ COLUMNS = (
     "peer",
     "verdict",
 )
+_FIGURES = ("C", "passes", "wall s", "CPU s", "gap", "primal", "above best", "above the oracle", "peer s")
 _REFUSED = (2, 3, 4)  # exit codes of options, data, memory
 _SLACK = 1e-4  # between llsvm's arithmetic in float32 values and the referee's
 
@@ -75,10 +76,11 @@ def _contradiction(cell: dict[str, Any], best: float) -> str:
     return ""
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """rows: of ``hard.judged``: key -> what stands in COLUMNS, and "word", "detail"."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * 6 + "---:|" * 7 + "---|---|"]
-    lines += ["| " + " | ".join(str(row[name]) for name in COLUMNS) + " |" for row in rows]
+def markdown(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
+    """A table; columns of figures stand to the right."""
+    figures = ["---:" if name in _FIGURES else "---" for name in columns]
+    lines = ["| " + " | ".join(columns) + " |", "|" + "|".join(figures) + "|"]
+    lines += ["| " + " | ".join(str(row[name]) for name in columns) + " |" for row in rows]
     return "\n".join(lines)
 
 
