@@ -13,6 +13,7 @@ from llsvm.cli.model_io import export_model
 from llsvm.errors import ModelError, UsageError
 from llsvm.models.liblinear import read_liblinear, write_liblinear
 from llsvm.models.model import Model
+from llsvm.settings.objective import KINDS, REGRESSION, UNLABELLED
 
 TRAIN, PREDICT = (shutil.which(f"liblinear-{name}") or shutil.which(name) for name in ("train", "predict"))
 needs_liblinear = pytest.mark.skipif(not (TRAIN and PREDICT), reason="LIBLINEAR's programs are not on PATH")
@@ -30,19 +31,24 @@ def write_data(path: Path, labels: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def run_predict(data: Path, model: Path, out: Path) -> np.ndarray:
-    subprocess.run([PREDICT, data, model, out], check=True, capture_output=True)
-    return np.loadtxt(out)
+def run_train(data: Path, model: Path, solver: int, bias: str) -> None:
+    subprocess.run([TRAIN, "-q", "-s", str(solver), "-B", bias, data, model], check=True)
+
+
+def run_predict(data: Path, model: Path, out: Path, *options: str) -> np.ndarray:
+    """Labels or numbers (n,); with -b 1, and probabilities (n, 1 + k) in the order of the model's labels."""
+    subprocess.run([PREDICT, *options, data, model, out], check=True, capture_output=True)
+    return np.loadtxt(out, skiprows=1 if options else 0)
 
 
 @needs_liblinear
 @pytest.mark.parametrize("labels", [[-1, 1], [1, -1], [7, 2, 5]])
 @pytest.mark.parametrize("bias", ["-1", "0", "2.5"])
-@pytest.mark.parametrize("solver", ["2", "3", "4"])
+@pytest.mark.parametrize("solver", [0, 1, 2, 3, 4, 5, 6, 7])
 def test_same_predictions_both_ways(tmp_path, labels, bias, solver):
     data, theirs, ours = tmp_path / "data", tmp_path / "theirs", tmp_path / "ours"
     X, _ = write_data(data, labels)
-    subprocess.run([TRAIN, "-q", "-s", solver, "-B", bias, data, theirs], check=True)
+    run_train(data, theirs, solver, bias)
     expected = run_predict(data, theirs, tmp_path / "out")
     model = read_liblinear(theirs)
     assert np.array_equal(model.predict(X), expected)
@@ -51,6 +57,75 @@ def test_same_predictions_both_ways(tmp_path, labels, bias, solver):
     again = read_liblinear(ours)
     np.testing.assert_allclose(again.coef_, model.coef_, rtol=0, atol=0)
     np.testing.assert_allclose(again.intercept_, model.intercept_, rtol=1e-15)
+    assert (again.settings, again.extra["imported"]["from"]) == (model.settings, "liblinear")
+    if solver not in (0, 6, 7):
+        assert not model.has_probabilities
+        return
+    expected = run_predict(data, theirs, tmp_path / "out", "-b", "1")
+    order = np.argsort([int(word) for word in (tmp_path / "out").read_text().split("\n")[0].split()[1:]])
+    np.testing.assert_allclose(
+        model.predict_proba(X), expected[:, 1:][:, order], rtol=1e-5
+    )  # as it prints them
+    np.testing.assert_array_equal(run_predict(data, ours, tmp_path / "out", "-b", "1")[:, 0], expected[:, 0])
+
+
+@needs_liblinear
+@pytest.mark.parametrize("bias", ["-1", "2.5"])
+@pytest.mark.parametrize("solver", [11, 12, 13])
+def test_regressions_both_ways(tmp_path, bias, solver):
+    data, theirs, ours = tmp_path / "data", tmp_path / "theirs", tmp_path / "ours"
+    X, _ = write_data(data, [3, -2, 7, 1])
+    run_train(data, theirs, solver, bias)
+    expected = run_predict(data, theirs, tmp_path / "out")
+    model = read_liblinear(theirs)
+    assert model.is_regression
+    assert KINDS[model.settings["loss"]] == REGRESSION
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-5)
+    model.save(tmp_path / "saved")
+    loaded = Model.load(tmp_path / "saved")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    write_liblinear(loaded, ours)
+    np.testing.assert_array_equal(run_predict(data, ours, tmp_path / "out"), expected)
+
+
+def test_huber_is_written_as_a_regression_that_predicts_alike(tmp_path):
+    settings, extra = {"loss": "huber", "bias": 1.0}, {"label_kind": REGRESSION}
+    model = Model([[1.0, -2.0]], [0.5], np.empty(0), settings=settings, extra=extra)
+    write_liblinear(model, tmp_path / "m")
+    text = "solver_type L2R_L1LOSS_SVR_DUAL\nnr_class 2\nnr_feature 2\nbias 1\nw\n1 \n-2 \n0.5 \n"
+    assert (tmp_path / "m").read_text() == text
+    np.testing.assert_array_equal(read_liblinear(tmp_path / "m").predict(np.eye(2)), [1.5, -1.5])
+
+
+ONE_CLASS = "solver_type ONECLASS_SVM\nnr_class 2\nnr_feature 2\nbias -1\nrho 0.75\nw\n1 \n0.5 \n"
+
+
+def test_one_class_both_ways(tmp_path):
+    """Written as LIBLINEAR 2.50 writes it: a row is an outlier, -1, where w·x is at most rho."""
+    path, again = tmp_path / "m", tmp_path / "again"
+    path.write_text(ONE_CLASS)
+    model = read_liblinear(path)
+    assert model.label_kind == UNLABELLED
+    np.testing.assert_array_equal(model.decision_function(np.eye(2)), [0.25, -0.25])
+    np.testing.assert_array_equal(model.predict(np.eye(2)), [1, -1])
+    write_liblinear(model, again)
+    assert again.read_text() == ONE_CLASS
+    path.write_text(ONE_CLASS.replace("rho 0.75\n", ""))
+    with pytest.raises(ModelError, match="no line 'rho'"):
+        read_liblinear(path)
+
+
+@needs_liblinear
+def test_softmax_is_written_as_a_joint_problem_with_the_same_labels(tmp_path):
+    X, _ = write_data(tmp_path / "data", [0, 1, 2])
+    rng = np.random.default_rng(3)
+    settings = {"loss": "logistic", "multiclass": "softmax"}
+    model = Model(rng.standard_normal((3, 6)), np.zeros(3), np.arange(3), settings=settings)
+    write_liblinear(model, tmp_path / "m")
+    assert (tmp_path / "m").read_text().startswith("solver_type MCSVM_CS\n")
+    np.testing.assert_array_equal(
+        run_predict(tmp_path / "data", tmp_path / "m", tmp_path / "out"), model.predict(X)
+    )
 
 
 @needs_liblinear
@@ -75,7 +150,7 @@ def test_all_digits_survive(tmp_path):
     again = read_liblinear(tmp_path / "m")
     assert np.array_equal(again.coef_, coef)
     assert np.array_equal(again.intercept_, model.intercept_)
-    assert again.settings == settings
+    assert again.settings == settings | {"penalty": "l2", "multiclass": "ovr"}
     assert again.index_base == 1
 
 
@@ -86,19 +161,19 @@ def test_labels_that_liblinear_lacks(tmp_path, classes):
     assert list(tmp_path.iterdir()) == []
 
 
-GOOD = "solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature 2\nbias -1\nrho 0\nw\n0.5\n-0.25\n"
+GOOD = "solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature 2\nbias -1\nw\n0.5\n-0.25\n"
 
 
 def test_newer_header_lines_are_accepted(tmp_path):
-    (tmp_path / "m").write_text(GOOD)
+    (tmp_path / "m").write_text(GOOD.replace("bias -1\n", "bias -1\nnew 0\n"))
     assert read_liblinear(tmp_path / "m").coef_.tolist() == [[0.5, -0.25]]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("L2R_LR", "L2R_L2LOSS_SVR", "not a classifier"),
-        ("L2R_LR", "ONECLASS_SVM", "not a classifier"),
+        ("L2R_LR", "L3R_LR", "no solver of LIBLINEAR"),
+        ("L2R_LR", "ONECLASS_SVM", "no line 'rho'"),
         ("label 1 -1\n", "", "no line 'label'"),
         ("label 1 -1", "label 1 1", "labels 1 1"),
         ("nr_class 2", "nr_class 3", "3 classes"),

@@ -32,7 +32,9 @@ def export_model(
 
 
 def import_model(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A LIBLINEAR text model, of any classifier.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A LIBLINEAR text model, of any of its solvers.")
+    ],
     model: Annotated[str, typer.Option(metavar="PATH", help="Where to write the model.")],
 ) -> None:
     """Make a model of one that LIBLINEAR trained."""

@@ -12,6 +12,10 @@
 A binary model has one column, positive for ``label[0]`` (two for MCSVM_CS); others one column per label, in
 the order of ``label``. Where all scores of a row are equal, LIBLINEAR takes the label that the file names
 first, or for a binary model last: such rows (empty ones) may be labelled differently after an import.
+Probabilities (``-b 1`` there) stand in the order of ``label`` there, and of the classes, ascending, here.
+
+Regressions and one-class models have ``nr_class 2``, no line ``label``, and one column; after ``bias`` one-class
+models have a line ``rho RHO``, which is taken off the score. (From LIBLINEAR 2.40 on, which brought one-class.)
 """
 
 from __future__ import annotations
@@ -27,18 +31,26 @@ from numpy.typing import NDArray
 from llsvm.errors import ModelError
 from llsvm.files.writing import replacing
 from llsvm.models.model import Model, label_text
+from llsvm.models.model_file import KNOWN_REQUIREMENTS
+from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
 
-_SOLVERS = {"hinge": "L2R_L1LOSS_SVC_DUAL", "squared_hinge": "L2R_L2LOSS_SVC_DUAL"}
-_LOSSES = {  # of the linear classifiers among LIBLINEAR's solvers
-    "L2R_LR": "logistic",
-    "L2R_LR_DUAL": "logistic",
-    "L1R_LR": "logistic",
-    "L2R_L2LOSS_SVC_DUAL": "squared_hinge",
-    "L2R_L2LOSS_SVC": "squared_hinge",
-    "L1R_L2LOSS_SVC": "squared_hinge",
-    "L2R_L1LOSS_SVC_DUAL": "hinge",
-    "MCSVM_CS": "hinge",
+CRAMMER_SINGER, ONE_CLASS = "MCSVM_CS", "ONECLASS_SVM"
+_SOLVERS = {  # LIBLINEAR's solvers, each the settings' loss, penalty and multiclass: -s 0 to 7, 11 to 13 and 21
+    "L2R_LR": ("logistic", "l2", "ovr"),
+    "L2R_L2LOSS_SVC_DUAL": ("squared_hinge", "l2", "ovr"),
+    "L2R_L2LOSS_SVC": ("squared_hinge", "l2", "ovr"),
+    "L2R_L1LOSS_SVC_DUAL": ("hinge", "l2", "ovr"),
+    CRAMMER_SINGER: ("hinge", "l2", "crammer-singer"),
+    "L1R_L2LOSS_SVC": ("squared_hinge", "l1", "ovr"),
+    "L1R_LR": ("logistic", "l1", "ovr"),
+    "L2R_LR_DUAL": ("logistic", "l2", "ovr"),
+    "L2R_L2LOSS_SVR": ("squared_epsilon_insensitive", "l2", "ovr"),
+    "L2R_L2LOSS_SVR_DUAL": ("squared_epsilon_insensitive", "l2", "ovr"),
+    "L2R_L1LOSS_SVR_DUAL": ("epsilon_insensitive", "l2", "ovr"),
+    ONE_CLASS: ("one_class", "l2", "ovr"),
 }
+_REGRESSION = "L2R_L1LOSS_SVR_DUAL"  # of losses that LIBLINEAR lacks: it predicts with all of a kind alike
+_CLASSIFICATION = "L2R_L1LOSS_SVC_DUAL"
 _CHUNK_ROWS = 10_000
 _LARGEST_LABEL = 2**31 - 1
 
@@ -52,21 +64,21 @@ def write_liblinear(model: Model, path: str | os.PathLike[str]) -> None:
     DiskError and UsageError as ``llsvm.files.writing.replacing``.
     """
     _refuse_unsayable(model)
-    labels = _integer_labels(model)
-    solver = _SOLVERS.get(model.settings.get("loss", ""), _SOLVERS["hinge"])
-    if model.settings.get("multiclass") == "crammer-singer" and len(labels) > 2:
-        solver = "MCSVM_CS"
-    bias = -1.0
-    weights = model.coef_.T
-    if model.intercept_.any() or model.settings.get("bias", 0) > 0:
+    solver = _solver_of(model)
+    bias, weights = -1.0, model.coef_.T
+    if solver != ONE_CLASS and (model.intercept_.any() or model.settings.get("bias", 0) > 0):
         bias = float(model.settings.get("bias", 0)) or 1.0
         weights = np.vstack([weights, model.intercept_ / bias])
-    if len(labels) == 2:  # one column, positive for the first label; ours is positive for the last class
-        labels = labels[::-1]
-    head = (
-        f"solver_type {solver}\nnr_class {len(labels)}\nlabel {' '.join(map(str, labels))}\n"
-        f"nr_feature {model.n_features_in_}\nbias {bias:.17g}\nw\n"
-    )
+    lines = [f"solver_type {solver}", f"nr_class {max(len(model.classes_), 2)}"]
+    if model.label_kind == CLASSIFICATION:
+        labels = _integer_labels(model)
+        if len(labels) == 2:  # one column, positive for the first label; ours is positive for the last class
+            labels = labels[::-1]
+        lines.append(f"label {' '.join(map(str, labels))}")
+    lines += [f"nr_feature {model.n_features_in_}", f"bias {bias:.17g}"]
+    if solver == ONE_CLASS:
+        lines.append(f"rho {0.0 - model.intercept_[0]:.17g}")
+    head = "\n".join([*lines, "w", ""])
     line = "%.17g " * weights.shape[1]
     with replacing(path) as stream:
         stream.write(head.encode())
@@ -76,7 +88,7 @@ def write_liblinear(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def read_liblinear(path: str | os.PathLike[str]) -> Model:
-    """The model in LIBLINEAR's file ``path``: any linear classifier, not regression nor one-class.
+    """The model in LIBLINEAR's file ``path``, of any of its solvers.
 
     Raises ModelError, naming path and reason.
     """
@@ -91,6 +103,20 @@ def read_liblinear(path: str | os.PathLike[str]) -> Model:
     except (ValueError, KeyError) as error:  # a ModelError is a ValueError too
         what = f"it has no line {error}" if isinstance(error, KeyError) else str(error)
         raise ModelError(f"{path}: not a LIBLINEAR model that llsvm can read: {what}") from error
+
+
+def _solver_of(model: Model) -> str:
+    """The solver that LIBLINEAR's file names: the first that has the model's loss, penalty and multi-class form,
+    else one that predicts as the model does."""
+    get = model.settings.get
+    form = get("multiclass", "ovr") if len(model.classes_) > 2 else "ovr"
+    if form == "softmax":  # its labels; LIBLINEAR would make other probabilities of its scores
+        return CRAMMER_SINGER
+    for wanted in ((get("penalty"), form), ("l2", form), ("l2", "ovr")):
+        for solver, (loss, *others) in _SOLVERS.items():
+            if (loss, *others) == (get("loss"), *wanted):
+                return solver
+    return _REGRESSION if model.is_regression else _CLASSIFICATION
 
 
 def _refuse_unsayable(model: Model) -> None:
@@ -147,14 +173,14 @@ def _read_head(lines: TextIO) -> dict[str, list[str]]:
 
 def _model(head: dict[str, list[str]], lines: TextIO) -> Model:
     solver = " ".join(head["solver_type"])
-    if solver not in _LOSSES:
-        raise ModelError(f"{solver} is not a classifier")
-    labels = np.array([int(word) for word in head["label"]], float)
+    if solver not in _SOLVERS:
+        raise ModelError(f"{solver} is no solver of LIBLINEAR that is known here")
+    loss, penalty, multiclass = _SOLVERS[solver]
+    kind = UNLABELLED if solver == ONE_CLASS else KINDS[loss]
     (n_classes,), (d,) = map(int, head["nr_class"]), map(int, head["nr_feature"])
     (bias,) = map(float, head["bias"])
-    if not 2 <= n_classes == len(labels) == len(set(labels)):
-        raise ModelError(f"{n_classes} classes with the labels {' '.join(head['label'])}")
-    columns = 1 if n_classes == 2 and solver != "MCSVM_CS" else n_classes
+    labels = _labels(head, n_classes) if kind == CLASSIFICATION else np.array([1.0, -1.0])
+    columns = 1 if n_classes == 2 and solver != CRAMMER_SINGER else n_classes
     weights = _read_weights(lines, d + (bias >= 0), columns)
     if columns == 1:
         weights = weights if labels[0] > labels[1] else -weights
@@ -163,16 +189,30 @@ def _model(head: dict[str, list[str]], lines: TextIO) -> Model:
     else:
         weights = weights[:, np.argsort(labels)]
     intercept = weights[d] * bias if bias >= 0 else np.zeros(weights.shape[1])
-    settings: dict[str, Any] = {"loss": _LOSSES[solver], "bias": max(bias, 0.0)}
+    if solver == ONE_CLASS:
+        intercept = intercept - float(head["rho"][0])
+    settings: dict[str, Any] = {"loss": loss, "penalty": penalty, "bias": max(bias, 0.0)}
+    if n_classes > 2:
+        settings["multiclass"] = multiclass
+    extra = {"imported": {"from": "liblinear", "solver_type": solver}, "double": True}
+    if kind != CLASSIFICATION:
+        extra["label_kind"] = kind
     return Model(
         weights[:d].T,
         intercept,
-        np.sort(labels),
+        np.empty(0) if kind == REGRESSION else np.sort(labels),
         settings=settings,
         index_base=1,
-        extra={"imported": {"from": "liblinear", "solver_type": solver}, "double": True},
-        requires=("double",),
+        extra=extra,
+        requires=tuple(name for name in extra if name in KNOWN_REQUIREMENTS),
     )
+
+
+def _labels(head: dict[str, list[str]], n_classes: int) -> NDArray[np.float64]:
+    labels = np.array([int(word) for word in head["label"]], float)
+    if not 2 <= n_classes == len(labels) == len(set(labels)):
+        raise ModelError(f"{n_classes} classes with the labels {' '.join(head['label'])}")
+    return labels
 
 
 def _read_weights(lines: TextIO, n_rows: int, columns: int) -> NDArray[np.float64]:
