@@ -33,6 +33,7 @@ LIBRARY = "the file format's library"
 LABELS = "labels"
 STATISTICS = "scaling of columns"
 READING = "reading"
+WORK_ON_ROWS = "work on rows"  # of the block at hand and, where there are any, of survivors
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,13 @@ class MemoryLeft:
 
     def fits_in_one_block(self, needs: Needs) -> bool:
         """Will all rows come as one block, if there is no row state and no copy of survivors?"""
+        return self.spare_bytes(needs) >= 0
+
+    def spare_bytes(self, needs: Needs) -> int:
+        """What all rows as one block, with no row state and no copy of survivors, leave; negative where they cannot
+        come as one."""
         whole = self._one_block(needs.row_work_bytes, False)
-        return whole is not None and sum(whole.values()) + needs.nbytes <= self.available_bytes
+        return -1 if whole is None else self.available_bytes - sum(whole.values()) - needs.nbytes
 
     def has_room(self, needs: Needs) -> bool:
         """Is the memory limit large enough?"""
@@ -163,7 +169,7 @@ class MemoryLeft:
         """Bytes by name that it takes to work on all rows as one block; None where they are not in memory."""
         if self.rows_bytes is None:
             return None
-        needed = {"all rows": self.rows_bytes, "work on rows": self.dataset.n_rows * row_work_bytes}
+        needed = {"all rows": self.rows_bytes, WORK_ON_ROWS: self.dataset.n_rows * row_work_bytes}
         if copy_survivors:
             needed["survivors"] = sum(needed.values())
         return needed
@@ -219,7 +225,7 @@ class MemoryLeft:
         lines |= {
             "blocks of rows": 2 * block_bytes,
             "survivors": block_bytes,
-            "work on rows": left - 3 * block_bytes,
+            WORK_ON_ROWS: left - 3 * block_bytes,
         }
         block_rows = max(survivor_rows, page_rows)
         return MemoryPlan(

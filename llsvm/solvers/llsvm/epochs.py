@@ -1,4 +1,5 @@
-"""Epochs: sweeps over the rows that survived a full pass, in memory and spilled, until their gap is small."""
+"""Epochs: sweeps over the rows that survived a full pass, in memory and spilled, until their gap is small; and
+second order (second_order.py) over those in memory where sweeps crawl."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.llsvm.second_order import SecondOrder
 
 
 class Epochs:
@@ -18,6 +20,7 @@ class Epochs:
         self._run = run
         self._allowance = allowance
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
+        self._second_order = SecondOrder(run)
 
     def begin(self) -> None:
         """The full pass is at its end."""
@@ -28,14 +31,15 @@ class Epochs:
         are, all problems together."""
         sweeps, part = self._run.sweeps, self._run.duals.whole
         assert part is not None
-        kept = np.zeros(len(sweeps.w), np.int64)
+        kept, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
 
         def settle(c: int) -> None:
             rows = part.violating(c, threshold)
             kept[c] = len(rows)
-            self._settle(part, c, rows, threshold)
+            crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
 
         sweeps.each(settle)
+        self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
         return int(kept.sum())
 
     def over_survivors(self, n_active: int, threshold: float, limited: bool) -> int:
@@ -52,11 +56,7 @@ class Epochs:
             resident = run.duals.of(survivors.resident)
             chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
 
-            def settle(c: int, resident: BlockState = resident, chosen: NDArray[np.bool_] = chosen) -> None:
-                members = resident.members(c)
-                self._settle(resident, c, members[chosen[members]], threshold)
-
-            sweeps.each(settle)
+            self._settle_resident(resident, chosen, threshold)
             self.put_back(resident)
             if survivors.spilled is None:
                 break
@@ -67,6 +67,7 @@ class Epochs:
             if np.all(met <= self._enough(first)) or all(map(self._is_spent, sweeps.open)):
                 break
             rewrite = n_within < run.tuning.rewrite_below * n_spilled
+        run.start[...] = sweeps.w
         return len(survivors)
 
     def to_standstill(self, all_problems: bool) -> int:
@@ -80,15 +81,44 @@ class Epochs:
         if all_problems:
             sweeps.open = list(range(k))
         runs = tuning.small_visits // (k * tuning.small_sweeps * (part.n_rows + part.block.nnz))
+        crawling = []
         for c in sweeps.open:
             w, rows = sweeps.w[c], np.tile(part.members(c), tuning.small_sweeps)
-            for _ in range(runs):
+            for done in range(runs):
                 before = w.copy()
                 sweeps.visit(part, c, sweeps.shuffled(c, rows))
                 stands = np.max(np.abs(w - before)) <= tuning.standstill * np.max(np.abs(before))
                 if stands or run.stream.progress.out_of_time:
                     break
+                if self._second_order.pays(part, c, len(part.members(c)), (done + 1) * len(rows)):
+                    crawling.append(c)
+                    break
+        self._finish(part, crawling, tuning.standstill)
         return part.n_rows
+
+    def _finish(self, part: BlockState, crawling: list[int], gap: float) -> None:
+        """Solve these problems over all their rows, which the part has, to such a gap, a share of the dual."""
+        self._run.start[...] = self._run.sweeps.w
+        members = [part.members(c) for c in crawling]
+        self._second_order.solve(part, crawling, members, gap, whole=True)
+
+    def _settle_resident(self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float) -> None:
+        """Epochs over the chosen ones of the survivors in memory, chosen: (n,)."""
+        sweeps = self._run.sweeps
+        crawl = np.zeros(len(sweeps.w), bool)
+
+        def rows(c: int) -> Positions:
+            members = resident.members(c)
+            return members[chosen[members]]
+
+        def settle(c: int) -> None:
+            some = rows(c)
+            crawl[c] = self._settle(resident, c, some, threshold, len(some))
+
+        sweeps.each(settle)
+        crawling = np.flatnonzero(crawl).tolist()
+        some = [rows(c) for c in crawling]
+        self._second_order.solve(resident, crawling, some, self._of_tol, whole=False)
 
     def put_back(self, resident: BlockState) -> None:
         """Store the survivors in memory as they are now."""
@@ -124,27 +154,36 @@ class Epochs:
             within = min(within, drift)
         return met, within, n_within
 
-    def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float) -> None:
-        """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small."""
+    def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int) -> bool:
+        """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
+        second order over ``n_rows`` pays, and then returns True."""
         sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
         for epoch in range(tuning.max_epochs):
             part.active[c] = rows
             gap = sweeps.sweep(part, c)
             first = gap if epoch == 0 else first
             if gap <= self._enough(first, c) or self._is_spent(c):
-                return
+                return False
+            if self._second_order.pays(part, c, n_rows, int(sweeps.work[c])):
+                return True
             if epoch == 0:
                 # the others survived on account of other problems
                 rows = part.violating(c, threshold, rows)
             for _ in range(tuning.block_sweeps):
                 if sweeps.sweep(part, c) <= tuning.sweep_until * gap:
                     break
+        return False
 
     def _enough(self, first: NDArray[np.float64] | float, c: int | None = None) -> NDArray[np.float64]:
         """The gap at which epochs end that began with a gap of ``first``: of problem ``c``, or (k,) of all."""
-        tuning, tol, dual = self._run.tuning, self._run.settings.tol, self._run.sweeps.dual
-        of_tol = tuning.tol_share * tol * (dual if c is None else dual[c])
-        return np.maximum(tuning.survivors_until * first, of_tol)
+        dual = self._run.sweeps.dual
+        of_tol = self._of_tol * (dual if c is None else dual[c])
+        return np.maximum(self._run.tuning.survivors_until * first, of_tol)
+
+    @property
+    def _of_tol(self) -> float:
+        """The gap that is small enough in any case, as a share of the dual."""
+        return self._run.tuning.tol_share * self._run.settings.tol
 
     def _is_spent(self, c: int) -> bool:
         """Has the problem had its share of what a round may take, or the run its time?"""

@@ -11,6 +11,7 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.second_order import SECOND_ORDER, useful_bytes
 from llsvm.solvers.llsvm.sweeps import copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
@@ -61,7 +62,10 @@ def layout(
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
     row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
     row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
-    at_hand = not settings.paper and memory.fits_in_one_block(Needs(lines, row_work_bytes))
+    spare = memory.spare_bytes(Needs(lines, row_work_bytes))
+    at_hand = not settings.paper and spare >= 0
+    if at_hand:
+        lines[SECOND_ORDER] = min(useful_bytes(memory, min(threads, k), tuning), spare)
     cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max()) * max(problems.costs)
     round_to_float32 = not at_hand and _as_float32(settings, cost, dataset.squared_norm)
     itemsize = 4 if round_to_float32 else 8

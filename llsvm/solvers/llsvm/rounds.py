@@ -40,7 +40,6 @@ class Rounds:
         run, sweeps = self._run, self._run.sweeps
         tol, most = run.settings.tol, run.settings.max_passes or 0
         while True:
-            run.start[...] = sweeps.w
             sweeps.begin()
             (primal, close_squares), n_active = self._full_pass(measure=self.passes > 0)
             self.passes += 1
@@ -153,7 +152,7 @@ class Rounds:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self._best.arrays, **self._stall.arrays}
+        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start}
 
     @property
     def numbers(self) -> dict[str, Value]:
@@ -171,6 +170,7 @@ class Rounds:
         self.passes = passes
         self._best.restore(arrays)
         self._stall.restore(arrays)
+        self._run.start[...] = arrays["start"]
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
         self._sweeps_of_block, self._threshold = numbers["sweeps of a block"], numbers["slack threshold"]

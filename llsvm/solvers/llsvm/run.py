@@ -22,7 +22,8 @@ class Run:
     """What belongs to one training over one stream.
 
     sweeps: the weights of all problems, and what moves them. duals: the dual variables of all rows.
-    start: (k, d + 1) float64, the weights as the pass at hand, or its epochs, began.
+    start: (k, d + 1) float64, the weights that the pass at hand, or the next one, measures; while epochs over
+    survivors go on, those that they began with.
     bound: makes certificates. in_small_data: all rows are at hand and so few that they may be swept over at will.
     """
 

@@ -7,7 +7,7 @@ steps. Neither depends on timing: the same threads give the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ class Sweeps:
 
     loss: of a row. w: (k, d + 1) float64, the last column that of the constant feature. dual: (k,) their D(α).
     open: the problems that are still worked on. visits: (k,) to rows, by sweeps so far; calls: (k,) sweeps.
+    round_to_float32: α_i / C_i is rounded, as it is stored.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Sweeps:
         self._problems = problems
         self.loss = loss
         self._bias = bias
-        self._round_to_float32 = round_to_float32
+        self.round_to_float32 = round_to_float32
         self._tuning = tuning
         self._threads = Threads(threads)
         self._copies = np.zeros((copies_of_weights(n_columns, threads, tuning), n_columns + 1))
@@ -80,12 +81,18 @@ class Sweeps:
         """Does each thread take problems of its own?"""
         return 1 < self._threads.number <= len(self.open)
 
-    def each(self, work: Callable[[int], object]) -> None:
-        """Do ``work`` on every open problem; it may only change what is that problem's."""
+    @property
+    def at_once(self) -> int:
+        """How many problems are worked on at the same time."""
+        return self._threads.number if self._apart else 1
+
+    def each(self, work: Callable[[int], object], problems: Sequence[int] | None = None) -> None:
+        """Do ``work`` on every open problem, or on these; it may only change what is that problem's."""
+        problems = self.open if problems is None else problems
         if self._apart:
-            self._threads.map(work, self.open)
+            self._threads.map(work, problems)
         else:
-            for c in self.open:
+            for c in problems:
                 work(c)
 
     def sweep(self, part: BlockState, c: int) -> float:
@@ -154,7 +161,7 @@ class Sweeps:
         alpha, margin = part.load(c, order)
         tail = (part.signs(c), part.cost(c), alpha, margin, order, w, self._bias)
         squared = self.loss.name == "squared_hinge"
-        end = (squared, self._round_to_float32, totals)
+        end = (squared, self.round_to_float32, totals)
         X = part.block.X
         if isinstance(X, CSR):
             n_active = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)

@@ -6,6 +6,48 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class MultipliersTuning:
+    """Of the method of multipliers (multipliers.py)."""
+
+    max_steps: int = 300
+    """Newton steps and proximal points, at most."""
+    kappa: float = 0.5
+    """A proximal point is near enough where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ."""
+    growth: float = 3.0
+    """Of σ, from one proximal point to the next:"""
+    fast_growth: float = 10.0
+    """... this where one Newton step, or none, has led there."""
+    max_polish: int = 4
+    """Newton steps more, at most, where the gap of w is small enough, for that of v(α) to become so."""
+    cg_until: float = 0.1
+    """Conjugate gradients end where the residual fell to this share,"""
+    max_products: int = 100
+    """or after so many products."""
+    line_until: float = 0.1
+    """The line search ends where the slope fell to this share,"""
+    max_line: int = 40
+    """or after so many points."""
+    max_order: int = 3000
+    """Of a matrix that is decomposed: beyond, conjugate gradients."""
+    stands: float = 1e-15
+    """A step that changes no weight by more than this share of the largest is none,"""
+    max_standing: int = 5
+    """of which so many are borne."""
+
+    # When it begins; prices are in ns of processor time, of which only the ratios matter
+    patience: float = 1.0
+    """Sweeps have cost so many times what the multipliers are expected to: more waits longer for them."""
+    steps: int = 40
+    """Newton's, that are expected."""
+    point_price: float = 30.0
+    """Of a proximal point, for each row,"""
+    step_price: float = 2e5
+    """of a Newton step beside its work on rows and matrices,"""
+    start_price: float = 1e8
+    """and of loading more code, which problems share."""
+
+
+@dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
@@ -67,6 +109,9 @@ class LLSVMTuning:
     """... and as many as have so many values for each weight."""
     conflict: float = 0.3
     """Threads stop sharing a sweep when this much of their gain is lost to each other."""
+
+    multipliers: MultipliersTuning = MultipliersTuning()
+    """Where epochs crawl."""
 
     # Paper mode
     max_paper_epochs: int = 1000

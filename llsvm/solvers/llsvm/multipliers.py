@@ -1,0 +1,205 @@
+"""The method of multipliers with semismooth Newton steps, over rows at hand (Yan & Li 2020, Algorithms 1 and 2).
+
+Dual, over the α_i of these rows, the others' being fixed: max Σ C_i b(α_i/C_i) − ½‖v(α)‖², v(α) = rest + Σ α_i y_i
+x_i. Proximal points (Rockafellar 1976) of it, from α^k on, are found in the primal: with σ > 0,
+
+    α_i(w) = argmax over a of  a (t_i − m_i(w)) − epsilon |a| − ½ ridge a²/C_i − (a − α_i^k)²/(2σ)
+    ψ(w) = ½‖w − rest‖² + Σ of these maxima,   ∇ψ(w) = w − v(α(w)),   H = I + Σ_{i in J} h_i x_i x_iᵀ
+
+J being the rows strictly inside their bounds, h_i = 1/(1/σ + ridge/C_i). Newton steps with a line search lead to
+‖∇ψ‖² ≤ κ ‖α − α^k‖²/σ, and then α^k = α(w), and σ grows. A loss with ridge > 0 is smooth: σ = ∞, and ψ is the
+primal itself. α(w) is feasible throughout, so that the gap of w and α(w), ½‖∇ψ‖² + Σ C_i φ + α_i m_i − C_i b, is
+known at every step. That of α(w) and v(α(w)) can be far larger, where C is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.losses import PLQLoss
+from llsvm.objective.problems import Positions
+from llsvm.solvers.llsvm.chosen_rows import ChosenRows
+from llsvm.solvers.llsvm.multiplier_kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
+from llsvm.solvers.llsvm.tuning import MultipliersTuning
+
+Vector = NDArray[np.float64]
+
+ROW_BYTES = 88  # that solving a subproblem takes for each of its rows
+VECTORS = 10  # as long as the weights, that it takes
+_PIECE = 1 << 15  # rows that losses are computed of at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Subproblem:
+    """n rows of one problem, chosen from a block.
+
+    rows: of the block; at: (n,) positions of these. sign, cost: (n,) float64 y_i and C_i > 0. target: t_i, (n,)
+    float64 or that of all. rest: (d + 1,) float64 what all other rows add to the weights."""
+
+    rows: ChosenRows
+    at: Positions
+    sign: Vector
+    target: Vector | float
+    cost: Vector
+    loss: PLQLoss
+    rest: Vector
+
+    def margins(self, w: Vector) -> Vector:
+        """(n,) y_i w·x_i."""
+        dots = self.rows.dots(self.at, w)
+        dots *= self.sign
+        return dots
+
+    def weights(self, alpha: Vector) -> Vector:
+        """(d + 1,) v(α)."""
+        v = self.rest.copy()
+        some = np.flatnonzero(alpha)
+        self.rows.add(self.at[some], alpha[some] * self.sign[some], v)
+        return v
+
+    def dual(self, alpha: Vector, v: Vector) -> float:
+        """D(α), the others' part of Σ C_i b left out; v: the weights that α makes."""
+        total = -0.5 * float(np.einsum("i,i", v, v))
+        for piece, target in self._pieces():
+            cost = self.cost[piece]
+            total += float(np.einsum("i,i", cost, self.loss.dual_value(alpha[piece] / cost, target)))
+        return total
+
+    def gap(self, alpha: Vector, margin: Vector) -> float:
+        """Of α and the weights it makes, which have these margins: these rows' part."""
+        total = 0.0
+        for piece, target in self._pieces():
+            cost, m = self.cost[piece], margin[piece]
+            a = alpha[piece] / cost
+            each = self.loss.value(m, target) + a * m - self.loss.dual_value(a, target)
+            total += float(np.einsum("i,i", cost, each))
+        return total
+
+    def _pieces(self) -> list[tuple[slice, Vector | float]]:
+        n, target = len(self.at), self.target
+        pieces = [slice(start, min(start + _PIECE, n)) for start in range(0, n, _PIECE)]
+        return [(piece, target if isinstance(target, float) else target[piece]) for piece in pieces]
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """alpha: (n,) dual variables. v: (d + 1,) the weights that they make. dual: D(α), see Subproblem. w: (d + 1,)
+    weights whose primal, with that dual, has the smallest gap. steps: Newton's."""
+
+    alpha: Vector
+    v: Vector
+    dual: float
+    w: Vector
+    steps: int
+
+
+class Multipliers:
+    """Solves one subproblem; see the file's head."""
+
+    def __init__(self, problem: Subproblem, prices: Prices, tuning: MultipliersTuning) -> None:
+        self._problem = problem
+        self._prices = prices
+        self._tuning = tuning
+        n = len(problem.at)
+        self._alpha, self._curvature = np.empty(n), np.empty(n)
+        self._totals = np.zeros(N_TOTALS)
+
+    def solve(
+        self,
+        alpha: Vector,
+        w: Vector,
+        sigma: float,
+        enough: Callable[[float], float],
+        is_over: Callable[[], bool],
+    ) -> Solution:
+        """alpha: (n,), w: (d + 1,) dual variables and weights to begin with. sigma: the first σ. enough: of D(α),
+        the gap at which to end. is_over: time is."""
+        problem, tuning, totals = self._problem, self._tuning, self._totals
+        smooth = problem.loss.ridge > 0
+        inverse = 0.0 if smooth else 1.0 / sigma
+        residual = problem.target - problem.margins(w)
+        w, before = w.copy(), alpha
+        steps, in_point, standing, polished = 0, 0, 0, 0
+        self._point(residual, residual, 0.0, before, inverse)
+        for _ in range(tuning.max_steps):
+            v = problem.weights(self._alpha)
+            g = w - v
+            square = float(g @ g)
+            dual = float(np.sum(problem.target * self._alpha)) + totals[DUAL] - 0.5 * float(v @ v)
+            good = 0.5 * square + totals[GAP] <= enough(dual)
+            if good and (polished == tuning.max_polish or self._agree(v, enough(dual))):
+                break
+            polished += good
+            if not smooth and not good and square <= tuning.kappa * totals[MOVED] * inverse:
+                before = self._alpha.copy()
+                inverse /= tuning.growth if in_point > 1 else tuning.fast_growth
+                in_point = 0
+                self._point(residual, residual, 0.0, before, inverse)
+                continue
+            if is_over():
+                break
+            steps += 1
+            in_point += 1
+            s = self._newton(g)
+            change = problem.margins(s)
+            along = float(s @ (w - problem.rest)), float(s @ s)
+            t = self._line_search(residual, change, before, inverse, *along)
+            if t * float(np.abs(s).max()) <= tuning.stands * float(np.abs(w).max()):
+                standing += 1
+                if standing > tuning.max_standing or smooth:
+                    break
+            w += t * s
+            residual -= t * change
+            self._point(residual, residual, 0.0, before, inverse)
+        v = problem.weights(self._alpha)
+        return Solution(self._alpha, v, problem.dual(self._alpha, v), w, steps)
+
+    def _agree(self, v: Vector, enough: float) -> bool:
+        """Is the gap small enough at v(α), too?"""
+        return self._problem.gap(self._alpha, self._problem.margins(v)) <= enough
+
+    def _newton(self, g: Vector) -> Vector:
+        """Newton's step where ∇ψ is g."""
+        problem = self._problem
+        J = np.flatnonzero(self._curvature)
+        system = NewtonSystem(problem.rows, problem.at[J], self._curvature[J], len(g), self._prices)
+        return system.solve(g, self._tuning.cg_until)
+
+    def _point(self, residual: Vector, change: Vector, step: float, before: Vector, inverse: float) -> None:
+        """Set α, curvatures and totals to those at w + step s."""
+        problem, loss = self._problem, self._problem.loss
+        tail = (loss.lower, loss.upper, loss.ridge, loss.epsilon, self._alpha, self._curvature, self._totals)
+        proximal(residual, change, step, before, problem.cost, inverse, *tail)
+
+    def _line_search(
+        self, residual: Vector, change: Vector, before: Vector, inverse: float, slope: float, square: float
+    ) -> float:
+        """The step t along s, at most 1, where ψ'(t) is small against ψ'(0), by regula falsi (the Illinois rule).
+
+        slope: s·(w − rest); square: ‖s‖². ψ' alone is looked at: of ψ itself rounding leaves too little."""
+        tuning = self._tuning
+
+        def derivative(t: float) -> float:
+            self._point(residual, change, t, before, inverse)
+            return slope + t * square - float(self._totals[SLOPE])
+
+        first = derivative(0.0)
+        low, high, at_low, at_high = 0.0, 1.0, first, derivative(1.0)
+        if not at_high > tuning.line_until * abs(first):
+            return 1.0
+        t = 0.0
+        for _ in range(tuning.max_line):
+            t = (low * at_high - high * at_low) / (at_high - at_low)
+            here = derivative(t)
+            if abs(here) <= tuning.line_until * abs(first):
+                break
+            if here > 0:
+                high, at_high, at_low = t, here, 0.5 * at_low
+            else:
+                low, at_low, at_high = t, here, 0.5 * at_high
+        return t

@@ -1,0 +1,139 @@
+"""Newton's step of the method of multipliers: (I + Σ_{i in J} h_i x_i x_iᵀ) s = −g, J the rows of a curvature h_i.
+
+By Cholesky's decomposition of the d × d matrix; or, where J is small, of a |J| × |J| one,
+
+    (I + XᵀhX)⁻¹ = I − Xᵀ (h⁻¹ + XXᵀ)⁻¹ X                                      (Sherman, Morrison, Woodbury)
+
+or by conjugate gradients, preconditioned by the diagonal. Which is a matter of counts and of room alone, so that
+runs repeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.problems import Positions
+from llsvm.solvers.llsvm.chosen_rows import ChosenRows
+
+Vector = NDArray[np.float64]
+
+MATRICES = 3  # as large as the one that is decomposed, at most, at a time
+
+
+class Way(Enum):
+    COLUMNS = auto()
+    ROWS = auto()
+    PRODUCTS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """In ns of processor time; only their ratios matter. See tools/bench/README.md for the machine.
+
+    dense: rows are. columns: d + 1. values: of a row, on average. room_bytes: for matrices. max_order: of one that
+    is decomposed. max_products: of conjugate gradients with the matrix."""
+
+    dense: bool
+    columns: int
+    values: float
+    room_bytes: int
+    max_order: int
+    max_products: int
+
+    def visit(self) -> float:
+        """Of coordinate descent to a row."""
+        return 100 + (0.45 if self.dense else 2.0) * self.values
+
+    def product(self) -> float:
+        """Of a row with a vector, or adding it to one."""
+        return 10 + 1.5 * self.values
+
+    def has_room(self, order: int) -> bool:
+        return order <= self.max_order and MATRICES * 8 * order * order <= self.room_bytes
+
+    def by(self, way: Way, n_rows: int) -> float:
+        """Of a step with so many rows in J; infinite where there is no room."""
+        if way is Way.PRODUCTS:
+            return self.max_products * (2 * n_rows * self.product() + 5 * self.columns)
+        order = self.columns if way is Way.COLUMNS else n_rows
+        if not self.has_room(order):
+            return np.inf
+        decompose = order**3 / 30 + 20 * order * order
+        if way is Way.COLUMNS:
+            gram = 0.1 * self.columns**2 if self.dense else 0.5 * self.values**2
+            return n_rows * (self.product() + gram) + decompose
+        inner = 0.1 if self.dense else 0.7
+        return n_rows * (0.5 * n_rows * (10 + inner * self.values) + 2 * self.product()) + decompose
+
+    def best(self, n_rows: int) -> Way:
+        return min(Way, key=lambda way: self.by(way, n_rows))
+
+
+class NewtonSystem:
+    """Of one point. J: (r,) positions of rows, curvature: (r,) float64 h_i > 0; columns: d + 1."""
+
+    def __init__(
+        self, rows: ChosenRows, J: Positions, curvature: Vector, columns: int, prices: Prices
+    ) -> None:
+        self._rows, self._J, self._h, self._d = rows, J, curvature, columns
+        self.way = prices.best(len(J))
+        self._max_products = prices.max_products
+
+    def solve(self, g: Vector, until: float) -> Vector:
+        """s, (d + 1,). until: conjugate gradients end where the residual fell to this share."""
+        if not len(self._J):
+            return -g
+        if self.way is Way.COLUMNS:
+            H = np.zeros((self._d, self._d))
+            self._rows.outer(self._J, self._h, H)
+            H.flat[:: self._d + 1] += 1.0
+            return -_solve(H, g)
+        if self.way is Way.ROWS:
+            r = len(self._J)
+            K = np.empty((r, r))
+            self._rows.inner(self._J, K)
+            K.flat[:: r + 1] += 1.0 / self._h
+            s = -g
+            self._rows.add(self._J, _solve(K, self._rows.dots(self._J, g)), s)
+            return s
+        return self._by_products(g, until)
+
+    def _by_products(self, g: Vector, until: float) -> Vector:
+        diagonal = np.ones(self._d)
+        self._rows.add_squares(self._J, self._h, diagonal)
+        s, residual = np.zeros_like(g), -g
+        direction = residual / diagonal
+        size = float(residual @ direction)
+        enough = until * until * size
+        for _ in range(self._max_products):
+            product = direction.copy()
+            self._rows.add(self._J, self._h * self._rows.dots(self._J, direction), product)
+            length = size / float(direction @ product)
+            s += length * direction
+            residual -= length * product
+            scaled = residual / diagonal
+            before, size = size, float(residual @ scaled)
+            if not size > enough:
+                break
+            direction *= size / before
+            direction += scaled
+        return s
+
+
+def _solve(H: Vector, right: Vector) -> Vector:
+    """H⁻¹ right for a symmetric positive definite H (n, n), of which the lower triangle is looked at, and the diagonal
+    changed. Where rounding made it indefinite, with a ridge: as small a share of its diagonal as it takes."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    diagonal, ridge = H.diagonal().copy(), 0.0
+    while ridge < 1.0:
+        try:
+            return np.asarray(cho_solve(cho_factor(H.T, check_finite=False), right, check_finite=False))
+        except np.linalg.LinAlgError:
+            ridge = 100 * ridge or 1e-14
+            H.flat[:: len(H) + 1] = (1.0 + ridge) * diagonal
+    return right / diagonal

@@ -1,0 +1,127 @@
+"""Second order: where sweeps over rows at hand crawl, the method of multipliers (multipliers.py) finishes them.
+
+Whether it pays is told by counts alone, so that runs repeat: what sweeps over the problem's rows have cost so far
+against what Newton's steps are expected to. So easy problems never see it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llsvm.memory.plan import WORK_ON_ROWS, MemoryLeft
+from llsvm.objective.losses import PLQLoss
+from llsvm.objective.problems import Positions
+from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.chosen_rows import chosen_rows
+from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
+from llsvm.solvers.llsvm.newton_system import MATRICES, Prices
+from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.llsvm.tuning import LLSVMTuning
+
+SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
+PIECE_BYTES = 1 << 20  # of dense rows as float64, at a time; three are held
+RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and of each of its dual variables
+
+
+def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
+    """What so many problems at the same time can do with, at most, where all rows are at hand."""
+    dataset = memory.dataset
+    columns = dataset.n_columns + 1
+    order = min(columns, dataset.n_rows, tuning.multipliers.max_order)
+    each = ROW_BYTES * dataset.n_rows + 8 * VECTORS * columns + 3 * PIECE_BYTES + MATRICES * 8 * order * order
+    return at_once * each
+
+
+class SecondOrder:
+    """For the rows of blocks at hand."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        dataset = run.stream.dataset
+        self._columns = dataset.n_columns + 1
+        self._dense = dataset.is_dense
+
+    def pays(self, part: BlockState, c: int, n_rows: int, visits: int) -> bool:
+        """Have so many visits to rows of problem ``c`` cost more than the multipliers would, over ``n_rows`` of the
+        part?"""
+        run, tuning = self._run, self._run.tuning.multipliers
+        if not isinstance(run.sweeps.loss, PLQLoss) or n_rows < 2:
+            return False
+        prices = self._prices(part, n_rows)
+        if prices is None:
+            return False
+        spent = visits * prices.visit()
+        free = min(len(part.active[c]), n_rows)
+        step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(free), free)
+        price = tuning.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
+        return spent > tuning.patience * price
+
+    def solve(
+        self, part: BlockState, problems: list[int], rows: list[Positions], gap: float, whole: bool
+    ) -> None:
+        """Solve each of the problems over the rows of the part that are given for it.
+
+        gap: at which to end, a share of the dual. whole: these are all rows that the problems have, and
+        ``run.start`` becomes the weights of the smallest gap."""
+        if not problems:
+            return
+        with one_blas_thread():
+            each = range(len(problems))
+            self._run.sweeps.each(lambda j: self._solve(part, problems[j], rows[j], gap, whole), each)
+
+    def _prices(self, part: BlockState, n_rows: int) -> Prices | None:
+        """None where there is no room."""
+        tuning = self._run.tuning.multipliers
+        room = self._room_bytes(part) // self._run.sweeps.at_once
+        room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns + 3 * PIECE_BYTES
+        if room < 0:
+            return None
+        values = part.block.nnz / max(part.n_rows, 1)
+        return Prices(self._dense, self._columns, values, room, tuning.max_order, tuning.max_products)
+
+    def _room_bytes(self, part: BlockState) -> int:
+        """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but the
+        part's."""
+        plan, width = self._run.stream.plan, len(part.alpha)
+        assert plan is not None
+        signed = plan.lines[WORK_ON_ROWS] + plan.lines.get(SECOND_ORDER, 0)
+        return signed - part.n_rows * (RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width)
+
+    def _solve(self, part: BlockState, c: int, at: Positions, gap: float, whole: bool) -> None:
+        run, sweeps = self._run, self._run.sweeps
+        tuning, loss = run.tuning, sweeps.loss
+        assert isinstance(loss, PLQLoss)
+        at = np.sort(at[part.cost(c)[at] > 0])
+        prices = self._prices(part, len(at))
+        if prices is None or not len(at):
+            return
+        alpha, margin = part.load(c, at)
+        before, w = alpha[at], sweeps.w[c]
+        rows = chosen_rows(part.block.X, self._columns - 1, run.settings.constant, PIECE_BYTES)
+        cost, rest = part.cost(c)[at], np.zeros_like(w)
+        problem = Subproblem(rows, at, part.signs(c)[at], 1.0, cost, loss, rest)
+        if not whole:
+            rest += w - problem.weights(before)
+        others = sweeps.dual[c] - problem.dual(before, w) if not whole else 0.0
+        squares = np.zeros_like(w)
+        rows.add_squares(at, np.ones(len(at)), squares)
+        sigma = len(at) / max(float(squares.sum()), 1e-300)
+
+        def enough(dual: float) -> float:
+            return gap * max(dual + others, float(sweeps.dual[c]))
+
+        solver = Multipliers(problem, prices, tuning.multipliers)
+        found = solver.solve(before, w, sigma, enough, lambda: run.stream.progress.out_of_time)
+        new, v, dual = found.alpha, found.v, found.dual
+        if sweeps.round_to_float32:
+            new = cost * (new / cost).astype(np.float32)
+            v = problem.weights(new)
+            dual = problem.dual(new, v)
+        if dual + others < sweeps.dual[c]:
+            return
+        alpha[at], margin[at] = new, problem.margins(v)
+        part.store(c, at, alpha, margin)
+        sweeps.w[c], sweeps.dual[c] = v, dual + others
+        if whole:
+            run.start[c] = found.w

@@ -1,0 +1,268 @@
+"""Second order where coordinate descent crawls: the kernels' slow twins, Newton's step in three ways, the method of
+multipliers on all kinds of small problems, and whole runs that sweeps alone do not end."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import liblinear, objective, run, with_bias
+
+from llsvm.block import CSR
+from llsvm.objective.losses import new_loss
+from llsvm.solvers.llsvm.chosen_rows import chosen_rows
+from llsvm.solvers.llsvm.multiplier_kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.solvers.llsvm.multipliers import Multipliers, Subproblem
+from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices, Way
+from llsvm.solvers.llsvm.tuning import MultipliersTuning
+
+LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]
+LOSSES += ["quantile", "huber"]
+MANY = 1 << 30  # bytes
+
+
+def csr(X):
+    made = sp.csr_matrix(X)
+    return CSR(made.indptr.astype(np.int64), made.indices.astype(np.int32), made.data)
+
+
+def some_rows(n=30, d=7, seed=0, dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).astype(dtype)
+    X[rng.random(X.shape) < 0.4] = 0
+    X[2] = 0
+    return X, rng
+
+
+# -- kernels ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("inverse", [0.0, 0.3, 1e6])
+def test_proximal_points_are_those_of_the_loss(name, inverse):
+    loss, rng, n = new_loss(name), np.random.default_rng(1), 200
+    if loss.ridge == 0 and inverse == 0:
+        pytest.skip("no proximal point without a proximal term, for a loss with a kink")
+    cost = rng.choice([0.01, 1.0, 100.0], n)
+    before = cost * np.clip(rng.normal(size=n), loss.lower, loss.upper)
+    residual, change, step = rng.normal(size=n), rng.normal(size=n), 0.7
+    alpha, curvature, totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
+    tail = (loss.lower, loss.upper, loss.ridge, loss.epsilon, alpha, curvature, totals)
+    proximal(residual, change, step, before, cost, inverse, *tail)
+    margin = 1.0 - (residual - step * change)
+    steps = 1 / np.maximum(inverse * cost, 1e-12)
+    share = loss.prox(before / cost, margin, steps)
+    np.testing.assert_allclose(alpha / cost, share, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(curvature / cost, loss.prox_slope(share, steps), rtol=1e-5, atol=1e-7)
+    dual = loss.dual_value(alpha / cost)
+    assert totals[SLOPE] == pytest.approx(alpha @ change)
+    assert totals[MOVED] == pytest.approx(((alpha - before) ** 2).sum())
+    assert totals[DUAL] + alpha.sum() == pytest.approx(cost @ dual)
+    assert totals[GAP] == pytest.approx(cost @ loss.value(margin) + alpha @ margin - cost @ dual, abs=1e-7)
+
+
+@pytest.mark.parametrize("bias", [0.0, 1.5])
+@pytest.mark.parametrize("layout", ["dense", "pieces", "sparse"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_of_chosen_rows(bias, layout, dtype):
+    X, rng = some_rows(dtype=dtype)
+    n, d = X.shape
+    rows = chosen_rows(csr(X) if layout == "sparse" else X, d, bias, 400 if layout == "pieces" else MANY)
+    wide = np.hstack([X.astype(float), np.full((n, 1), bias)])
+    at = rng.permutation(n)[:20]
+    for some in (at, np.arange(n), at[:0]):
+        factor, w, part = rng.random(len(some)), rng.normal(size=d + 1), wide[some]
+        np.testing.assert_allclose(rows.dots(some, w), part @ w)
+        out = np.ones(d + 1)
+        rows.add(some, factor, out)
+        np.testing.assert_allclose(out, 1 + factor @ part)
+        out = np.ones(d + 1)
+        rows.add_squares(some, factor, out)
+        np.testing.assert_allclose(out, 1 + factor @ part**2)
+        H = np.eye(d + 1)
+        rows.outer(some, factor, H)
+        np.testing.assert_allclose(np.tril(H), np.tril(np.eye(d + 1) + (part.T * factor) @ part))
+        K = np.empty((len(some), len(some)))
+        rows.inner(some, K)
+        np.testing.assert_allclose(np.tril(K), np.tril(part @ part.T))
+
+
+def test_fewer_columns_than_weights():
+    X, rng = some_rows()
+    rows, some = chosen_rows(X, 9, 1.0, MANY), np.arange(5)
+    w = rng.normal(size=10)
+    np.testing.assert_allclose(rows.dots(some, w), X[:5] @ w[:7] + w[-1])
+    out = np.zeros(10)
+    rows.add(some, np.ones(5), out)
+    np.testing.assert_allclose(out, [*X[:5].sum(axis=0), 0, 0, 5], atol=1e-6)
+    H = np.zeros((10, 10))
+    rows.outer(some, np.ones(5), H)
+    wide = np.hstack([X[:5], np.zeros((5, 2)), np.ones((5, 1))])
+    np.testing.assert_allclose(np.tril(H), np.tril(wide.T @ wide), atol=1e-5)
+
+
+# -- Newton's step ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", [np.asarray, csr])
+@pytest.mark.parametrize("way", list(Way))
+def test_newton_steps_in_three_ways(layout, way, monkeypatch):
+    X, rng = some_rows(n=12, d=9)
+    rows, J, h = (
+        chosen_rows(layout(X), 9, 1.0, MANY),
+        np.array([7, 1, 2, 5]),
+        np.array([0.1, 5.0, 1.0, 100.0]),
+    )
+    monkeypatch.setattr(Prices, "best", lambda self, n_rows: way)
+    system = NewtonSystem(rows, J, h, 10, Prices(layout is not csr, 10, 5.0, MANY, 100, 100))
+    wide, g = np.hstack([X, np.ones((12, 1))])[J].astype(float), rng.normal(size=10)
+    right = -np.linalg.solve(np.eye(10) + (wide.T * h) @ wide, g)
+    np.testing.assert_allclose(system.solve(g, 1e-12), right, rtol=1e-6, atol=1e-9)
+
+
+def test_a_matrix_that_rounding_made_indefinite():
+    X = np.repeat(np.full((1, 3), 1e5), 6, axis=0)
+    rows, h = chosen_rows(X, 3, 0.0, MANY), np.full(6, 1e18)
+    prices = Prices(True, 4, 3.0, MANY, 100, 100)
+    step = NewtonSystem(rows, np.arange(6), h, 4, prices).solve(np.array([1.0, 2.0, 3.0, 0.0]), 0.1)
+    assert np.isfinite(step).all()
+
+
+def test_the_cheapest_way_for_which_there_is_room():
+    few, many = 10, 100_000
+    assert Prices(True, 50, 50.0, MANY, 3000, 100).best(many) is Way.COLUMNS
+    assert Prices(True, 2000, 2000.0, MANY, 3000, 100).best(few) is Way.ROWS
+    assert Prices(False, 1_000_000, 50.0, MANY, 3000, 100).best(many) is Way.PRODUCTS
+    assert Prices(True, 50, 50.0, 1000, 3000, 100).best(many) is Way.PRODUCTS
+
+
+# -- the method ---------------------------------------------------------------------------------------------
+
+
+def solved(X, y, cost, loss, gap, w=None, alpha=None, bias=1.0, **tuning):
+    n, d = X.shape
+    layout = csr(X) if sp.issparse(X) else X
+    problem = Subproblem(
+        chosen_rows(layout, d, bias, MANY), np.arange(n), y, 1.0, cost, loss, np.zeros(d + 1)
+    )
+    prices = Prices(not sp.issparse(X), d + 1, float(d), MANY, 3000, 100)
+    alpha = np.zeros(n) if alpha is None else alpha
+    solver = Multipliers(problem, prices, MultipliersTuning(**tuning))
+    found = solver.solve(alpha, np.zeros(d + 1), 1.0, lambda dual: gap * abs(dual), lambda: False)
+    np.testing.assert_allclose(found.v, problem.weights(found.alpha))
+    assert (found.alpha >= loss.lower * cost).all()
+    assert (found.alpha <= loss.upper * cost).all()
+    primal = 0.5 * found.w @ found.w + cost @ loss.value(problem.margins(found.w))
+    return found, primal
+
+
+@st.composite
+def hard(draw):
+    """Rows, signs and costs of a small problem that coordinate descent takes long for."""
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    n, d = draw(st.integers(2, 40)), draw(st.integers(1, 12))
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(0, draw(st.integers(0, 3)), d)
+    y = np.where(
+        X @ rng.normal(size=d) + draw(st.sampled_from([0.0, 1.0])) * rng.normal(size=n) > 0, 1.0, -1.0
+    )
+    if draw(st.booleans()):
+        X[:, 0] = 3.0
+    if draw(st.booleans()):
+        X[n // 2 :] = X[: n - n // 2]
+    if draw(st.booleans()):
+        X[0] = 0.0
+    C = 10.0 ** draw(st.integers(-4, 6))
+    return X.astype(np.float32), y, C * rng.choice([1.0, 0.1, 3.0], n)
+
+
+@settings(max_examples=150, deadline=None)
+@given(hard(), st.sampled_from(LOSSES), st.booleans())
+def test_any_small_problem(problem, name, sparse):
+    X, y, cost = problem
+    found, primal = solved(sp.csr_matrix(X) if sparse else X, y, cost, new_loss(name), 1e-4)
+    assert primal - found.dual <= 2e-4 * abs(found.dual) + 1e-9
+    assert primal >= found.dual - 1e-9 * abs(primal)
+    assert found.steps <= 150
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_few_steps_from_a_good_point(loss):
+    X, rng = some_rows(n=300, d=20)
+    y, cost = np.sign(rng.normal(size=300)), np.full(300, 10.0)
+    first, _ = solved(X, y, cost, new_loss(loss), 1e-6)
+    again, _ = solved(X, y, cost, new_loss(loss), 1e-4, alpha=first.alpha)
+    assert again.steps <= first.steps
+
+
+def test_part_of_the_rows_while_the_others_rest():
+    """What the others add to the weights stays as it is."""
+    X, rng = some_rows(n=60, d=5)
+    y, cost, loss = np.sign(rng.normal(size=60)), np.ones(60), new_loss("hinge")
+    others = np.clip(rng.random(60), 0, 1)
+    wide = np.hstack([X, np.ones((60, 1))]).astype(float) * y[:, None]
+    rest = others[30:] @ wide[30:]
+    at = np.arange(30)
+    problem = Subproblem(chosen_rows(X, 5, 1.0, MANY), at, y[:30], 1.0, cost[:30], loss, rest)
+    prices = Prices(True, 6, 5.0, MANY, 3000, 100)
+    solver = Multipliers(problem, prices, MultipliersTuning())
+    begin = others[:30] @ wide[:30] + rest
+    found = solver.solve(others[:30], begin, 0.1, lambda dual: 1e-9, lambda: False)
+    np.testing.assert_allclose(found.v, rest + found.alpha @ wide[:30])
+    assert problem.gap(found.alpha, problem.margins(found.v)) <= 1e-6
+    assert found.dual >= problem.dual(others[:30], begin)
+
+
+# -- whole runs ---------------------------------------------------------------------------------------------
+
+
+def table(name):
+    from sklearn import datasets
+
+    return getattr(datasets, f"load_{name}")(return_X_y=True)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
+@pytest.mark.parametrize(("name", "C"), [("wine", 1.0), ("wine", 1e4), ("iris", 1e4), ("digits", 1e4)])
+def test_raw_columns(name, C, multiclass, loss):
+    """Sweeps alone take up to 70 s of processor for these, or do not end."""
+    X, y = table(name)
+    training = run(X, y, solver="llsvm", C=C, loss=loss, multiclass=multiclass, bias=1.0)
+    last = training.reports[-1]
+    assert last.converged
+    assert last.passes <= 40
+    assert last.extra["updates_per_row"] <= 40_000
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
+def test_against_liblinear(threads, layout):
+    X, y = table("breast_cancer")
+    X = X.astype(np.float32).astype(float)
+    C, tol = 1e-2, 1e-6
+    training = run(
+        layout(X), y, solver="llsvm", C=C, loss="squared_hinge", tol=tol, threads=threads, bias=1.0
+    )
+    theirs, _ = liblinear(X, y, C, "squared_hinge", None, 1.0)
+    w = training.coef[0]
+    ours = objective(
+        w[training.stream.dataset.first_column :], with_bias(X, 1.0), 2.0 * y - 1, np.full(len(y), C), True
+    )
+    assert training.reports[-1].converged
+    assert ours <= theirs * (1 + 2 * tol)
+    assert training.reports[-1].certificate.total_primal == pytest.approx(ours, rel=1e-9)
+
+
+def test_runs_repeat():
+    X, y = table("wine")
+    runs = [run(X, y, solver="llsvm", C=1e4, bias=1.0, threads=2).coef for _ in range(2)]
+    assert np.array_equal(*runs)
+
+
+def test_easy_problems_are_left_to_sweeps(monkeypatch):
+    from llsvm.solvers.llsvm import second_order
+
+    monkeypatch.setattr(second_order, "Multipliers", None)
+    X, rng = some_rows(n=2000, d=20)
+    y = np.sign(X[:, 0] + rng.normal(size=2000))
+    assert run(X, y, solver="llsvm").reports[-1].converged
