@@ -125,7 +125,7 @@ class NewtonSystem:
 
 
 def _solve(H: Vector, right: Vector) -> Vector:
-    """H⁻¹ right for a symmetric positive definite H (n, n), of which the lower triangle is looked at, and the diagonal
+    """H⁻¹ right for a symmetric positive definite H (n, n), whose lower triangle is looked at and diagonal
     changed. Where rounding made it indefinite, with a ridge: as small a share of its diagonal as it takes."""
     from scipy.linalg import cho_factor, cho_solve
 

@@ -81,8 +81,8 @@ class SecondOrder:
         return Prices(self._dense, self._columns, values, room, tuning.max_order, tuning.max_products)
 
     def _room_bytes(self, part: BlockState) -> int:
-        """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but the
-        part's."""
+        """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but
+        the part's."""
         plan, width = self._run.stream.plan, len(part.alpha)
         assert plan is not None
         signed = plan.lines[WORK_ON_ROWS] + plan.lines.get(SECOND_ORDER, 0)
