@@ -141,6 +141,13 @@ def test_reads_liblinears_models_of_more_classes(tmp_path):
     assert found.coef.tolist() == [[0, 2, 5], [0, 3, 6], [0, 1, 4]]
 
 
+def test_reads_liblinears_regressions(tmp_path):
+    path = tmp_path / "m"
+    path.write_text("solver_type L2R_L1LOSS_SVR_DUAL\nnr_class 2\nnr_feature 2\nbias 1\nw\n3 \n4 \n5 \n")
+    found = READERS["liblinear"](path, np.array([0.5, 7.0]))
+    assert (found.coef.tolist(), found.intercept.tolist(), len(found.classes)) == ([[0, 3, 4]], [5], 0)
+
+
 def test_reads_vowpal_wabbits_models(tmp_path):
     path = tmp_path / "m"
     path.write_text("Version 9.0\nbits:3\n0 ngram:\n:1\nl2_state 0.5\n3:0.5 11 2\n7:-2 3 1\n")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 class Linear:
     """coef: (k, columns) float64, column j being the column numbered j in the svmlight file (column 0 is empty
     where files count from 1). k = 1 for two classes: positive means ``classes[1]``. intercept: (k,), penalised.
-    classes: ascending, as numbers."""
+    classes: ascending, as numbers; none of a regression, whose k = 1."""
 
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
@@ -39,14 +39,16 @@ def read_llsvm(path: str | os.PathLike[str], classes: NDArray[Any]) -> Linear:
 
 
 def read_liblinear(path: str | os.PathLike[str], classes: NDArray[Any]) -> Linear:
-    """LIBLINEAR's text model of a one-against-the-rest classifier."""
+    """LIBLINEAR's text model of a one-against-the-rest classifier, or of a regression."""
     lines = Path(path).read_text().split("\n")
     at = lines.index("w")
     head = {line.split()[0]: line.split()[1:] for line in lines[:at]}
-    labels = np.array(head["label"], float)
+    labels = np.array(head.get("label", []), float)  # a regression has none
     bias, d = float(head["bias"][0]), int(head["nr_feature"][0])
     table = np.array(" ".join(lines[at + 1 :]).split(), float).reshape(d + (bias >= 0), -1)
-    if table.shape[1] == 1:  # positive for the first label
+    if len(labels) == 0:
+        pass
+    elif table.shape[1] == 1:  # positive for the first label
         table = table if labels[0] > labels[1] else -table
     else:
         table = table[:, np.argsort(labels)]
