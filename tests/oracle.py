@@ -8,6 +8,7 @@ from llsvm.block import CSR
 from llsvm.data import open_source
 from llsvm.memory import plan as plan_module
 from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.objective import KINDS
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 
@@ -69,7 +70,8 @@ def run(data, y=None, weight=None, ledger=None, **options):
     ledger: bytes for the data and all that belongs to it, the process itself not counted; None for plenty.
     """
     zero_based = options.get("zero_based", "auto")
-    source = open_source(data, y, weight, zero_based=zero_based)
+    kind = KINDS[options.get("loss", "hinge")]
+    source = open_source(data, y, weight, zero_based=zero_based, label_kind=kind)
     budget = MemoryBudget(ledger or 100_000_000, runtime_bytes=0)
     with Training(source, Settings(**{"threads": 1, **options}), budget=budget) as training:
         training.reports = list(training)

@@ -21,6 +21,7 @@ from oracle import rows, write_svmlight
 from llsvm.data import open_source
 from llsvm.errors import UsageError
 from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.state import SolverState
@@ -59,20 +60,28 @@ class Case:
         return Settings(**{"solver": "llsvm", "tol": 1e-5, "bias": 1.0, "scale": "none", **self.settings})
 
     def solver(self) -> Any:
-        return self.make(self.options, np.linspace(1.0, 1.5, self.classes), self.threads)
+        classes = self.classes if KINDS[self.options.loss] == CLASSIFICATION else 1
+        return self.make(self.options, np.linspace(1.0, 1.5, classes), self.threads)
 
     @contextmanager
     def stream(self, folder: Path) -> Iterator[Stream]:
         """A new one over the same rows, which have been read."""
         X, y = rows(n=self.n, d=self.d, classes=self.classes, density=self.density)
         X, y = X * self.factor, (y + self.relabelled) % self.classes
+        kind = KINDS[self.options.loss]
+        if kind == REGRESSION:
+            y = (
+                (X.sum(axis=1) + np.random.default_rng(2).normal(size=self.n))
+                .astype(np.float32)
+                .astype(float)
+            )
         weight = np.random.default_rng(1).integers(0, 3, self.n).astype(float) if self.weighted else None
         if self.from_file:
             assert weight is None
             path = folder / "rows.svm"
-            source = open_source(path if path.exists() else write_svmlight(path, X, y))
+            source = open_source(path if path.exists() else write_svmlight(path, X, y), label_kind=kind)
         else:
-            source = open_source(X, y, weight)
+            source = open_source(X, y, weight, label_kind=kind)
         options = self.options
         with Stream(
             source,

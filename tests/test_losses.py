@@ -126,7 +126,7 @@ def test_the_derivative_gives_the_dual_variable_that_closes_the_gap(loss, m, tar
     assert loss.lower <= a[0] <= loss.upper
     gap = loss.value(at, target) + a * at - loss.dual_value(a, target)
     assert gap[0] == pytest.approx(0.0, abs=1e-9 * (1 + m * m + target * target))
-    if isinstance(loss, LogisticLoss) and abs(m) > 30:
+    if isinstance(loss, LogisticLoss) and abs(m) > 20:
         return  # 1 − a is 0 in floats, or nearly
     gradient = loss.dual_gradient(a, at, target)[0]
     at_lower, at_upper = a[0] <= loss.lower, a[0] >= loss.upper

@@ -41,6 +41,13 @@ def test_out_of_core(tmp_path, monkeypatch, classes, multiclass, threads, place)
     check_resumes(case, tmp_path)
 
 
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber"])
+def test_regression_out_of_core(tmp_path, monkeypatch, loss):
+    small_pages(monkeypatch)
+    settings = {"loss": loss, "tol": 1e-3, "max_passes": 4}
+    check_resumes(Case(settings, LEDGER, n=700, from_file="cache", in_one_block=False, spills=True), tmp_path)
+
+
 def test_few_survivors(tmp_path, monkeypatch):
     small_pages(monkeypatch)
     case = Case({"survivors": 0.1, "max_passes": 4}, LEDGER, n=700, from_file="cache", in_one_block=False)

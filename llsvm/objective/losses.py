@@ -84,6 +84,10 @@ class Loss(ABC):
         )  # φ is convex
 
     @abstractmethod
+    def is_flat(self, margin: Vector, within: float, target: Target = 1.0) -> NDArray[np.bool_]:
+        """Where φ is 0, and 0 too at all margins that are at most ``within`` away."""
+
+    @abstractmethod
     def dual_value(self, a: Vector, target: Target = 1.0) -> Vector:
         """b(a, t) = −φ*(−a), for lower ≤ a ≤ upper."""
 
@@ -102,6 +106,15 @@ class Loss(ABC):
     @abstractmethod
     def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
         """Which α_i are between their bounds, and at none of them nor at a kink of b."""
+
+    def alpha(self, share: NDArray[np.floating], cost: Vector) -> Vector:
+        """α of a = α/C as it was stored, as float32 or float64: what was rounded to a bound is at it."""
+        alpha: Vector = share * cost
+        for bound in (self.lower, self.upper):
+            if bound not in (-1.0, 0.0, 1.0) and math.isfinite(bound):  # these are stored as they are
+                near = np.abs(share - share.dtype.type(bound)) <= np.finfo(share.dtype).eps * abs(bound)
+                alpha = np.where(near, bound * cost, alpha)
+        return alpha
 
     @abstractmethod
     def prox(self, a: Vector, margin: Vector, step: Vector | float, target: Target = 1.0) -> Vector:
@@ -138,6 +151,15 @@ class PLQLoss(Loss):
     def largest_value(self, margin: Vector, error: Vector, target: Target = 1.0) -> Vector:
         z = target - margin
         return np.maximum(self._value(z + error), self._value(z - error))
+
+    def is_flat(self, margin: Vector, within: float, target: Target = 1.0) -> NDArray[np.bool_]:
+        z = target - margin
+        flat = np.ones(z.shape, bool)
+        if self.upper > 0:
+            flat &= z + within <= self.epsilon
+        if self.lower < 0:
+            flat &= within - z <= self.epsilon
+        return flat
 
     def dual_value(self, a: Vector, target: Target = 1.0) -> Vector:
         value = target * a - 0.5 * self.ridge * a * a
@@ -226,6 +248,9 @@ class LogisticLoss(Loss):
     def derivative(self, margin: Vector, target: Target = 1.0) -> Vector:
         return -logistic(-margin)
 
+    def is_flat(self, margin: Vector, within: float, target: Target = 1.0) -> NDArray[np.bool_]:
+        return np.zeros(margin.shape, bool)
+
     def dual_value(self, a: Vector, target: Target = 1.0) -> Vector:
         return -(_x_log_x(a) + _x_log_x(1.0 - a))
 
@@ -291,7 +316,7 @@ def plq_loss_of(settings: Settings) -> PLQLoss:
 
 def new_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5, delta: float = 1.0) -> Loss:
     """The loss that Settings call ``name``; the parameters are those of the losses that have them."""
-    infinity = math.inf
+    infinity, epsilon, quantile, delta = math.inf, float(epsilon), float(quantile), float(delta)
     if name == "hinge":
         return PLQLoss(name, CLASSIFICATION, 0.0, 1.0)
     if name == "squared_hinge":

@@ -8,8 +8,10 @@ Cauchy and Schwarz that bounds what a pass over x_i measures, for costs C_i and 
                           c may leave out rows whose margin is t > 0 or more beyond 1, for max C_i (‖w‖ E)² / 4t: of
                           their losses max(0, |w·e_i| − t) ≤ (w·e_i)² / 4t
     hinge: the dual       v = Σ α_i y_i x_i moves by at most δ = ‖α‖ E, ‖α‖ ≤ c, ‖α‖² ≤ max C_i · Σ α_i
-    squares: the primal   2 ‖w‖ E sqrt(max C_i · Σ C_i ξ_i²) + max C_i (‖w‖ E)²
-    squares: the dual     ‖α‖ ≤ 2 sqrt(max C_i) (sqrt(P) + sqrt(P − D)), as D is 1/(2 C_i)-strongly concave in α_i
+    smooth: the primal    sqrt(2 L max C_i · Σ C_i φ_i) ‖w‖ E + ½ L max C_i (‖w‖ E)², L the largest curvature of φ,
+                          since φ'² ≤ 2 L φ
+    smooth: the dual      ‖α‖ ≤ sqrt(2 L max C_i) (sqrt(P) + sqrt(P − D)), as D is 1/(L C_i)-strongly concave in α_i
+    others                the hinge's times the largest slope of φ, ‖α‖ ≤ c times that; of smooth ones too, if less
 
 and D falls by at most (s δ + δ²/2) / l2, s = ‖soft(v, l1)‖ ≤ l2 (‖w‖ + 2 sqrt((P − D)/l2)) (P and D are strongly
 convex and concave in w and v); without l2, α is scaled until it is feasible again. The joint multi-class losses are
@@ -30,6 +32,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.losses import JointLoss, Loss
+from llsvm.settings.objective import CLASSIFICATION
 
 SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64
 HALF_ULP = 2.0**-24  # rounding to float32 changes a number by at most this share of it
@@ -194,12 +197,15 @@ class RoundingBound:
         gap, ridge = max(primal - dual, 0.0), self.l2 if self.l2 > 0 else 1.0
         soft_norm = norm_of_all + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
         share = HALF_ULP if self.weights else 0.0
+        slope = self.loss.slope
         if isinstance(self.loss, Loss) and math.isfinite(self.loss.smoothness):
+            steep, bent = math.sqrt(2.0 * self.loss.smoothness), 0.5 * self.loss.smoothness
             shift = norm * self.lost + norm_of_all * self.noise
-            more = 2.0 * shift * math.sqrt(largest * primal) + largest * shift * shift
-            alpha = 2.0 * math.sqrt(largest) * (math.sqrt(max(primal, 0.0)) + math.sqrt(gap))
+            more = steep * shift * math.sqrt(largest * primal) + bent * largest * shift * shift
+            alpha = steep * math.sqrt(largest) * (math.sqrt(max(primal, 0.0)) + math.sqrt(gap))
+            if math.isfinite(slope):
+                more, alpha = min(more, slope * total * shift), min(alpha, slope * total)
         else:
-            slope = self.loss.slope
             spread, bounded = 1.0, 1.0
             if isinstance(self.loss, JointLoss):
                 spread, bounded = self.loss.spread, self.loss.bounded
@@ -208,10 +214,13 @@ class RoundingBound:
             if close < total:
                 risen = min(risen, close * shift + largest * shift * shift / (4.0 * CLOSE))
             more = slope * (risen + total * norm_of_all * self.noise)
-            summed = max(dual, 0.0) + (
-                0.5 * ridge * soft_norm * soft_norm if self.l2 > 0 else 0.0
-            )  # at least Σ α
-            alpha = spread * min(bounded * total, math.sqrt(bounded * largest * summed))
+            alpha = spread * bounded * total
+            if isinstance(self.loss, JointLoss) or self.loss.kind == CLASSIFICATION:
+                summed = max(dual, 0.0)  # at least Σ α, with this:
+                summed += 0.5 * ridge * soft_norm * soft_norm if self.l2 > 0 else 0.0
+                alpha = min(alpha, spread * math.sqrt(bounded * largest * summed))
+            else:
+                alpha *= slope
         moved = alpha * (self.lost + self.noise)
         if self.l2 > 0:
             less = soft_norm * moved + 0.5 * moved * moved / self.l2

@@ -37,13 +37,19 @@ class Method:
 
 
 _ANY = ("l2", "l1", "elasticnet")
+_REGRESSION = ("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber")
 _SQUARES = {"squared_hinge": ("l2",), "least-squares": ("l2",)}
 
 # In the order in which "auto" takes the first that does what is asked for.
 METHODS = {
     method.name: method
     for method in (
-        Method("llsvm", "llsvm", {"hinge": ("l2",), "squared_hinge": ("l2",)}, ("ovr", "ovo")),
+        Method(
+            "llsvm",
+            "llsvm",
+            dict.fromkeys(("hinge", "squared_hinge", *_REGRESSION), ("l2",)),
+            ("ovr", "ovo"),
+        ),
         Method("smsvm", "smsvm", {"hinge": _ANY, "squared_hinge": _ANY}, ("ovr",)),
         Method("nesvm", "nesvm", {**_SQUARES, "hinge": ("l2", "l1")}, ("ovr", "ovo")),
         Method("kernel", "nesvm", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),

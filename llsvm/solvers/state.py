@@ -28,6 +28,9 @@ _COPY_BYTES = 1 << 16  # rows' values are copied in pieces of so many bytes
 _OBJECTIVE = (
     "multiclass",
     "loss",
+    "epsilon",
+    "quantile",
+    "delta",
     "penalty",
     "l1_ratio",
     "C",

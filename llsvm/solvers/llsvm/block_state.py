@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import Loss, Target
 from llsvm.objective.problems import Positions, Problems
 
 Vector = NDArray[np.float64]
@@ -24,6 +24,7 @@ class Duals:
     """The dual variables of some rows and their margins, by problem.
 
     alpha, margin: (width, n) float64; what the solver has not yet seen has margin NaN. y: (n,) class ids.
+    targets: (n,) float64, of regression; None: classes, whose target is 1.
     left_out: for each variant of the problems, (n,) whether the row takes no part, or None: all rows do.
     """
 
@@ -33,9 +34,11 @@ class Duals:
         y: NDArray[np.int32],
         alpha: Vector,
         left_out: list[NDArray[np.bool_] | None] | None = None,
+        targets: Vector | None = None,
     ) -> None:
         self.problems = problems
         self.y = y
+        self.targets = targets
         self.alpha = alpha
         self.margin = np.full_like(alpha, np.nan)
         self.left_out = left_out or [None] * len(problems.variants)
@@ -60,6 +63,16 @@ class Duals:
         if known is None or known[0] != c:
             known = self._at_hand.signs = c, self.problems.signs(c)[self.y]
         return known[1]
+
+    def labels(self, c: int) -> Vector:
+        """(n,) what the kernels take for y in problem ``c``: the signs, or the targets."""
+        return self.signs(c) if self.targets is None else self.targets
+
+    def target(self, rows: Positions) -> Target:
+        """Of each of ``rows``, or of all."""
+        if self.targets is None:
+            return 1.0
+        return self.targets if len(rows) == len(self.y) else self.targets[rows]
 
     def of(self, c: int, rows: Positions | None = None) -> tuple[Positions, Vector, Vector]:
         """Positions (all members of problem ``c``, if ``rows`` is None), their α and their margins."""
@@ -106,7 +119,8 @@ class BlockState(Duals):
         self.rows = block.rows.copy()  # the block's own may be a view of a buffer that changes
         folds = [variant.leaves_out for variant in problems.variants]
         left_out = [None if fold is None else fold.contains(self.rows) for fold in folds]
-        super().__init__(problems, block.y, alpha, left_out)
+        targets = block.y if block.has_targets else None
+        super().__init__(problems, block.class_ids, alpha, left_out, targets)
         self.block = block
         self.n_rows = block.n_rows
         self.costs = [_cost(cost, factor, out) for factor, out in zip(problems.costs, left_out, strict=True)]
@@ -120,7 +134,7 @@ class BlockState(Duals):
     def set_shares(self, share: NDArray[np.floating]) -> None:
         """share: (n, width) α_i / C_i, as ``shares`` has them; α was 0."""
         for cost, some in self._by_variant():
-            self.alpha[some] += share.T[some] * cost
+            self.alpha[some] += self._loss.alpha(share.T[some], cost)
 
     def shares(self) -> Vector:
         """(n, width) α_i / C_i, 0 where C_i is 0."""
@@ -135,7 +149,7 @@ class BlockState(Duals):
         least = np.full(self.n_rows, np.inf, np.float32)
         for cost, some in self._by_variant():
             for alpha, margin in zip(self.alpha[some], self.margin[some], strict=True):
-                slack = self._loss.slack(alpha, margin, cost)
+                slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone))
                 slack[np.isnan(margin) | (cost <= 0)] = np.inf
                 np.minimum(least, slack, out=least, casting="same_kind")
         return least
@@ -144,7 +158,8 @@ class BlockState(Duals):
         """Which of ``rows`` (None: all of problem ``c``) are free in it, or violate its optimality conditions, by
         their margins, or have a slack of ``threshold`` at most."""
         rows, alpha, margin = self.of(c, rows)
-        return rows[~(self._loss.slack(alpha, margin, self.cost(c)[rows]) > threshold)]
+        slack = self._loss.slack(alpha, margin, self.cost(c)[rows], self.target(rows))
+        return rows[~(slack > threshold)]
 
     def free(self) -> NDArray[np.bool_]:
         """(n,) which rows are between their bounds in some problem: the slides' survivors."""

@@ -1,11 +1,13 @@
 """Dual coordinate descent sweeps, one kernel for CSR rows and one for dense rows, and the margins of rows.
 
-The dual of ½‖w‖² + Σ_i C_i max(0, 1 − y_i w·x_i)^p, p = 1 or 2, is, with w = Σ α_i y_i x_i,
+The dual of ½‖w‖² + Σ_i C_i φ(m_i, t_i) for a loss φ of llsvm.objective.losses.PLQLoss, by its four numbers, is
 
-    D(α) = Σ α_i − ½‖w‖² − Σ ½ D_i α_i²,   0 ≤ α_i ≤ U_i
+    D(α) = Σ_i (t_i α_i − epsilon |α_i| − ½ ridge α_i² / C_i) − ½‖w‖²,   lower C_i ≤ α_i ≤ upper C_i
 
-with U_i = C_i, D_i = 0 for p = 1 and U_i = ∞, D_i = 1/(2 C_i) for p = 2 (Hsieh et al. 2008, eqs. 3-4).
-A step on row i is the exact maximiser of D in α_i (their Algorithm 1; the slides' update rule with η_i = 1/Q_ii).
+Classes: m_i = y_i w·x_i, t_i = 1, w = Σ α_i y_i x_i (Hsieh et al. 2008, eqs. 3-4). Regression: m_i = w·x_i, t_i is
+the row's target, w = Σ α_i x_i (Ho & Lin 2012, eqs. 10-14).
+A step on row i is the exact maximiser of D in α_i (Hsieh et al., Algorithm 1; the slides' update rule with η_i =
+1/Q_ii; Ho & Lin, Algorithm 4, in closed form): the quadratic's, moved epsilon / Q_ii towards 0, then clipped.
 """
 
 # mypy: ignore-errors
@@ -28,24 +30,45 @@ GAIN, GAP = 0, 1  # places in ``totals``
 
 @njit(**JIT)
 def sweep_csr(
-    indptr, indices, data, sign, cost, alpha, margin, order, w, bias, squared, round_to_float32, totals
+    indptr,
+    indices,
+    data,
+    y,
+    cost,
+    alpha,
+    margin,
+    order,
+    w,
+    bias,
+    targets,
+    lower,
+    upper,
+    ridge,
+    epsilon,
+    round_to_float32,
+    totals,
 ):
     """One sweep over the rows ``order``; returns how many of them (now in front) are free or were violating.
 
     indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: CSR rows.
-    sign: (n,) float64 labels, -1 or +1.
+    y: (n,) float64: classes, -1 or +1, or targets.
     cost: (n,) float64 C_i; rows that cost 0 are passed over.
     alpha: (n,) float64, updated.
-    margin: (n,) float64, set to y_i w·x_i as it was when row i was visited.
+    margin: (n,) float64, set to m_i as it was when row i was visited.
     order: (v,) int64 positions, reordered: the rows that changed, or are between their bounds, come first.
     w: (d + 1,) float64, updated; the last entry is the weight of the constant feature.
     bias: float64, the constant feature's value.
-    squared: bool, p = 2.
-    round_to_float32: bool, α_i / C_i is rounded, so that a float32 store of it agrees with w to the last bit.
+    targets: bool, what y is.
+    lower, upper, ridge, epsilon: float64, the loss's; see the file's head.
+    round_to_float32: bool, α_i / C_i is rounded, so that a float32 store of it agrees with w to the last bit; what
+        is rounded to a bound is at it.
     totals: (2,) float64, added to: [GAIN] in D; [GAP] the duality gap of the visited rows as met,
-    Σ C_i max(0, 1 − m_i)^p + α_i (m_i − 1) + ½ D_i α_i².
+    Σ C_i φ(m_i, t_i) + α_i (m_i − t_i) + epsilon |α_i| + ½ ridge α_i² / C_i.
     """
     last = w.shape[0] - 1
+    lowest, highest = np.float32(lower), np.float32(upper)
+    rounds_bounds = np.float64(lowest) != lower or np.float64(highest) != upper
+    flatness = 1.0 / ridge if ridge > 0.0 else 0.0
     active = 0
     gain = 0.0
     gap = 0.0
@@ -55,7 +78,7 @@ def sweep_csr(
             fetch(indptr, soon)
             fetch(alpha, soon)
             fetch(cost, soon)
-            fetch(sign, soon)
+            fetch(y, soon)
             fetch(margin, soon)
             following = order[t + NEXT]
             for k in range(indptr[following], indptr[following + 1], LINE):
@@ -72,35 +95,52 @@ def sweep_csr(
             dot += w[np.uint32(indices[k])] * v
             norm += v * v
         old = alpha[i]
-        m = sign[i] * dot
+        sign, target = (1.0, y[i]) if targets else (y[i], 1.0)
+        m = sign * dot
         margin[i] = m
-        loss = max(0.0, 1.0 - m)
-        if squared:
-            ridge = 0.5 / c
-            upper = np.inf
-            gap += c * loss * loss + old * (m - 1.0) + 0.5 * ridge * old * old
+        z = target - m
+        above = max(z - epsilon, 0.0)
+        below = max(-z - epsilon, 0.0)
+        low, high = lower * c, upper * c
+        curvature = 0.0
+        if ridge > 0.0:
+            curvature = ridge / c
+            a = min(above * flatness, upper)
+            b = min(below * flatness, -lower)
+            loss = c * a * (above - 0.5 * ridge * a) + c * b * (below - 0.5 * ridge * b)
+            gap += loss - old * z + 0.5 * curvature * old * old
         else:
-            ridge = 0.0
-            upper = c
-            gap += c * loss + old * (m - 1.0)
-        g = m - 1.0 + ridge * old
-        q = norm + ridge
-        # A row without features (q = 0) has the constant gradient -1: its α belongs at the upper bound.
-        new = min(max(old - g / q, 0.0), upper) if q > 0.0 else upper
+            gap += c * (upper * above - lower * below) - old * z
+        if epsilon > 0.0:
+            gap += epsilon * abs(old)
+        g = curvature * old - z
+        q = norm + curvature
+        if q > 0.0:
+            new = old - g / q
+            if epsilon > 0.0:
+                new = max(new - epsilon / q, 0.0) + min(new + epsilon / q, 0.0)
+            new = min(max(new, low), high)
+        else:  # A row without features has a constant gradient: its α belongs at a bound, or at 0.
+            new = high if above > 0.0 else (low if below > 0.0 else 0.0)
         if round_to_float32:
-            new = c * np.float64(np.float32(new / c))
+            share = np.float32(new / c)
+            new = c * np.float64(share)
+            if rounds_bounds:
+                new = high if share >= highest else (low if share <= lowest else new)
         delta = new - old
         if delta != 0.0:
             gain -= g * delta + 0.5 * q * delta * delta
+            if epsilon > 0.0:
+                gain -= epsilon * (abs(new) - abs(old))
             alpha[i] = new
-            step = delta * sign[i]
+            step = delta * sign
             w[last] += step * bias
             for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 w[np.uint32(indices[k])] += step * data[k]
             order[t] = order[active]
             order[active] = i
             active += 1
-        elif 0.0 < new < upper:
+        elif low < new < high and (epsilon == 0.0 or new != 0.0):
             order[t] = order[active]
             order[active] = i
             active += 1
@@ -111,10 +151,29 @@ def sweep_csr(
 
 # Dense rows are summed in any order, so that the loop becomes vector instructions.
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
-def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, round_to_float32, totals):
+def sweep_dense(
+    X,
+    y,
+    cost,
+    alpha,
+    margin,
+    order,
+    w,
+    bias,
+    targets,
+    lower,
+    upper,
+    ridge,
+    epsilon,
+    round_to_float32,
+    totals,
+):
     """``sweep_csr`` for X dense, its columns as many as w has features, or fewer; the arguments mean the same."""
     d = X.shape[1]
     last = w.shape[0] - 1
+    lowest, highest = np.float32(lower), np.float32(upper)
+    rounds_bounds = np.float64(lowest) != lower or np.float64(highest) != upper
+    flatness = 1.0 / ridge if ridge > 0.0 else 0.0
     active = 0
     gain = 0.0
     gap = 0.0
@@ -133,34 +192,52 @@ def sweep_dense(X, sign, cost, alpha, margin, order, w, bias, squared, round_to_
         dot += w[last] * bias
         norm += bias * bias
         old = alpha[i]
-        m = sign[i] * dot
+        sign, target = (1.0, y[i]) if targets else (y[i], 1.0)
+        m = sign * dot
         margin[i] = m
-        loss = max(0.0, 1.0 - m)
-        if squared:
-            ridge = 0.5 / c
-            upper = np.inf
-            gap += c * loss * loss + old * (m - 1.0) + 0.5 * ridge * old * old
+        z = target - m
+        above = max(z - epsilon, 0.0)
+        below = max(-z - epsilon, 0.0)
+        low, high = lower * c, upper * c
+        curvature = 0.0
+        if ridge > 0.0:
+            curvature = ridge / c
+            a = min(above * flatness, upper)
+            b = min(below * flatness, -lower)
+            loss = c * a * (above - 0.5 * ridge * a) + c * b * (below - 0.5 * ridge * b)
+            gap += loss - old * z + 0.5 * curvature * old * old
         else:
-            ridge = 0.0
-            upper = c
-            gap += c * loss + old * (m - 1.0)
-        g = m - 1.0 + ridge * old
-        q = norm + ridge
-        new = min(max(old - g / q, 0.0), upper) if q > 0.0 else upper
+            gap += c * (upper * above - lower * below) - old * z
+        if epsilon > 0.0:
+            gap += epsilon * abs(old)
+        g = curvature * old - z
+        q = norm + curvature
+        if q > 0.0:
+            new = old - g / q
+            if epsilon > 0.0:
+                new = max(new - epsilon / q, 0.0) + min(new + epsilon / q, 0.0)
+            new = min(max(new, low), high)
+        else:  # A row without features has a constant gradient: its α belongs at a bound, or at 0.
+            new = high if above > 0.0 else (low if below > 0.0 else 0.0)
         if round_to_float32:
-            new = c * np.float64(np.float32(new / c))
+            share = np.float32(new / c)
+            new = c * np.float64(share)
+            if rounds_bounds:
+                new = high if share >= highest else (low if share <= lowest else new)
         delta = new - old
         if delta != 0.0:
             gain -= g * delta + 0.5 * q * delta * delta
+            if epsilon > 0.0:
+                gain -= epsilon * (abs(new) - abs(old))
             alpha[i] = new
-            step = delta * sign[i]
+            step = delta * sign
             w[last] += step * bias
             for j in range(d):
                 w[j] += step * row[j]
             order[t] = order[active]
             order[active] = i
             active += 1
-        elif 0.0 < new < upper:
+        elif low < new < high and (epsilon == 0.0 or new != 0.0):
             order[t] = order[active]
             order[active] = i
             active += 1

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, useful_bytes
@@ -24,8 +27,8 @@ THREAD_BYTES = (
     64  # each thread beyond the first, at a problem of its own: sign, order, what follows from them
 )
 # A dual variable that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖²
-# times that, and the gap by twice as large a share. Where that is more than this share of the tolerance, they
-# are stored as float64.
+# times that, and the gap by twice as large a share. Where that is more than this share of the tolerance (times the
+# spread of a regression's targets), they are stored as float64.
 ROUNDING_SHARE = 0.1
 DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
 
@@ -67,15 +70,17 @@ def layout(
     if at_hand:
         lines[SECOND_ORDER] = min(useful_bytes(memory, min(threads, k), tuning), spare)
     cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max()) * max(problems.costs)
-    round_to_float32 = not at_hand and _as_float32(settings, cost, dataset.squared_norm)
+    round_to_float32 = not at_hand and _as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
     needs = Needs(lines, row_work_bytes, settings.paper, state_bytes)
     return Layout(needs, at_hand, round_to_float32)
 
 
-def _as_float32(settings: Settings, cost: float, squared_norm: float) -> bool:
+def _as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:
     """Is float32 enough for dual variables? cost: the largest of a row of weight 1."""
-    longest = squared_norm + settings.constant**2
-    off = 2.0**-24 * cost * longest
-    return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
+    longest = dataset.squared_norm + settings.constant**2
+    slope = loss_of(settings).slope
+    off = 2.0**-24 * cost * longest * (slope if math.isfinite(slope) else 1.0)
+    unit = dataset.target.std if dataset.target is not None and math.isfinite(slope) else 1.0
+    return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol * unit

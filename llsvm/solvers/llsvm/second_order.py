@@ -100,7 +100,7 @@ class SecondOrder:
         before, w = alpha[at], sweeps.w[c]
         rows = chosen_rows(part.block.X, self._columns - 1, run.settings.constant, PIECE_BYTES)
         cost, rest = part.cost(c)[at], np.zeros_like(w)
-        problem = Subproblem(rows, at, part.signs(c)[at], 1.0, cost, loss, rest)
+        problem = Subproblem(rows, at, part.signs(c)[at], part.target(at), cost, loss, rest)
         if not whole:
             rest += w - problem.weights(before)
         others = sweeps.dual[c] - problem.dual(before, w) if not whole else 0.0
@@ -115,7 +115,7 @@ class SecondOrder:
         found = solver.solve(before, w, sigma, enough, lambda: run.stream.progress.out_of_time)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
-            new = cost * (new / cost).astype(np.float32)
+            new = loss.alpha((new / cost).astype(np.float32), cost)
             v = problem.weights(new)
             dual = problem.dual(new, v)
         if dual + others < sweeps.dual[c]:

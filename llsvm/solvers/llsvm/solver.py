@@ -1,7 +1,8 @@
 """LLSVM: dual coordinate descent over blocks, with survivors (Alrajeh, Takeda, Niranjan, ICMV 2014).
 
-Primal:  P(w) = ½‖w‖² + Σ_i C_i max(0, 1 − y_i w·x_i)^p, p = 1 (hinge) or 2 (squared hinge); the constant feature
-``bias`` is part of x. Dual: D(α) = Σ α_i − ½‖w(α)‖² − Σ ½ D_i α_i² over 0 ≤ α_i ≤ U_i, see kernels.py.
+Primal:  P(w) = ½‖w‖² + Σ_i C_i φ(m_i, t_i), φ a loss of llsvm.objective.losses, m_i = y_i w·x_i and t_i = 1 for
+classes, m_i = w·x_i and t_i the target for regression; the constant feature ``bias`` is part of x.
+Dual: D(α) = Σ C_i b(α_i / C_i, t_i) − ½‖w(α)‖² over lower C_i ≤ α_i ≤ upper C_i, see kernels.py.
 More than two classes make one problem per class (against the rest) or per pair, all in the same passes, as are
 those of a grid of C's or of folds (llsvm.objective.problems); a problem whose own gap is small enough is left alone
 from then on.

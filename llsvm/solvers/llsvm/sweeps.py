@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions, Problems
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
@@ -159,14 +159,15 @@ class Sweeps:
         the dual, and the rows' gap as met."""
         totals = np.zeros(2)
         alpha, margin = part.load(c, order)
-        tail = (part.signs(c), part.cost(c), alpha, margin, order, w, self._bias)
-        squared = self.loss.name == "squared_hinge"
-        end = (squared, self.round_to_float32, totals)
+        loss = self.loss
+        assert isinstance(loss, PLQLoss)
+        rows = (part.labels(c), part.cost(c), alpha, margin, order, w, self._bias, part.targets is not None)
+        tail = (*rows, loss.lower, loss.upper, loss.ridge, loss.epsilon, self.round_to_float32, totals)
         X = part.block.X
         if isinstance(X, CSR):
-            n_active = sweep_csr(X.indptr, X.indices, X.data, *tail, *end)
+            n_active = sweep_csr(X.indptr, X.indices, X.data, *tail)
         else:
-            n_active = sweep_dense(X, *tail, *end)
+            n_active = sweep_dense(X, *tail)
         part.store(c, order, alpha, margin)
         return n_active, float(totals[GAIN]), float(totals[GAP])
 
@@ -176,9 +177,9 @@ class Sweeps:
         """Of the part's rows in problem ``c``, by their margins, times their costs; and the sum of squared costs of
         those close to having one, see RoundingBound."""
         rows, _, margin = part.of(c)
-        cost = part.cost(c)[rows]
-        close = cost[margin < 1.0 + CLOSE]
-        total = float(np.einsum("i,i", cost, self.loss.value(margin)))
+        cost, target = part.cost(c)[rows], part.target(rows)
+        close = cost[~self.loss.is_flat(margin, CLOSE, target)]
+        total = float(np.einsum("i,i", cost, self.loss.value(margin, target)))
         return total, float(np.einsum("i,i", close, close))
 
     def measure(self, part: BlockState, w: NDArray[np.float64] | None) -> None:
