@@ -20,6 +20,7 @@ from tools.bench.objective import Evaluation, evaluate
 from tools.bench.row_losses import OF_RESIDUALS, Objective
 
 BIG_BYTES = 4_000_000_000
+TINY_BYTES = 500_000  # data have no small limit where the two that inspect names are nearer than this
 _LLSVM = "import sys; from llsvm.cli import main; sys.exit(main())"
 _PROFILED = (
     "import cProfile, pstats, sys\nfrom llsvm.cli import main\nwatch = cProfile.Profile()\n"
@@ -150,7 +151,7 @@ class Machine:
             return None
         if in_memory is None:
             return int(smallest * 1.05)
-        return None if in_memory - smallest < 2_000_000 else smallest + (in_memory - smallest) // 10
+        return None if in_memory - smallest < TINY_BYTES else smallest + (in_memory - smallest) // 10
 
     def _environment(self) -> dict[str, str]:
         return environment(NUMBA_CACHE_DIR=str(self.numba_cache))

@@ -1,8 +1,8 @@
 """Data sets on which linear machines have a hard time: raw columns, few rows, nearly separable, ill-conditioned.
 
 Made once as svmlight files in a work folder, without a test file. What is generated is generated from a seed, and
-every number is a float32's, so that whoever reads the text reads the same. ``housing-target``, ``diabetes`` are
-of numbers, not of classes.
+every number is a float32's, so that whoever reads the text reads the same. ``housing-target``, ``diabetes`` and
+``elevation`` are of numbers, not of classes.
 """
 
 from __future__ import annotations
@@ -94,6 +94,13 @@ def _housing_target(folder: Path) -> _Rows:
     return _arrays((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1), price / 1e5)
 
 
+def _elevation(folder: Path) -> _Rows:
+    """Covertype's first column, in 100 m about its mean, from the others."""
+    X, _ = covtype_arrays(folder)
+    metres, _ = covtype_arrays(folder, scaled=False)
+    return array_rows(X[:, 1:], np.float32((metres[:, 0] - metres[:, 0].mean()) / 100))
+
+
 def _diabetes(_: Path) -> _Rows:
     from sklearn.datasets import load_diabetes
 
@@ -163,4 +170,5 @@ MAKERS: dict[str, Callable[[Path], _Rows]] = {
     "mnist": lambda folder: array_rows(*mnist_arrays(folder)),
     "housing-target": _housing_target,
     "diabetes": _diabetes,
+    "elevation": _elevation,
 }

@@ -31,6 +31,7 @@ _TYPES = {  # liblinear-train -s, by loss and penalty
     ("epsilon_insensitive", "l2"): (13,),
     ("squared_epsilon_insensitive", "l2"): (11, 12),
 }
+_UNLIMITED_LOSSES = ("hinge", "squared_hinge", "epsilon_insensitive", "squared_epsilon_insensitive")
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def unlimited_programs(problem: Problem) -> list[str]:
         return ["LIBSVM"] if o.loss == "hinge" and (o.multiclass == "ovo" or not several) else []
     if several and o.multiclass not in ("ovr", "ovo"):
         return [UNLIMITED] if (o.multiclass, o.loss) == ("crammer-singer", "hinge") else []
-    return [UNLIMITED] if o.loss in ("hinge", "squared_hinge") else []
+    return [UNLIMITED] if o.loss in _UNLIMITED_LOSSES else []
 
 
 def run_peer(problem: Problem, program: str, setting: float | None, folder: Path, timeout: float) -> PeerRun:
@@ -104,7 +105,7 @@ def _liblinear(problem: Problem, program: str, setting: float | None) -> list[st
 def _worker(problem: Problem, program: str, setting: float | None, model: Path) -> list[str]:
     o = problem.objective
     task = {"train": str(problem.dataset.train), "model": str(model), "setting": setting, "C": o.C}
-    task |= {"loss": o.loss, "dual": True, "multiclass": o.multiclass, "gamma": problem.gamma}
+    task |= {"loss": o.loss, "epsilon": o.epsilon, "multiclass": o.multiclass, "gamma": problem.gamma}
     worker = "svc" if program == "LIBSVM" else "unlimited"
     return [sys.executable, "-m", "tools.bench.workers", worker, json.dumps(task)]
 
