@@ -1,11 +1,16 @@
 """The sequential dual method is stopped after passes, and goes on as if it had not been."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracle import small_pages
 from state_suite import Case, check_refuses, check_resumes, first_state
 
 from llsvm.errors import UsageError
+from llsvm.solvers.sequential_dual.multipliers import Multipliers
+from llsvm.solvers.sequential_dual.solver import SequentialDual
+from llsvm.solvers.sequential_dual.tuning import DEFAULT
 
 METHODS = ["crammer-singer", "weston-watkins"]
 
@@ -19,6 +24,25 @@ def joint(method, **settings):
 def test_in_memory(tmp_path, method, threads, classes):
     settings = joint(method, tol=1e-6)
     check_resumes(Case(settings, threads=threads, classes=classes, in_one_block=True), tmp_path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("threads", "stage"), [(1, 3), (2, 3), (1, 25)])
+def test_newtons_method(tmp_path, monkeypatch, method, threads, stage):
+    tuning = replace(DEFAULT, newton_start=0.0, newton_steps=1, newton_stage=stage)
+
+    def make(options, class_weight, threads):
+        return SequentialDual(options, class_weight, threads, tuning)
+
+    made = []
+    solve = Multipliers.solve
+    monkeypatch.setattr(Multipliers, "solve", lambda self, *rest: made.append(solve(self, *rest)) or made[-1])
+    settings = joint(method, tol=1e-5, C=1e3)
+    check_resumes(
+        Case(settings, threads=threads, n=150, classes=4, factor=100.0, in_one_block=True, make=make),
+        tmp_path,
+    )
+    assert any(gain > 0 for gain in made)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.settings.settings import Settings
 from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES
+from llsvm.solvers.sequential_dual.multipliers import line_bytes, row_bytes
+from llsvm.solvers.sequential_dual.newton_system import SMALL
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
 ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, slack, orders
@@ -24,7 +26,8 @@ ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
 class Layout:
     """needs: for ``Stream.prepare``. extrapolates: there is room for that; extrapolation_bytes: for each row, or
     0. keeps: a copy of the weights as last certified has room. dtype: of shares. sparse: they are packed where they
-    are stored."""
+    are stored. matrix_numbers: so many float64 have room for the matrices of Newton's steps;
+    None: there is no room for Newton's method."""
 
     needs: Needs
     extrapolates: bool
@@ -32,10 +35,15 @@ class Layout:
     keeps: bool
     dtype: np.dtype
     sparse: bool
+    matrix_numbers: int | None = None
 
 
 def layout(
-    settings: Settings, class_weight: NDArray[np.float64], memory: MemoryLeft, tuning: SequentialDualTuning
+    settings: Settings,
+    class_weight: NDArray[np.float64],
+    threads: int,
+    memory: MemoryLeft,
+    tuning: SequentialDualTuning,
 ) -> Layout:
     """class_weight: (n_classes,) factors of C."""
     dataset, available = memory.dataset, memory.available_bytes
@@ -47,7 +55,23 @@ def layout(
     as_float32 = _as_float32(settings, class_weight, dataset.squared_norm)
     wanted, without = (_layout(extrapolates, each, as_float32, memory, tuning) for each in (keeps, False))
     each = next((each for each in (wanted, without) if memory.has_room(each.needs)), None)
-    return each or _layout(False, False, as_float32, memory, tuning)
+    chosen = each or _layout(False, False, as_float32, memory, tuning)
+    return _with_newton(chosen, threads, memory, tuning)
+
+
+def _with_newton(plan: Layout, threads: int, memory: MemoryLeft, tuning: SequentialDualTuning) -> Layout:
+    """The same, and Newton's method, if that has room where all rows stay in memory without it."""
+    if not tuning.newton or plan.dtype != np.float64 or not memory.fits_in_one_block(plan.needs):
+        return plan
+    dataset = memory.dataset
+    k, width = len(dataset.classes), dataset.n_columns + 1
+    most = min(int(tuning.newton_share * memory.available_bytes) // 8, tuning.newton_numbers)
+    wanted = (k * width) ** 2
+    if wanted > most and k * width > SMALL:
+        wanted = min(most, max(k * width**2, 2 * (dataset.n_rows * (k - 1)) ** 2))
+    lines = {**plan.needs.lines, "Newton's method": line_bytes((width, k), threads, wanted)}
+    needs = replace(plan.needs, lines=lines, row_work_bytes=plan.needs.row_work_bytes + row_bytes(k))
+    return replace(plan, needs=needs, matrix_numbers=wanted) if memory.fits_in_one_block(needs) else plan
 
 
 def _layout(

@@ -34,7 +34,8 @@ class Loops:
     """The weights of all classes, and what moves them. A context manager: it has threads.
 
     w: (d + 1, k) float64. dual: D. tol_share: the share of the gap asked for at which loops are content.
-    ignore: the gap, per C_i, below which rows are left alone. on_loop: called with D after each loop, if not None.
+    ignore: the gap, per C_i, below which rows are left alone. grid: shares are multiples of 1/grid. made,
+    scores: loops so far, and the scores that they computed. on_loop: called with D after each loop, if not None.
     """
 
     def __init__(
@@ -59,13 +60,14 @@ class Loops:
         self.loss = loss
         self._weston_watkins = loss.number == WESTON_WATKINS
         self._bias, self._tol, self._tuning, self._progress = bias, tol, tuning, progress
-        self._grid = 2.0 ** (24 if plan.dtype == np.float32 else 50)
+        self.grid = 2.0 ** (24 if plan.dtype == np.float32 else 50)
         self._full_mode = ECONOMICAL if shape[1] >= tuning.economical_from else ALL
         self._extrapolation_bytes = plan.extrapolation_bytes
         self._extrapolation_room = np.zeros((2, *shape) if plan.extrapolates else (2, 0, 0))
         # of runs of shrunk loops, after one in which extrapolation did not pay: how many do without, and still do
         self._skipped_rounds = self._rounds_to_skip = 0
-        self._scores = 0.0  # computed, as the paper counts effort
+        self._effort = 0.0  # scores computed in the shrunk loops at hand, as the paper counts effort
+        self.made, self.scores = 0, 0.0
         self._rng = np.random.default_rng(seed)
         self.threads = Threads(threads)
 
@@ -130,11 +132,11 @@ class Loops:
             return
         full = [part.active for part in parts]
         effort = tuning.shrunk_effort * self.w.shape[1] * sum(len(active) for active in full)
-        self._scores = 0.0
+        self._effort = 0.0
         enough = max(tuning.shrunk_until * gap if tuning.cooling else 0.0, 0.5 * self.goal)
         extrapolation, made, by_loops, by_extrapolation = self._extrapolation(parts), 0, 0.0, 0.0
         dual = self.dual
-        while self._scores < effort and self._shrunk_loop(parts) > enough:
+        while self._effort < effort and self._shrunk_loop(parts) > enough:
             if extrapolation is not None:
                 by_loops += self.dual - dual
                 dual = self.dual
@@ -172,7 +174,7 @@ class Loops:
             return None
         start, way = self._extrapolation_room
         rows = list(zip(parts, lists, strict=True))
-        return Extrapolation(rows, self.w, start, way, self._bias, self._weston_watkins, self._grid)
+        return Extrapolation(rows, self.w, start, way, self._bias, self._weston_watkins, self.grid)
 
     def _sweep(self, part: BlockShares, mode: int) -> float:
         """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
@@ -181,7 +183,9 @@ class Loops:
         n = self._call(part, order, self.w, mode, self.ignore, sums)
         part.active = order[:n]
         self.dual += sums[GAIN]
-        self._scores += sums[SCORES]
+        self._effort += sums[SCORES]
+        self.made += 1
+        self.scores += float(sums[SCORES])
         if self.on_loop is not None:
             self.on_loop(self.dual)
         return float(sums[GAP])
@@ -195,7 +199,7 @@ class Loops:
         ignore: float,
         sums: NDArray[np.float64],
     ) -> int:
-        tail = (w, self._bias, self._weston_watkins, mode, self._grid, ignore, sums)
+        tail = (w, self._bias, self._weston_watkins, mode, self.grid, ignore, sums)
         return int(sweep(*part.matrix, part.block.y, part.cost, part.share, part.slack, order, *tail))
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
@@ -206,6 +210,8 @@ class Loops:
             "dual": float(self.dual),
             "tol share": self.tol_share,
             "ignore": float(self.ignore),
+            "loops": self.made,
+            "scores": self.scores,
             "skipped rounds": self._skipped_rounds,
             "rounds to skip": self._rounds_to_skip,
             "generator": dict(self._rng.bit_generator.state),
@@ -215,5 +221,6 @@ class Loops:
         """Go on from what these were."""
         self.w[...] = w
         self.dual, self.tol_share, self.ignore = numbers["dual"], numbers["tol share"], numbers["ignore"]
+        self.made, self.scores = numbers["loops"], numbers["scores"]
         self._skipped_rounds, self._rounds_to_skip = numbers["skipped rounds"], numbers["rounds to skip"]
         self._rng.bit_generator.state = numbers["generator"]

@@ -17,7 +17,9 @@ and W₀ are the weights handed back.
 
 Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their bounds in hundreds of tiny steps, the
 same way each time. So after a shrunk loop they move on along the way that they came (extrapolation.py), as long
-as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured.
+as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured;
+and once loops have cost what Newton's method would, that takes over (multipliers.py), if it has room: it needs
+some dozens of steps, however long the rows are.
 """
 
 from __future__ import annotations
@@ -35,8 +37,11 @@ from llsvm.objective.losses import joint_loss
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import STALLED, Report
+from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.multipliers import Multipliers
+from llsvm.solvers.sequential_dual.prices import is_due
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand, coef_of, squared_norm
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
@@ -73,11 +78,13 @@ class SequentialDual:
         self._loops: Loops | None = None
         self._rounds: Rounds | None = None  # where not all rows are at hand
         self._share = SharesAtHand(np.zeros((0, len(class_weight))))  # where they are
+        self._newton: Multipliers | None = None  # where it has room
+        self._newton_due = False  # since loops hardly get on any more
         self._kept: NDArray[np.float64] | None = None  # the weights as last certified, if there is room
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
-        return layout(self.settings, self.class_weight, memory, self.tuning)
+        return layout(self.settings, self.class_weight, self.threads, memory, self.tuning)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
@@ -101,6 +108,10 @@ class SequentialDual:
             if stream.in_one_block:
                 loops.tol_share = self.tuning.tol_share_in_memory
                 self._share = SharesAtHand(np.zeros((dataset.n_rows, k), plan.dtype))
+                if plan.matrix_numbers is not None:
+                    dual = joint_dual(settings.multiclass)
+                    tail = (loops.threads, plan.matrix_numbers, loops.grid)
+                    self._newton = Multipliers(dual, settings.constant, *tail)
                 reports = self._in_memory(stream, loops, report, state is not None)
             else:
                 make = stream.sparse_state if plan.sparse else stream.row_state
@@ -114,18 +125,20 @@ class SequentialDual:
     def _in_memory(
         self, stream: Stream, loops: Loops, make_report: Callable[..., Report], again: bool
     ) -> Iterator[Report]:
-        """All rows are one block: measure at W, report, train, and so on. The reports' weights are W itself.
-        again: W was measured and reported before the run was stopped: find again which rows to train."""
+        """All rows are one block: measure at W, report, train, and so on. The reports' weights are W itself, or
+        Newton's, once that is at work. again: W was measured and reported before the run was stopped: find again
+        which rows to train."""
         while True:
             before = self._passes - again
             for block in stream.all():
                 part = BlockShares(block, self._costs.of(block), self._share.array)
-            losses = loops.measure(part, loops.w) if before else loops.loss_at_zero(part)
+            w = loops.w if self._newton is None or self._newton.W is None else self._newton.W
+            losses = loops.measure(part, w) if before else loops.loss_at_zero(part)
             loops.ignore_up_to(self.tuning.ignore_share, float(part.cost.sum()))
             if not again:
                 self._passes += 1
                 n_active = int(np.count_nonzero(part.slack <= 0))
-                report = make_report(0.5 * squared_norm(loops.w) + losses, loops.w, n_active)
+                report = make_report(0.5 * squared_norm(w) + losses, w, n_active)
                 report.resumable = not (report.converged or report.cause)
                 yield report
                 if report.converged or report.cause:
@@ -133,7 +146,25 @@ class SequentialDual:
             again = False
             if self._is_last_pass:
                 return
-            loops.train([part], self.tuning.block_until_in_memory, self.tuning.loops_in_memory)
+            if not self._newton_stage(stream, loops, part):
+                loops.train([part], self.tuning.block_until_in_memory, self.tuning.loops_in_memory)
+
+    def _newton_stage(self, stream: Stream, loops: Loops, part: BlockShares) -> bool:
+        """Steps of Newton's method, if they are due; after some that gained nothing, loops come first."""
+        newton, tuning, dataset = self._newton, self.tuning, stream.dataset
+        if newton is None:
+            return False
+        if not newton.gained:
+            newton.gained = True
+            return False
+        due = newton.W is not None or self._newton_due
+        if not due and not is_due(loops, part, dataset, newton.matrix_numbers, tuning):
+            return False
+        if newton.W is None:
+            self._stall = Stall(self.settings.tol, self.settings.max_passes)
+        enough = tuning.newton_until * self.settings.tol
+        loops.dual += newton.solve(part, loops.w, enough, tuning.newton_stage, stream.progress)
+        return True
 
     def _out_of_core(self, rounds: Rounds, make_report: Callable[..., Report]) -> Iterator[Report]:
         while True:
@@ -157,7 +188,10 @@ class SequentialDual:
             coef = coef_of(self._kept)
         report = Report("pass", self._passes, coef, certificate, dual, n_active, converged)
         if self._stall.note(self._passes, primal, dual) and not converged:
-            report.cause = STALLED
+            if self._newton is not None and self._newton.W is None:
+                self._newton_due = True
+            else:
+                report.cause = STALLED
         return report
 
     @property
@@ -175,6 +209,9 @@ class SequentialDual:
         assert loops is not None
         numbers: dict[str, Value] = {**loops.numbers, "stream generator": stream.random_state}
         arrays: dict[str, NDArray[Any]] = {"w": loops.w, **self._stall.arrays}
+        if self._newton is not None:
+            arrays |= self._newton.arrays
+            numbers |= self._newton.numbers | {"newton due": self._newton_due}
         if rounds is not None:
             arrays |= rounds.arrays
             numbers["n active"] = rounds.n_active
@@ -197,6 +234,9 @@ class SequentialDual:
         self._passes = state.passes
         self._stall.restore(state.arrays)
         loops.restore(state.arrays["w"], state.numbers)
+        if self._newton is not None:
+            self._newton_due = state.numbers.get("newton due", False)
+            self._newton = self._newton if self._newton.restore(state.arrays, state.numbers) else None
         shares = self._share if self._rounds is None else self._rounds.shares
         state.require_type("share", shares.dtype)
         copy_rows(state.rows["share"], shares)

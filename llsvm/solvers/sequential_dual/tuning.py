@@ -58,6 +58,37 @@ class SequentialDualTuning:
     max_skipped_rounds: int = 7
     """1, 3, or so many of them."""
 
+    # Newton's method (multipliers.py), where rows and shares of 8 bytes are in memory. The prices are processor
+    # time in ns on the machine of tools/bench/README.md; only their ratios matter.
+    newton: bool = True
+    """Without it, loops only."""
+    newton_share: float = 0.5
+    """Of the memory there is, at most, for the matrices of a step,"""
+    newton_numbers: int = 8_000_000
+    """and at most so many float64."""
+    newton_steps: int = 40
+    """That it is taken to need: it begins when loops have cost as much as these would."""
+    newton_stage: int = 25
+    """Steps between two measurements, at most."""
+    newton_until: float = 0.5
+    """It ends when the gap is this share of what is asked for."""
+    newton_start: float = 3e7
+    """ns: loading more code."""
+    loop: float = 3e4
+    """ns: for each loop,"""
+    score: float = 60.0
+    """for each score that it computes,"""
+    score_value: float = 1.5
+    """and for each value of its row."""
+    step_score: float = 120.0
+    """ns: for each score of a step of Newton's method,"""
+    step_value: float = 1.5
+    """and for each value of its row."""
+    step_product: float = 0.2
+    """ns: for each product of two values in forming a system,"""
+    step_factor: float = 0.05
+    """and for each in solving it."""
+
     # Epochs over survivors
     max_spill_epochs: int = 5
     """Over the spilled ones: reading the spill again against reading all rows again."""

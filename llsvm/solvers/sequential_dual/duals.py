@@ -1,0 +1,217 @@
+"""The duals of the direct multi-class problems as the method of multipliers takes them (multipliers.py).
+
+For some rows, with scores s_im = w_m·x_i, e_im = [m ≠ y_i] and a quadratic that is maximised over a convex set S_i:
+
+    Crammer-Singer   p_i ∈ S_i = {p ≥ 0, Σ_m p_im = C_i}: p_im = C_i a_im for m ≠ y_i, and what is left is p_iy
+    Weston-Watkins   p_i ∈ S_i = {0 ≤ p_im ≤ C_i for m ≠ y_i, p_iy = 0}: p_im = C_i a_im
+
+where a are the shares of shares.py. Row i adds x_i v_iᵀ to the weights, v_im = −p_im for m ≠ y_i, and v_iy is what
+these lack to 0; D = Σ p_im e_im − ½ ‖W‖². All arrays are of n rows: p, scores and the like (n, k) float64; y (n,)
+int32; cost (n,).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Ids = NDArray[np.integer]
+
+
+class JointDual(ABC):
+    """What the two have in common is written here once."""
+
+    @abstractmethod
+    def of_shares(self, share: NDArray[np.floating], y: Ids, cost: Array) -> Array:
+        """p of the shares."""
+
+    @abstractmethod
+    def shares(self, p: Array, y: Ids, cost: Array, grid: float) -> Array:
+        """The shares of p, feasible as multiples of 1/grid."""
+
+    @abstractmethod
+    def prox(self, base: Array, scores: Array, sigma: float, y: Ids, cost: Array) -> Array:
+        """The p ∈ S that maximises ⟨p, ∂D/∂p⟩ − ‖p − base‖² / 2σ, the gradient being that at these scores."""
+
+    @abstractmethod
+    def coefficients(self, p: Array, y: Ids, cost: Array) -> Array:
+        """v."""
+
+    @abstractmethod
+    def loss(self, scores: Array, y: Ids, cost: Array) -> float:
+        """Σ C_i loss_i."""
+
+    @abstractmethod
+    def face(self, p: Array, y: Ids, cost: Array) -> Mask:
+        """(n, k) Which of p are free: the prox is differentiable in them. A row of which none can move has none."""
+
+    @abstractmethod
+    def derivative(self, face: Mask, scores: Array, y: Ids) -> Array:
+        """P_i s_i: −v changes by σ P_i s_i if the scores do by s_i, while the face stays."""
+
+    @abstractmethod
+    def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
+        """(n,) P_i[a, b]."""
+
+    @abstractmethod
+    def rank(self, face: Mask) -> NDArray[np.int64]:
+        """(n,) of P_i."""
+
+    @abstractmethod
+    def factors(self, face: Mask, y: Ids) -> tuple[NDArray[np.int64], Array]:
+        """P_i = Σ q qᵀ: each q, (r, k), and the row that it is of, (r,)."""
+
+    def linear(self, p: Array, y: Ids) -> float:
+        """Σ p_im e_im."""
+        return float(_sum_but(p, y).sum())
+
+
+class CrammerSinger(JointDual):
+    def of_shares(self, share: NDArray[np.floating], y: Ids, cost: Array) -> Array:
+        p = share.astype(np.float64)
+        p[np.arange(len(y)), y] = 1.0 - p.sum(axis=1)
+        p *= cost[:, None]
+        return p
+
+    def shares(self, p: Array, y: Ids, cost: Array, grid: float) -> Array:
+        i = np.arange(len(y))
+        share = np.floor(p / np.where(cost > 0, cost, 1.0)[:, None] * grid) / grid
+        share[i, y] = 0.0
+        excess = np.maximum(share.sum(axis=1) - 1.0, 0.0)  # of rounding: the sums are exact
+        share[i, share.argmax(axis=1)] -= excess
+        return share
+
+    def prox(self, base: Array, scores: Array, sigma: float, y: Ids, cost: Array) -> Array:
+        """p_m = max(0, z_m − θ), z = base + σ (s + e), by sorting (Held, Wolfe & Crowder 1974).
+
+        With t_m = z_m − σ s_y for m ≠ y and B = Σ_{m≠y} base_m, z_y is C − B on that scale. Where p_y > 0, θ
+        depends on t and B alone: Σ (t_m − θ)⁺ = B + θ. So a small p_m is exact however large C is."""
+        i = np.arange(len(y))
+        t = base + sigma * (scores - scores[i, y][:, None])
+        t += sigma
+        t[i, y] = -np.inf
+        before = _sum_but(base, y)
+        falling = -np.sort(-t, axis=1)[:, :-1]
+        sums = np.cumsum(falling, axis=1)
+        count = np.arange(1.0, t.shape[1])
+        theta = (sums - before[:, None]) / (count + 1.0)
+        kept = (falling > theta).sum(axis=1)
+        found = np.where(kept > 0, theta[i, kept - 1], -before)
+        full = found >= cost - before  # then p_y = 0, and Σ (t_m − θ)⁺ = C
+        sums -= cost[:, None]
+        sums /= count
+        kept = np.maximum((falling > sums).sum(axis=1), 1)
+        found = np.where(full, sums[i, kept - 1], found)
+        t -= found[:, None]
+        np.maximum(t, 0.0, out=t)
+        t[i, y] = np.where(full, 0.0, cost - before - found)
+        return t
+
+    def coefficients(self, p: Array, y: Ids, cost: Array) -> Array:
+        v = -p
+        v[np.arange(len(y)), y] = _sum_but(p, y)
+        return v
+
+    def loss(self, scores: Array, y: Ids, cost: Array) -> float:
+        own = scores[np.arange(len(y)), y]
+        over = scores + 1.0
+        over[np.arange(len(y)), y] = own
+        return float(cost @ (over.max(axis=1) - own))
+
+    def face(self, p: Array, y: Ids, cost: Array) -> Mask:
+        face = p > 0
+        face[face.sum(axis=1) < 2] = False
+        return face
+
+    def derivative(self, face: Mask, scores: Array, y: Ids) -> Array:
+        moved = np.where(face, scores, 0.0)
+        moved -= face * (moved.sum(axis=1) / np.maximum(face.sum(axis=1), 1))[:, None]
+        return moved
+
+    def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
+        both = face[:, a] & face[:, b]
+        return both * ((a == b) - 1.0 / np.maximum(face.sum(axis=1), 1))
+
+    def rank(self, face: Mask) -> NDArray[np.int64]:
+        return np.maximum(face.sum(axis=1) - 1, 0)
+
+    def factors(self, face: Mask, y: Ids) -> tuple[NDArray[np.int64], Array]:
+        """Helmert's: the t-th, t ≥ 1, is (1, ..., 1, −t) / √(t (t + 1)) over the first t + 1 classes of a face."""
+        place = np.cumsum(face, axis=1) - 1  # of a class in its face
+        row, last = np.nonzero(face & (place > 0))
+        t = place[row, last].astype(np.float64)
+        q = (face[row] & (place[row] < t[:, None])).astype(np.float64)
+        q[np.arange(len(row)), last] = -t
+        q /= np.sqrt(t * (t + 1.0))[:, None]
+        return row, q
+
+
+class WestonWatkins(JointDual):
+    def of_shares(self, share: NDArray[np.floating], y: Ids, cost: Array) -> Array:
+        return share * cost[:, None]
+
+    def shares(self, p: Array, y: Ids, cost: Array, grid: float) -> Array:
+        return np.minimum(np.rint(p / np.where(cost > 0, cost, 1.0)[:, None] * grid) / grid, 1.0)
+
+    def prox(self, base: Array, scores: Array, sigma: float, y: Ids, cost: Array) -> Array:
+        i = np.arange(len(y))
+        p = scores - scores[i, y][:, None]
+        p += 1.0
+        p *= sigma
+        p += base
+        np.clip(p, 0.0, cost[:, None], out=p)
+        p[i, y] = 0.0
+        return p
+
+    def coefficients(self, p: Array, y: Ids, cost: Array) -> Array:
+        v = -p
+        v[np.arange(len(y)), y] = p.sum(axis=1)
+        return v
+
+    def loss(self, scores: Array, y: Ids, cost: Array) -> float:
+        i = np.arange(len(y))
+        over = scores - scores[i, y][:, None]
+        over += 1.0
+        over[i, y] = 0.0
+        return float(cost @ np.maximum(over, 0.0).sum(axis=1))
+
+    def face(self, p: Array, y: Ids, cost: Array) -> Mask:
+        return (p > 0) & (p < cost[:, None])
+
+    def derivative(self, face: Mask, scores: Array, y: Ids) -> Array:
+        i = np.arange(len(y))
+        moved = np.where(face, scores - scores[i, y][:, None], 0.0)
+        moved[i, y] = -moved.sum(axis=1)
+        return moved
+
+    def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
+        if a == b:
+            return face[:, a] + (y == a) * face.sum(axis=1).astype(np.float64)
+        return -1.0 * ((face[:, a] & (y == b)) | (face[:, b] & (y == a)))
+
+    def rank(self, face: Mask) -> NDArray[np.int64]:
+        return face.sum(axis=1)
+
+    def factors(self, face: Mask, y: Ids) -> tuple[NDArray[np.int64], Array]:
+        row, m = np.nonzero(face)
+        q = np.zeros((len(row), face.shape[1]))
+        q[np.arange(len(row)), m] = 1.0
+        q[np.arange(len(row)), y[row]] = -1.0
+        return row, q
+
+
+def _sum_but(p: Array, y: Ids) -> Array:
+    """(n,) Σ_{m≠y} p_m, exact where p_y is far larger."""
+    others = p.copy()
+    others[np.arange(len(y)), y] = 0.0
+    total: Array = others.sum(axis=1)
+    return total
+
+
+def joint_dual(multiclass: str) -> JointDual:
+    """Of the method that Settings call so."""
+    return CrammerSinger() if multiclass == "crammer-singer" else WestonWatkins()

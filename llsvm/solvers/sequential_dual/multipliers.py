@@ -1,0 +1,162 @@
+"""The method of multipliers with a semismooth Newton method inside, on the dual of rows at hand.
+
+Proximal points on the dual (Rockafellar 1976), each found by Newton's method as Yan & Li (2020) do for binary
+SVMs: with the dual variables p of the rows at hand (duals.py), the weights W₀ that other rows add, σ > 0 and
+p^j as they are,
+
+    p(W) = argmax over S of ⟨p, ∂D/∂p⟩ − ‖p − p^j‖² / 2σ at the scores X W,
+    ψ(W) = ½‖W‖² − ⟨W, W₀⟩ + its value,         ∇ψ(W) = W − W₀ − Xᵀ v(p(W)),
+    ∇²ψ(W) = I + σ Σ_i P_i ⊗ x_i x_iᵀ           (newton_system.py)
+
+Newton's steps, with a line search on ψ, until ‖∇ψ‖² ≤ 0.1 ‖p(W) − p^j‖² / σ; then p^{j+1} = p(W), and σ grows.
+Since p(W) is feasible, the gap of the rows is known at each step:
+
+    Σ_i (C_i loss_i(W) − ⟨e_i, p_i⟩ + ⟨v_i, X_i W⟩) + ½‖∇ψ(W)‖²
+
+Loops find most of the face in a few visits of each row, and may then need thousands to move along it, the more the
+longer C_i ‖x_i‖² is; Newton's method needs some dozens of steps, whatever that is. So it comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.process.threads import Threads
+from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.sequential_dual.duals import JointDual
+from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
+from llsvm.solvers.sequential_dual.proximal_point import Point, RowsAtHand
+from llsvm.solvers.sequential_dual.row_products import PIECE_BYTES
+from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
+from llsvm.solvers.state import Value
+from llsvm.stream.progress import Progress
+
+Array = NDArray[np.float64]
+WEIGHTS = 16  # arrays as large as the weights that a step needs, and one for each thread
+PIECES = 6  # pieces of rows, for each thread
+GROWTH, MAX_GROWTH = 3.0, 1e14  # of σ, at a time and in all
+INNER = 0.1  # a proximal point is found to this share
+MAX_INNER = 50
+MAX_FAILURES, SHRINKS = 2, 27.0  # of steps that gain nothing; σ by so much then
+DECREASE, SHORTEST = 1e-4, 1e-11  # of the line search (Armijo)
+ROUNDING = 1e-14  # of ψ
+_WEIGHTS = "newton weights"
+
+
+def row_bytes(n_classes: int) -> int:
+    """That a row at hand takes here: p, scores, their change, the face."""
+    return 25 * n_classes + 16
+
+
+def line_bytes(shape: tuple[int, int], threads: int, matrix_numbers: int) -> int:
+    """That the rest takes; shape: of the weights."""
+    return 8 * ((WEIGHTS + threads) * shape[0] * shape[1] + matrix_numbers) + PIECES * threads * PIECE_BYTES
+
+
+class Multipliers:
+    """W: (d + 1, k) the weights as they are; None before the first ``solve``. sigma: σ; 0 before it. steps: of
+    Newton's method, so far. gained: D did, by the last ``solve``."""
+
+    def __init__(
+        self, dual: JointDual, bias: float, threads: Threads, matrix_numbers: int, grid: float
+    ) -> None:
+        """matrix_numbers: see newton_system.py. grid: shares are multiples of 1/grid."""
+        self.W: Array | None = None
+        self.sigma = 0.0
+        self.steps = 0
+        self.gained = True
+        self._dual, self._bias, self._threads = dual, bias, threads
+        self.matrix_numbers, self._grid = matrix_numbers, grid
+
+    def solve(self, part: BlockShares, w: Array, enough: float, max_steps: int, progress: Progress) -> float:
+        """Proximal points until the gap is at most ``enough`` · D, or this took ``max_steps`` steps. Changes the
+        shares of the part, and the weights w that belong to all shares, if D is larger then; returns what it
+        gains."""
+        with one_blas_thread():
+            gain = self._solve(part, w, enough, max_steps, progress)
+        self.gained = gain > 0.0
+        return gain
+
+    def _solve(self, part: BlockShares, w: Array, enough: float, max_steps: int, progress: Progress) -> float:
+        at_hand = RowsAtHand(part, self._dual, w, self._bias, self._threads)
+        system = NewtonSystem(at_hand.products, self._dual, part.block.y, self._threads, self.matrix_numbers)
+        if not self.sigma:
+            self.sigma = at_hand.first_sigma
+        W = w.copy() if self.W is None else self.W
+        at_hand.set_weights(W)
+        last, failures, W_base = self.steps + max_steps, 0, W.copy()
+        inner, point = 0, at_hand.point(self.sigma)
+        while not progress.out_of_time:
+            if self._is_enough(point, W, at_hand.W0, enough):
+                at_hand.move_base(self.sigma)
+                break
+            g = W - at_hand.W0 - point.sum
+            if inner and (squared_norm(g) <= INNER * point.moved / self.sigma or inner >= MAX_INNER):
+                at_hand.move_base(self.sigma)
+                if self.steps >= last:
+                    break
+                self.sigma = min(GROWTH * self.sigma, MAX_GROWTH * at_hand.first_sigma)
+                W_base[...] = W
+                inner, point = 0, at_hand.point(self.sigma)
+                continue
+            step = system.solve(at_hand.face(self.sigma), -g, self.sigma)
+            self.steps += 1
+            found = self._search(at_hand, W, g, step, point)
+            if found is not None:
+                inner, point = inner + 1, found
+                continue
+            failures += 1  # rounding has spoilt the step: back, for a shorter one
+            W[...] = W_base
+            if failures > MAX_FAILURES:
+                break
+            at_hand.set_weights(W)
+            self.sigma /= SHRINKS
+            inner, point = 0, at_hand.point(self.sigma)
+        self.W = W
+        return at_hand.finish(w, self._grid)
+
+    # -- what a SolverState holds of it -----------------------------------------------------------------
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        return {} if self.W is None else {_WEIGHTS: self.W}
+
+    @property
+    def numbers(self) -> dict[str, Value]:
+        return {"sigma": self.sigma, "newton steps": self.steps, "gained": self.gained}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> bool:
+        """Go on from what these were; False if it was given up."""
+        if "sigma" not in numbers:
+            return False
+        self.W = np.array(arrays[_WEIGHTS]) if _WEIGHTS in arrays else None
+        self.sigma, self.steps, self.gained = numbers["sigma"], numbers["newton steps"], numbers["gained"]
+        return True
+
+    def _is_enough(self, point: Point, W: Array, W0: Array, enough: float) -> bool:
+        total = W0 + point.sum
+        gap = point.loss - point.linear + point.coupling + 0.5 * squared_norm(W - total)
+        return gap <= enough * (point.linear - 0.5 * squared_norm(total))
+
+    def _search(self, at_hand: RowsAtHand, W: Array, g: Array, step: Array, point: Point) -> Point | None:
+        """Move W along the step as far as ψ falls enough; returns the point there, None if it does not fall."""
+        at_hand.set_change(step)
+        slope, length = float(np.einsum("ij,ij", g, step)), 1.0
+        value = at_hand.value(point, W, self.sigma)
+        while True:
+            tried = at_hand.point(self.sigma, length)
+            moved = W + length * step
+            most = value + DECREASE * length * slope + ROUNDING * abs(value)
+            if at_hand.value(tried, moved, self.sigma) <= most:
+                break
+            length *= 0.5
+            if not slope < 0.0 or length < SHORTEST:
+                at_hand.take(0.0)
+                return None
+        W[...] = moved
+        at_hand.take(length)
+        return tried

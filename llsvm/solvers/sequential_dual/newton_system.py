@@ -1,0 +1,198 @@
+"""Newton's step of the method of multipliers: (I + σ Σ_i P_i ⊗ x_i x_iᵀ) s = g over (d + 1) · k weights.
+
+P_i is the derivative of row i's prox on its face (duals.py), of rank r_i. Let r = Σ r_i. Three ways, the first that
+has room and is cheap: Cholesky's factors of an r × r system (Sherman, Morrison & Woodbury) where few rows are on a
+face; those of the whole system; conjugate gradients, with the blocks of one class each as the preconditioner, or
+the diagonal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.process.threads import Threads
+from llsvm.solvers.sequential_dual.duals import JointDual, Mask
+from llsvm.solvers.sequential_dual.row_products import RowProducts
+
+Array = NDArray[np.float64]
+MAX_PRODUCTS = 200  # of conjugate gradients in a step
+ACCURACY = 0.03  # to which they solve
+SMALL = 400  # weights: so few are solved for as they are, which loses least in rounding
+RIDGE = 1e-15  # of the largest curvature: below that, rounding would make the system indefinite
+
+
+class NewtonSystem:
+    """matrix_numbers: so many float64 that the matrices of a step may take."""
+
+    def __init__(
+        self,
+        products: RowProducts,
+        dual: JointDual,
+        y: NDArray[np.int32],
+        threads: Threads,
+        matrix_numbers: int,
+    ) -> None:
+        self._products, self._dual, self._y, self._threads = products, dual, y, threads
+        self._room = matrix_numbers
+
+    def solve(self, face: Mask, g: Array, sigma: float) -> Array:
+        """s, (d + 1, k); face: (n, k)."""
+        self._face, self._sigma = face, sigma
+        rank = self._dual.rank(face)
+        self._rows = np.flatnonzero(rank)
+        r, whole = int(rank.sum()), g.size
+        if r == 0:
+            return g.copy()
+        copied = len(self._rows) * self._products.row_numbers  # of the rows on a face
+        if whole <= SMALL or (whole * whole <= self._room and whole <= 2 * r):
+            return self._whole(g)
+        if 2 * (r * r + copied) <= self._room and 2 * r <= whole:
+            return self._by_rank(g)
+        if whole * whole <= self._room:
+            return self._whole(g)
+        return self._by_products(g)
+
+    def _pieces(self, step: int) -> list[NDArray[np.int64]]:
+        """The rows on a face, so many at a time."""
+        return [self._rows[at : at + step] for at in range(0, len(self._rows), step)]
+
+    # -- the whole system ---------------------------------------------------------------------------------
+
+    def _whole(self, g: Array) -> Array:
+        from scipy.linalg import cho_factor, cho_solve
+
+        d, k = g.shape
+        H = np.zeros((k, d, k, d))
+
+        def add(a: int) -> None:
+            for b in range(a + 1):
+                H[a, :, b, :] += self._gram_of_pair(X, face, y, a, b)
+
+        for rows in self._pieces(self._products.dense_piece_rows):
+            X, face, y = self._products.dense(rows), self._face[rows], self._y[rows]
+            self._threads.map(add, range(k))
+        flat = H.reshape(k * d, k * d)
+        flat *= self._sigma
+        _add_identity(flat)
+        # the lower triangle, which is the upper one of its transpose, in SciPy's order
+        factor = cho_factor(flat.T, lower=False, overwrite_a=True, check_finite=False)
+        s: Array = cho_solve(factor, g.T.ravel(), check_finite=False)
+        return np.ascontiguousarray(s.reshape(k, d).T)
+
+    def _gram_of_pair(self, X: Array, face: Mask, y: NDArray[np.int32], a: int, b: int) -> Array | float:
+        weight = self._dual.pair(face, y, a, b)
+        some = np.flatnonzero(weight)
+        if not len(some):
+            return 0.0
+        part = X[some]
+        return (part * weight[some, None]).T @ part
+
+    # -- as many unknowns as the faces have dimensions ------------------------------------------------------
+
+    def _by_rank(self, g: Array) -> Array:
+        """With M = (q ⊗ x): s = g − M (I/σ + MᵀM)⁻¹ Mᵀ g, and once more for what rounding has left."""
+        from scipy.linalg import cho_factor, cho_solve
+
+        rows, sigma = self._rows, self._sigma
+        row, q = self._dual.factors(self._face[rows], self._y[rows])
+        gram = self._products.gram(rows)
+        system = gram[np.ix_(row, row)]
+        del gram
+        step = max(1, len(row) // 16)
+        for at in range(0, len(row), step):
+            system[at : at + step] *= q[at : at + step] @ q.T
+        system *= sigma
+        _add_identity(system)
+        factor = cho_factor(system.T, lower=True, overwrite_a=True, check_finite=False)
+
+        X = self._products.matrix(rows)
+
+        def solve(right: Array) -> Array:
+            along = self._products.scores(X, right)[row]
+            z = cho_solve(factor, np.einsum("ij,ij->i", along, q), check_finite=False)
+            coefficients = np.zeros((len(rows), g.shape[1]))
+            np.add.at(coefficients, row, (sigma * z)[:, None] * q)
+            out = np.zeros(g.shape)
+            self._products.add(X, coefficients, out)
+            return right - out
+
+        s = solve(g)
+        s += solve(g - self.times(s))
+        return s
+
+    # -- conjugate gradients --------------------------------------------------------------------------------
+
+    def times(self, s: Array) -> Array:
+        """(I + σ Σ P ⊗ x xᵀ) s."""
+        step = self._products.piece_rows
+
+        def work(t: int, start: int, stop: int) -> Array:
+            out = np.zeros_like(s)
+            for at in range(start, stop, step):
+                rows = self._rows[at : min(at + step, stop)]
+                X = self._products.matrix(rows)
+                scores = self._products.scores(X, s)
+                self._products.add(X, self._dual.derivative(self._face[rows], scores, self._y[rows]), out)
+            return out
+
+        total = sum(self._threads.over_rows(len(self._rows), work))
+        return s + self._sigma * total
+
+    def _by_products(self, g: Array) -> Array:
+        solve = self._preconditioner(g.shape)
+        s, r = np.zeros_like(g), g.copy()
+        z = solve(r)
+        p, rz = z.copy(), _dot(r, z)
+        enough = ACCURACY**2 * rz
+        for _ in range(MAX_PRODUCTS):
+            Hp = self.times(p)
+            length = rz / _dot(p, Hp)
+            s += length * p
+            r -= length * Hp
+            z = solve(r)
+            rz, before = _dot(r, z), rz
+            if rz <= enough:
+                break
+            p *= rz / before
+            p += z
+        return s
+
+    def _preconditioner(self, shape: tuple[int, int]) -> Callable[[Array], Array]:
+        d, k = shape
+        blocks = np.zeros((k, d, d)) if k * d * d <= self._room else None
+        diagonal = np.zeros((k, d))
+        for rows in self._pieces(self._products.dense_piece_rows):
+            X, face, y = self._products.dense(rows), self._face[rows], self._y[rows]
+            for a in range(k):
+                if blocks is not None:
+                    blocks[a] += self._gram_of_pair(X, face, y, a, a)
+                else:
+                    diagonal[a] += self._dual.pair(face, y, a, a) @ (X * X)
+        if blocks is None:
+            curvature = 1.0 + self._sigma * diagonal.T
+            return lambda r: r / curvature
+        from scipy.linalg import cho_factor, cho_solve
+
+        blocks *= self._sigma
+        for block in blocks:
+            _add_identity(block)
+        factors = [cho_factor(block.T, lower=True, overwrite_a=True, check_finite=False) for block in blocks]
+
+        def solve(r: Array) -> Array:
+            each = [cho_solve(factor, r[:, a], check_finite=False) for a, factor in enumerate(factors)]
+            return np.ascontiguousarray(np.array(each).T)
+
+        return solve
+
+
+def _add_identity(H: Array) -> None:
+    """I, and what rounding may have made of zero."""
+    diagonal = np.einsum("ii->i", H)  # a view
+    diagonal += 1.0 + RIDGE * len(H) * diagonal.max()
+
+
+def _dot(a: Array, b: Array) -> float:
+    return float(np.einsum("ij,ij", a, b))

@@ -1,0 +1,148 @@
+"""The rows at hand of the method of multipliers: their p^j, and p(W) at their scores (multipliers.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.process.threads import Threads
+from llsvm.solvers.sequential_dual.duals import JointDual, Mask
+from llsvm.solvers.sequential_dual.row_products import RowProducts
+from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
+
+Array = NDArray[np.float64]
+Totals = tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Point:
+    """Of p(W): linear: ⟨e, p⟩. coupling: Σ ⟨v_i, X_i W⟩. moved: ‖p − p^j‖². loss: Σ C_i loss_i(W). sum: Xᵀ v."""
+
+    linear: float
+    coupling: float
+    moved: float
+    loss: float
+    sum: Array
+
+
+class RowsAtHand:
+    """The rows, with their p^j (``base``), their scores X W, and the change of these along a step."""
+
+    def __init__(self, part: BlockShares, dual: JointDual, w: Array, bias: float, threads: Threads) -> None:
+        shape = part.n_rows, w.shape[1]
+        self.products = RowProducts(part.block, bias, *w.shape)
+        self._part, self._dual, self._threads, self._shape = part, dual, threads, w.shape
+        self._base, self._scores, self._change = np.empty(shape), np.empty(shape), np.zeros(shape)
+        self._face = np.empty(shape, bool)
+        (self._linear, squares, *_), own = self._over(self._begin)
+        self.W0 = w - own
+        self.first_sigma = part.n_rows / max(squares, 1e-300)  # 1 over the mean of ‖x_i‖²
+
+    def set_weights(self, W: Array) -> None:
+        self._set_scores(self._scores, W)
+
+    def set_change(self, step: Array) -> None:
+        self._set_scores(self._change, step)
+
+    def _set_scores(self, scores: Array, W: Array) -> None:
+        def work(rows: slice, sums: Array) -> Totals:
+            scores[rows] = self.products.scores(self.products.matrix(rows), W)
+            return ()
+
+        self._over(work)
+
+    def take(self, length: float) -> None:
+        """So much of the change."""
+        self._scores += length * self._change
+        self._change[...] = 0.0
+
+    def point(self, sigma: float, length: float = 0.0) -> Point:
+        """At the scores after so much of the change."""
+
+        def work(rows: slice, sums: Array) -> Totals:
+            y, cost, base = self._y(rows), self._part.cost[rows], self._base[rows]
+            scores = self._scores[rows] + length * self._change[rows]
+            p = self._dual.prox(base, scores, sigma, y, cost)
+            v = self._dual.coefficients(p, y, cost)
+            self.products.add(self.products.matrix(rows), v, sums)
+            linear, loss = self._dual.linear(p, y), self._dual.loss(scores, y, cost)
+            p -= base
+            return linear, float(np.einsum("ij,ij", v, scores)), squared_norm(p), loss
+
+        (linear, coupling, moved, loss), sums = self._over(work)
+        return Point(linear, coupling, moved, loss, sums)
+
+    def value(self, point: Point, W: Array, sigma: float) -> float:
+        """ψ(W)."""
+        own = point.linear - point.coupling - point.moved / (2.0 * sigma)
+        return 0.5 * squared_norm(W) - float(np.einsum("ij,ij", W, self.W0)) + own
+
+    def face(self, sigma: float) -> Mask:
+        def work(rows: slice, sums: Array) -> Totals:
+            y, cost = self._y(rows), self._part.cost[rows]
+            p = self._dual.prox(self._base[rows], self._scores[rows], sigma, y, cost)
+            self._face[rows] = self._dual.face(p, y, cost)
+            return ()
+
+        self._over(work)
+        return self._face
+
+    def move_base(self, sigma: float) -> None:
+        """p^{j+1} = p(W)."""
+
+        def work(rows: slice, sums: Array) -> Totals:
+            y, cost = self._y(rows), self._part.cost[rows]
+            self._base[rows] = self._dual.prox(self._base[rows], self._scores[rows], sigma, y, cost)
+            return ()
+
+        self._over(work)
+
+    def finish(self, w: Array, grid: float) -> float:
+        """Take p^j as shares, and the weights w that belong to them, if D gains from it; returns what it does."""
+
+        def work(rows: slice, sums: Array) -> Totals:
+            y, cost = self._y(rows), self._part.cost[rows]
+            share = self._dual.shares(self._base[rows], y, cost, grid)
+            self._base[rows] = share
+            p = self._dual.of_shares(share, y, cost)
+            self.products.add(self.products.matrix(rows), self._dual.coefficients(p, y, cost), sums)
+            return (self._dual.linear(p, y),)
+
+        (linear, *_), sums = self._over(work)
+        sums += self.W0
+        gain = linear - self._linear - 0.5 * (squared_norm(sums) - squared_norm(w))
+        if gain <= 0.0:
+            return 0.0
+        w[...] = sums
+        self._part.share[...] = self._base
+        return gain
+
+    def _begin(self, rows: slice, sums: Array) -> Totals:
+        y, cost = self._y(rows), self._part.cost[rows]
+        self._base[rows] = base = self._dual.of_shares(self._part.share[rows], y, cost)
+        X = self.products.matrix(rows)
+        self.products.add(X, self._dual.coefficients(base, y, cost), sums)
+        return self._dual.linear(base, y), self.products.squares(X)
+
+    def _y(self, rows: slice) -> NDArray[np.int32]:
+        return self._part.block.y[rows]
+
+    def _over(self, work: Callable[[slice, Array], Totals]) -> tuple[list[float], Array]:
+        """Of all pieces: what ``work`` returns, and what it adds to sums as large as the weights."""
+
+        def of_range(t: int, start: int, stop: int) -> tuple[Array, Array]:
+            totals, sums = np.zeros(4), np.zeros(self._shape)
+            for rows in self.products.pieces(start, stop):
+                found = work(rows, sums)
+                totals[: len(found)] += found
+            return totals, sums
+
+        results = self._threads.over_rows(self._part.n_rows, of_range)
+        totals, sums = results[0]
+        for other_totals, other_sums in results[1:]:
+            totals += other_totals
+            sums += other_sums
+        return totals.tolist(), sums

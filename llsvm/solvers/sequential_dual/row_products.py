@@ -1,0 +1,85 @@
+"""Products of the rows at hand, the constant feature included, with weights and coefficients of all classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block, Matrix
+from llsvm.kernels.products import csr_dots
+from llsvm.kernels.scores import matrix_scores
+from llsvm.solvers.sequential_dual.newton_kernels import add_rows
+
+Array = NDArray[np.float64]
+PIECE_BYTES = 1 << 20  # rows are worked on in pieces of so much, as float64
+
+
+class RowProducts:
+    """x_i is row i with the constant feature ``bias`` as its last; W and sums are (d + 1, k) float64."""
+
+    def __init__(self, block: Block, bias: float, width: int, n_classes: int) -> None:
+        self._block, self._bias = block, bias
+        self.n_rows, self.width = block.n_rows, width
+        self.row_numbers = block.nbytes / max(block.n_rows, 1) / 8  # of a row, in float64
+        self.piece_rows = max(1, PIECE_BYTES // (8 * (self.width * block.is_dense + 8 * n_classes)))
+        self.dense_piece_rows = max(1, PIECE_BYTES // (8 * self.width))
+
+    def pieces(self, start: int, stop: int) -> Iterator[slice]:
+        """Of the rows start..stop."""
+        for at in range(start, stop, self.piece_rows):
+            yield slice(at, min(at + self.piece_rows, stop))
+
+    def matrix(self, rows: slice | NDArray[np.int64]) -> Matrix:
+        """Some rows; a slice copies nothing."""
+        if isinstance(rows, slice):
+            return self._block.slice(rows.start, rows.stop).X
+        return self._block.take(rows).X
+
+    def scores(self, X: Matrix, W: Array) -> Array:
+        """X W of rows from ``matrix``."""
+        return matrix_scores(X, W[:-1], self._bias * W[-1])
+
+    def squares(self, X: Matrix) -> float:
+        """Σ ‖x_i‖² of rows from ``matrix``."""
+        values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
+        values = values.reshape(-1)
+        n_rows = len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
+        return float(np.einsum("i,i", values, values, dtype=np.float64)) + n_rows * self._bias**2
+
+    def add(self, X: Matrix, coefficients: Array, out: Array) -> None:
+        """out += Xᵀ V."""
+        if isinstance(X, CSR):
+            add_rows(*X, coefficients, out)
+        else:
+            out[:-1] += X.T.astype(np.float64, copy=False) @ coefficients
+        out[-1] += self._bias * coefficients.sum(axis=0)
+
+    def dense(self, rows: NDArray[np.int64]) -> Array:
+        """Some rows as (len(rows), d + 1) float64."""
+        X = self._block.take(rows).X
+        out = np.zeros((len(rows), self.width))
+        if isinstance(X, CSR):
+            out[np.repeat(np.arange(len(rows)), np.diff(X.indptr)), X.indices] = X.data
+        else:
+            out[:, :-1] = X
+        out[:, -1] = self._bias
+        return out
+
+    def gram(self, rows: NDArray[np.int64]) -> Array:
+        """x_i · x_j of some rows."""
+        X = self._block.take(rows).X
+        n = len(rows)
+        out = np.zeros((n, n))
+        if isinstance(X, CSR):
+            csr_dots(*X, 0, *X, 0, n, np.zeros(self.width), out)
+        else:
+            step = self.dense_piece_rows
+            for a in range(0, n, step):
+                left = X[a : a + step].astype(np.float64, copy=False)
+                for b in range(0, a + step, step):
+                    out[a : a + step, b : b + step] = left @ X[b : b + step].T.astype(np.float64, copy=False)
+                    out[b : b + step, a : a + step] = out[a : a + step, b : b + step].T
+        out += self._bias**2
+        return out

@@ -1,0 +1,228 @@
+"""The method of multipliers for the direct multi-class problems: its parts against slow twins, the solver against a
+generic optimiser, LIBLINEAR and itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.datasets import load_digits, load_iris, load_wine
+
+import llsvm
+from llsvm.block import CSR, Block
+from llsvm.data import open_source
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import left_after_reading, smallest_for
+from llsvm.process.threads import Threads
+from llsvm.settings.settings import Settings
+from llsvm.solvers.sequential_dual import newton_system
+from llsvm.solvers.sequential_dual.duals import joint_dual
+from llsvm.solvers.sequential_dual.multipliers import Multipliers
+from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
+from llsvm.solvers.sequential_dual.row_products import RowProducts
+from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.solvers.sequential_dual.solver import SequentialDual
+from llsvm.solvers.sequential_dual.tuning import DEFAULT
+from llsvm.stream.progress import Progress
+from llsvm.stream.stream import Stream
+
+DIRECT = ("crammer-singer", "weston-watkins")
+ROOMY = 8_000_000
+
+
+def point(seed, n=40, k=4, long=1.0):
+    """Feasible p of both duals, scores, and what belongs to them; some rows cost nothing."""
+    rng = np.random.default_rng(seed)
+    y, cost = rng.integers(0, k, n), rng.choice([0.0, 0.1, 1.0, 1e4], n)
+    share = rng.choice([0.0, 0.25, 1.0], (n, k)) * (rng.random((n, k)) < 0.5)
+    share[np.arange(n), y] = 0.0
+    share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
+    return share, y, cost, rng.normal(size=(n, k)) * long, rng
+
+
+@pytest.mark.parametrize("method", DIRECT)
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**6), st.integers(2, 6), st.sampled_from([1e-3, 1.0, 1e3]), st.sampled_from([1e-2, 1e2])
+)
+def test_the_prox_is_the_projection(method, seed, k, sigma, long):
+    """Optimality: no feasible q has ⟨z − p, q − p⟩ > 0, so no corner of the set has."""
+    share, y, cost, scores, _ = point(seed, k=k, long=long)
+    dual, i = joint_dual(method), np.arange(len(y))
+    base = dual.of_shares(share, y, cost)
+    p = dual.prox(base, scores, sigma, y, cost)
+    z = base + sigma * (scores + 1.0 - scores[i, y][:, None])
+    z[i, y] -= sigma
+    size = np.abs(z).max(axis=1) + cost
+    assert (p >= 0).all()
+    if method == "crammer-singer":
+        assert np.allclose(p.sum(axis=1), cost, rtol=1e-14, atol=1e-13 * size.max())
+        best = cost * (z - p).max(axis=1)
+    else:
+        assert (p <= cost[:, None]).all()
+        assert not p[i, y].any()
+        z[i, y] = 0.0
+        best = (cost[:, None] * np.maximum(z - p, 0.0)).sum(axis=1)
+    assert (best - np.einsum("ij,ij->i", z - p, p) <= 1e-10 * size * size * k).all()
+
+
+@pytest.mark.parametrize("method", DIRECT)
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 6))
+def test_the_derivative_is_that_of_the_prox(method, seed, k):
+    share, y, cost, scores, rng = point(seed, k=k)
+    dual, sigma, step = joint_dual(method), 0.3, 1e-7
+    base = dual.of_shares(share, y, cost)
+    p, way = dual.prox(base, scores, sigma, y, cost), rng.normal(size=scores.shape)
+    face = dual.face(p, y, cost)
+    moved = dual.prox(base, scores + step * way, sigma, y, cost)
+    same = (dual.face(moved, y, cost) == face).all(axis=1)  # beyond a kink it is another
+    change = dual.coefficients(moved, y, cost) - dual.coefficients(p, y, cost)
+    expected = -sigma * step * dual.derivative(face, way, y)
+    assert np.allclose(change[same], expected[same], atol=1e-11 * (1 + cost[same, None]))
+    matrix = np.zeros((len(y), k, k))
+    for a in range(k):
+        for b in range(k):
+            matrix[:, a, b] = dual.pair(face, y, a, b)
+    assert np.allclose(np.einsum("iab,ib->ia", matrix, way), dual.derivative(face, way, y))
+    row, q = dual.factors(face, y)
+    products = np.zeros_like(matrix)
+    np.add.at(products, row, q[:, :, None] * q[:, None, :])
+    assert np.allclose(products, matrix)
+    assert np.array_equal(np.bincount(row, minlength=len(y)), dual.rank(face))
+
+
+@pytest.mark.parametrize("method", DIRECT)
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 6), st.sampled_from([2.0**24, 2.0**50]))
+def test_shares_are_feasible_multiples(method, seed, k, grid):
+    share, y, cost, scores, _ = point(seed, k=k)
+    dual = joint_dual(method)
+    p = dual.prox(dual.of_shares(share, y, cost), scores, 0.3, y, cost)
+    found = dual.shares(p, y, cost, grid)
+    assert np.array_equal(found * grid, np.rint(found * grid))
+    assert (found >= 0).all()
+    assert (found <= 1).all()
+    assert not found[np.arange(len(y)), y].any()
+    if method == "crammer-singer":
+        assert (found.sum(axis=1) <= 1).all()
+    p[np.arange(len(y)), y] = 0.0
+    assert np.allclose(found * cost[:, None], p, atol=2 * cost[:, None] / grid * k)
+
+
+def rows_at_hand(dense, seed=0, n=60, d=5, k=4):
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)).astype(np.float32)
+    S = sparse.csr_matrix(X)
+    csr = CSR(S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data)
+    y = rng.integers(0, k, n).astype(np.int32)
+    return Block(X if dense else csr, y, np.arange(n)), X, y, rng
+
+
+@pytest.mark.parametrize("method", DIRECT)
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize(("on_face", "room"), [(0.05, ROOMY), (0.9, ROOMY), (0.9, 200), (0.9, 0)])
+def test_a_step_solves_newtons_system(monkeypatch, method, dense, on_face, room):
+    """By rank, whole, and by conjugate gradients, with blocks and the diagonal."""
+    monkeypatch.setattr(newton_system, "SMALL", 0)
+    block, X, y, rng = rows_at_hand(dense)
+    n, k, bias, sigma = len(y), 4, 2.0, 0.7
+    dual = joint_dual(method)
+    face = (rng.random((n, k)) < 0.8) & (rng.random(n) < on_face)[:, None]
+    if method == "crammer-singer":
+        face[face.sum(axis=1) < 2] = False
+    else:
+        face[np.arange(n), y] = False
+    X = np.column_stack([X.astype(float), np.full(n, bias)])
+    H = np.eye(k * 6)
+    for i in range(n):
+        P = np.array(
+            [[dual.pair(face[i : i + 1], y[i : i + 1], a, b)[0] for b in range(k)] for a in range(k)]
+        )
+        H += sigma * np.kron(P, np.outer(X[i], X[i]))
+    g = rng.normal(size=(6, k))
+    expected = np.linalg.solve(H, g.T.ravel()).reshape(k, 6).T
+    with Threads(2) as threads:
+        system = NewtonSystem(RowProducts(block, bias, 6, k), dual, y, threads, room)
+        found = system.solve(face, g, sigma)
+    assert np.allclose(
+        found, expected, rtol=1e-9 if room == ROOMY else 0.2, atol=1e-9 if room == ROOMY else 0.02
+    )
+
+
+def primal(W, X, y, cost, method):
+    s = X @ W
+    i = np.arange(len(y))
+    over = s - s[i, y][:, None] + 1.0
+    over[i, y] = 0.0
+    loss = over.max(axis=1) if method == "crammer-singer" else np.maximum(over, 0).sum(axis=1)
+    return 0.5 * np.sum(W * W) + cost @ loss
+
+
+def optimum(X, y, cost, method, k):
+    """Clarabel's."""
+    W = cp.Variable((X.shape[1], k))
+    loss = 0
+    for i in range(len(y)):
+        over = [1 + X[i] @ (W[:, m] - W[:, y[i]]) for m in range(k) if m != y[i]]
+        each = cp.maximum(0, cp.hstack(over))
+        loss += cost[i] * (cp.max(each) if method == "crammer-singer" else cp.sum(each))
+    return cp.Problem(cp.Minimize(0.5 * cp.sum_squares(W) + loss)).solve(solver="CLARABEL")
+
+
+@pytest.mark.parametrize("method", DIRECT)
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("C", [1e-2, 1e2])
+def test_it_reaches_the_optimum(method, dense, C):
+    block, X, y, rng = rows_at_hand(dense, n=40)
+    cost = C * rng.choice([0.0, 0.5, 2.0], len(y))
+    part = BlockShares(block, cost, np.zeros((len(y), 4)))
+    w, bias = np.zeros((6, 4)), 1.0
+    with Threads(2) as threads:
+        newton = Multipliers(joint_dual(method), bias, threads, ROOMY, 2.0**50)
+        gain = newton.solve(part, w, 1e-7, 200, Progress())
+    X = np.column_stack([X.astype(float), np.full(len(y), bias)])
+    best = optimum(X, y, cost, method, 4)
+    assert primal(newton.W, X, y, cost, method) == pytest.approx(best, rel=2e-6)
+    assert gain == pytest.approx(best, rel=2e-6)
+    assert gain == pytest.approx(cost @ part.share.sum(axis=1) - 0.5 * np.sum(w * w), rel=1e-9)
+    assert newton.steps < 100
+
+
+@pytest.mark.parametrize("method", DIRECT)
+@pytest.mark.parametrize("C", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_digits])
+def test_raw_columns_end_certified(method, C, load):
+    X, y = load(return_X_y=True)
+    result = llsvm.train(
+        X, y, multiclass=method, C=C, scale="none", threads=1, memory_limit="1GB", max_passes=40
+    )
+    assert result.certificate.relative_gap <= 1e-3
+    assert result.certificate.passes <= 30
+
+
+@pytest.mark.parametrize("method", DIRECT)
+def test_newtons_method_takes_the_memory_that_is_left(tmp_path, method):
+    """The smallest limit, and the smallest that holds all rows, stay what they are without it."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 40)).astype(np.float32), rng.integers(0, 4, 3000)
+    options = Settings(multiclass=method, tol=1e-3)
+    solvers = [
+        SequentialDual(options, np.ones(4), 2, replace(DEFAULT, newton=newton)) for newton in (True, False)
+    ]
+    with Stream(
+        open_source(X, y), MemoryBudget(50_000_000, 0), tmp_path, cache="auto", has_bias=True
+    ) as stream:
+        stream.read()
+        dataset = stream.dataset
+    for in_one_block in (False, True):
+        limits = [smallest_for(dataset, {}, solver.needs, 1, in_one_block).nbytes for solver in solvers]
+        assert limits[0] == limits[1]
+    with_room = left_after_reading(dataset, 50_000_000, {})
+    assert solvers[0].layout(with_room).matrix_numbers == (41 * 4) ** 2
+    assert solvers[1].layout(with_room).matrix_numbers is None
