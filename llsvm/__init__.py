@@ -1,6 +1,7 @@
 """Linear SVMs on data larger than memory, under a byte limit, with a certificate.
 
-train, predict, evaluate, load: from files, data frames and arrays. LLSVMClassifier: a scikit-learn estimator. Model
+train, predict, evaluate, load: from files, data frames and arrays. LLSVMClassifier, LLSVMRegressor: scikit-learn
+estimators. Model
 and Certificate: what they hand back. LLSVMError and its subclasses: what they raise; LLSVMWarning: something beside
 the result went wrong.
 """
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
         SpillError,
         UsageError,
     )
-    from llsvm.estimators import LLSVMClassifier
+    from llsvm.estimators.classifier import LLSVMClassifier
+    from llsvm.estimators.regressor import LLSVMRegressor
     from llsvm.models.model import Model
     from llsvm.objective.certificate import Certificate
     from llsvm.predict import evaluate, predict
@@ -41,6 +43,7 @@ __all__ = [
     "DiskError",
     "LLSVMClassifier",
     "LLSVMError",
+    "LLSVMRegressor",
     "LLSVMWarning",
     "LongRowError",
     "Model",
@@ -60,7 +63,8 @@ os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 # Loaded when first used, so that ``import llsvm`` and ``llsvm --help`` stay instant; the others are errors.
 _WHERE = {
     "Certificate": "llsvm.objective.certificate",
-    "LLSVMClassifier": "llsvm.estimators",
+    "LLSVMClassifier": "llsvm.estimators.classifier",
+    "LLSVMRegressor": "llsvm.estimators.regressor",
     "Model": "llsvm.models.model",
     "evaluate": "llsvm.predict",
     "load": "llsvm.train",

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from llsvm.cli import app
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
-from llsvm.estimators import LLSVMClassifier
+from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.memory.plan import MemoryLeft
 from llsvm.settings.settings import Settings
 from llsvm.solvers.auto import Auto

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from oracle import rows
 
-from llsvm.estimators import LLSVMClassifier
+from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.solvers.blas import one_blas_thread
 
 threadpoolctl = pytest.importorskip("threadpoolctl")

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import llsvm.estimators
+import llsvm.estimators.base
 import llsvm.memory.process
 from llsvm import LLSVMClassifier
 from llsvm.errors import UsageError
@@ -16,7 +16,7 @@ from llsvm.errors import UsageError
 def test_a_remedy_is_one_that_the_estimator_has():
     X, y = rows(n=60, d=3)
     with pytest.warns(ConvergenceWarning, match="put a StandardScaler.*before the estimator"):
-        LLSVMClassifier(max_iter=2, tol=1e-9, C=10).fit(1e4 * X, y)
+        LLSVMClassifier(solver="nesvm", max_iter=2, tol=1e-9, C=10).fit(1e4 * X, y)
 
 
 @parametrize_with_checks([LLSVMClassifier()])
@@ -38,7 +38,7 @@ def test_fit_agrees_with_linear_svc(classes):
 
 @pytest.mark.parametrize(("n_jobs", "threads"), [(None, None), (2, 2), (-1, 8), (-2, 7), (-99, 1)])
 def test_n_jobs_counts_down_from_all_processors(monkeypatch, n_jobs, threads):
-    monkeypatch.setattr(llsvm.estimators, "default_threads", lambda: 8)
+    monkeypatch.setattr(llsvm.estimators.base, "default_threads", lambda: 8)
     assert LLSVMClassifier(n_jobs=n_jobs)._settings().threads == threads
 
 

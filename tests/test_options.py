@@ -22,7 +22,8 @@ from llsvm.errors import (
     in_python,
     options_as_typed,
 )
-from llsvm.estimators import LLSVMClassifier
+from llsvm.estimators.classifier import LLSVMClassifier
+from llsvm.estimators.regressor import LLSVMRegressor
 from llsvm.settings.methods import METHODS
 from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
 from llsvm.settings.option import COMMON, GROUPS, MOST_USED
@@ -37,6 +38,12 @@ OTHER_DEFAULTS = {"random_state", "intercept_scaling", "penalize_intercept"}
 # Of files larger than memory, or for experts: from Python through llsvm.train
 NOT_OF_THE_ESTIMATOR = {"paper", "spill_format", "cache", "survivors"}
 OF_REGRESSION = {"epsilon", "quantile", "delta"}
+OF_CLASSES = {"class_weight", "multiclass"}
+OF_NESVM = {"step", "mu", "mu_end", "homotopy", "stop"}  # which takes no regression
+NOT_THERE = {
+    LLSVMClassifier: NOT_OF_THE_ESTIMATOR | OF_REGRESSION,
+    LLSVMRegressor: NOT_OF_THE_ESTIMATOR | OF_CLASSES | OF_NESVM,
+}
 
 
 def parameters(function):
@@ -120,21 +127,23 @@ def test_the_estimator_takes_the_joint_problems_as_scikit_learn_writes_them():
         LLSVMClassifier(multi_class="crammer").fit(X, y)
 
 
-def test_the_estimator_has_every_option_with_its_default():
-    given = parameters(LLSVMClassifier.__init__)
+@pytest.mark.parametrize("estimator", NOT_THERE)
+def test_the_estimators_have_every_option_with_its_default(estimator):
+    given = parameters(estimator.__init__)
     del given["self"], given["fit_intercept"]
     names = {TO_OPTION.get(name, name) for name in given}
-    assert names | READING | NOT_OF_THE_ESTIMATOR | OF_REGRESSION == set(DEFAULTS)
-    assert not names & (NOT_OF_THE_ESTIMATOR | OF_REGRESSION)
+    assert names | READING | NOT_THERE[estimator] == set(DEFAULTS)
+    assert not names & NOT_THERE[estimator]
     for name, default in given.items():
-        if name not in OTHER_DEFAULTS:
+        if name not in OTHER_DEFAULTS and (estimator, name) != (LLSVMRegressor, "loss"):
             assert default == DEFAULTS[TO_OPTION.get(name, name)], name
 
 
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        (LLSVMClassifier.__doc__, set(parameters(LLSVMClassifier.__init__)) - {"self"}),
+        (estimator.__doc__, set(parameters(estimator.__init__)) - {"self"})
+        for estimator in (LLSVMClassifier, LLSVMRegressor)
     ],
 )
 def test_every_option_is_explained(text, names):

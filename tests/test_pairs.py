@@ -11,7 +11,7 @@ from oracle import liblinear, objective, rows, run, with_bias, write_svmlight
 from scipy import sparse
 
 from llsvm.errors import BudgetError, ModelError, UsageError
-from llsvm.estimators import LLSVMClassifier
+from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.models.liblinear import write_liblinear
 from llsvm.models.model import Model
 from llsvm.objective.problems import Problems

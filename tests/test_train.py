@@ -93,7 +93,7 @@ def test_a_model_before_the_first_pass():
 CALLS = """
 import os
 import numpy, numba, sklearn.svm  # what takes long, once; nothing of the package
-for first in ("llsvm.train", "llsvm.estimators", "llsvm"):
+for first in ("llsvm.train", "llsvm.estimators.classifier", "llsvm"):
     child = os.fork()
     if child == 0:
         exec(f"import {first}, llsvm")

@@ -1,0 +1,200 @@
+"""What the estimators share: parameters as options, arrays and files to train on, rows to predict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from llsvm.errors import DataError, LLSVMError, UsageError
+from llsvm.features.frames import column_names, require_order
+from llsvm.features.table_options import listed
+from llsvm.memory.process import default_threads
+from llsvm.models.model import Model
+from llsvm.objective.certificate import Certificate
+from llsvm.settings.kinds import require_kind
+from llsvm.settings.names import ESTIMATOR_NAMES
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
+from llsvm.settings.python import takes_options
+from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.train import train_with
+
+_JOINT = {"crammer_singer": "crammer-singer", "weston_watkins": "weston-watkins"}  # as scikit-learn writes it
+_REMEDIES = {  # fit scales nothing
+    "scale": "the columns are not scaled, and then few methods get on: put a StandardScaler, or a MaxAbsScaler for "
+    "sparse rows, before the estimator"
+}
+_KINDS: dict[str, tuple[type, ...]] = {  # of what Settings knows by another name, or not at all
+    "max_iter": (int, type(None)),
+    "fit_intercept": (bool,),
+    "intercept_scaling": (float,),
+    "penalize_intercept": (bool,),
+    "n_jobs": (int, type(None)),
+}
+_OPTION = {there: name for name, there in ESTIMATOR_NAMES.items()}  # parameter -> option, where they differ
+_NO_INTERCEPT = {"fit_intercept": False, "intercept_scaling": 0.0, "penalize_intercept": True}
+# of an estimator that has no such parameters
+Class = TypeVar("Class", bound=type)
+
+# A line or more of each parameter, by its name; an estimator's docstring has those that it takes.
+EXPLAINED = """
+    solver: "auto" (the only one that does what is asked for, else by shape and a trial; ``model_.extra`` says which
+    and why), "llsvm", "smsvm" or "nesvm"; all reach the same certified optimum.
+    penalty: "l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.
+    lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.
+    C: penalty, > 0. tol: relative duality gap at which to stop.
+    max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
+    this time runs out, None for no limit.
+    fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others (as in LIBLINEAR),
+    or not (as in LIBSVM) where ``penalize_intercept`` is False and the solver can. random_state: of every random
+    choice.
+    n_jobs: threads; None or -1 for all processors that the process may use, -2 for all but one, and so on.
+    memory_limit: of the whole process, such as "2GB" or "25%"; None for half of what is free beyond what the
+    process holds already. disk_limit, spill_dir: for what does not fit into memory.
+
+    Attributes after ``fit``: coef_ (k, n_features) float64 and intercept_ (k,); n_iter_ (full passes);
+    certificate_ (``Certificate``); model_ (``Model``); n_features_in_ and, where columns have names,
+    feature_names_in_.
+    """
+
+
+def explained(estimator: Class) -> Class:
+    """A decorator: appends to the class's docstring what all estimators have."""
+    estimator.__doc__ = (estimator.__doc__ or "").rstrip() + EXPLAINED
+    return estimator
+
+
+class LLSVMEstimator(BaseEstimator):
+    """An estimator whose parameters are options of Settings, some by scikit-learn's names (ESTIMATOR_NAMES)."""
+
+    feature_names_in_: NDArray[Any]
+    kernel: str | None
+    random_state: int | np.random.RandomState | None
+    n_jobs: int | None
+
+    @takes_options
+    def fit_file(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        format: str | None = None,
+        label: str | int | None = None,
+        positive: str | float | None = None,
+        features: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        weight: str | int | None = None,
+        categorical: Sequence[str] = (),
+        header: str = "auto",
+        missing: str = "refuse",
+        hash_bits: int | None = None,
+        zero_based: str = "auto",
+        scale: str = "auto",
+    ) -> Self:
+        """Train on a file, or several, which may be larger than memory. Warns and raises as ``fit`` does.
+
+        How the file is read is said by the options of ``llsvm.train`` that are parameters here: columns of tables
+        are scaled to mean 0 and variance 1 unless ``scale`` is "none"; svmlight, and arrays in ``fit``, stay as
+        they are. Afterwards ``predict`` takes rows of numbers, or data frames whose columns have the names that the
+        file's have, in any order, those of text too.
+        """
+        given = locals()
+        reading = {name: given[name] for name in OPTIONS if name in given}
+        with own_names():
+            model = train_with(self._settings(**reading), path, names=ESTIMATOR_NAMES, warn_at=4)
+        self.n_features_in_ = model.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of an earlier fit
+        if model.named_columns and model.feature_names is not None:
+            self.feature_names_in_ = np.array(model.feature_names, object)
+        return self._keep(model, from_file=True)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, kind: str) -> Self:
+        """Train on arrays. kind: what labels are, a name of llsvm.settings.objective; y: None where there are
+        none."""
+        names = column_names(X)
+        rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
+        if kind == UNLABELLED:
+            X = validate_data(self, X, **rows)
+        else:
+            X, y = validate_data(self, X, y, y_numeric=kind == REGRESSION, **rows)
+        if kind == CLASSIFICATION:
+            check_classification_targets(y)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        with own_names():
+            model = train_with(
+                self._settings(), X, y, sample_weight, names=ESTIMATOR_NAMES, warn_at=4, remedies=_REMEDIES
+            )
+        return self._keep(replace(model, feature_names=names))
+
+    def _rows(self, X: Any) -> Any:
+        check_is_fitted(self)
+        names = None
+        if self.model_.named_columns:
+            names = column_names(X)
+        else:
+            require_order(X)
+        if self._from_file and names is not None:
+            return X  # the model finds them by name, and refuses what it lacks
+        if "feature_names_in_" not in vars(self) and names not in (None, self.model_.feature_names):
+            raise DataError(  # of frames that scikit-learn does not know; it refuses those that it does
+                f"X has the columns {listed(names or ())}, but was fitted on "
+                f"{listed(self.model_.feature_names or ())}; give it these, in this order"
+            )
+        return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
+
+    def _settings(self, **reading: Any) -> Settings:
+        given = _NO_INTERCEPT | self.get_params(deep=False)
+        for name, kinds in _KINDS.items():
+            require_kind(name, given[name], kinds)
+        fits, scaling, penalised = (given.pop(name) for name in _NO_INTERCEPT)
+        seed, n_jobs, form = given.pop("random_state"), given.pop("n_jobs"), given.pop("multi_class", "ovr")
+        return Settings(
+            bias=scaling if fits and penalised else 0.0,
+            intercept=fits and not penalised,
+            seed=int(check_random_state(seed).randint(2**31 - 1)),
+            threads=_threads(n_jobs),
+            multiclass=_JOINT.get(form, form),
+            **{_OPTION.get(name, name): value for name, value in given.items()},
+            **reading,
+        )
+
+    def _keep(self, model: Model, from_file: bool = False) -> Self:
+        self.model_, self._from_file = model, from_file
+        self.coef_: NDArray[np.float64] = model.coef_
+        self.intercept_: NDArray[np.float64] = model.intercept_
+        self.certificate_: Certificate | None = model.certificate
+        self.n_iter_ = 0 if model.certificate is None else model.certificate.passes
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+@contextmanager
+def own_names() -> Iterator[None]:
+    """Errors name options as the estimator does."""
+    try:
+        yield
+    except LLSVMError as error:
+        error.names = ESTIMATOR_NAMES
+        raise
+
+
+def _threads(n_jobs: int | None) -> int | None:
+    """Threads that scikit-learn's ``n_jobs`` means; negative numbers count down from all + 1."""
+    if n_jobs == 0:
+        raise UsageError("n_jobs must not be 0: pass 1 or more, or -1 or None for all processors")
+    return n_jobs if n_jobs is None or n_jobs > 0 else max(1, default_threads() + 1 + n_jobs)

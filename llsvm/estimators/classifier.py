@@ -1,0 +1,140 @@
+"""LLSVMClassifier: classification under a memory limit, in scikit-learn's style."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+
+from llsvm.estimators.base import LLSVMEstimator, explained
+from llsvm.models.model import Model
+from llsvm.settings.objective import CLASSIFICATION
+
+
+def _has_probabilities(estimator: LLSVMClassifier) -> bool:
+    return estimator.loss == "logistic"
+
+
+@explained
+class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
+    """Linear SVM, trained under a limit on the memory of this process, with a proof of how good it is.
+
+    Minimises ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight (or another penalty in
+    the place of ½‖w‖², see below); one problem per class (one against the rest) where there are more than two. See
+    ``llsvm.train`` for what is not explained here.
+
+    loss: "hinge", "squared_hinge", "logistic" (which alone gives ``predict_proba``) or "least-squares".
+    multi_class: "ovr", "ovo" (a problem for each pair of classes, which vote), or one joint problem:
+    "crammer_singer" (as scikit-learn has it; "crammer-singer" is the same) or "weston_watkins".
+    class_weight: None, "balanced" or label -> factor.
+    kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as in ``llsvm.train``.
+    classes_ (after ``fit``): (n_classes,). coef_ has k = 1 row for two classes, else one per class ("ovo": per pair
+    of classes i < j, positive for i), one column per support vector or mapped feature where there is a kernel or a
+    map.
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "hinge",
+        solver: str = "auto",
+        penalty: str = "l2",
+        l1_ratio: float = 0.5,
+        lambda1: float | None = None,
+        lambda2: float | None = None,
+        multi_class: str = "ovr",
+        tol: float = 1e-3,
+        max_iter: int | None = 200,
+        max_seconds: float | None = None,
+        class_weight: str | Mapping[Any, float] | None = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        penalize_intercept: bool = True,
+        kernel: str | None = None,
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 0.0,
+        feature_map: str | None = None,
+        components: int = 500,
+        step: str = "auto",
+        mu: float | None = None,
+        mu_end: float = 0.01,
+        homotopy: bool = True,
+        stop: str = "gap",
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        disk_limit: str | int | None = None,
+        spill_dir: str | None = None,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.solver = solver
+        self.penalty = penalty
+        self.l1_ratio = l1_ratio
+        self.lambda1 = lambda1
+        self.lambda2 = lambda2
+        self.multi_class = multi_class
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_seconds = max_seconds
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.penalize_intercept = penalize_intercept
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.feature_map = feature_map
+        self.components = components
+        self.step = step
+        self.mu = mu
+        self.mu_end = mu_end
+        self.homotopy = homotopy
+        self.stop = stop
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.spill_dir = spill_dir
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMClassifier:
+        """Train on X, an (n, d) array or SciPy sparse matrix, and labels y (n,).
+
+        sample_weight: (n,) factors of C, not negative. X is not copied where it is float32 or float64, and
+        C-ordered or CSR. Warns (ConvergenceWarning) if passes or time ran out. Raises LLSVMError's subclasses
+        (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
+        """
+        return self._fit(X, y, sample_weight, CLASSIFICATION)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the rows of X: (n,) for two classes (positive: ``classes_[1]``), else (n, n_classes)."""
+        rows = self._rows(X)
+        return self.model_.decision_function(rows)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each row of X: (n,)."""
+        rows = self._rows(X)
+        return self.model_.predict(rows)
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """(n, n_classes) probabilities, in the order of ``classes_``; of loss "logistic" only."""
+        rows = self._rows(X)
+        return self.model_.predict_proba(rows)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Logarithms of ``predict_proba``."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def _keep(self, model: Model, from_file: bool = False) -> LLSVMClassifier:
+        self.classes_: NDArray[Any] = model.classes_
+        return super()._keep(model, from_file)

@@ -1,0 +1,100 @@
+"""LLSVMRegressor: regression under a memory limit, in scikit-learn's style."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from llsvm.estimators.base import LLSVMEstimator, explained
+from llsvm.settings.objective import REGRESSION
+
+
+@explained
+class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
+    """Linear regression, trained under a limit on the memory of this process, with a proof of how good it is.
+
+    Minimises ½‖w‖² + C Σ_i c_i loss(y_i − w·x_i), c_i the sample weight (or another penalty in the place of ½‖w‖²,
+    see below). The intercept is penalised like the weights unless ``penalize_intercept`` is False: bring targets
+    far from 0 nearer to it. See ``llsvm.train`` for what is not explained here.
+
+    loss: "epsilon_insensitive" (max(0, |z| − epsilon), support vector regression), "squared_epsilon_insensitive"
+    (its square), "huber" (½ z² up to ``delta``, beyond that linear) or "quantile" (the ``quantile`` of the targets,
+    0.5 their median). epsilon, delta: in the unit of the targets.
+    kernel, gamma, degree, coef0, feature_map, components: as in ``llsvm.train``.
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "epsilon_insensitive",
+        epsilon: float = 0.1,
+        quantile: float = 0.5,
+        delta: float = 1.0,
+        solver: str = "auto",
+        penalty: str = "l2",
+        l1_ratio: float = 0.5,
+        lambda1: float | None = None,
+        lambda2: float | None = None,
+        tol: float = 1e-3,
+        max_iter: int | None = 200,
+        max_seconds: float | None = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        penalize_intercept: bool = True,
+        kernel: str | None = None,
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 0.0,
+        feature_map: str | None = None,
+        components: int = 500,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        disk_limit: str | int | None = None,
+        spill_dir: str | None = None,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.epsilon = epsilon
+        self.quantile = quantile
+        self.delta = delta
+        self.solver = solver
+        self.penalty = penalty
+        self.l1_ratio = l1_ratio
+        self.lambda1 = lambda1
+        self.lambda2 = lambda2
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_seconds = max_seconds
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.penalize_intercept = penalize_intercept
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.feature_map = feature_map
+        self.components = components
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.spill_dir = spill_dir
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMRegressor:
+        """Train on X, an (n, d) array or SciPy sparse matrix, and numbers y (n,).
+
+        sample_weight: (n,) factors of C, not negative. X is not copied where it is float32 or float64, and
+        C-ordered or CSR. Warns (ConvergenceWarning) if passes or time ran out. Raises LLSVMError's subclasses
+        (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
+        """
+        return self._fit(X, y, sample_weight, REGRESSION)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The number predicted for each row of X: (n,)."""
+        rows = self._rows(X)
+        return np.asarray(self.model_.predict(rows))
