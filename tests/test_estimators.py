@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from oracle import rows, write_svmlight
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import LinearSVC
+from sklearn.svm import LinearSVC, LinearSVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import llsvm.estimators.base
 import llsvm.memory.process
-from llsvm import LLSVMClassifier
+from llsvm import LLSVMClassifier, LLSVMRegressor
 from llsvm.errors import UsageError
 
 
@@ -109,3 +109,54 @@ def test_wrong_parameters_are_value_errors():
     ):
         with pytest.raises(ValueError):  # noqa: PT011
             LLSVMClassifier(**wrong).fit(X, y)
+
+
+@parametrize_with_checks([LLSVMRegressor(), LLSVMRegressor(loss="squared_epsilon_insensitive")])
+def test_scikit_learns_checks_of_a_regressor(estimator, check):
+    check(estimator)
+
+
+def regression_rows(n=300, d=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, X @ rng.normal(size=d) + 0.5 + 0.3 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_the_regressor_agrees_with_linear_svr(loss):
+    X, y = regression_rows()
+    ours = LLSVMRegressor(loss=loss, epsilon=0.05, tol=1e-6).fit(X, y)
+    theirs = LinearSVR(loss=loss, epsilon=0.05, tol=1e-9, max_iter=1_000_000).fit(X, y)
+    np.testing.assert_allclose(ours.coef_[0], theirs.coef_, atol=0.01)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=0.01)
+    assert ours.score(X, y) == pytest.approx(theirs.score(X, y), abs=1e-3)
+
+
+def test_a_regressor_reads_files_and_refuses_what_is_for_classes(tmp_path):
+    X, y = regression_rows()
+    path = tmp_path / "rows.csv"
+    np.savetxt(path, np.c_[X, y], delimiter=",", header="a,b,c,d,e,f,price", comments="")
+    model = LLSVMRegressor().fit_file(path, label="price")
+    assert model.score(X, y) > 0.9
+    with pytest.raises(
+        UsageError, match=r"^positive is for classes, and loss epsilon_insensitive takes labels"
+    ):
+        LLSVMRegressor().fit_file(path, label="price", positive=1)
+    with pytest.raises(UsageError, match="loss huber is for LLSVMRegressor, not for LLSVMClassifier"):
+        LLSVMClassifier(loss="huber").fit(X, y > 0)
+    with pytest.raises(UsageError, match="loss hinge is for LLSVMClassifier"):
+        LLSVMRegressor(loss="hinge").fit(X, y)
+
+
+def test_quantiles_of_the_targets():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=999)
+    X = np.ones((999, 1))
+    for tau in (0.1, 0.5, 0.9):
+        model = LLSVMRegressor(loss="quantile", quantile=tau, C=100, fit_intercept=False, tol=1e-6).fit(X, y)
+        assert (y <= model.predict(X)).mean() == pytest.approx(tau, abs=0.01)
+
+
+def test_probabilities_where_the_loss_has_them():
+    assert not hasattr(LLSVMClassifier(), "predict_proba")
+    assert hasattr(LLSVMClassifier(loss="logistic"), "predict_proba")

@@ -26,6 +26,7 @@ from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.regressor import LLSVMRegressor
 from llsvm.settings.methods import METHODS
 from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
+from llsvm.settings.objective import CLASSIFICATION, KINDS
 from llsvm.settings.option import COMMON, GROUPS, MOST_USED
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers import SOLVERS
@@ -259,6 +260,7 @@ def test_what_a_method_does_not_take_is_refused_and_what_it_takes_is_not():
             method.name
             for method in METHODS.values()
             if solver in ("auto", method.solver)
+            and (form == "ovr" or KINDS[loss] == CLASSIFICATION)
             and penalty in method.objectives.get(loss, ())
             and form in method.multiclass
             and not method.kernels

@@ -1,1 +1,1 @@
-"""scikit-learn's estimators: one file each, and base.py, which all of them are made of. ``llsvm`` has them by name."""
+"""scikit-learn's estimators, one file each, made of what is in base.py. ``llsvm`` has them by name."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
-from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
+from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.train import train_with
@@ -43,6 +43,11 @@ _KINDS: dict[str, tuple[type, ...]] = {  # of what Settings knows by another nam
 _OPTION = {there: name for name, there in ESTIMATOR_NAMES.items()}  # parameter -> option, where they differ
 _NO_INTERCEPT = {"fit_intercept": False, "intercept_scaling": 0.0, "penalize_intercept": True}
 # of an estimator that has no such parameters
+_ESTIMATORS = {
+    CLASSIFICATION: "LLSVMClassifier",
+    REGRESSION: "LLSVMRegressor",
+    UNLABELLED: "LLSVMOutlierDetector",
+}
 Class = TypeVar("Class", bound=type)
 
 # A line or more of each parameter, by its name; an estimator's docstring has those that it takes.
@@ -75,6 +80,9 @@ def explained(estimator: Class) -> Class:
 
 class LLSVMEstimator(BaseEstimator):
     """An estimator whose parameters are options of Settings, some by scikit-learn's names (ESTIMATOR_NAMES)."""
+
+    _label_kind: ClassVar[str]
+    """What labels are, a name of llsvm.settings.objective."""
 
     feature_names_in_: NDArray[Any]
     kernel: str | None
@@ -117,16 +125,15 @@ class LLSVMEstimator(BaseEstimator):
             self.feature_names_in_ = np.array(model.feature_names, object)
         return self._keep(model, from_file=True)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, kind: str) -> Self:
-        """Train on arrays. kind: what labels are, a name of llsvm.settings.objective; y: None where there are
-        none."""
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Train on arrays. y: not looked at where there are no labels."""
         names = column_names(X)
         rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
-        if kind == UNLABELLED:
-            X = validate_data(self, X, **rows)
+        if self._label_kind == UNLABELLED:
+            y, X = None, validate_data(self, X, **rows)
         else:
-            X, y = validate_data(self, X, y, y_numeric=kind == REGRESSION, **rows)
-        if kind == CLASSIFICATION:
+            X, y = validate_data(self, X, y, y_numeric=self._label_kind == REGRESSION, **rows)
+        if self._label_kind == CLASSIFICATION:
             check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -158,7 +165,7 @@ class LLSVMEstimator(BaseEstimator):
             require_kind(name, given[name], kinds)
         fits, scaling, penalised = (given.pop(name) for name in _NO_INTERCEPT)
         seed, n_jobs, form = given.pop("random_state"), given.pop("n_jobs"), given.pop("multi_class", "ovr")
-        return Settings(
+        settings = Settings(
             bias=scaling if fits and penalised else 0.0,
             intercept=fits and not penalised,
             seed=int(check_random_state(seed).randint(2**31 - 1)),
@@ -167,6 +174,11 @@ class LLSVMEstimator(BaseEstimator):
             **{_OPTION.get(name, name): value for name, value in given.items()},
             **reading,
         )
+        if (kind := KINDS[settings.loss]) != self._label_kind:
+            raise UsageError(
+                f"loss {settings.loss} is for {_ESTIMATORS[kind]}, not for {type(self).__name__}"
+            )
+        return settings
 
     def _keep(self, model: Model, from_file: bool = False) -> Self:
         self.model_, self._from_file = model, from_file

@@ -37,6 +37,8 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
     map.
     """
 
+    _label_kind = CLASSIFICATION
+
     def __init__(
         self,
         C: float = 1.0,
@@ -111,7 +113,7 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         C-ordered or CSR. Warns (ConvergenceWarning) if passes or time ran out. Raises LLSVMError's subclasses
         (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
         """
-        return self._fit(X, y, sample_weight, CLASSIFICATION)
+        return self._fit(X, y, sample_weight)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of X: (n,) for two classes (positive: ``classes_[1]``), else (n, n_classes)."""

@@ -26,6 +26,8 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
     kernel, gamma, degree, coef0, feature_map, components: as in ``llsvm.train``.
     """
 
+    _label_kind = REGRESSION
+
     def __init__(
         self,
         C: float = 1.0,
@@ -92,7 +94,7 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
         C-ordered or CSR. Warns (ConvergenceWarning) if passes or time ran out. Raises LLSVMError's subclasses
         (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
         """
-        return self._fit(X, y, sample_weight, REGRESSION)
+        return self._fit(X, y, sample_weight)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The number predicted for each row of X: (n,)."""

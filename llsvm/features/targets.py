@@ -120,6 +120,10 @@ class Targets(_NoClasses):
         return y.astype(np.float64, copy=False)
 
     def require_variety(self, where: str) -> None:
+        if self._n == 1:
+            raise DataError(
+                f"{where}: one row only (n_samples = 1): there is nothing to learn from one target"
+            )
         if self._smallest == self._largest:
             raise DataError(
                 f"{where}: all {self._n} rows have the same target, {self._smallest:.17g}: there is nothing to "
