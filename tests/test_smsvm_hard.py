@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from oracle import rows, run
 from test_auto import dataset, left
 
+from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.choose import choose
 from llsvm.solvers.smsvm.layout import layout
@@ -32,7 +33,7 @@ def test_units_of_columns_do_not_slow_steps_down(C, loss, penalty):
 @pytest.mark.parametrize("dense", [True, False])
 def test_where_few_columns_make_a_small_hessian_a_small_limit_has_room_for_it(threads, dense):
     memory = left(dataset(131_000, 74, 74, 2, dense), 5_000_000)
-    plan = layout(1, threads, False, memory)
+    plan = layout(1, threads, False, new_loss("hinge"), memory)
     assert not plan.wide
     assert plan.most_active == 75
     assert memory.has_room(plan.needs)

@@ -8,7 +8,7 @@ from sklearn.svm import LinearSVC
 
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
-from llsvm.solvers.smsvm.kernels import ALPHA, COST, LOSS, SMOOTHING_GAP, SQUARES, square
+from llsvm.solvers.smsvm.kernels import ALPHA, COST, LOSS, SMOOTHING_GAP, SQUARES, quadratic
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.solvers.smsvm.sums import STEPS
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
@@ -33,7 +33,8 @@ def test_the_kernel_sums_what_the_slow_twin_sums():
     base, change, cost = rng.normal(size=n), rng.normal(size=n), rng.random(n)
     sign = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     slope, curvature, losses, totals = np.empty(n), np.empty(n), np.zeros(len(STEPS)), np.zeros(5)
-    square(base, change, sign, cost, STEPS, slope, curvature, losses, totals)
+    of = (sign, np.ones(len(sign)), cost, 0.0, np.inf, 0.5, 0.0)
+    quadratic(base, change, *of, STEPS, slope, curvature, losses, totals)
     loss = new_loss("squared_hinge")
     for t, found in zip(STEPS, losses, strict=True):
         assert found == pytest.approx(cost @ loss.value(sign * (base + t * change)))

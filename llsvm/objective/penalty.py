@@ -54,7 +54,7 @@ class Penalty:
         """
         size = np.abs(v)
         if squares > 0:  # beyond, the dual falls whatever v is
-            longest = min(longest, total / (2 * squares))
+            longest = min(longest, max(total, 0.0) / (2 * squares))
         elif not math.isfinite(longest):
             longest = 1.0
         if self.l2 == 0:

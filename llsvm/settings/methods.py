@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from llsvm.errors import UsageError
 from llsvm.settings.features import KERNEL_NAMES
-from llsvm.settings.objective import DIRECT
+from llsvm.settings.objective import DIRECT, LOSSES
 from llsvm.settings.option import Option
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ METHODS = {
             dict.fromkeys(("hinge", "squared_hinge", *_REGRESSION), ("l2",)),
             ("ovr", "ovo"),
         ),
-        Method("smsvm", "smsvm", {"hinge": _ANY, "squared_hinge": _ANY}, ("ovr",)),
+        Method("smsvm", "smsvm", dict.fromkeys(LOSSES, _ANY), ("ovr",)),
         Method("nesvm", "nesvm", {**_SQUARES, "hinge": ("l2", "l1")}, ("ovr", "ovo")),
         Method("kernel", "nesvm", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("sequential-dual", "", {"hinge": ("l2",)}, DIRECT),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft
+from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
@@ -65,8 +66,8 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
     from llsvm.solvers.smsvm.layout import layout
 
     dataset = memory.dataset
-    columns, problems = dataset.n_features, count_problems(len(dataset.classes))
-    newtons = layout(problems, threads, False, memory, tuning.smsvm)
+    columns, problems = dataset.n_features, count_problems(dataset.n_classes)
+    newtons = layout(problems, threads, False, loss_of(settings), memory, tuning.smsvm)
     if newtons.by_products and not newtons.all_near:
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
     if not memory.has_room(newtons.needs):

@@ -2,8 +2,9 @@
 
 The smoothed hinge (SmSVM eq. 1.5) is ψ_a(z) = ½ (z + √(z² + a²)) of z = 1 − y w·x, so that 0 ≤ ψ_a(z) −
 max(0, z) ≤ a/2, with ψ'_a(z) = ½ (1 + z/r), ψ''_a(z) = ½ a²/r³, r = √(z² + a²).
-The squared hinge max(0, z)² is smooth: its curvature is 2 where z > 0 (the generalised Hessian of Keerthi & DeCoste
-2005, section 3), else 0.
+Losses of squares (squared hinge, least squares, squared ε-insensitive, Huber) are smooth: their curvature is that
+of the square where it is in force (the generalised Hessian of Keerthi & DeCoste 2005, section 3), else 0. The
+logistic loss has the curvature p (1 − p), p = 1/(1 + e^m).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import numpy as np
 
 from llsvm.kernels.options import JIT, njit
 
-# Of ``totals``: Σ c_i φ(m_i), not smoothed; Σ α_i; what the smoothing adds to the duality gap; Σ α_i²/(4 c_i), and
-# Σ c_i, the last two of the squared hinge only.
+# Of ``totals``: Σ c_i φ(m_i), not smoothed; Σ c_i b(α_i/c_i) but for its squares (Σ α_i of the hinge); what the
+# smoothing adds to the duality gap; those squares, ½ ridge Σ α_i²/c_i, and Σ c_i, both of smooth losses only.
 LOSS, ALPHA, SMOOTHING_GAP, SQUARES, COST, N_TOTALS = range(6)
 
 
@@ -80,32 +81,77 @@ def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losse
 
 
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
-def square(base, change, sign, cost, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
-    """``smooth`` for the squared hinge max(0, z)², which needs no smoothing.
+def quadratic(
+    base, change, sign, target, cost, lower, upper, ridge, epsilon, steps, slope, curvature, losses, totals
+):  # type: ignore[no-untyped-def]
+    """``smooth`` for losses that need no smoothing: squares of z_i = t_i − sign_i w·x_i beyond ±epsilon, straight
+    from where their slope is a bound (objective/losses.py; ridge > 0).
 
-    base, change, sign, cost: (n,) float64; steps: (T,), all as there. Set: slope (n,) float64 2 c_i max(0, z_i),
-    which is α_i; curvature (n,) float64 2 c_i where z_i > 0, else 0. Added to: losses (T,) Σ c_i max(0, z_i)² at
-    each step; totals (N_TOTALS,), at w + s: LOSS, ALPHA, SQUARES and COST.
+    base, change, sign, target, cost: (n,) float64; lower, upper, ridge, epsilon: of the loss. steps: (T,). Set:
+    slope (n,) float64 α_i; curvature (n,) float64 c_i/ridge where α_i is between its bounds and not 0, else 0.
+    Added to: losses (T,) Σ c_i φ at each step; totals (N_TOTALS,), at w + s: LOSS, ALPHA, SQUARES and COST.
+    """
+    high, low = upper * ridge, -lower * ridge
+    for t in range(steps.shape[0]):
+        total = 0.0
+        for i in range(base.shape[0]):
+            z = target[i] - sign[i] * (base[i] + steps[t] * change[i])
+            above, below = max(0.0, z - epsilon), max(0.0, -z - epsilon)
+            q, p = min(above, high), min(below, low)
+            total += cost[i] * (q * (above - 0.5 * q) + p * (below - 0.5 * p)) / ridge
+        losses[t] += total
+    loss = 0.0
+    alpha = 0.0
+    squares = 0.0
+    costs = 0.0
+    for i in range(base.shape[0]):
+        z = target[i] - sign[i] * (base[i] + change[i])
+        above, below = max(0.0, z - epsilon), max(0.0, -z - epsilon)
+        q, p = min(above, high), min(below, low)
+        slope[i] = cost[i] * (q - p) / ridge
+        inside = (above > 0.0 and above < high) or (below > 0.0 and below < low)
+        curvature[i] = cost[i] / ridge if inside else 0.0
+        loss += cost[i] * (q * (above - 0.5 * q) + p * (below - 0.5 * p)) / ridge
+        alpha += slope[i] * target[i] - epsilon * abs(slope[i])
+        squares += 0.5 * slope[i] * (q - p)
+        costs += cost[i]
+    totals[LOSS] += loss
+    totals[ALPHA] += alpha
+    totals[SQUARES] += squares
+    totals[COST] += costs
+
+
+@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+def logistic(base, change, sign, cost, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
+    """``smooth`` for the logistic loss log(1 + e^−m), m_i = sign_i w·x_i.
+
+    base, change, sign, cost: (n,) float64; steps: (T,), all as there. Set: slope (n,) float64 α_i = c_i p_i,
+    p_i = 1/(1 + e^m_i); curvature (n,) float64 c_i p_i (1 − p_i). Added to: losses (T,) Σ c_i φ at each step;
+    totals (N_TOTALS,), at w + s: LOSS; ALPHA Σ c_i b(p_i), the entropy b(p) = −p log p − (1 − p) log(1 − p) =
+    log(1 + e^−m) + p m; COST.
     """
     for t in range(steps.shape[0]):
         total = 0.0
         for i in range(base.shape[0]):
-            z = max(0.0, 1.0 - sign[i] * (base[i] + steps[t] * change[i]))
-            total += cost[i] * z * z
+            m = sign[i] * (base[i] + steps[t] * change[i])
+            total += cost[i] * (np.log1p(np.exp(-abs(m))) + max(0.0, -m))
         losses[t] += total
     loss = 0.0
-    alpha = 0.0
+    entropy = 0.0
     costs = 0.0
     for i in range(base.shape[0]):
-        z = max(0.0, 1.0 - sign[i] * (base[i] + change[i]))
-        slope[i] = 2.0 * cost[i] * z
-        curvature[i] = 2.0 * cost[i] if z > 0.0 else 0.0
-        loss += cost[i] * z * z
-        alpha += slope[i]
+        m = sign[i] * (base[i] + change[i])
+        small = np.exp(-abs(m))
+        p = (small if m >= 0.0 else 1.0) / (1.0 + small)
+        slope[i] = cost[i] * p
+        curvature[i] = cost[i] * small / ((1.0 + small) * (1.0 + small))
+        # φ + p m without the difference of large numbers that it is where m < 0: p − 1 = −small / (1 + small) there
+        short = np.log1p(small)
+        loss += cost[i] * (short + max(0.0, -m))
+        entropy += cost[i] * (short + abs(m) * small / (1.0 + small))
         costs += cost[i]
     totals[LOSS] += loss
-    totals[ALPHA] += alpha
-    totals[SQUARES] += loss  # Σ α_i²/(4 c_i)
+    totals[ALPHA] += entropy
     totals[COST] += costs
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.memory.sizes import format_size
+from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.solvers.smsvm.columns import Columns
 from llsvm.solvers.smsvm.rows import rows_bytes, work_bytes
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
@@ -23,7 +24,8 @@ class Layout:
 
     most_active: columns that a Hessian may have. wide: no Hessian over all columns. all_near: all rows are in
     memory and stay at hand. by_columns: L1 by coordinate descent on the columns of these. by_products: L2 by
-    products with the Hessian. Else there is a Hessian. tuning: with pieces of rows that the memory has room for."""
+    products with the Hessian. Else there is a Hessian. keeps_near: rows near where the loss bends are kept between
+    passes, the others being as good as straight lines. tuning: with pieces of rows that the memory has room for."""
 
     needs: Needs
     most_active: int
@@ -31,6 +33,7 @@ class Layout:
     all_near: bool
     by_columns: bool
     by_products: bool
+    keeps_near: bool
     tuning: SmSVMTuning
 
     def in_words(self, n_features: int) -> str:
@@ -51,9 +54,9 @@ class Layout:
 
 
 def layout(
-    problems: int, threads: int, l1: bool, memory: MemoryLeft, tuning: SmSVMTuning = DEFAULT
+    problems: int, threads: int, l1: bool, loss: Loss, memory: MemoryLeft, tuning: SmSVMTuning = DEFAULT
 ) -> Layout:
-    """problems: binary ones. l1: the penalty has an L1 part."""
+    """problems: binary ones. l1: the penalty has an L1 part. loss: of a row."""
     dataset, available_bytes, in_memory = memory.dataset, memory.available_bytes, memory.in_memory
     n = dataset.n_columns + 1
     tuning = _with_room_for_pieces(tuning, threads, memory)
@@ -78,9 +81,15 @@ def layout(
     elif not by_products:
         lines["Hessian"] = copies * most_active**2
     # a copy of the near rows, where it has room
-    copy = not all_near and in_memory and tuning.copied * rows <= available_bytes - sum(lines.values())
+    keeps_near = isinstance(loss, PLQLoss) and (loss.ridge == 0 or loss.lower == 0 or loss.epsilon > 0)
+    copy = (
+        keeps_near
+        and not all_near
+        and in_memory
+        and tuning.copied * rows <= available_bytes - sum(lines.values())
+    )
     needs = Needs(lines, row_work, copy)
-    return Layout(needs, most_active, wide, all_near, by_columns, by_products, tuning)
+    return Layout(needs, most_active, wide, all_near, by_columns, by_products, keeps_near, tuning)
 
 
 def _with_room_for_pieces(tuning: SmSVMTuning, threads: int, memory: MemoryLeft) -> SmSVMTuning:

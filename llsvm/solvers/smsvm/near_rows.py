@@ -22,13 +22,15 @@ class NearRows:
     rows: that were kept in the last full pass; valid until the next.
     """
 
-    def __init__(self, stream: Stream, everything: bool, one_sided: bool, tuning: SmSVMTuning) -> None:
-        """everything: all rows are near, in the one block of the stream."""
+    def __init__(
+        self, stream: Stream, everything: bool, keeps: bool, one_sided: bool, tuning: SmSVMTuning
+    ) -> None:
+        """everything: all rows are near, in the one block of the stream. keeps: else, are any rows to be kept?"""
         self.one_sided = one_sided
         self.threshold = 1.0
         """Of the slack, for the rows to be kept in the next pass."""
         self.rows: Block
-        self._everything = everything
+        self._everything, self._keeps = everything, keeps
         self._stream = stream
         self._tuning = tuning
         self._most = (tuning.one_sided_share if one_sided else tuning.near_share) * stream.dataset.n_rows
@@ -38,7 +40,7 @@ class NearRows:
 
     def begin(self) -> None:
         """A full pass begins."""
-        if self._everything:
+        if self._everything or not self._keeps:
             return
         self._stream.survivors.clear()
         self._counts = np.zeros(_EXPONENTS, np.int64)
@@ -48,6 +50,7 @@ class NearRows:
         """A block of the pass; slack: (n,) float32, see Summing, which is changed."""
         if self._everything:
             self.rows = block
+        if self._everything or not self._keeps:
             return
         for part in np.array_split(slack, 1 + len(slack) // 65536):
             exponents = np.frexp(np.maximum(part, 1e-9))[1]
@@ -59,7 +62,7 @@ class NearRows:
 
     def end(self) -> None:
         """The full pass is over."""
-        if self._everything:
+        if self._everything or not self._keeps:
             return
         survivors = self._stream.survivors
         self.rows = survivors.resident
@@ -72,6 +75,8 @@ class NearRows:
         """Is the problem of these rows that of all, while margins move by no more than that?"""
         if self._everything:
             return True
+        if not self._keeps:
+            return False
         most = self._tuning.near_overfull * self._most
         return (
             0 < self.rows.n_rows <= most

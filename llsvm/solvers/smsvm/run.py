@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import count_problems
 from llsvm.process.threads import Threads
@@ -57,7 +57,7 @@ class NewtonRun:
     ) -> None:
         """Spend the memory limit, and begin at w = 0. class_weight: (n_classes,) factors of C."""
         dataset = stream.dataset
-        k = count_problems(len(dataset.classes))
+        k = count_problems(dataset.n_classes)
         self.settings, self.class_weight = settings, class_weight
         tuning = layout.tuning
         self.tuning, self.stream = tuning, stream
@@ -68,7 +68,7 @@ class NewtonRun:
         stream.prepare(layout.needs)
         assert stream.in_one_block or not layout.all_near
         one_sided = self.penalty.l2 == 0 or not math.isfinite(self.loss.slope)
-        self.near = NearRows(stream, layout.all_near, one_sided, tuning)
+        self.near = NearRows(stream, layout.all_near, layout.keeps_near, one_sided, tuning)
         self.columns: Columns | None = None
         self.passes = 0
         self.problems = [
@@ -225,7 +225,7 @@ class NewtonRun:
             return self._begin_steps(problems)
         tuning = self.tuning
         most, until = tuning.max_cg, tuning.cg_until
-        if math.isfinite(self.loss.smoothness):
+        if math.isfinite(self.loss.smoothness) and isinstance(self.loss, PLQLoss):
             most, until = tuning.smooth_max_cg, tuning.smooth_cg_until
         steps = [self._cg_step(p, until) for p in problems]
         for _ in range(most):

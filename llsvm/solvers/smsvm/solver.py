@@ -1,7 +1,7 @@
 """SmSVM: smoothed Newton with an L1 active set (Hajewski, Oliveira & Stewart, ICDM 2018), in a handful of passes.
 
-Primal:  P(w) = C Σ_i c_i φ(m_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  φ(m) = max(0, z) or its square, z_i = 1 − m_i = 1 −
-y_i w·x_i (objective/losses.py, penalty.py);
+Primal:  P(w) = C Σ_i c_i φ(m_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  φ(m) the hinge max(0, z), z_i = 1 − m_i = 1 −
+y_i w·x_i, or another loss (objective/losses.py, penalty.py);
 the constant feature ``bias`` is part of x and penalised. One problem per class (one-vs-rest) for more than two.
 Smoothed: F_a(w) has ψ_a(z) = ½ (z + √(z² + a²)) (eq. 1.5) for max(0, z).
 
@@ -17,10 +17,12 @@ changes one weight per pass. And rows near the margin stay in memory: once a is 
 good as straight lines, Algorithm 1 goes on with the near rows alone until their problem is solved, and then
 passes over all rows again, which certifies the result or, with the same line search, corrects it.
 
-The squared hinge is smooth, with a curvature that jumps at the margin (a generalised Newton method, Mangasarian
-2002; Keerthi & DeCoste 2005): it has no a, the same steps and line search, α_i = 2 C c_i max(0, z_i) and the dual
-Σα − Σ α²/(4 C c) − ..., which is as large as the primal at the optimum. Rows far beyond the margin add nothing;
-those with a loss are all among the "near" ones.
+Losses of squares are smooth, with a curvature that jumps where the square ends (a generalised Newton method,
+Mangasarian 2002; Keerthi & DeCoste 2005): they have no a, the same steps and line search, α_i = −C c_i φ'(m_i) and the
+dual Σ C c_i b(α_i/(C c_i)) − ..., which is as large as the primal at the optimum. Of the squared hinge, rows far beyond
+the margin add nothing; those with a loss are all among the "near" ones. So has the logistic loss, whose b is the entropy
+(Yu, Huang & Lin 2011); with L1 its quadratic model is that of newGLMNET (Yuan, Ho & Lin 2012), minimised on the active
+set. No row of it is far. Losses of a residual t − w·x that are straight on both sides are two hinges.
 
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
 |∂f/∂w_j| > ½ l1, the largest first. No Hessian is formed on wide data (more columns than rows, or than memory
@@ -38,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.losses import loss_of
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
@@ -71,8 +74,8 @@ class SmSVM:
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
         l1 = Penalty.of(self.settings, memory.dataset.n_rows).l1 > 0
-        problems = count_problems(len(memory.dataset.classes))
-        return layout(problems, self.threads, l1, memory, self.tuning)
+        problems = count_problems(memory.dataset.n_classes)
+        return layout(problems, self.threads, l1, loss_of(self.settings), memory, self.tuning)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs

@@ -6,15 +6,17 @@ Rows are worked on in small pieces, so nothing here grows with a block.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss
 from llsvm.process.threads import Threads
-from llsvm.solvers.smsvm.kernels import smooth, square
+from llsvm.settings.objective import CLASSIFICATION
+from llsvm.solvers.smsvm.kernels import ALPHA, LOSS, N_TOTALS, SMOOTHING_GAP, logistic, quadratic, smooth
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
@@ -40,7 +42,7 @@ class Summing:
     tuning: SmSVMTuning = DEFAULT
     parts: list[list[Sums]] = field(init=False)
     slack: NDArray[np.float32] = field(init=False)
-    """Of the rows of the last block, (n,): |1 − margin|, the least of it at any of the points."""
+    """Of the rows of the last block, (n,): how far from where the loss bends, at the nearest of the points."""
 
     def __post_init__(self) -> None:
         self.parts = [[Sums.empty(point) for point in self.points] for _ in range(self.threads.number)]
@@ -68,18 +70,20 @@ class Summing:
                 self._add_piece(rows, some.y, cost, point, into, piece)
 
     def _add_piece(
-        self, rows: Rows, y: NDArray[np.int32], cost: Vector, point: Point, into: Sums, piece: slice
+        self, rows: Rows, y: NDArray[Any], cost: Vector, point: Point, into: Sums, piece: slice
     ) -> None:
         vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
         margins = rows.margins(np.array(vectors))
-        sign = np.where(y == point.positive, 1.0, -1.0)
-        slope, curvature = self._losses(margins, sign, cost, point, into)
+        if self.loss.kind == CLASSIFICATION:
+            sign, target = np.where(y == point.positive, 1.0, -1.0), np.ones(len(y))
+        else:
+            sign, target = np.ones(len(y)), y
+        slope, curvature = self._losses(margins, sign, target, cost, point, into)
         if point.direction is not None:
             rows.add_rows(curvature * margins[2], into.product)
             return
-        z = 1.0 - sign * (margins[0] + margins[1])
-        z = np.maximum(0.0, -z) if self.one_sided else np.abs(z, out=z)
         slack = self.slack[piece]
+        z = self._slack(target - sign * (margins[0] + margins[1]))
         np.minimum(slack, z, out=slack, casting="same_kind")
         rows.add_rows(slope * sign, into.v)
         if point.curvature is not None:
@@ -89,15 +93,55 @@ class Summing:
         if point.diagonal:
             rows.add_squares(curvature, into.diagonal)
 
+    def _slack(self, z: Vector) -> Vector:
+        """How far residuals z = t − m are from where the loss bends; one_sided: in the direction of no loss."""
+        if not isinstance(self.loss, PLQLoss):
+            return np.zeros(len(z))
+        if self.one_sided and self.loss.lower == 0:
+            return np.maximum(0.0, -z)
+        np.abs(z, out=z)
+        if self.loss.epsilon:
+            z -= self.loss.epsilon
+            return np.maximum(0.0, -z) if self.one_sided else np.abs(z, out=z)
+        return np.zeros(len(z)) if self.one_sided else z
+
     def _losses(
-        self, margins: Vector, sign: Vector, cost: Vector, point: Point, into: Sums
+        self, margins: Vector, sign: Vector, target: Vector, cost: Vector, point: Point, into: Sums
     ) -> tuple[Vector, Vector]:
         """Add the rows' losses; returns their α_i and curvatures, (n,) each."""
-        slope, curvature = np.empty(len(sign)), np.empty(len(sign))
+        loss, slope, curvature = self.loss, np.empty(len(sign)), np.empty(len(sign))
         steps = STEPS if point.direction is None else STEPS[:0]
         out = (steps, slope, curvature, into.losses, into.totals)
-        if self.loss.name == "squared_hinge":
-            square(margins[0], margins[1], sign, cost, *out)
-        else:
+        if isinstance(loss, LogisticLoss):
+            logistic(margins[0], margins[1], sign, cost, *out)
+            return slope, curvature
+        assert isinstance(loss, PLQLoss)
+        if loss.ridge > 0:
+            numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon))
+            quadratic(margins[0], margins[1], sign, target, cost, *numbers, *out)
+        elif loss.kind == CLASSIFICATION:
             smooth(margins[0], margins[1], sign, cost, point.a, point.previous, *out)
+        else:
+            return self._two_hinges(loss, margins, target, cost, steps, point, into)
         return slope, curvature
+
+    def _two_hinges(
+        self, loss: PLQLoss, m: Vector, target: Vector, cost: Vector, steps: Vector, point: Point, into: Sums
+    ) -> tuple[Vector, Vector]:
+        """A loss that is straight on both sides is upper times the hinge of t − ε − w·x, and −lower times that of
+        w·x − t − ε; each of them is smoothed."""
+        parts = []
+        totals = np.zeros(N_TOTALS)
+        for side, bound in ((1.0, loss.upper), (-1.0, -loss.lower)):
+            slope, curvature = np.empty(len(target)), np.empty(len(target))
+            base = m[0] - target + side * (1.0 + loss.epsilon)
+            out = (steps, slope, curvature, into.losses, totals)
+            smooth(base, m[1], np.full(len(target), side), bound * cost, point.a, point.previous, *out)
+            parts.append((slope, curvature))
+        (above, bent), (below, bent_below) = parts
+        alpha = above - below
+        gained = float(alpha @ target - loss.epsilon * np.abs(alpha).sum())
+        into.totals[LOSS] += totals[LOSS]
+        into.totals[ALPHA] += gained
+        into.totals[SMOOTHING_GAP] += totals[LOSS] + float(alpha @ (m[0] + m[1])) - gained
+        return alpha, bent + bent_below

@@ -89,7 +89,7 @@ class Sums:
 
     @property
     def alpha(self) -> float:
-        """Σ α_i."""
+        """Σ c_i b(α_i/c_i) without the squares; of the hinge, Σ α_i."""
         return float(self.totals[ALPHA])
 
     @property
