@@ -99,7 +99,8 @@ def test_what_one_solver_alone_does_it_does(options, solver):
         ({"loss": "squared_hinge", "penalty": "elasticnet"}, "smsvm"),
         ({"multiclass": "crammer-singer"}, "sequential-dual"),
         ({"penalty": "elasticnet"}, "smsvm"),
-        ({"loss": "least-squares", "max_passes": 3000}, "nesvm"),
+        ({"loss": "least-squares"}, "smsvm"),
+        ({"loss": "least-squares", "intercept": True, "max_passes": 3000}, "nesvm"),
         ({"kernel": "rbf", "max_passes": 3000}, "nesvm"),
     ],
 )
@@ -126,7 +127,7 @@ def test_a_solver_asked_for_is_obeyed(solver):
         {"solver": "smsvm", "multiclass": "crammer-singer"},
         {"paper": True, "penalty": "l1"},
         {"loss": "squared_hinge", "penalty": "elasticnet", "multiclass": "ovo"},
-        {"loss": "least-squares", "penalty": "elasticnet"},
+        {"loss": "least-squares", "penalty": "elasticnet", "intercept": True},
         {"multiclass": "ovo", "penalty": "elasticnet"},
         {"intercept": True, "penalty": "elasticnet"},
         {"kernel": "rbf", "paper": True},

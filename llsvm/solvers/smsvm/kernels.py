@@ -81,16 +81,15 @@ def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losse
 
 
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
-def quadratic(
-    base, change, sign, target, cost, lower, upper, ridge, epsilon, steps, slope, curvature, losses, totals
-):  # type: ignore[no-untyped-def]
+def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
     """``smooth`` for losses that need no smoothing: squares of z_i = t_i − sign_i w·x_i beyond ±epsilon, straight
     from where their slope is a bound (objective/losses.py; ridge > 0).
 
-    base, change, sign, target, cost: (n,) float64; lower, upper, ridge, epsilon: of the loss. steps: (T,). Set:
-    slope (n,) float64 α_i; curvature (n,) float64 c_i/ridge where α_i is between its bounds and not 0, else 0.
+    base, change, sign, target, cost: (n,) float64; loss: its lower, upper, ridge, epsilon, float64. steps: (T,).
+    Set: slope (n,) float64 α_i; curvature (n,) float64 c_i/ridge where α_i is between its bounds and not 0, else 0.
     Added to: losses (T,) Σ c_i φ at each step; totals (N_TOTALS,), at w + s: LOSS, ALPHA, SQUARES and COST.
     """
+    lower, upper, ridge, epsilon = loss
     high, low = upper * ridge, -lower * ridge
     for t in range(steps.shape[0]):
         total = 0.0
@@ -100,7 +99,7 @@ def quadratic(
             q, p = min(above, high), min(below, low)
             total += cost[i] * (q * (above - 0.5 * q) + p * (below - 0.5 * p)) / ridge
         losses[t] += total
-    loss = 0.0
+    total = 0.0
     alpha = 0.0
     squares = 0.0
     costs = 0.0
@@ -111,11 +110,11 @@ def quadratic(
         slope[i] = cost[i] * (q - p) / ridge
         inside = (above > 0.0 and above < high) or (below > 0.0 and below < low)
         curvature[i] = cost[i] / ridge if inside else 0.0
-        loss += cost[i] * (q * (above - 0.5 * q) + p * (below - 0.5 * p)) / ridge
+        total += cost[i] * (q * (above - 0.5 * q) + p * (below - 0.5 * p)) / ridge
         alpha += slope[i] * target[i] - epsilon * abs(slope[i])
         squares += 0.5 * slope[i] * (q - p)
         costs += cost[i]
-    totals[LOSS] += loss
+    totals[LOSS] += total
     totals[ALPHA] += alpha
     totals[SQUARES] += squares
     totals[COST] += costs

@@ -18,11 +18,11 @@ good as straight lines, Algorithm 1 goes on with the near rows alone until their
 passes over all rows again, which certifies the result or, with the same line search, corrects it.
 
 Losses of squares are smooth, with a curvature that jumps where the square ends (a generalised Newton method,
-Mangasarian 2002; Keerthi & DeCoste 2005): they have no a, the same steps and line search, α_i = −C c_i φ'(m_i) and the
-dual Σ C c_i b(α_i/(C c_i)) − ..., which is as large as the primal at the optimum. Of the squared hinge, rows far beyond
-the margin add nothing; those with a loss are all among the "near" ones. So has the logistic loss, whose b is the entropy
-(Yu, Huang & Lin 2011); with L1 its quadratic model is that of newGLMNET (Yuan, Ho & Lin 2012), minimised on the active
-set. No row of it is far. Losses of a residual t − w·x that are straight on both sides are two hinges.
+Mangasarian 2002; Keerthi & DeCoste 2005): they have no a, the same steps and line search, α_i = −C c_i φ'(m_i) and
+the dual Σ C c_i b(α_i/(C c_i)) − ..., which is as large as the primal at the optimum. Of the squared hinge, rows
+far beyond the margin add nothing; those with a loss are all among the "near" ones. The logistic loss, whose b is
+the entropy (Yu, Huang & Lin 2011), is smooth too, and no row of it is far; with L1 the quadratic model is that of
+newGLMNET (Yuan, Ho & Lin 2012). Losses of t − w·x that are straight on both sides are two hinges.
 
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
 |∂f/∂w_j| > ½ l1, the largest first. No Hessian is formed on wide data (more columns than rows, or than memory
