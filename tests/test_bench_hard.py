@@ -94,9 +94,8 @@ def test_kernel_machines_are_judged_by_their_files(made, tmp_path):
     problem = Problem(
         Dataset("two", two, two, 1.0, facts_of(two)), Objective(10.0), kernel=True, intercept=True
     )
-    answer = Machine(tmp_path, Path(os.environ.get("NUMBA_CACHE_DIR", tmp_path))).train(
-        problem, BIG_BYTES, 60
-    )
+    machine = Machine(tmp_path, Path(os.environ.get("NUMBA_CACHE_DIR", tmp_path)))
+    answer = machine.train(problem, BIG_BYTES, 60)
     assert answer["exit_code"] == 0
     assert answer["primal"] == pytest.approx(answer["said_primal"], rel=1e-6)
     svm = SVC(C=10.0, gamma=0.25, tol=1e-9).fit(X, np.where(y == 2, 1, -1))
@@ -106,7 +105,7 @@ def test_kernel_machines_are_judged_by_their_files(made, tmp_path):
     theirs = evaluate_kernel(read_rows_kernel(tmp_path / "m.npz", two, 0.25), two, problem.objective)
     assert theirs.primal == pytest.approx(answer["primal"], rel=1e-3)
     assert theirs.accuracy == svm.score(X, np.where(y == 2, 1, -1))
-    assert read_llsvm_kernel(tmp_path / "cell.model").gamma == 0.25
+    assert read_llsvm_kernel(machine.model).gamma == 0.25
 
 
 def test_ladder_ends_near_the_optimum_and_is_kept(made, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,9 @@ class Machine:
     def __init__(self, work: Path, numba_cache: Path, threads: int | None = None) -> None:
         self.work, self.numba_cache, self.threads = work, numba_cache, threads
         self._limits = work / "limits.json"
+        self._own = tempfile.TemporaryDirectory(dir=work, prefix="cells-")  # several may run side by side
+        self.model = Path(self._own.name) / "model"
+        """Of the last run."""
 
     def train(
         self, problem: Problem, limit_bytes: int, timeout: float, more: tuple[str, ...] = ()
@@ -126,7 +130,7 @@ class Machine:
 
     def weights(self, problem: Problem) -> Any:
         """Of the last run's model, (problems, columns from 0)."""
-        return READERS["llsvm"](self.work / "cell.model", np.array(problem.dataset.facts["classes"])).coef
+        return READERS["llsvm"](self.model, np.array(problem.dataset.facts["classes"])).coef
 
     def profile(self, problem: Problem, limit_bytes: int, timeout: float) -> str:
         """Where a run's main thread spends its time, the few worst functions: a kernel's time is its caller's."""
@@ -167,9 +171,16 @@ class Machine:
         more: tuple[str, ...],
         program: str = _LLSVM,
     ) -> Measurement:
-        model = self.work / "cell.model"
-        model.unlink(missing_ok=True)
-        command = [sys.executable, "-c", program, "train", str(problem.dataset.train), "--model", str(model)]
+        self.model.unlink(missing_ok=True)
+        command = [
+            sys.executable,
+            "-c",
+            program,
+            "train",
+            str(problem.dataset.train),
+            "--model",
+            str(self.model),
+        ]
         command += [*problem.options, "--memory-limit", str(limit_bytes), "--json", "--quiet"]
         command += ["--spill-dir", str(self.work), "--max-seconds", f"{timeout:g}", *more]
         command += ["--threads", str(self.threads)] if self.threads else []
@@ -184,7 +195,6 @@ class Machine:
             "exit_code": measured.exit_code,
             "timed_out": measured.timed_out,
         }
-        model = self.work / "cell.model"
         lines = [line.strip() for line in measured.stderr.splitlines() if line.strip()]
         try:
             answer = json.loads(measured.stdout)
@@ -194,7 +204,7 @@ class Machine:
         told |= {"said_primal": answer["primal"], "gap": answer["relative_gap"]}
         told["sentence"] = ": ".join(filter(None, [answer["cause"], answer["advice"]]))
         told |= {"nonzero": answer["nonzero_weights"]}
-        return told | {"primal": problem.judge(model).primal if model.exists() else None}
+        return told | {"primal": problem.judge(self.model).primal if self.model.exists() else None}
 
 
 def commit() -> str:

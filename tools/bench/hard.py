@@ -16,6 +16,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def main(arguments: list[str], config: dict[str, Any]) -> int:
             cells[key] = _cell(machine, problem, limit, options)
             ladder = Ladder(problem, options.work / "ladders", options.peer_timeout)
             certified = cells[key].get("exit_code") == 0
-            if not options.no_peers:
+            if not options.no_peers and _with_peers(problem) == problem:
                 ladder.climb(cells[key]["primal"] if certified else float("inf"), options.aim.within)
             keep(options.out, cells)
             line = judged({key: cells[key]}, {key: problem}, options, cells)
@@ -99,15 +100,27 @@ def judged(
         if cell.get("tiny"):
             continue
         problem = problem_of[key]
-        ladder = Ladder(problem, options.work / "ladders", options.peer_timeout)
-        others = [all_cells.get(f"{problem.key}|{limit}", {}).get("primal") for limit in ("big", "small")]
-        best = min([ladder.best, *(primal for primal in others if primal is not None)])
-        near = ladder.nearest((1 + options.aim.within) * best, options.aim.clock)
+        peers = _with_peers(problem)
+        ladder = Ladder(peers, options.work / "ladders", options.peer_timeout)
+        goal = min([ladder.best, *_primals(peers, all_cells)])
+        best = min([goal if peers == problem else float("inf"), *_primals(problem, all_cells)])
+        near = ladder.nearest((1 + options.aim.within) * goal, options.aim.clock)
         clock = None if near is None else getattr(near, options.aim.clock)
         known = cell | {"peered": bool(ladder.rungs)}
         word, detail = verdict(known, best, clock, options.aim)
         rows.append(_row(key, cell, problem, best, word, detail) | _peer(ladder, near, clock))
     return rows
+
+
+def _with_peers(problem: Problem) -> Problem:
+    """The problem itself; of a kernel machine without intercept, which LIBSVM does not have, the one with it."""
+    return replace(problem, intercept=True) if problem.kernel else problem
+
+
+def _primals(problem: Problem, cells: dict[str, Any]) -> list[float]:
+    """Of its cells, the referee's."""
+    found = [cells.get(f"{problem.key}|{limit}", {}).get("primal") for limit in ("big", "small")]
+    return [primal for primal in found if primal is not None]
 
 
 def _row(

@@ -19,7 +19,7 @@ import numpy as np
 from tools.bench.cells import Problem
 from tools.bench.peers import CAPPED, PeerRun, liblinear_programs, run_peer, unlimited_programs
 
-LADDER = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
+LADDER = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 _UNLIMITED_FROM = 2  # rungs that are left out where LIBLINEAR's program was there before
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,12 @@ def optimum(problem: Problem, folder: Path, timeout: float) -> dict[str, Any]:
     if kept.exists():
         return dict(json.loads(kept.read_text()))
     best: dict[str, Any] = {"primal": None, "by": "", "nonzero": None, "tried": []}
+    pattern = pattern_of(problem, folder) if problem.objective.penalty == "l1" else None
     for program in [*liblinear_programs(problem), *unlimited_programs(problem)]:
         for setting in TIGHT_SETTINGS:
-            found = run_peer(problem, program, setting, folder, timeout)
+            found = run_peer(problem, program, setting, folder, timeout, pattern)
             _take(best, f"{program} -e {setting:g}", found.primal, found.nonzero, found.failure)
             if found.primal is not None:
-                if problem.objective.penalty == "l1":
-                    known = np.array(problem.dataset.facts["classes"])
-                    linear = READERS["liblinear"](folder / "peer.model", known)
-                    np.savez(pattern_of(problem, folder), nonzero=linear.coef != 0)
                 break
     for name in _others(problem):
         _take(best, name, *_tight(problem, name, folder, timeout))
@@ -68,8 +66,13 @@ def _others(problem: Problem) -> list[str]:
 
 
 def _tight(problem: Problem, name: str, folder: Path, timeout: float) -> tuple[float | None, int | None, str]:
-    model = folder / "tight.model"
-    model.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as private:
+        return _run_tight(problem, name, Path(private) / "model", timeout)
+
+
+def _run_tight(
+    problem: Problem, name: str, model: Path, timeout: float
+) -> tuple[float | None, int | None, str]:
     task = asdict(problem.objective) | {"train": str(problem.dataset.train), "model": str(model)}
     task["classes"] = problem.labels_are_classes
     command = [sys.executable, "-m", "tools.bench.tight", name, json.dumps(task)]

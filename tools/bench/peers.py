@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,10 +72,28 @@ def unlimited_programs(problem: Problem) -> list[str]:
     return [UNLIMITED] if o.loss in _UNLIMITED_LOSSES else []
 
 
-def run_peer(problem: Problem, program: str, setting: float | None, folder: Path, timeout: float) -> PeerRun:
-    """One run. folder: for its model. setting: None for LIBLINEAR's default."""
-    model = folder / "peer.model"
-    model.unlink(missing_ok=True)
+def run_peer(
+    problem: Problem,
+    program: str,
+    setting: float | None,
+    folder: Path,
+    timeout: float,
+    pattern: Path | None = None,
+) -> PeerRun:
+    """One run. folder: for its model, for as long as it takes. setting: None for LIBLINEAR's default. pattern: where
+    to say which weights are not 0, as an array of truth values."""
+    with tempfile.TemporaryDirectory(dir=folder) as private:
+        return _run_peer(problem, program, setting, Path(private) / "model", timeout, pattern)
+
+
+def _run_peer(
+    problem: Problem,
+    program: str,
+    setting: float | None,
+    model: Path,
+    timeout: float,
+    pattern: Path | None,
+) -> PeerRun:
     own = program.startswith("liblinear")
     command = _liblinear(problem, program, setting) if own else _worker(problem, program, setting, model)
     command += [str(problem.dataset.train), str(model)] if own else []
@@ -91,7 +110,7 @@ def run_peer(problem: Problem, program: str, setting: float | None, folder: Path
     else:
         said: dict[str, Any] = json.loads(measured.stdout.strip().splitlines()[-1])
         wall, cpu = said["seconds"], said["cpu_seconds"]
-    primal, nonzero = _judge(problem, program, model)
+    primal, nonzero = _judge(problem, program, model, pattern)
     return PeerRun(program, setting, round(wall, 4), round(cpu, 4), primal, failure, nonzero)
 
 
@@ -110,7 +129,7 @@ def _worker(problem: Problem, program: str, setting: float | None, model: Path) 
     return [sys.executable, "-m", "tools.bench.workers", worker, json.dumps(task)]
 
 
-def _judge(problem: Problem, program: str, model: Path) -> tuple[float, int]:
+def _judge(problem: Problem, program: str, model: Path, pattern: Path | None) -> tuple[float, int]:
     train = problem.dataset.train
     if program == "LIBSVM":
         machine = read_rows_kernel(model, train, problem.gamma)
@@ -118,4 +137,6 @@ def _judge(problem: Problem, program: str, model: Path) -> tuple[float, int]:
         return evaluate_kernel(machine, train, problem.objective).primal, nonzero
     reader = READERS["liblinear" if program.startswith("liblinear") else "arrays"]
     linear = reader(model, np.array(problem.dataset.facts["classes"]))
+    if pattern is not None:
+        np.savez(pattern, nonzero=linear.coef != 0)
     return evaluate(linear, train, problem.objective).primal, int(np.count_nonzero(linear.coef))
