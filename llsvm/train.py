@@ -33,7 +33,7 @@ def train(
     C: float = 1.0,
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
     multiclass: Literal["ovr", "ovo", "crammer-singer", "weston-watkins"] = "ovr",
-    solver: Literal["llsvm", "smsvm", "nesvm", "auto"] = "auto",
+    solver: Literal["llsvm", "smsvm", "nesvm", "smo", "auto"] = "auto",
     tol: float = 0.001,
     max_passes: int | None = 200,
     max_seconds: float | None = None,

@@ -1,6 +1,7 @@
 """solver="auto": what only one solver does, the trial of coordinate descent, and the change to Newton's method."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -80,9 +81,9 @@ def test_auto_is_what_everything_begins_with():
         ({"loss": "logistic", "penalty": "l1"}, "smsvm"),
         ({"intercept": True}, "nesvm"),
         ({"intercept": True, "loss": "squared_hinge"}, "nesvm"),
-        ({"kernel": "rbf", "loss": "squared_hinge"}, "nesvm"),
         ({"step": "paper"}, "nesvm"),
-        ({"kernel": "rbf"}, "nesvm"),
+        ({"kernel": "rbf"}, "smo"),
+        ({"kernel": "rbf", "mu": 2.0}, "nesvm"),
     ],
 )
 def test_what_one_solver_alone_does_it_does(options, solver):
@@ -90,6 +91,15 @@ def test_what_one_solver_alone_does_it_does(options, solver):
     assert settings.only_solver[0] == solver
     choice = choose(settings, 2, left(dataset(classes=3)))
     assert (choice.solver, choice.why, choice.newton) == (*settings.only_solver, None)
+
+
+def test_kernels_with_squared_hinge_go_by_whether_the_matrix_fits():
+    settings = Settings(kernel="rbf", loss="squared_hinge")
+    assert choose(settings, 2, left(dataset(n_rows=3000))).solver == "smo"
+    choice = choose(settings, 2, left(dataset(n_rows=3000), 40_000_000))
+    assert choice.solver == "nesvm"
+    assert "3,000 rows is on disk" in choice.why
+    assert choose(replace(settings, loss="hinge"), 2, left(dataset(n_rows=3000), 40_000_000)).solver == "smo"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +111,7 @@ def test_what_one_solver_alone_does_it_does(options, solver):
         ({"penalty": "elasticnet"}, "smsvm"),
         ({"loss": "least-squares"}, "smsvm"),
         ({"loss": "least-squares", "intercept": True, "max_passes": 3000}, "nesvm"),
-        ({"kernel": "rbf", "max_passes": 3000}, "nesvm"),
+        ({"kernel": "rbf", "max_passes": 3000}, "smo"),
     ],
 )
 def test_it_runs_and_says_why(options, solver):

@@ -153,6 +153,7 @@ def saved_objective(model, X, s, loss):
 def test_kernel_least_squares_certify_the_model_that_is_saved(tmp_path, n, offset, C, kernel):
     X, y = kernel_problem(n, offset, 0.5)
     options = {"loss": "least-squares", "kernel": kernel, "penalize_intercept": False, "max_iter": 1000}
+    options["solver"] = "nesvm"
     LLSVMClassifier(C=C, memory_limit="1GB", n_jobs=1, **options).fit(X, y).model_.save(tmp_path / "m")
     model, s = Model.load(tmp_path / "m"), 2.0 * y - 1
     function = model.feature_map.function

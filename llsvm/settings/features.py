@@ -39,12 +39,12 @@ class FeatureOptions:
         OF_NESVM,
         "A constant feature whose weight is not penalised, as LIBSVM's, instead of --bias.",
         flags=("--intercept",),
-        methods=("nesvm", "kernel"),
+        methods=("nesvm", "smo", "kernel"),
     )
     kernel: str | None = option(
         None,
         KERNELS,
-        "Kernel machine (solver nesvm), or what --feature-map approximates. rbf: exp(-gamma |x - z|^2); poly: "
+        "Kernel machine (smo, nesvm), or what --feature-map approximates. rbf: exp(-gamma |x - z|^2); poly: "
         "(gamma x.z + coef0)^degree; precomputed: the rows are the kernel matrix's.",
         choices=KERNEL_NAMES,
         shown_default="none; rbf with a map",

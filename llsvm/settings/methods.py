@@ -52,6 +52,7 @@ METHODS = {
         ),
         Method("smsvm", "smsvm", dict.fromkeys(LOSSES, _ANY), ("ovr",)),
         Method("nesvm", "nesvm", {**_SQUARES, "hinge": ("l2", "l1")}, ("ovr", "ovo")),
+        Method("smo", "smo", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("kernel", "nesvm", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("sequential-dual", "", {"hinge": ("l2",)}, DIRECT),
     )
@@ -165,6 +166,9 @@ def _not_with_solver(settings: Settings, wanted: list[Demand]) -> str:
     named = [method for method in METHODS.values() if method.solver == settings.solver]
     same_kind = [method for method in named if bool(method.kernels) == (settings.kernel_machine is not None)]
     method = (same_kind or named)[0]
+    if all(each.kernels for each in named) and settings.kernel_machine is None:
+        words = "pass --kernel, without --feature-map, or leave --solver out"
+        return f"{settings.solver} is for kernel machines: {words}"
     for each in wanted:
         if each.met_by(method):
             continue

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llsvm.settings.option import OF_LLSVM, OF_NESVM, POSITIVE, SOLVER, Rule, option
 
-SOLVERS = ("llsvm", "smsvm", "nesvm", "auto")
+SOLVERS = ("llsvm", "smsvm", "nesvm", "smo", "auto")
 STEPS = ("auto", "paper")
 STOPS = ("gap", "change")
 

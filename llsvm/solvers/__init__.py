@@ -16,6 +16,7 @@ SOLVERS = {
     "llsvm": "llsvm.solvers.llsvm.solver:LLSVM",
     "sequential-dual": "llsvm.solvers.sequential_dual.solver:SequentialDual",
     "smsvm": "llsvm.solvers.smsvm.solver:SmSVM",
+    "smo": "llsvm.solvers.smo.solver:SMO",
     "nesvm": "llsvm.solvers.nesvm.solver:NESVM",
     "kernel": "llsvm.solvers.nesvm.kernel_solver:KernelNESVM",
 }

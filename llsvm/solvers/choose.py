@@ -19,6 +19,8 @@ from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
+from llsvm.solvers.smo.layout import smo_layout
+from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
@@ -62,7 +64,8 @@ class Choice:
 def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTuning = DEFAULT) -> Choice:
     """memory: what is left once the data have been read."""
     if settings.only_solver is not None:
-        return Choice(*settings.only_solver)
+        only = Choice(*settings.only_solver)
+        return _nesvm_instead(settings, threads, memory) or only if only.solver == "smo" else only
     from llsvm.solvers.smsvm.layout import layout
 
     dataset = memory.dataset
@@ -75,6 +78,19 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
     newton = newton_updates(dataset, problems, newtons.by_products, tuning)
     why = f"Newton's method would cost as much as {newton:.0f} updates a row"
     return Choice("llsvm", why, newton, newtons.by_products)
+
+
+def _nesvm_instead(settings: Settings, threads: int, memory: MemoryLeft) -> Choice | None:
+    """Of smo: with the squared hinge most rows stay free, and small working sets take many passes."""
+    if (
+        settings.loss != "squared_hinge"
+        or smo_layout(settings, SMOTuning(), threads, memory).matrix.in_memory
+    ):
+        return None
+    rows = memory.dataset.n_rows
+    return Choice(
+        "nesvm", f"the kernel matrix of {rows:,} rows is on disk, where smo is slow with squared hinge"
+    )
 
 
 def newton_updates(

@@ -1,4 +1,7 @@
-"""Intercept: the best b for given f = Kβ: the minimiser of Σ c_i φ(y_i (f_i + b)), where it is not penalised."""
+"""Intercept: the best b for given f = Kβ: the minimiser of Σ c_i φ(y_i (f_i + b)), where it is not penalised.
+
+Of some of the rows, the others' β kept: of that plus b Σ β, β of the rows that are looked at.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ class Intercept:
         self._loss = loss
         self._sign, self._cost = sign, cost
 
-    def smoothed(self, f: Vector, start: float) -> float:
-        """Of the smoothed losses, to rounding: Newton's steps inside a bracket, from ``start``."""
+    def smoothed(self, f: Vector, start: float, total: float = 0.0) -> float:
+        """Of the smoothed losses, to rounding: Newton's steps inside a bracket, from ``start``. total: Σ β."""
         if not self._free:
             return 0.0
         low, high = -2.0 - float(f.max()), 2.0 - float(f.min())
@@ -35,7 +38,7 @@ class Intercept:
         scale = float(self._cost.sum())
         for _ in range(_STEPS):
             margin = self._sign * (f + b)
-            descent = float((self._cost * self._loss.dual(margin)) @ self._sign)  # falls as b grows
+            descent = float((self._cost * self._loss.dual(margin)) @ self._sign) - total  # falls as b grows
             if abs(descent) <= _SETTLED * scale:
                 break
             low, high = (b, high) if descent > 0 else (low, b)
@@ -45,14 +48,14 @@ class Intercept:
                 b = 0.5 * (low + high)
         return b
 
-    def exact(self, f: Vector) -> float:
-        """Of the losses themselves, in the middle where there are many (as LIBSVM's)."""
+    def exact(self, f: Vector, total: float = 0.0) -> float:
+        """Of the losses themselves, in the middle where there are many (as LIBSVM's). total: Σ β."""
         if self._loss.smooth or not self._free:
-            return self.smoothed(f, 0.0)
+            return self.smoothed(f, 0.0, total)
         sign, cost = self._sign, self._cost
         ends = sign - f  # a row's loss ends here (y = 1) or begins: the slope grows by its cost
         order = np.argsort(ends)
-        slope = np.cumsum(cost[order]) - cost[sign > 0].sum()
+        slope = np.cumsum(cost[order]) - cost[sign > 0].sum() + total
         flat = _FLAT * cost.sum()
         first = min(int(np.searchsorted(slope, -flat)), len(ends) - 1)
         last = min(first + 1, len(ends) - 1) if slope[first] <= flat else first

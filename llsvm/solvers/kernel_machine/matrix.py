@@ -7,7 +7,7 @@ data itself, read through the stream like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -20,8 +20,12 @@ from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Threads
 from llsvm.solvers.kernel_machine.layout import MatrixLayout
+from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.stream.stream import Stream
+
+_BEYOND_ROUNDING = 1e-6  # of the values on the diagonal: more than rounding of a matrix that was given
+_CHECKED_ROWS = 256  # of such a matrix at a time
 
 
 class KernelMatrix:
@@ -57,18 +61,26 @@ class KernelMatrix:
         return 8 * self.n * self.n
 
     @property
+    def in_memory(self) -> bool:
+        """Is all of it? Else ``gather`` gets parts."""
+        return self._layout.in_memory
+
+    @property
     def place(self) -> str:
-        if self.precomputed:
-            return self._stream.place
-        return "memory" if self._memory is not None else "spill"
+        if self._memory is not None:
+            return "memory"
+        return self._stream.place if self.precomputed else "spill"
 
     def build(self, threads: Threads) -> None:
-        """Compute all of it. Raises DiskError where it fits neither in memory nor on disk."""
-        if self.precomputed:
-            return
+        """Compute all of it. Raises DiskError where it fits neither in memory nor on disk; DataError for a
+        matrix that was given and is no kernel's."""
         if self._layout.in_memory:
             self._memory = np.empty((self.n, self.n))
-        else:
+        if self.precomputed:
+            if self._memory is not None:
+                self._copy(self._memory)
+            return
+        if not self._layout.in_memory:
             self._check_disk()
             self._store = self._stream.make_store("kernel")
         for first in range(0, self.n, self._layout.tile_rows):
@@ -88,6 +100,56 @@ class KernelMatrix:
         for rows, values in self._pages():
             out[rows] = values @ A
         return out
+
+    def block(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """K of some rows and the same columns, C order, where it is in memory. rows: ascending; of all, a view."""
+        assert self._memory is not None
+        if len(rows) == self.n:
+            return self._memory
+        return self._memory[np.ix_(rows, rows)]
+
+    def gather(self, sets: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
+        """``block`` of each, in one reading. Raises DataError as ``build``."""
+        found = [np.empty((len(rows), len(rows))) for rows in sets]
+        wanted = np.zeros(self.n, bool)
+        for rows in sets:
+            wanted[rows] = True
+        for at, values in self._data_rows(wanted) if self.precomputed else self._pages():
+            for rows, block in zip(sets, found, strict=True):
+                place = np.searchsorted(rows, at)
+                mine = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == at)
+                block[place[mine]] = values[mine][:, rows]
+        if self.precomputed:
+            for block in found:
+                _check_kernel(block)
+        return found
+
+    def _copy(self, out: NDArray[np.float64]) -> None:
+        """A precomputed kernel."""
+        for at, values in self._data_rows(np.ones(self.n, bool)):
+            out[at] = values
+        _check_kernel(out)
+
+    def _data_rows(
+        self, wanted: NDArray[np.bool_]
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Rows' numbers and values of a precomputed kernel, a few at a time."""
+        first = self._stream.dataset.first_column
+        step = max(1, self._layout.piece_bytes // (8 * self.n))
+        for block in self._stream.all():
+            mine = np.flatnonzero(wanted[block.rows])
+            for start in range(0, len(mine), step):
+                piece = block.take(mine[start : start + step])
+                X = piece.X
+                if isinstance(X, CSR):
+                    values = np.zeros((piece.n_rows, self.n))
+                    row = np.repeat(np.arange(piece.n_rows), np.diff(X.indptr))
+                    begin, end = int(X.indptr[0]), int(X.indptr[-1])
+                    values[row, X.indices[begin:end] - first] = X.data[begin:end]
+                else:
+                    values = X[:, first:].astype(np.float64)
+                values += self._constant
+                yield piece.rows, values
 
     def _times_data(self, A: NDArray[np.float64], out: NDArray[np.float64]) -> NDArray[np.float64]:
         first = self._stream.dataset.first_column
@@ -190,3 +252,20 @@ class KernelMatrix:
                 f"{where} has room for {format_size(room)}; pass --feature-map nystroem or rff, which streams "
                 "through an approximation and needs no kernel matrix, or --spill-dir or --disk-limit for more room"
             )
+
+
+def _check_kernel(K: NDArray[np.float64]) -> None:
+    """Raise DataError where K is not symmetric, or where K_ij² > K_ii K_jj, as for no semi-definite matrix."""
+    diagonal = K.diagonal()
+    size = np.sqrt(np.abs(diagonal))
+    if np.any(diagonal < -_BEYOND_ROUNDING * float(np.abs(diagonal).max(initial=0.0))):
+        raise not_definite()
+    for start in range(0, len(K), _CHECKED_ROWS):
+        for other in range(0, start + 1, _CHECKED_ROWS):
+            rows, columns = slice(start, start + _CHECKED_ROWS), slice(other, other + _CHECKED_ROWS)
+            one, two = K[rows, columns], K[columns, rows].T
+            most = np.outer(size[rows], size[columns])
+            if np.any(np.abs(one - two) > _BEYOND_ROUNDING * most):
+                raise not_symmetric()
+            if np.any(np.abs(one) > (1.0 + _BEYOND_ROUNDING) * most):
+                raise not_definite()

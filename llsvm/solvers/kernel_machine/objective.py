@@ -94,21 +94,31 @@ class KernelObjective:
         size = float(self._norms @ np.abs(beta)) * float(self._norms @ np.abs(v))
         rounding = float(self._lost(v) @ np.abs(beta))
         if abs(float(beta @ image) - float(v @ f)) > _ASYMMETRIC * size + rounding:
-            raise DataError(
-                "the kernel matrix is not symmetric (vectors u and v with uᵀKv ≠ vᵀKu were met), so there is no "
-                "optimum to certify; pass a matrix that is"
-            )
+            raise not_symmetric()
 
     def check_definite(self, v: Vector, square: float, objective: float) -> None:
         """Raise DataError where square = vᵀKv is negative."""
         if square < -_INDEFINITE * abs(objective) - float(self._lost(v) @ np.abs(v)):
-            raise DataError(
-                "the kernel matrix is not positive semi-definite (a vector v with vᵀKv < 0 was met), so there is "
-                "no optimum to certify; pass another --kernel, or a matrix that is"
-            )
+            raise not_definite()
 
     def _lost(self, v: Vector) -> Vector:
         """(n,) by how much rounding may have changed each value of K v."""
         v = np.abs(v)
         far = self._squared_norms * float(v.sum()) + float(self._squared_norms @ v)
         return _ROUNDING * (self._norms * float(self._norms @ v) + far)
+
+
+def not_definite() -> DataError:
+    """Of a kernel matrix."""
+    return DataError(
+        "the kernel matrix is not positive semi-definite (a vector v with vᵀKv < 0 was met), so there is no "
+        "optimum to certify; pass another --kernel, or a matrix that is"
+    )
+
+
+def not_symmetric() -> DataError:
+    """Of a kernel matrix."""
+    return DataError(
+        "the kernel matrix is not symmetric (vectors u and v with uᵀKv ≠ vᵀKu were met), so there is no optimum to "
+        "certify; pass a matrix that is"
+    )

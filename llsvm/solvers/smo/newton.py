@@ -1,0 +1,197 @@
+"""The method of multipliers on a subproblem, with a semismooth Newton method inside.
+
+Rockafellar 1976; Yan and Li 2020; with D = 0 and all at once Chapelle 2007. From β^k, with σ > 0:
+
+    maximise  tᵀβ − ½ βᵀ(K + D) β − ‖β − β^k‖² / 2σ   over the bounds (and Σ β),
+
+by its dual in w = Σ v_i φ(x_i) and b, which is smooth: β(w, b) = clip((t − f − b + β^k/σ) / (D + 1/σ)), f = Kv;
+the gradient is w − w(β). A step of Newton's method puts v on β where that is at a bound, and for J, the other rows,
+solves
+
+    (K_JJ + D + 1/σ) δ_J + δb = t − f − b + β^k/σ − (D + 1/σ) v − (Kδ of the rows not in J),   Σ (v + δ) as it was.
+
+β is within its bounds all along, so the gap is known at each step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.solvers.kernel_machine.objective import not_definite
+from llsvm.solvers.smo.subproblem import Subproblem
+from llsvm.solvers.smo.tuning import SMOTuning
+
+Vector = NDArray[np.float64]
+
+_SEARCH_STEPS, _SEARCHED = 30, 0.1  # of the line search: at most; and the slope that is left, of the first
+_UNEVEN = 1e-3  # of Σ |β|: so far Σ β may be from where it should be at a solution
+_REGULAR = (
+    1e-2  # of the diagonal: a matrix that is not definite with so much more on its diagonal is not K's doing
+)
+
+
+@dataclass(slots=True)
+class NewtonWork:
+    """sigma: σ of the next prox, None to begin with: chosen by what still moves. ns: spent. steps: Newton's."""
+
+    sigma: float | None = None
+    ns: float = 0.0
+    steps: int = 0
+
+
+class Multipliers:
+    """See the file's head. Work on one subproblem."""
+
+    def __init__(self, sub: Subproblem, most_rows: int, tuning: SMOTuning) -> None:
+        """most_rows: of J, for which there is room."""
+        self._sub, self._most_rows, self._tuning = sub, most_rows, tuning
+        self._v, self._f = sub.beta.copy(), sub.f.copy()
+        self._b = sub.intercept(sub.f)
+
+    def run(self, work: NewtonWork, allowed: float, budget: float) -> bool:
+        """Go on until the subproblem is solved, or work has taken ``budget`` ns; the subproblem holds the β
+        reached. Returns False where that does not get on: systems are too large, or never solved."""
+        tuning, cuts = self._tuning, 0
+        until = work.ns + budget
+        sigma = work.sigma or self._first_sigma()
+        while True:
+            solved = self._prox(sigma, work, allowed)
+            if solved is None:
+                return False
+            cuts = 0 if solved else cuts + 1
+            sigma *= tuning.sigma_growth if solved else tuning.sigma_cut
+            work.sigma = sigma
+            if self._sub.missing(self._sub.beta, self._sub.f, allowed) <= 1.0 or work.ns >= until:
+                return True
+            if cuts > 8:
+                return False
+
+    def _first_sigma(self) -> float:
+        """So that a prox moves β by about as much as it still moves."""
+        sub = self._sub
+        if math.isinf(sub.loss.lower):
+            return math.inf  # one system is all
+        g = sub.gradient - self._b
+        ascent = np.where(g > 0, np.minimum(g, np.where(sub.beta < sub.upper, np.inf, 0.0)), 0.0)
+        descent = np.where(g < 0, np.where(sub.beta > sub.lower, g, 0.0), 0.0)
+        violation = float(ascent.max(initial=0.0) - descent.min(initial=0.0))
+        size = float(np.sqrt(np.mean(sub.beta * sub.beta))) or float(sub.cost.mean())
+        return self._tuning.sigma * size / max(violation, 1e-12)
+
+    def _prox(self, sigma: float, work: NewtonWork, allowed: float) -> bool | None:
+        """One prox from the subproblem's β, to which it is put. False where it was not solved in time, and β is
+        what it was; None where J has no room."""
+        sub, tuning = self._sub, self._tuning
+        start = sub.beta.copy()
+        inverse = 1.0 / sigma
+        weight = sub.ridge + inverse
+        from_start = sub.target + start * inverse
+        for step in range(tuning.inner_steps + 1):
+            point = (from_start - self._f - self._b) / weight
+            beta = np.clip(point, sub.lower, sub.upper)
+            inside = (point > sub.lower) & (point < sub.upper)
+            off = beta - self._v
+            f = self._f + sub.times(off)
+            if self._is_enough(beta, f, inside, allowed):
+                return True
+            moved, uneven = beta - start, abs(float(beta.sum()) - sub.total)
+            if step and off @ (f - self._f) <= tuning.accuracy * inverse * float(moved @ moved):
+                even = not sub.free_intercept or uneven <= _UNEVEN * float(np.abs(beta).sum())
+                if even and self._put(beta, f, inside):
+                    return True
+            if step == tuning.inner_steps or not inside.any():
+                return False
+            if np.count_nonzero(inside) > self._most_rows:
+                return None
+            work.ns += newton_price(int(np.count_nonzero(inside)), len(sub), tuning)
+            work.steps += 1
+            change = self._direction(from_start, weight, off, inside)
+            if change is None:
+                if inverse > _REGULAR * float(sub.diagonal.max()):
+                    raise not_definite()
+                return False
+            self._move(*change, from_start, weight)
+        return False
+
+    def _is_enough(self, beta: Vector, f: Vector, inside: NDArray[np.bool_], allowed: float) -> bool:
+        """Is the subproblem solved here? Then it is put there."""
+        if self._sub.missing(beta, f, allowed) > 1.0:
+            return False
+        before = self._sub.beta.copy(), self._sub.f.copy()
+        if self._put(beta, f, inside) and self._sub.missing(self._sub.beta, self._sub.f, allowed) <= 1.0:
+            return True
+        self._sub.take(*before)
+        return False
+
+    def _put(self, beta: Vector, f: Vector, inside: NDArray[np.bool_]) -> bool:
+        """Let the subproblem be at β, made feasible, if that can be."""
+        even = self._sub.balanced(beta, inside)
+        if even is None:
+            return False
+        self._sub.take(even, f if even is beta else f + self._sub.times(even - beta))
+        return True
+
+    def _direction(
+        self, from_start: Vector, weight: Vector, off: Vector, inside: NDArray[np.bool_]
+    ) -> tuple[Vector, float] | None:
+        """δ and δb; None where the matrix is not definite."""
+        from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+        sub, J = self._sub, np.flatnonzero(inside)
+        delta = np.where(inside, 0.0, off)
+        right = from_start[J] - self._f[J] - self._b - weight[J] * self._v[J] - sub.times(delta)[J]
+        A = sub.K[np.ix_(J, J)]
+        A.flat[:: len(J) + 1] += weight[J]
+        try:
+            factor = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            return None
+        if not sub.free_intercept:
+            delta[J] = cho_solve(factor, right, check_finite=False)
+            return delta, 0.0
+        both = cho_solve(factor, np.stack([right, np.ones(len(J))], axis=1), check_finite=False)
+        missing = sub.total - float(self._v.sum()) - float(delta.sum())
+        b = (float(both[:, 0].sum()) - missing) / float(both[:, 1].sum())
+        delta[J] = both[:, 0] - b * both[:, 1]
+        return delta, b
+
+    def _move(self, delta: Vector, delta_b: float, from_start: Vector, weight: Vector) -> None:
+        """Along the direction, to about where the slope vanishes; the whole of it where it is downhill so far."""
+        sub, f_delta = self._sub, self._sub.times(delta)
+        z, dz = from_start - self._f - self._b, f_delta + delta_b
+        first, bend, tied = float(delta @ self._f), float(delta @ f_delta), delta_b * sub.total
+
+        def slope(step: float) -> float:
+            beta = np.clip((z - step * dz) / weight, sub.lower, sub.upper)
+            return first + step * bend + tied - float(beta @ dz)
+
+        step, (low, high) = 1.0, (0.0, 1.0)
+        at_low, at_high = slope(0.0), slope(1.0)
+        if at_high > 0 > at_low:
+            enough = _SEARCHED * abs(at_low)
+            for trial in range(_SEARCH_STEPS):
+                secant = (low * at_high - high * at_low) / (at_high - at_low)
+                step = secant if trial % 2 == 0 else 0.5 * (low + high)
+                found = slope(step)
+                if abs(found) <= enough:
+                    break
+                if found > 0:
+                    high, at_high = step, found
+                else:
+                    low, at_low = step, found
+        self._v += step * delta
+        self._f += step * f_delta
+        self._b += step * delta_b
+
+
+def newton_price(free: int, n: int, tuning: SMOTuning) -> float:
+    """ns of a step of Newton's method with so many rows in J, of n."""
+    return (
+        tuning.factor_price * float(free) ** 3
+        + tuning.product_price * (2.0 * float(free) ** 2 + 1.5 * float(n) * free)
+        + 200.0 * n
+    )

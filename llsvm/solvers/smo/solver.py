@@ -1,0 +1,142 @@
+"""SMO: kernel machines in their dual, by working sets, then by Newton's method on the free rows.
+
+    min over β, b of  ½ βᵀKβ + Σ c_i loss(y_i ((Kβ)_i + b))
+
+    max over β of     tᵀβ − ½ βᵀ(K + D) β,  α = y β within its bounds, Σ β = 0 where b is not penalised
+
+Loss: hinge (D = 0), squared hinge, least squares (D = 1/(2c)). Sequential minimal optimisation (Platt 1998) with
+the second-order working sets of Fan, Chen and Lin 2005 finds which rows are at their bounds, and where that is most
+of the work solves the problem. Where C is large the free rows remain, with an ill-conditioned K: then the method of
+multipliers takes over, whose systems are those of the free rows (newton.py), when counted prices say that it is the
+cheaper (work.py). Least squares have no bounds: conjugate gradients, or one system.
+
+A pass is a reading of K. Where K is in memory, all rows are worked on, and the pass measures the certificate on the
+very β that are handed back. Where it is not, a pass begins with another reading for K of a working set of each
+problem, the rows nearest to moving (Joachims 1998), which is solved in memory; least squares make a step of
+conjugate gradients. What 64-bit sums may have lost counts as gap (KernelObjective). Stop when gap ≤ tol · primal.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.process.threads import Threads
+from llsvm.settings.settings import Settings
+from llsvm.solvers.binary_solver import BinarySolver
+from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.kernel_machine.matrix import KernelMatrix
+from llsvm.solvers.kernel_machine.rows import ProblemRows
+from llsvm.solvers.kernel_machine.run import KernelRun, new_matrix
+from llsvm.solvers.smo.layout import SMOLayout, smo_layout
+from llsvm.solvers.smo.problem import SMOProblem
+from llsvm.solvers.smo.tuning import SMOTuning
+from llsvm.solvers.state import SolverState
+from llsvm.solvers.state_arrays import ProblemArrays
+from llsvm.stream.stream import Stream
+
+
+class SMO(BinarySolver[SMOTuning]):
+    """See the file's head. Its state: β of all problems, and what has been spent on which method. ``solve`` raises
+    DataError for a kernel that is none, or values beyond 64-bit floats."""
+
+    name = "smo"
+
+    def __init__(
+        self,
+        settings: Settings,
+        class_weight: NDArray[np.float64],
+        threads: int = 1,
+        tuning: SMOTuning | None = None,
+    ) -> None:
+        """See BinarySolver. tuning: None for the usual."""
+        super().__init__(settings, class_weight, threads, tuning or SMOTuning())
+
+    def layout(self, memory: MemoryLeft) -> SMOLayout:
+        """What it would do with the memory there is."""
+        return smo_layout(self.settings, self.tuning, self.threads, memory)
+
+    def needs(self, memory: MemoryLeft) -> Needs:
+        return self.layout(memory).needs
+
+    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> _Run:
+        layout = self.layout(stream.memory_left)
+        matrix = new_matrix(self.settings, stream, layout.matrix)
+        stream.prepare(layout.needs)
+        with one_blas_thread():
+            matrix.build(threads)
+        return _Run(self, stream, matrix, layout, threads, saved)
+
+
+class _Run(KernelRun[SMOProblem]):
+    name = SMO.name
+
+    def __init__(
+        self,
+        solver: SMO,
+        stream: Stream,
+        matrix: KernelMatrix,
+        layout: SMOLayout,
+        threads: Threads,
+        saved: SolverState | None,
+    ) -> None:
+        self._tuning, self._layout, self._threads = solver.tuning, layout, threads
+        super().__init__(solver, stream, matrix, saved)
+
+    def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> SMOProblem:
+        return SMOProblem(self.settings, self._tuning, self.loss, part, arrays)
+
+    def _pass(self, last: bool) -> None:
+        with one_blas_thread():
+            todo = [p for p in self.problems if not p.ended]
+            if self.matrix.in_memory:
+                self._threads.map(self._work_on_all, todo)
+            elif not todo[0].least_squares:
+                self._work_on_sets(todo)
+            else:
+                return self._step(todo)
+            images = self._products([[p.solution()] for p in todo], todo)
+            for problem, (image,) in zip(todo, images, strict=True):
+                problem.take(image)
+        return None
+
+    def _work_on_all(self, problem: SMOProblem) -> None:
+        problem.work(
+            self.matrix.block(problem.rows),
+            None,
+            self._layout.system_rows,
+            self._budget(problem, self.passes),
+        )
+
+    def _work_on_sets(self, todo: list[SMOProblem]) -> None:
+        """Of rows whose block of K is in memory."""
+        chosen = [p.working_set(self._layout.set_rows) for p in todo]
+        blocks = self.matrix.gather([p.rows[W] for p, W in zip(todo, chosen, strict=True)])
+        budget = partial(self._budget, passes=64)
+        self._threads.map(
+            lambda j: todo[j].work(blocks[j], chosen[j], self._layout.system_rows, budget(todo[j])),
+            range(len(todo)),
+        )
+
+    def _step(self, todo: list[SMOProblem]) -> None:
+        """Of conjugate gradients, with K on disk: β is measured in the same reading."""
+        images = self._products([[p.solution(), p.direction()] for p in todo], todo)
+        for problem, (image, along) in zip(todo, images, strict=True):
+            problem.take(image)
+            if not problem.ended:
+                problem.follow(along)
+
+    def _budget(self, problem: SMOProblem, passes: int) -> float:
+        """ns to work on a problem in a pass that so many came before."""
+        tuning = self._tuning
+        product = tuning.product_price * float(len(problem.rows)) ** 2
+        growth = min(tuning.pass_growth ** min(passes, 64), tuning.most_growth)
+        return growth * max(tuning.pass_work * product, tuning.pass_floor)
+
+    def _note(self) -> tuple[str, dict[str, float]]:
+        steps = sum(p.worker.steps for p in self.problems)
+        newton = sum(p.worker.newton.steps for p in self.problems)
+        return f"{steps:,} steps, {newton:,} of Newton's method", {"steps": steps, "newton_steps": newton}
