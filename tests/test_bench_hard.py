@@ -195,7 +195,10 @@ def test_data_are_the_same_each_time_and_float32(tmp_path):
 
 
 def test_config_names_what_there_is():
-    config = tomllib.loads(CONFIG.read_text())["hard"]
+    config = tomllib.loads(CONFIG.read_text())
+    named = config["losses"]
+    assert {*named["data"], *named["data_of_numbers"], *named["joint_only"]} <= set(hard_data.MAKERS)
+    config = config["hard"]
     assert set(config["data"]) <= set(hard_data.MAKERS)
     assert set(config["quick"]["data"]) <= set(config["data"])
     assert set(config["multiclass"]) - {"rbf"} <= {"ovr", "ovo", *JOINT}

@@ -80,8 +80,8 @@ def run_peer(
     timeout: float,
     pattern: Path | None = None,
 ) -> PeerRun:
-    """One run. folder: for its model, for as long as it takes. setting: None for LIBLINEAR's default. pattern: where
-    to say which weights are not 0, as an array of truth values."""
+    """One run. folder: for its model, for as long as it takes. setting: None for LIBLINEAR's default. pattern:
+    where to say which weights are not 0, as an array of truth values."""
     with tempfile.TemporaryDirectory(dir=folder) as private:
         return _run_peer(problem, program, setting, Path(private) / "model", timeout, pattern)
 
