@@ -84,12 +84,31 @@ NOTHING_READ = ReadingFacts()
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
     """Of a regression's targets: mean and standard deviation (over n, not n − 1), the smallest and the largest; all
-    rows count the same."""
+    rows count the same. scaled: blocks have them with mean 0 and variance 1; all this is of those before."""
 
     mean: float
     std: float
     smallest: float
     largest: float
+    scaled: bool = False
+
+    @property
+    def shift(self) -> float:
+        """What is taken off them, before they are divided by ``unit``, for blocks."""
+        return self.mean if self.scaled else 0.0
+
+    @property
+    def unit(self) -> float:
+        return self.std if self.scaled else 1.0
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of what blocks have."""
+        return self.std / self.unit
+
+    def scale(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(n,) as blocks have them."""
+        return (y - self.shift) / self.unit
 
 
 @dataclass(frozen=True, slots=True)

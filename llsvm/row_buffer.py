@@ -8,7 +8,7 @@ its limit and costs only what it holds.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -148,9 +148,9 @@ class RowBuffer:
             target[:, :filled] = block.X
             target[:, filled:] = 0
 
-    def relabel(self, id_map: NDArray[np.int32]) -> None:
-        """Replace every class id ``y`` by ``id_map[y]``."""
-        self._y[: self.n_rows] = id_map[self._y[: self.n_rows]]
+    def relabel(self, finisher: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
+        """Replace the labels ``y`` by ``finisher(y)``."""
+        self._y[: self.n_rows] = finisher(self._y[: self.n_rows])
 
     def append_rows(self, block: Block, chosen: NDArray[np.intp]) -> None:
         """Copy the rows ``chosen`` of a block in. The caller has asked ``fits``."""

@@ -48,6 +48,7 @@ def train(
     missing: Literal["refuse", "zero", "mean"] = "refuse",
     hash_bits: int | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
+    target_scale: Literal["auto", "none", "standard"] = "auto",
     bias: float | Literal["auto"] = "auto",
     intercept: bool = False,
     kernel: Literal["rbf", "poly", "linear", "precomputed"] | None = None,

@@ -148,6 +148,7 @@ class Declaring:
                 "is_table": True,
                 "labelled": False,
                 "label_kind": UNLABELLED,
+                "scale_targets": True,
                 "fingerprints": (FileFingerprint("inner.csv", 99, (("bytes", b"12345678"),)),),
                 "notes": ("inner note",),
                 "encoder": encoder,

@@ -6,14 +6,16 @@ import scipy.sparse as sp
 from format_files import rows, write
 from oracle import small_pages, write_svmlight
 
+import llsvm
 from llsvm.data import open_source
 from llsvm.data.relabel import LabelsOfKind
-from llsvm.errors import DataError
+from llsvm.errors import DataError, UsageError
 from llsvm.features.targets import Targets, as_targets
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import Needs
 from llsvm.row_buffer import RowBuffer, row_bytes
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
+from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 
 N = 500
@@ -237,3 +239,63 @@ def test_a_label_cut_for_its_length():
     with pytest.raises(ValueError, match=r"label 'a{37}\.\.\.'") as caught:
         as_targets(np.array(["1", "a" * 100]))
     assert caught.value.args[0] == 1
+
+
+@pytest.mark.parametrize("where", ["cache", "source", "memory", "arrays"])
+def test_scaled_targets_have_mean_0_and_variance_1(monkeypatch, tmp_path, where):
+    small_pages(monkeypatch)
+    X, y, _ = data()
+    given, labels = (X, y) if where == "arrays" else (write_svmlight(tmp_path / "rows.svm", X, y), None)
+    source = open_source(given, labels, label_kind=REGRESSION, target_scale="standard")
+    ledger = 60_000 if where in ("cache", "source") else 10_000_000
+    cache = {"cache": "always", "source": "never"}.get(where, "auto")
+    with Stream(source, MemoryBudget(ledger, 0), tmp_path, cache=cache) as stream:
+        stream.read()
+        stream.prepare(Needs({}, 100))
+        facts = stream.dataset.target
+        assert (facts.unit, facts.shift, facts.spread) == (facts.std, facts.mean, 1.0)
+        for _ in range(2):
+            found = seen(stream.all())
+            np.testing.assert_allclose([found[row] for row in range(N)], (y - y.mean()) / y.std(), rtol=1e-9)
+
+
+def house_prices(tmp_path):
+    rng = np.random.default_rng(0)
+    size, rooms = rng.normal(100, 30, N), rng.integers(1, 6, N)
+    price = 150_000 + 2_000 * size - 9_000 * rooms + rng.normal(0, 5_000, N)
+    path = tmp_path / "prices.csv"
+    np.savetxt(
+        path, np.c_[size, rooms, price], delimiter=",", header="size,rooms,price", comments="", fmt="%.6f"
+    )
+    return str(path), np.c_[size, rooms], price
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "epsilon_insensitive", "epsilon": 0.02},
+        {"loss": "huber", "delta": 0.5},
+        {"loss": "quantile", "quantile": 0.4},
+    ],
+)
+def test_tables_are_trained_with_scaled_targets(tmp_path, options):
+    """The same model as of targets that were scaled by hand."""
+    path, X, price = house_prices(tmp_path)
+    model = llsvm.train(path, label="price", tol=1e-8, **options)
+    assert model.settings["target_scale"] == "standard"
+    Z, t = (X - X.mean(axis=0)) / X.std(axis=0), (price - price.mean()) / price.std()
+    other = llsvm.train(Z, t, bias=1, tol=1e-8, **options)
+    np.testing.assert_allclose(model.predict(X), other.predict(Z) * price.std() + price.mean(), rtol=1e-4)
+    assert model.certificate.total_primal == pytest.approx(other.certificate.total_primal, rel=1e-6)
+    assert llsvm.evaluate(model, path, label="price")["r2"] > 0.98
+    if options["loss"] == "huber":
+        return  # whose square is all the larger
+    raw = llsvm.train(path, label="price", target_scale="none", **options)
+    assert llsvm.evaluate(raw, path, label="price")["r2"] < 0.5  # C = 1 is nothing beside such labels
+
+
+def test_scaled_targets_are_of_regressions():
+    with pytest.raises(UsageError, match="target_scale is for labels that are numbers"):
+        Settings(target_scale="standard")
+    assert Settings().resolved(True).target_scale == "none"
+    assert Settings(loss="huber").resolved(False).target_scale == "none"

@@ -47,7 +47,7 @@ class TestOneAgainstRest(WrapperSuite):
 
 
 class TestNumbers(WrapperSuite):
-    changes: ClassVar = {"label_kind": "they are numbers"}
+    changes: ClassVar = {"label_kind": "they are numbers", "scale_targets": "as it is told"}
 
     def wrap(self, source):
         return LabelsOfKind(source, REGRESSION)

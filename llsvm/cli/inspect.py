@@ -55,6 +55,7 @@ def inspect(
             positive=settings.positive,
             need_label=False,
             label_kind=KINDS[settings.loss],
+            target_scale=settings.target_scale,
         )
         answer, show = {"kind": "data", **survey(source, settings)}, _print_data
     if json:

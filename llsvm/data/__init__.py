@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
-from llsvm.settings.objective import CLASSIFICATION, KINDS, UNLABELLED
+from llsvm.settings.objective import CLASSIFICATION, KINDS, UNLABELLED, scaled_targets
 
 if TYPE_CHECKING:
     from llsvm.settings.settings import Settings
@@ -85,6 +85,7 @@ def open_source(
     need_label: bool = True,
     told: Mapping[str, Any] | None = None,
     label_kind: str = CLASSIFICATION,
+    target_scale: str = "none",
 ) -> BlockSource:
     """A source of blocks over files or over arrays.
 
@@ -94,6 +95,7 @@ def open_source(
     options: the fields of TableOptions. positive: y is 1 for this label, -1 for all others. table: what a
     model knows of its table (``extra["table"]``), to read for prediction. need_label: refuse data without labels.
     label_kind: what labels are to be taken for, a name of llsvm.settings.objective; unlabelled rows need none.
+    target_scale: of a regression's, a choice of that option.
     told: label, features and missing as a model's own data were read: they hold where ``options`` does not say, and
     the format has such a thing.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
@@ -116,7 +118,8 @@ def open_source(
     if label_kind != CLASSIFICATION:
         from llsvm.data.relabel import LabelsOfKind
 
-        return LabelsOfKind(source, label_kind)
+        scaled = scaled_targets(target_scale, label_kind, source.info().is_table)
+        return LabelsOfKind(source, label_kind, scaled == "standard")
     if positive is None:
         return source
     from llsvm.data.relabel import OneAgainstRest
@@ -144,6 +147,7 @@ def open_with_settings(
         options=table_options(settings),
         positive=settings.positive,
         label_kind=KINDS[settings.loss],
+        target_scale=settings.target_scale,
     )
 
 

@@ -66,13 +66,13 @@ class OneAgainstRest:
 class LabelsOfKind:
     """The rows of another source, whose labels are taken for what they are in a regression, or left aside.
 
-    source: of the rows. kind: REGRESSION or UNLABELLED, see llsvm.settings.objective.
-    Raises DataError, while reading, for the first label of a regression that is no finite number.
+    source: of the rows. kind: REGRESSION or UNLABELLED, see llsvm.settings.objective. scale_targets: see
+    SourceInfo. Raises DataError, while reading, for the first label of a regression that is no finite number.
     """
 
-    def __init__(self, source: BlockSource, kind: str) -> None:
+    def __init__(self, source: BlockSource, kind: str, scale_targets: bool = False) -> None:
         self.source = source
-        self._kind = kind
+        self._kind, self._scale_targets = kind, scale_targets
         encoder = source.info().encoder
         if encoder is not None:  # which knows the row, and the file that it is in
             encoder.label_kind = kind
@@ -82,7 +82,7 @@ class LabelsOfKind:
         return self.source.bytes_read
 
     def info(self) -> SourceInfo:
-        return replace(self.source.info(), label_kind=self._kind)
+        return replace(self.source.info(), label_kind=self._kind, scale_targets=self._scale_targets)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """See BlockSource."""

@@ -42,7 +42,7 @@ class SourceInfo:
     is_table: columns with names, each a quantity of its own, in units of its own; known from the start.
     labelled: rows have labels; where they have none, ``y`` means nothing.
     label_kind: what they are to be taken for, a name of llsvm.settings.objective; of a regression ``y`` is finite
-        float64.
+        float64. scale_targets: a Stream brings those to mean 0 and variance 1.
     fingerprints: of each file, as it was when it was first read from beginning to end; None before that, for
         arrays, and where a reader takes none (see llsvm.files.fingerprint). Later readings are held against them.
     notes: what its reader took for granted and its user may not know, a sentence each, as far as it was read.
@@ -69,6 +69,7 @@ class SourceInfo:
     is_table: bool = False
     labelled: bool = True
     label_kind: str = CLASSIFICATION
+    scale_targets: bool = False
     fingerprints: tuple[FileFingerprint, ...] | None = None
     notes: tuple[str, ...] = ()
     encoder: TableEncoder | None = None

@@ -106,13 +106,14 @@ class LLSVMEstimator(BaseEstimator):
         hash_bits: int | None = None,
         zero_based: str = "auto",
         scale: str = "auto",
+        target_scale: str = "auto",
     ) -> Self:
         """Train on a file, or several, which may be larger than memory. Warns and raises as ``fit`` does.
 
         How the file is read is said by the options of ``llsvm.train`` that are parameters here: columns of tables
-        are scaled to mean 0 and variance 1 unless ``scale`` is "none"; svmlight, and arrays in ``fit``, stay as
-        they are. Afterwards ``predict`` takes rows of numbers, or data frames whose columns have the names that the
-        file's have, in any order, those of text too.
+        are scaled to mean 0 and variance 1 unless ``scale`` is "none", and so is the target of a regression
+        (``target_scale``); svmlight, and arrays in ``fit``, stay as they are. Afterwards ``predict`` takes rows of
+        numbers, or data frames whose columns have the names that the file's have, in any order, those of text too.
         """
         given = locals()
         reading = {name: given[name] for name in OPTIONS if name in given}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sys import getsizeof
 from typing import Any
 
@@ -48,9 +49,10 @@ class LabelEncoder:
         return np.array(sorted(self._words)) if self._words else self._known
 
     @property
-    def id_map(self) -> NDArray[np.int32]:
-        """What ``encode`` has handed out, in its final form; None where that is final."""
-        return self.rank
+    def finisher(self) -> Callable[[NDArray[Any]], NDArray[Any]]:
+        """Makes of what ``encode`` has handed out what blocks are to have."""
+        rank = self.rank
+        return lambda ids: rank[ids]
 
     @property
     def target(self) -> None:

@@ -6,6 +6,7 @@ They go through a Stream as float64, and nothing must be put in order once all a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,8 @@ class RowLabels(Protocol):
 
     kind: what they are, a name of llsvm.settings.objective. counts: (k,) rows by class, as ``encode`` numbers them.
     classes: (k,) labels, ascending, none where they are no classes. rank: (k,) what ``encode``'s numbers have
-    become. id_map: rank, or None where nothing is to be replaced. nbytes: that it holds. target: of targets.
+    become. finisher: makes of what ``encode`` has handed out what blocks are to have; None where they are the same.
+    nbytes: that it holds. target: of targets.
     """
 
     @property
@@ -36,7 +38,7 @@ class RowLabels(Protocol):
     @property
     def rank(self) -> NDArray[np.int32]: ...
     @property
-    def id_map(self) -> NDArray[np.int32] | None: ...
+    def finisher(self) -> Callable[[NDArray[Any]], NDArray[Any]] | None: ...
     @property
     def nbytes(self) -> int: ...
     @property
@@ -79,28 +81,27 @@ class _NoClasses:
         return np.zeros(1, np.int32)
 
     @property
-    def id_map(self) -> None:
-        return None
-
-    @property
     def nbytes(self) -> int:
         return 0
 
 
 class Targets(_NoClasses):
-    """Numbers, and their mean and variance, by the updates of Chan, Golub and LeVeque (1979)."""
+    """Numbers, and their mean and variance, by the updates of Chan, Golub and LeVeque (1979).
+
+    scaled: blocks have them with mean 0 and variance 1."""
 
     kind = REGRESSION
 
-    def __init__(self) -> None:
+    def __init__(self, scaled: bool = False) -> None:
         super().__init__()
+        self._scaled = scaled
         self._mean = self._squares = 0.0  # squares: Σ (t_i − mean)²
         self._smallest, self._largest = math.inf, -math.inf
 
     @property
     def target(self) -> TargetFacts:
         std = math.sqrt(self._squares / max(self._n, 1))
-        return TargetFacts(self._mean, std, self._smallest, self._largest)
+        return TargetFacts(self._mean, std, self._smallest, self._largest, self._scaled)
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         """The numbers. y: (n,) finite."""
@@ -116,8 +117,13 @@ class Targets(_NoClasses):
             self._largest = max(self._largest, float(values.max()))
         return values
 
+    @property
+    def finisher(self) -> Callable[[NDArray[Any]], NDArray[Any]] | None:
+        return self.target.scale if self._scaled else None
+
     def final(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        return y.astype(np.float64, copy=False)
+        y = y.astype(np.float64, copy=False)
+        return self.target.scale(y) if self._scaled else y
 
     def require_variety(self, where: str) -> None:
         if self._n == 1:
@@ -135,7 +141,7 @@ class NoLabels(_NoClasses):
     """Whatever the source hands out for labels counts nothing: blocks have zeros."""
 
     kind = UNLABELLED
-    target = None
+    target = finisher = None
 
     def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
         self._n += len(y)
@@ -148,14 +154,11 @@ class NoLabels(_NoClasses):
         """Rows without labels need no variety."""
 
 
-def labels_of(kind: str) -> RowLabels:
-    """What takes in labels of that kind, a name of llsvm.settings.objective."""
-    found: dict[str, type[LabelEncoder] | type[Targets] | type[NoLabels]] = {
-        CLASSIFICATION: LabelEncoder,
-        REGRESSION: Targets,
-        UNLABELLED: NoLabels,
-    }
-    return found[kind]()
+def labels_of(kind: str, scale_targets: bool = False) -> RowLabels:
+    """What takes in labels of that kind, a name of llsvm.settings.objective. scale_targets: see SourceInfo."""
+    if kind == REGRESSION:
+        return Targets(scale_targets)
+    return LabelEncoder() if kind == CLASSIFICATION else NoLabels()
 
 
 def as_targets(y: NDArray[Any]) -> NDArray[np.float64]:

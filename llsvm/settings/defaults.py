@@ -17,6 +17,9 @@ def said_of_defaults(chosen: Settings, is_table: bool) -> str:
     if chosen.bias == AUTO and settings.bias:
         words.append(f"bias {settings.bias:g}")
         undo.append("--bias 0")
+    if chosen.target_scale == AUTO and settings.target_scale == "standard":
+        words.append("labels scaled to mean 0 and variance 1")
+        undo.append("--target-scale none")
     if not words:
         taken_raw = chosen.takes_rows_as_they_are and chosen.scale == AUTO
         if not taken_raw:

@@ -9,6 +9,7 @@ from llsvm.settings.option import FEATURES, KERNELS, OF_NESVM, POSITIVE, Rule, o
 
 AUTO = "auto"
 SCALES = (AUTO, "none", "maxabs", "minmax", "standard", "unit-row")
+TARGET_SCALES = (AUTO, "none", "standard")
 KERNEL_NAMES = ("rbf", "poly", "linear", "precomputed")
 FEATURE_MAPS = ("nystroem", "rff")
 
@@ -25,6 +26,13 @@ class FeatureOptions:
         "Scaling of the columns, learned and kept in the model. auto: standard for tables (CSV, Parquet, Arrow), "
         "none for svmlight, arrays and kernels.",
         choices=SCALES,
+    )
+    target_scale: str = option(
+        AUTO,
+        FEATURES,
+        "Scaling of a regression's labels to mean 0 and variance 1, learned and kept in the model; -C, --epsilon "
+        "and --delta are then those of the scaled labels. auto: standard for tables, none for svmlight and arrays.",
+        choices=TARGET_SCALES,
     )
     bias: float | str = option(
         AUTO,

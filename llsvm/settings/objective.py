@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from llsvm.settings.features import AUTO
 from llsvm.settings.option import OBJECTIVE, POSITIVE, Rule, option
 
 # What labels are to a loss: classes, numbers to be met, or nothing that counts.
@@ -25,6 +26,13 @@ LOSSES = tuple(KINDS)
 PENALTIES = ("l2", "l1", "elasticnet")
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
 MULTICLASS = ("ovr", "ovo", *DIRECT)
+
+
+def scaled_targets(target_scale: str, kind: str, is_table: bool) -> str:
+    """The option ``target_scale`` without "auto". kind: of labels. is_table: see SourceInfo."""
+    if target_scale != AUTO:
+        return target_scale
+    return "standard" if is_table and kind == REGRESSION else "none"
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,8 @@ class ObjectiveOptions:
     epsilon: float = option(
         0.1,
         OBJECTIVE,
-        "How far from its label a prediction costs nothing, in the label's units (epsilon_insensitive, squared).",
+        "How far from its label a prediction costs nothing, in the units of the labels, or of scaled ones where "
+        "--target-scale scales them (losses epsilon_insensitive, squared_epsilon_insensitive).",
         rule=Rule("0 or a positive number", lambda value: value >= 0 and math.isfinite(value)),
         metavar="FLOAT",
     )
@@ -60,7 +69,8 @@ class ObjectiveOptions:
     delta: float = option(
         1.0,
         OBJECTIVE,
-        "Up to which residual the loss is a square, in the label's units; beyond, it is linear (loss huber).",
+        "Up to which residual the loss is a square, in the units of the labels as --epsilon is; beyond, it is "
+        "linear (loss huber).",
         rule=POSITIVE,
         metavar="FLOAT",
     )

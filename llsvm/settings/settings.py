@@ -16,7 +16,13 @@ from llsvm.settings.data import DataOptions
 from llsvm.settings.features import AUTO, FeatureOptions
 from llsvm.settings.kinds import is_kind, require_choice, require_kind
 from llsvm.settings.methods import Demand, Method, able_methods, demands, only_method
-from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, ObjectiveOptions
+from llsvm.settings.objective import (
+    CLASSIFICATION,
+    KINDS,
+    REGRESSION,
+    ObjectiveOptions,
+    scaled_targets,
+)
 from llsvm.settings.option import Option, declared
 from llsvm.settings.resources import ResourceOptions
 from llsvm.settings.solver import SolverOptions
@@ -120,11 +126,12 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         """With what "auto" of ``scale`` and ``bias`` means for such data, see SourceInfo.is_table."""
         usual = is_table and not self.takes_rows_as_they_are
         scale, bias = self.scale, self.bias
+        target_scale = scaled_targets(self.target_scale, KINDS[self.loss], is_table)
         if scale == AUTO:
             scale = "standard" if usual else "none"
         if bias == AUTO:
             bias = 1.0 if usual and not self.intercept else 0.0
-        return replace(self, scale=scale, bias=bias)
+        return replace(self, scale=scale, bias=bias, target_scale=target_scale)
 
     def _check_class_weight(self) -> None:
         if isinstance(self.class_weight, str):
@@ -140,6 +147,10 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
     def _check_labels(self) -> None:
         """Refuse what is for classes where labels are none."""
         kind = KINDS[self.loss]
+        if kind != REGRESSION and self.target_scale not in (AUTO, "none"):
+            raise UsageError(
+                f"--target-scale is for labels that are numbers, and --loss {self.loss} takes none"
+            )
         if kind == CLASSIFICATION:
             return
         labels = "takes labels for numbers" if kind == REGRESSION else "looks at no labels"

@@ -47,7 +47,7 @@ class FirstReading:
         statistics: of the columns, learned as the rows go by; None where rows are taken as they are.
         measuring: rows are counted only; many or long labels are stood for by numbers."""
         self._measuring = measuring
-        self.labels: RowLabels = labels_of(source.info().label_kind)
+        self.labels: RowLabels = labels_of(source.info().label_kind, source.info().scale_targets)
         self.digest = RowsDigest()
         self.buffer: RowBuffer | None = None
         self.store: PageStore | None = None
@@ -310,8 +310,8 @@ class FirstReading:
         stand_in = self._measuring and self.labels.nbytes > _MEASURED_LABEL_BYTES
         classes = np.arange(float(len(self.labels))) if stand_in else self.labels.classes
         self.labels.require_variety(info.name)
-        if self.buffer is not None and self.labels.id_map is not None:
-            self.buffer.relabel(self.labels.id_map)
+        if self.buffer is not None and self.labels.finisher is not None:
+            self.buffer.relabel(self.labels.finisher)
         counts = np.empty_like(self.labels.counts)
         counts[self.labels.rank] = self.labels.counts
         first_column = info.index_base or 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
@@ -51,19 +51,19 @@ def from_store(
     assembler: Assembler,
     progress: Progress,
     count: Callable[[int], None],
-    id_map: NDArray[np.int32] | None = None,
+    finisher: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
     scaling: Scaling | None = None,
 ) -> Iterator[Block]:
     """Blocks made of pages from random places.
 
-    count: told the bytes read. id_map: what class ids on the pages stand for, None where they are final.
+    count: told the bytes read. finisher: makes labels of those on the pages, None where they are final.
     scaling: to be done to the rows, or None."""
 
     def finish(buffer: RowBuffer, nbytes: int) -> None:
         count(nbytes)
         progress.bytes_done += nbytes
-        if id_map is not None:
-            buffer.relabel(id_map)
+        if finisher is not None:
+            buffer.relabel(finisher)
         if scaling is not None:
             scaling.apply(buffer.block().X)
 

@@ -291,8 +291,8 @@ class Stream:
         if rows.buffer is not None:
             return iter([rows.buffer.block()])
         if rows.store is not None:
-            id_map = None if rows.final_ids else rows.labels.id_map
-            return from_store(rows.store, self._blocks, self.progress, self.count_bytes, id_map, scaling)
+            finisher = None if rows.final_ids else rows.labels.finisher
+            return from_store(rows.store, self._blocks, self.progress, self.count_bytes, finisher, scaling)
         return from_source(self.source, rows.labels, reader.source_bytes, self._blocks, self.scaling)
 
     def active(self) -> Iterator[Block]:

@@ -63,6 +63,8 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
         if run.stream.scaling is not None:
             coef, intercept = run.stream.scaling.raw_weights(coef, intercept)
         coef = coef[:, dataset.first_column :]
+    if dataset.target is not None:
+        coef, intercept = coef * dataset.target.unit, intercept * dataset.target.unit + dataset.target.shift
     extra = _extra(run)
     names = run.stream.source.info().feature_names
     n_features = coef.shape[1] if run.feature_map is None else run.feature_map.n_features

@@ -82,5 +82,5 @@ def _as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:
     longest = dataset.squared_norm + settings.constant**2
     slope = loss_of(settings).slope
     off = 2.0**-24 * cost * longest * (slope if math.isfinite(slope) else 1.0)
-    unit = dataset.target.std if dataset.target is not None and math.isfinite(slope) else 1.0
+    unit = dataset.target.spread if dataset.target is not None and math.isfinite(slope) else 1.0
     return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol * unit
