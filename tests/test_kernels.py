@@ -17,9 +17,10 @@ from llsvm.kernels.pages import (
     unpack_indices,
     unpack_values,
 )
-from llsvm.objective.losses import new_loss
+from llsvm.objective.losses import LogisticLoss, new_loss
 from llsvm.settings.objective import REGRESSION
 from llsvm.solvers.llsvm.kernels import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
+from llsvm.solvers.llsvm.logistic_kernels import best_share, sweep_logistic_csr, sweep_logistic_dense
 from llsvm.spill.checksum import Checksum
 
 LOSSES = [
@@ -116,6 +117,67 @@ def test_sweep(seed, dtype, bias, loss, single, layout):
     assert ((loss.lower * (1 + 1e-15) <= dual) & (dual <= loss.upper * (1 + 1e-15))).all()
     assert sorted(order[:n]) == sorted(moving)
     assert sorted(order) == list(range(40))
+
+
+def slow_logistic_sweep(X, sign, cost, alpha, margin, order, w, bias, enough):
+    """As ``slow_sweep``; a row that adds no more than ``enough`` C_i to the gap is left alone."""
+    wide, loss = np.hstack([X.astype(float), np.full((len(X), 1), bias)]), LogisticLoss()
+    moving, gain, gap = [], 0.0, 0.0
+    for i in order:
+        C = cost[i]
+        if C <= 0:
+            continue
+        margin[i] = m = sign[i] * (wide[i] @ w)
+        a, at, q = np.array([alpha[i] / C]), np.array([m]), wide[i] @ wide[i]
+        mine = (loss.value(at) + a * m - loss.dual_value(a))[0]
+        gap += C * mine
+        if mine <= enough:
+            continue
+        moving.append(i)
+        best = loss.prox(a, at, 1 / (C * q)) if q > 0 else np.array([0.5])
+        after = w + (C * best[0] - alpha[i]) * sign[i] * wide[i]
+        gain += C * (loss.dual_value(best) - loss.dual_value(a))[0] - 0.5 * after @ after + 0.5 * w @ w
+        w[:] = after
+        alpha[i] = C * best[0]
+    return moving, gain, gap
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("bias", [0.0, 1.5])
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("enough", [0.0, 0.05])
+@pytest.mark.parametrize("dense", [False, True])
+def test_logistic_sweep(seed, bias, single, enough, dense):
+    X, sign, _, cost, alpha, order = problem(seed, np.float32, LOSSES[0])
+    alpha[7:] *= np.random.default_rng(seed).uniform(0.001, 0.999, 33)
+    w = (alpha * sign) @ np.hstack([X.astype(float), np.full((40, 1), bias)])
+    margin, totals = np.zeros(40), np.zeros(2)
+    slow = alpha.copy(), np.zeros(40), w.copy()
+    moving, gain, gap = slow_logistic_sweep(X, sign, cost, slow[0], slow[1], order, slow[2], bias, enough)
+    tail = (sign, cost, alpha, margin, order, w, bias, enough, single, totals)
+    if dense:
+        n = sweep_logistic_dense(X, *tail)
+    else:
+        csr = sp.csr_matrix(X)
+        n = sweep_logistic_csr(csr.indptr.astype(np.int64), csr.indices, csr.data, *tail)
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if single else {"rtol": 1e-8, "atol": 1e-8}
+    np.testing.assert_allclose(alpha, slow[0], **tolerance)
+    np.testing.assert_allclose(w, slow[2], **tolerance)
+    np.testing.assert_allclose(margin, slow[1], **tolerance)
+    np.testing.assert_allclose(totals, [gain, gap], rtol=1e-4 if single else 1e-7)
+    assert ((alpha >= 0) & (alpha <= cost)).all()
+    assert sorted(order[:n]) == sorted(moving)
+
+
+@pytest.mark.parametrize("Q", [0.0, 1e-8, 1.0, 1e4, 1e12])
+def test_logistic_steps_are_found_however_long_the_row_is(Q):
+    for a in (0.0, 1e-300, 1e-12, 0.3, 0.5, 1 - 1e-12, 1.0):
+        for m in (-800.0, -30.0, -1.0, 0.0, 1e-9, 5.0, 800.0):
+            share = best_share(m, a, Q)
+            assert 0.0 <= share <= 1.0
+            if 1e-12 < share < 1 - 1e-12:
+                terms = np.log(share / (1 - share)), Q * (share - a), m
+                assert abs(sum(terms)) <= 1e-9 * (1 + Q * 1e-6) * (1 + sum(map(abs, terms)))
 
 
 def test_fewer_columns_than_weights(loss):
@@ -280,7 +342,7 @@ def test_without_the_compiler():
         "no:cacheprovider",
         __file__,
         "-k",
-        "sweep or dots or merge or pack or gather or scatter",
+        "sweep or step or dots or merge or pack or gather or scatter",
     ]
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

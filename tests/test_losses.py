@@ -5,7 +5,7 @@ import math
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from llsvm.objective.losses import LogisticLoss, PLQLoss, joint_loss, logistic, loss_of, new_loss
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION
@@ -155,6 +155,22 @@ def test_slack_is_zero_where_a_row_is_free_or_violates(plq, m, place, target):
         assert slack == 0
 
 
+@given(m=st.floats(-20, 20), share=st.floats(0, 1), enough=st.sampled_from([0.0, 1e-6, 1e-3]))
+def test_slack_of_the_logistic_loss_tells_how_much_a_row_may_add_to_the_gap(m, share, enough):
+    loss, cost = LogisticLoss(), 4.0
+    (a, at), alpha = one(share, m), np.array([share * cost])
+    gap = (loss.value(at) + a * at - loss.dual_value(a))[0]
+    slack = loss.slack(alpha, at, np.array([cost]), enough=enough)[0]
+    assert (slack > 0) == (gap < enough)
+    if not 0.05 < share < 0.95 or slack == 0:
+        return
+    off = [np.log(share / (1 - share)) + m + sign * slack for sign in (-1, 1)]  # of the best margin
+    worst = max(off, key=abs) - np.log(share / (1 - share))
+    moved = (loss.value(np.array([worst])) + share * worst - loss.dual_value(a))[0]
+    assert moved == pytest.approx(enough, rel=0.35)
+    assert np.isnan(loss.slack(alpha, np.array([np.nan]), cost, enough=enough)[0])
+
+
 def test_joint_losses_of_two_classes_have_the_slopes_of_their_margins():
     assert joint_loss("crammer-singer", 5).bounded == 1.0
     assert joint_loss("weston-watkins", 5).slope == 4.0 + 2.0
@@ -199,7 +215,12 @@ def test_the_proximal_point_is_the_largest(loss, m, share, step, target):
         assert (below - above) / (2 * h) == pytest.approx(slopes[0], rel=1e-3, abs=1e-5)
 
 
-@given(m=st.floats(-700, 700), a=st.sampled_from([1e-300, 1e-9, 0.5, 1 - 1e-9]), step=st.floats(1e-6, 1e9))
+@example(m=-3.0, a=0.0, step=0.005)
+@given(
+    m=st.floats(-700, 700),
+    a=st.sampled_from([0.0, 1e-300, 1e-9, 0.5, 1 - 1e-9, 1.0]),
+    step=st.floats(1e-6, 1e9),
+)
 def test_logistic_proximal_points_are_found_wherever_they_are(m, a, step):
     found = LogisticLoss().prox(*one(a, m), step)[0]
     assert 0.0 <= found <= 1.0

@@ -48,6 +48,19 @@ def by_label(path, to):
     return to
 
 
+@pytest.mark.parametrize(
+    ("name", "C", "most", "without"),
+    [("a9a", 1.0, 3, 4), ("a9a", 30.0, 12, 18), pytest.param("covertype", 1.0, 4, 5, marks=pytest.mark.slow)],
+)
+def test_survivors_save_passes_of_the_logistic_loss(name, C, most, without, data_dir, tmp_path):
+    """No α rests at a bound; rows survive by what they may still add to the gap."""
+    path, options, limit_bytes, _ = CASES[name]
+    path = unpacked(data_dir / path, tmp_path)
+    options = {**options, "loss": "logistic", "solver": "llsvm", "C": C, "threads": 1}
+    assert passes(path, tmp_path, limit_bytes, **options) <= most
+    assert passes(path, tmp_path, limit_bytes, survivors=0.001, **options) >= without
+
+
 @pytest.mark.parametrize("name", ["a9a", pytest.param("covertype", marks=pytest.mark.slow), "KDD"])
 def test_an_eighth_of_the_rows_as_survivors(name, data_dir, tmp_path):
     path, options, limit_bytes, most = CASES[name]
@@ -64,10 +77,20 @@ def test_an_eighth_of_the_rows_as_survivors_sorted_by_label(data_dir, tmp_path):
     strict=True, reason="7 passes: a third of the rows are free at the optimum, an eighth is kept"
 )
 def test_an_eighth_of_the_rows_as_survivors_of_text(data_dir, tmp_path):
-    """20 newsgroups, the first ten groups against the others."""
+    assert passes(newsgroups(data_dir, tmp_path), tmp_path, 12_000_000) <= 5
+
+
+def test_survivors_save_passes_of_the_logistic_loss_of_text(data_dir, tmp_path):
+    path, options = newsgroups(data_dir, tmp_path), {"loss": "logistic", "solver": "llsvm", "threads": 1}
+    assert passes(path, tmp_path, 12_000_000, **options) <= 3
+    assert passes(path, tmp_path, 12_000_000, survivors=0.001, **options) >= 4
+
+
+def newsgroups(data_dir, tmp_path):
+    """A file of 20 newsgroups, the first ten groups against the others."""
     with lzma.open(data_dir / "20news" / "20news_multi.train.svm.xz") as file:
         rows = [line.split(b" ", 1) for line in file]
     middle = sorted({float(label) for label, _ in rows})[10]
     path = tmp_path / "news.svm"
     path.write_bytes(b"".join((b"1 " if float(label) >= middle else b"-1 ") + rest for label, rest in rows))
-    assert passes(path, tmp_path, 12_000_000) <= 5
+    return path

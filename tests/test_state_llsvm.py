@@ -48,6 +48,17 @@ def test_regression_out_of_core(tmp_path, monkeypatch, loss):
     check_resumes(Case(settings, LEDGER, n=700, from_file="cache", in_one_block=False, spills=True), tmp_path)
 
 
+@pytest.mark.parametrize("from_file", ["cache", None])
+def test_logistic_regression(tmp_path, monkeypatch, from_file):
+    settings = {"loss": "logistic", "tol": 1e-4, "max_passes": 4}
+    if from_file:
+        small_pages(monkeypatch)
+        case = Case(settings, LEDGER, n=700, from_file=from_file, in_one_block=False, spills=True)
+    else:
+        case = Case(settings, n=150, classes=4, threads=2, in_one_block=True)
+    check_resumes(case, tmp_path)
+
+
 def test_few_survivors(tmp_path, monkeypatch):
     small_pages(monkeypatch)
     case = Case({"survivors": 0.1, "max_passes": 4}, LEDGER, n=700, from_file="cache", in_one_block=False)

@@ -97,11 +97,17 @@ class Loss(ABC):
 
     @abstractmethod
     def slack(
-        self, alpha: Vector, margin: Vector, cost: Vector | float = 1.0, target: Target = 1.0
+        self,
+        alpha: Vector,
+        margin: Vector,
+        cost: Vector | float = 1.0,
+        target: Target = 1.0,
+        enough: float = 0.0,
     ) -> Vector:
         """How far each row's dual gradient is on the right side of 0 at the bound or kink that α_i is at; 0 where
-        the row is free (at neither) or violates the optimality conditions (KKT). cost: C_i; α and cost of any unit,
-        as long as it is the same. NaN where the margin is."""
+        the row is free (at neither) or violates the optimality conditions (KKT). Where no α rests at a bound: about
+        how far the margin would have to move before the row adds more than ``enough`` C_i to the gap. cost: C_i; α
+        and cost of any unit, as long as it is the same. NaN where the margin is."""
 
     @abstractmethod
     def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
@@ -173,7 +179,12 @@ class PLQLoss(Loss):
         return np.where(a == 0, at_kink, gradient + self.epsilon * np.sign(a))
 
     def slack(
-        self, alpha: Vector, margin: Vector, cost: Vector | float = 1.0, target: Target = 1.0
+        self,
+        alpha: Vector,
+        margin: Vector,
+        cost: Vector | float = 1.0,
+        target: Target = 1.0,
+        enough: float = 0.0,
     ) -> Vector:
         outward = np.zeros_like(margin)
         if self.epsilon:
@@ -243,7 +254,7 @@ class LogisticLoss(Loss):
         return 0.25
 
     def value(self, margin: Vector, target: Target = 1.0) -> Vector:
-        return np.logaddexp(0.0, -margin)
+        return np.maximum(-margin, 0.0) + np.log1p(np.exp(-np.abs(margin)))
 
     def derivative(self, margin: Vector, target: Target = 1.0) -> Vector:
         return -logistic(-margin)
@@ -259,36 +270,48 @@ class LogisticLoss(Loss):
             return margin + np.log(a) - np.log1p(-a)
 
     def slack(
-        self, alpha: Vector, margin: Vector, cost: Vector | float = 1.0, target: Target = 1.0
+        self,
+        alpha: Vector,
+        margin: Vector,
+        cost: Vector | float = 1.0,
+        target: Target = 1.0,
+        enough: float = 0.0,
     ) -> Vector:
-        return np.zeros_like(margin) + 0.0 * margin  # no α rests
+        # near the optimum, a row whose margin is off by e adds ½ C a (1 − a) e² to the gap
+        a = np.divide(alpha, cost, out=np.zeros_like(margin), where=np.greater(cost, 0))
+        gap = np.maximum(self.value(margin) + a * margin - self.dual_value(a), 0.0)
+        half_curvature = np.maximum(0.5 * a * (1.0 - a), FLATTEST)
+        return np.maximum(np.sqrt(enough / half_curvature) - np.sqrt(gap / half_curvature), 0.0)
 
     def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
         return np.ones(alpha.shape, bool)
 
     def prox(self, a: Vector, margin: Vector, step: Vector | float, target: Target = 1.0) -> Vector:
         """With a⁺ = 1 / (1 + e^z):  z − m − (a⁺ − a) / step = 0, which rises in z at least as fast as z does;
-        Newton's method, halving the interval that the root is in where a step would leave it."""
+        Newton's method, halving the interval that the root is in where a step would leave it or hardly helps."""
         low, high = margin - a / step, margin + (1.0 - a) / step
         z = np.clip(np.log1p(-a) - np.log(a) if np.all((a > 0) & (a < 1)) else margin, low, high)
+        before = np.full_like(z, np.inf)
         for _ in range(MAX_PROX_STEPS):
             inside = logistic(-z)
             residual = z - margin - (inside - a) / step
             low, high = np.where(residual < 0, z, low), np.where(residual > 0, z, high)
             moved = z - residual / (1.0 + inside * (1.0 - inside) / step)
-            outside = ~((moved >= low) & (moved <= high))
-            moved = np.where(outside, 0.5 * (low + high), moved)
-            if np.all(np.abs(moved - z) <= PROX_ACCURACY * (1.0 + np.abs(z))):
+            done = np.abs(moved - z) <= PROX_ACCURACY * (1.0 + np.abs(z))
+            slow = (moved < low) | (moved > high) | (2 * np.abs(residual) > before)
+            z, before = np.where(slow & ~done, 0.5 * (low + high), moved), np.abs(residual)
+            if done.all():
                 break
-            z = moved
-        return logistic(-moved)
+        return logistic(-z)
 
     def prox_slope(self, a: Vector, step: Vector | float) -> Vector:
         curvature = a * (1.0 - a)
         return step * curvature / (step + curvature)
 
 
-MAX_PROX_STEPS, PROX_ACCURACY = 60, 1e-14  # of the logistic loss
+# Of the logistic loss
+MAX_PROX_STEPS, PROX_ACCURACY = 100, 1e-14
+FLATTEST = 1e-12  # curvature that is told from none
 
 
 def logistic(z: Vector) -> Vector:

@@ -47,7 +47,7 @@ METHODS = {
         Method(
             "llsvm",
             "llsvm",
-            dict.fromkeys(("hinge", "squared_hinge", *_REGRESSION), ("l2",)),
+            dict.fromkeys(("hinge", "squared_hinge", "logistic", *_REGRESSION), ("l2",)),
             ("ovr", "ovo"),
         ),
         Method("smsvm", "smsvm", dict.fromkeys(LOSSES, _ANY), ("ovr",)),

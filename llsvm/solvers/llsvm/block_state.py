@@ -112,9 +112,13 @@ class BlockState(Duals):
     costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows that it leaves out.
     alpha: (width, n) dual variables. margin: (width, n) y_i w·x_i when last seen, NaN before.
     active: per problem, the positions of the rows that the next sweep visits.
+    enough: of losses whose α never rest at a bound: a row that adds less than this, times C_i, to the gap is left
+    alone.
     """
 
-    def __init__(self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss) -> None:
+    def __init__(
+        self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss, enough: float = 0.0
+    ) -> None:
         """cost: (n,) C_i."""
         self.rows = block.rows.copy()  # the block's own may be a view of a buffer that changes
         folds = [variant.leaves_out for variant in problems.variants]
@@ -126,6 +130,7 @@ class BlockState(Duals):
         self.costs = [_cost(cost, factor, out) for factor, out in zip(problems.costs, left_out, strict=True)]
         self.active = [self.members(c) for c in range(len(problems))]
         self._loss = loss
+        self.enough = enough
 
     def cost(self, c: int) -> Vector:
         """(n,) C_i in problem ``c``."""
@@ -149,7 +154,7 @@ class BlockState(Duals):
         least = np.full(self.n_rows, np.inf, np.float32)
         for cost, some in self._by_variant():
             for alpha, margin in zip(self.alpha[some], self.margin[some], strict=True):
-                slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone))
+                slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone), self.enough)
                 slack[np.isnan(margin) | (cost <= 0)] = np.inf
                 np.minimum(least, slack, out=least, casting="same_kind")
         return least
@@ -158,7 +163,7 @@ class BlockState(Duals):
         """Which of ``rows`` (None: all of problem ``c``) are free in it, or violate its optimality conditions, by
         their margins, or have a slack of ``threshold`` at most."""
         rows, alpha, margin = self.of(c, rows)
-        slack = self._loss.slack(alpha, margin, self.cost(c)[rows], self.target(rows))
+        slack = self._loss.slack(alpha, margin, self.cost(c)[rows], self.target(rows), self.enough)
         return rows[~(slack > threshold)]
 
     def free(self) -> NDArray[np.bool_]:

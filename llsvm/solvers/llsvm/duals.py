@@ -29,6 +29,7 @@ class AllDuals:
         self.whole: BlockState | None = None
         self._costs = costs
         self._loss = loss
+        self.enough = 0.0
         self._restored: RowValues | None = None  # until the block is there
 
     def of(self, block: Block) -> BlockState:
@@ -37,7 +38,12 @@ class AllDuals:
             return self.whole
         cost = self._costs.of(block)
         part = BlockState(
-            self.problems, block, cost, np.zeros((self.problems.width, block.n_rows)), self._loss
+            self.problems,
+            block,
+            cost,
+            np.zeros((self.problems.width, block.n_rows)),
+            self._loss,
+            self.enough,
         )
         if self.stored is not None:
             part.set_shares(self.stored.get(block.rows).reshape(block.n_rows, self.problems.width))
@@ -47,6 +53,12 @@ class AllDuals:
             self._restored = None
         self.whole = part
         return part
+
+    def set_enough(self, enough: float) -> None:
+        """See BlockState: from now on."""
+        self.enough = enough
+        if self.whole is not None:
+            self.whole.enough = enough
 
     def store(self, part: BlockState) -> None:
         if self.stored is not None:

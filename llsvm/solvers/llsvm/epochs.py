@@ -80,6 +80,7 @@ class Epochs:
         assert part is not None
         if all_problems:
             sweeps.open = list(range(k))
+        run.duals.set_enough(0.0)
         runs = tuning.small_visits // (k * tuning.small_sweeps * (part.n_rows + part.block.nnz))
         crawling = []
         for c in sweeps.open:

@@ -5,7 +5,7 @@ The dual of ½‖w‖² + Σ_i C_i φ(m_i, t_i) for a loss φ of llsvm.objective
     D(α) = Σ_i (t_i α_i − epsilon |α_i| − ½ ridge α_i² / C_i) − ½‖w‖²,   lower C_i ≤ α_i ≤ upper C_i
 
 Classes: m_i = y_i w·x_i, t_i = 1, w = Σ α_i y_i x_i (Hsieh et al. 2008, eqs. 3-4). Regression: m_i = w·x_i, t_i is
-the row's target, w = Σ α_i x_i (Ho & Lin 2012, eqs. 10-14).
+the row's target, w = Σ α_i x_i (Ho & Lin 2012).
 A step on row i is the exact maximiser of D in α_i (Hsieh et al., Algorithm 1; the slides' update rule with η_i =
 1/Q_ii; Ho & Lin, Algorithm 4, in closed form): the quadratic's, moved epsilon / Q_ii towards 0, then clipped.
 """

@@ -94,7 +94,7 @@ class Paper:
             part = self._run.duals.of(block)
             sweeps.measure(part, sweeps.w)
             for c in range(len(sweeps.w)):
-                measured[:, c] += sweeps.losses(part, c)
+                measured[:, c] += sweeps.losses(part, c)[:2]
         return measured
 
     # -- what a SolverState holds of it -----------------------------------------------------------------

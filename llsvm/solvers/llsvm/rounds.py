@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -41,8 +42,9 @@ class Rounds:
         tol, most = run.settings.tol, run.settings.max_passes or 0
         while True:
             sweeps.begin()
-            (primal, close_squares), n_active = self._full_pass(measure=self.passes > 0)
+            (primal, close_squares, costs), n_active = self._full_pass(measure=self.passes > 0)
             self.passes += 1
+            run.duals.set_enough(self._worth(primal, costs))
             self._best.offer(primal, close_squares, run.start)
             certificate = self._best.certificate(sweeps.dual, self.passes, run.bound)
             converged = certificate.relative_gap <= tol
@@ -75,15 +77,23 @@ class Rounds:
             return self._epochs.in_block(self._threshold)
         return self._epochs.over_survivors(n_active, self._threshold, self._limited)
 
+    def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
+        """The gap, for each unit of cost, that is left to rows; see BlockState.enough. primal, costs: (k,), of the
+        pass, of the problems that it measured."""
+        measured = np.isfinite(primal) & (costs > 0)
+        average = np.min(primal[measured] / costs[measured], initial=math.inf)
+        tuning, settings = self._run.tuning, self._run.settings
+        return tuning.row_share * settings.tol * float(average) if math.isfinite(average) else 0.0
+
     # -- a full pass ------------------------------------------------------------------------------------
 
     def _full_pass(self, measure: bool) -> tuple[NDArray[np.float64], int]:
         """Measure the primal at the weights it begins with, and update; returns it with what BestPrimal wants,
-        (2, k), and how many rows are free or violate."""
+        and the sum of costs, (3, k), and how many rows are free or violate."""
         run, sweeps, stream = self._run, self._run.sweeps, self._run.stream
-        measured = np.full((2, len(run.start)), np.inf)
+        measured = np.full((3, len(run.start)), np.inf)
         for c in sweeps.open:
-            measured[:, c] = 0.5 * float(np.einsum("i,i", run.start[c], run.start[c])), 0.0
+            measured[:, c] = 0.5 * float(np.einsum("i,i", run.start[c], run.start[c])), 0.0, 0.0
         n_active, drift = 0, 0.0
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
@@ -163,6 +173,7 @@ class Rounds:
             "limited": bool(self._limited),
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._threshold,
+            "enough": self._run.duals.enough,
         }
 
     def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
@@ -174,3 +185,4 @@ class Rounds:
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
         self._sweeps_of_block, self._threshold = numbers["sweeps of a block"], numbers["slack threshold"]
+        self._run.duals.set_enough(numbers["enough"])

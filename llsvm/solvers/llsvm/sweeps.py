@@ -159,28 +159,32 @@ class Sweeps:
         the dual, and the rows' gap as met."""
         totals = np.zeros(2)
         alpha, margin = part.load(c, order)
-        loss = self.loss
-        assert isinstance(loss, PLQLoss)
-        rows = (part.labels(c), part.cost(c), alpha, margin, order, w, self._bias, part.targets is not None)
-        tail = (*rows, loss.lower, loss.upper, loss.ridge, loss.epsilon, self.round_to_float32, totals)
-        X = part.block.X
-        if isinstance(X, CSR):
-            n_active = sweep_csr(X.indptr, X.indices, X.data, *tail)
+        loss, X = self.loss, part.block.X
+        head = (X.indptr, X.indices, X.data) if isinstance(X, CSR) else (X,)
+        rows = (*head, part.labels(c), part.cost(c), alpha, margin, order, w, self._bias)
+        end = (self.round_to_float32, totals)
+        if isinstance(loss, PLQLoss):
+            numbers = (part.targets is not None, loss.lower, loss.upper, loss.ridge, loss.epsilon)
+            sweep = sweep_csr if isinstance(X, CSR) else sweep_dense
+            n_active = sweep(*rows, *numbers, *end)
         else:
-            n_active = sweep_dense(X, *tail)
+            from llsvm.solvers.llsvm.logistic_kernels import sweep_logistic_csr, sweep_logistic_dense
+
+            sweep = sweep_logistic_csr if isinstance(X, CSR) else sweep_logistic_dense
+            n_active = sweep(*rows, part.enough, *end)
         part.store(c, order, alpha, margin)
         return n_active, float(totals[GAIN]), float(totals[GAP])
 
     # -- measuring --------------------------------------------------------------------------------------
 
-    def losses(self, part: BlockState, c: int) -> tuple[float, float]:
-        """Of the part's rows in problem ``c``, by their margins, times their costs; and the sum of squared costs of
-        those close to having one, see RoundingBound."""
+    def losses(self, part: BlockState, c: int) -> tuple[float, float, float]:
+        """Of the part's rows in problem ``c``, by their margins, times their costs; the sum of squared costs of
+        those close to having one, see RoundingBound; and the sum of costs."""
         rows, _, margin = part.of(c)
         cost, target = part.cost(c)[rows], part.target(rows)
         close = cost[~self.loss.is_flat(margin, CLOSE, target)]
         total = float(np.einsum("i,i", cost, self.loss.value(margin, target)))
-        return total, float(np.einsum("i,i", close, close))
+        return total, float(np.einsum("i,i", close, close)), float(cost.sum())
 
     def measure(self, part: BlockState, w: NDArray[np.float64] | None) -> None:
         """Set the part's margins of the open problems to those at ``w`` (k, d + 1); None is zero. Those of others,

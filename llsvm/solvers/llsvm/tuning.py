@@ -87,6 +87,9 @@ class LLSVMTuning:
     the same rows, higher takes more passes."""
     tol_share: float = 0.3
     """... or to this share of the gap that is asked for."""
+    row_share: float = 0.1
+    """Where no dual variable rests at a bound: a row that adds less than this share of what the gap asked for comes
+    to for each row is left alone, and need not survive: lower works more on rows that are nearly done."""
 
     # Small data, solved to the last digits
     small_values: int = 20_000
