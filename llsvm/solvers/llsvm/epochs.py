@@ -108,18 +108,14 @@ class Epochs:
         sweeps = self._run.sweeps
         crawl = np.zeros(len(sweeps.w), bool)
 
-        def rows(c: int) -> Positions:
-            members = resident.members(c)
-            return members[chosen[members]]
-
         def settle(c: int) -> None:
-            some = rows(c)
-            crawl[c] = self._settle(resident, c, some, threshold, len(some))
+            members = resident.members(c)
+            crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members))
 
         sweeps.each(settle)
         crawling = np.flatnonzero(crawl).tolist()
-        some = [rows(c) for c in crawling]
-        self._second_order.solve(resident, crawling, some, self._of_tol, whole=False)
+        members = [resident.members(c) for c in crawling]
+        self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
 
     def put_back(self, resident: BlockState) -> None:
         """Store the survivors in memory as they are now."""

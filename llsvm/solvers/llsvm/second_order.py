@@ -20,7 +20,8 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
 SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
-PIECE_BYTES = 1 << 20  # of dense rows as float64, at a time; three are held
+# Of dense rows as float64, at a time, of which so many are held; that take no more than this part (1/4) of the room.
+PIECE_BYTES, PIECES, PIECE_SHARE = 1 << 20, 3, 4
 RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and of each of its dual variables
 
 
@@ -29,7 +30,7 @@ def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     dataset = memory.dataset
     columns = dataset.n_columns + 1
     order = min(columns, dataset.n_rows, tuning.multipliers.max_order)
-    each = ROW_BYTES * dataset.n_rows + 8 * VECTORS * columns + 3 * PIECE_BYTES + MATRICES * 8 * order * order
+    each = ROW_BYTES * dataset.n_rows + 8 * VECTORS * columns + PIECES * PIECE_BYTES + MATRICES * 8 * order * order
     return at_once * each
 
 
@@ -48,8 +49,8 @@ class SecondOrder:
         run, tuning = self._run, self._run.tuning.multipliers
         if not isinstance(run.sweeps.loss, PLQLoss) or n_rows < 2:
             return False
-        prices = self._prices(part, n_rows)
-        if prices is None:
+        prices, _ = self._prices(part, n_rows)
+        if prices.room_bytes < 0:
             return False
         spent = visits * prices.visit()
         free = min(len(part.active[c]), n_rows)
@@ -70,15 +71,18 @@ class SecondOrder:
             each = range(len(problems))
             self._run.sweeps.each(lambda j: self._solve(part, problems[j], rows[j], gap, whole), each)
 
-    def _prices(self, part: BlockState, n_rows: int) -> Prices | None:
-        """None where there is no room."""
+    def _prices(self, part: BlockState, n_rows: int) -> tuple[Prices, int]:
+        """Prices, without room where that is negative; and bytes of a piece of dense rows."""
         tuning = self._run.tuning.multipliers
         room = self._room_bytes(part) // self._run.sweeps.at_once
-        room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns + 3 * PIECE_BYTES
-        if room < 0:
-            return None
+        room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns
+        piece_bytes = 0
+        if self._dense:
+            piece_bytes = max(min(PIECE_BYTES, room // (PIECES * PIECE_SHARE)), 8 * self._columns)
+        room -= PIECES * piece_bytes
         values = part.block.nnz / max(part.n_rows, 1)
-        return Prices(self._dense, self._columns, values, room, tuning.max_order, tuning.max_products)
+        prices = Prices(self._dense, self._columns, values, room, tuning.max_order, tuning.max_products)
+        return prices, piece_bytes
 
     def _room_bytes(self, part: BlockState) -> int:
         """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but
@@ -93,12 +97,12 @@ class SecondOrder:
         tuning, loss = run.tuning, sweeps.loss
         assert isinstance(loss, PLQLoss)
         at = np.sort(at[part.cost(c)[at] > 0])
-        prices = self._prices(part, len(at))
-        if prices is None or not len(at):
+        if not len(at):
             return
+        prices, piece_bytes = self._prices(part, len(at))
         alpha, margin = part.load(c, at)
         before, w = alpha[at], sweeps.w[c]
-        rows = chosen_rows(part.block.X, self._columns - 1, run.settings.constant, PIECE_BYTES)
+        rows = chosen_rows(part.block.X, self._columns - 1, run.settings.constant, piece_bytes)
         cost, rest = part.cost(c)[at], np.zeros_like(w)
         problem = Subproblem(rows, at, part.signs(c)[at], part.target(at), cost, loss, rest)
         if not whole:
