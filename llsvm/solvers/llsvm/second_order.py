@@ -20,7 +20,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
 SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
-# Of dense rows as float64, at a time, of which so many are held; that take no more than this part (1/4) of the room.
+# Of dense rows as float64, at a time, of which so many are held, in no more than this part (1/4) of the room
 PIECE_BYTES, PIECES, PIECE_SHARE = 1 << 20, 3, 4
 RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and of each of its dual variables
 
@@ -30,7 +30,12 @@ def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     dataset = memory.dataset
     columns = dataset.n_columns + 1
     order = min(columns, dataset.n_rows, tuning.multipliers.max_order)
-    each = ROW_BYTES * dataset.n_rows + 8 * VECTORS * columns + PIECES * PIECE_BYTES + MATRICES * 8 * order * order
+    each = (
+        ROW_BYTES * dataset.n_rows
+        + 8 * VECTORS * columns
+        + PIECES * PIECE_BYTES
+        + MATRICES * 8 * order * order
+    )
     return at_once * each
 
 
