@@ -18,8 +18,6 @@ conjugate gradients. What 64-bit sums may have lost counts as gap (KernelObjecti
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,6 +35,8 @@ from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.state import SolverState
 from llsvm.solvers.state_arrays import ProblemArrays
 from llsvm.stream.stream import Stream
+
+_MANY_PASSES = 64  # after which the work in a pass does not grow any more
 
 
 class SMO(BinarySolver[SMOTuning]):
@@ -90,36 +90,34 @@ class _Run(KernelRun[SMOProblem]):
         return SMOProblem(self.settings, self._tuning, self.loss, part, arrays)
 
     def _pass(self, last: bool) -> None:
+        todo = [p for p in self.problems if not p.ended]
         with one_blas_thread():
-            todo = [p for p in self.problems if not p.ended]
             if self.matrix.in_memory:
                 self._threads.map(self._work_on_all, todo)
-            elif not todo[0].least_squares:
-                self._work_on_sets(todo)
+            elif todo[0].least_squares:
+                self._step(todo)
             else:
-                return self._step(todo)
-            images = self._products([[p.solution()] for p in todo], todo)
-            for problem, (image,) in zip(todo, images, strict=True):
-                problem.take(image)
-        return None
+                self._work_on_sets(todo)
 
     def _work_on_all(self, problem: SMOProblem) -> None:
-        problem.work(
-            self.matrix.block(problem.rows),
-            None,
-            self._layout.system_rows,
-            self._budget(problem, self.passes),
-        )
+        """And measure it with the same block of K."""
+        K = self.matrix.block(problem.rows)
+        problem.work(K, None, self._layout.system_rows, self._budget(problem, self.passes))
+        problem.take(K @ problem.solution())
 
     def _work_on_sets(self, todo: list[SMOProblem]) -> None:
-        """Of rows whose block of K is in memory."""
+        """Of rows whose blocks of K are in memory together; then all rows are measured."""
         chosen = [p.working_set(self._layout.set_rows) for p in todo]
         blocks = self.matrix.gather([p.rows[W] for p, W in zip(todo, chosen, strict=True)])
-        budget = partial(self._budget, passes=64)
-        self._threads.map(
-            lambda j: todo[j].work(blocks[j], chosen[j], self._layout.system_rows, budget(todo[j])),
-            range(len(todo)),
-        )
+
+        def work(number: int) -> None:
+            problem, room = todo[number], self._layout.system_rows
+            problem.work(blocks[number], chosen[number], room, self._budget(problem, _MANY_PASSES))
+
+        self._threads.map(work, range(len(todo)))
+        images = self._products([[p.solution()] for p in todo], todo)
+        for problem, (image,) in zip(todo, images, strict=True):
+            problem.take(image)
 
     def _step(self, todo: list[SMOProblem]) -> None:
         """Of conjugate gradients, with K on disk: β is measured in the same reading."""
@@ -133,7 +131,7 @@ class _Run(KernelRun[SMOProblem]):
         """ns to work on a problem in a pass that so many came before."""
         tuning = self._tuning
         product = tuning.product_price * float(len(problem.rows)) ** 2
-        growth = min(tuning.pass_growth ** min(passes, 64), tuning.most_growth)
+        growth = min(tuning.pass_growth ** min(passes, _MANY_PASSES), tuning.most_growth)
         return growth * max(tuning.pass_work * product, tuning.pass_floor)
 
     def _note(self) -> tuple[str, dict[str, float]]:
