@@ -112,7 +112,7 @@ def test_precomputed_kernel_from_a_file(tmp_path):
     [
         ("--solver llsvm --kernel rbf", "--feature-map nystroem or rff"),
         ("--solver llsvm --intercept", "pass --solver nesvm"),
-        ("--solver llsvm --loss least-squares", "pass --solver smsvm or nesvm"),
+        ("--solver llsvm --penalty l1", "pass --solver smsvm or nesvm"),
         ("--solver llsvm --step paper", "pass --solver nesvm"),
         ("--solver llsvm --mu 1", "pass --solver nesvm"),
         ("--solver nesvm --mu-end 1", "pass --stop change"),

@@ -19,6 +19,7 @@ from llsvm.objective.losses import new_loss
 from llsvm.objective.rounding import CLOSE, Rounding, RoundingBound, most_lost
 from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
+from llsvm.settings.objective import CLASSIFICATION, KINDS
 from llsvm.settings.settings import Settings
 from llsvm.train import load, train
 from llsvm.training.training import Training
@@ -381,3 +382,39 @@ def test_rows_far_beyond_their_margin_hardly_count(lost, slacks):
         moved = norm * lost * share / size if size else share  # w·e_i, all of it against the row
         rise = cost @ (np.maximum(0.0, 1.0 - margin + moved) - np.maximum(0.0, 1.0 - margin))
         assert rise <= risen[0] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("lost", [1e-5, 1e-2, 1.0])
+@pytest.mark.parametrize("close", [False, True])
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_the_bound_holds_for_every_loss_whoever_is_moved(name, close, lost):
+    """The rows' values are off by E in all, in the worst direction: the primal rises and the dual falls no more
+    than the certificate says."""
+    rng, loss = np.random.default_rng(3), new_loss(name, epsilon=0.4, quantile=0.3, delta=0.7)
+    n, d = 200, 4
+    X, cost = rng.normal(size=(n, d)), rng.uniform(0.1, 2.0, n)
+    w = rng.normal(size=d)
+    sign = np.where(X @ w + rng.normal(size=n) > 0, 1.0, -1.0) if loss.kind == CLASSIFICATION else np.ones(n)
+    target = 1.0 if loss.kind == CLASSIFICATION else X @ w + rng.standard_t(3, n)
+    for _ in range(200):  # towards the optimum, for a gap that is not too large
+        a = -loss.derivative(sign * (X @ w), target)
+        w += 0.02 * ((cost * a * sign) @ X - w) / cost.sum()
+    margin = sign * (X @ w)
+    alpha = cost * -loss.derivative(margin, target)
+    v = (alpha * sign) @ X
+
+    def primal(moved):
+        return 0.5 * w @ w + cost @ loss.value(margin + moved, target)
+
+    dual = cost @ loss.dual_value(alpha / cost, target) - 0.5 * v @ v
+    bound = RoundingBound(lost, False, np.array([cost @ cost]), np.array([cost.max()]), loss)
+    squares = np.array([np.sum(cost[~loss.is_flat(margin, CLOSE, target)] ** 2)]) if close else None
+    exact = np.array([primal(0.0)]), np.array([dual])
+    certificate = bound.certificate(np.append(w, 0.0)[None], *exact, 1, squares)
+    fallen = np.linalg.norm(alpha) * lost
+    assert dual - np.linalg.norm(v) * fallen - 0.5 * fallen**2 >= certificate.dual[0] - 1e-9
+    slopes = -loss.derivative(margin, target)
+    for share in (cost * slopes, np.sign(slopes) * cost, np.eye(n)[0], rng.normal(size=n), cost):
+        for direction in (-1.0, 1.0):
+            moved = direction * np.linalg.norm(w) * lost * share / max(np.linalg.norm(share), 1e-300)
+            assert primal(moved) - exact[0][0] <= certificate.rounding[0] * (1 + 1e-9)

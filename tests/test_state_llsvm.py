@@ -10,7 +10,7 @@ MULTICLASS = [(2, "ovr"), (4, "ovr"), (4, "ovo")]
 
 
 @pytest.mark.parametrize(("classes", "multiclass"), MULTICLASS)
-@pytest.mark.parametrize(("threads", "loss"), [(1, "hinge"), (2, "squared_hinge")])
+@pytest.mark.parametrize(("threads", "loss"), [(1, "hinge"), (2, "squared_hinge"), (1, "least-squares")])
 def test_in_memory(tmp_path, classes, multiclass, threads, loss):
     settings = {"multiclass": multiclass, "loss": loss, "tol": 1e-4}
     check_resumes(Case(settings, threads=threads, n=150, classes=classes, in_one_block=True), tmp_path)

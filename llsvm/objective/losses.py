@@ -186,6 +186,11 @@ class PLQLoss(Loss):
         target: Target = 1.0,
         enough: float = 0.0,
     ) -> Vector:
+        if math.isinf(self.lower) and math.isinf(self.upper) and not self.epsilon:
+            # no α rests; the row adds C e² / (2 ridge) to the gap, its margin being off by e
+            a = np.divide(alpha, cost, out=np.zeros_like(margin), where=np.greater(cost, 0))
+            off = np.abs(target - margin - self.ridge * a)
+            return np.maximum(math.sqrt(2.0 * self.ridge * enough) - off, 0.0)
         outward = np.zeros_like(margin)
         if self.epsilon:
             outward = np.where(alpha == 0, self.epsilon - np.abs(target - margin), outward)

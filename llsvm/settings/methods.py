@@ -37,7 +37,6 @@ class Method:
 
 
 _ANY = ("l2", "l1", "elasticnet")
-_REGRESSION = ("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber")
 _SQUARES = {"squared_hinge": ("l2",), "least-squares": ("l2",)}
 
 # In the order in which "auto" takes the first that does what is asked for.
@@ -47,7 +46,7 @@ METHODS = {
         Method(
             "llsvm",
             "llsvm",
-            dict.fromkeys(("hinge", "squared_hinge", "logistic", *_REGRESSION), ("l2",)),
+            dict.fromkeys(LOSSES, ("l2",)),
             ("ovr", "ovo"),
         ),
         Method("smsvm", "smsvm", dict.fromkeys(LOSSES, _ANY), ("ovr",)),
