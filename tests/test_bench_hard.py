@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from oracle import liblinear, write_svmlight
 from sklearn.datasets import load_breast_cancer
-from sklearn.svm import SVC
+from sklearn.svm import SVC, OneClassSVM
 
 from llsvm.settings.objective import LOSSES
 from tools.bench import hard, hard_data, losses
@@ -20,7 +20,7 @@ from tools.bench.kernel_models import evaluate_kernel, read_llsvm_kernel, read_r
 from tools.bench.ladders import Ladder
 from tools.bench.models import Linear
 from tools.bench.objective import evaluate, guesses
-from tools.bench.row_losses import JOINT, OF_MARGINS, OF_RESIDUALS, Objective
+from tools.bench.row_losses import JOINT, KNOWN, OF_MARGINS, OF_RESIDUALS, Objective
 from tools.bench.verdicts import Aim, summary, verdict
 
 
@@ -80,6 +80,17 @@ def test_what_numbers_cost():
         "quantile": pytest.approx(0.1 * 3 + 0.9 * 0.85),
         "huber": pytest.approx(2.5 + 0.05**2 / 2 + 0.32),
     }
+
+
+def test_one_class_costs_what_its_dual_says(made, tmp_path):
+    _, X, y = made
+    X = X + 3
+    path = write_svmlight(tmp_path / "shifted.svm", X, y)
+    svm = OneClassSVM(kernel="linear", nu=0.3, tol=1e-10).fit(X)
+    coef = np.hstack([np.zeros((1, 1)), svm.coef_])
+    model = Linear(coef, svm.intercept_, np.array([-1.0, 1.0]))
+    found = evaluate(model, path, Objective(1.0, "one_class", nu=0.3)).primal
+    assert found == pytest.approx(-0.5 * (coef**2).sum(), rel=1e-6)  # the dual of Schölkopf et al.
 
 
 def test_pairs_vote():
@@ -197,7 +208,12 @@ def test_data_are_the_same_each_time_and_float32(tmp_path):
 def test_config_names_what_there_is():
     config = tomllib.loads(CONFIG.read_text())
     named = config["losses"]
-    assert {*named["data"], *named["data_of_numbers"], *named["joint_only"]} <= set(hard_data.MAKERS)
+    assert {
+        *named["data"],
+        *named["data_of_numbers"],
+        *named["joint_only"],
+        *named["data_unlabelled"],
+    } <= set(hard_data.MAKERS)
     config = config["hard"]
     assert set(config["data"]) <= set(hard_data.MAKERS)
     assert set(config["quick"]["data"]) <= set(config["data"])
@@ -221,7 +237,7 @@ def test_losses_are_held_against_oracles(tmp_path, capsys):
 
 def test_every_loss_that_is_offered_is_known_to_the_referee():
     assert [loss for loss in LOSSES if losses.offered(loss)]
-    assert not {*LOSSES} - {*OF_MARGINS, *OF_RESIDUALS}
+    assert not {*LOSSES} - {*KNOWN}
     assert not {form for loss in LOSSES for _, form in losses.offered(loss)} - {"ovr", "ovo", *JOINT}
 
 

@@ -18,7 +18,7 @@ from tools.bench.kernel_models import evaluate_kernel, read_llsvm_kernel
 from tools.bench.measure import Measurement, run
 from tools.bench.models import READERS
 from tools.bench.objective import Evaluation, evaluate
-from tools.bench.row_losses import OF_RESIDUALS, Objective
+from tools.bench.row_losses import OF_RESIDUALS, ONE_CLASS, Objective
 
 BIG_BYTES = 4_000_000_000
 TINY_BYTES = 500_000  # data have no small limit where the two that inspect names are nearer than this
@@ -50,7 +50,7 @@ class Problem:
 
     @property
     def labels_are_classes(self) -> bool:
-        return self.objective.loss not in OF_RESIDUALS
+        return self.objective.loss not in (*OF_RESIDUALS, ONE_CLASS)
 
     @property
     def form(self) -> str:
@@ -58,7 +58,7 @@ class Problem:
         words = ["rbf"] if self.kernel else []
         words += ["intercept"] if self.intercept else []
         if not self.labels_are_classes:
-            return "numbers"
+            return "none" if self.objective.loss == ONE_CLASS else "numbers"
         words += [self.objective.multiclass] if len(self.dataset.facts["classes"]) > 2 else []
         return " ".join(words) or "two"
 

@@ -30,7 +30,7 @@ from tools.bench.datasets import Dataset, Missing
 from tools.bench.oracles import optimum, pattern_of
 from tools.bench.peers import liblinear_programs, run_peer
 from tools.bench.results import foot, keep, kept_cells, shared_options, size, words
-from tools.bench.row_losses import OF_MARGINS, OF_RESIDUALS, Objective
+from tools.bench.row_losses import KNOWN, Objective
 from tools.bench.verdicts import markdown, number
 
 COLUMNS = (
@@ -72,7 +72,7 @@ def main(arguments: list[str], config: dict[str, Any]) -> int:
                 _row(problem, cells[key], optimum(problem, options.work / "oracles", options.peer_timeout))
             )
             print(f"{key}: {rows[-1]['verdict']}", file=sys.stderr, flush=True)
-    rows += [unknown(loss) for loss in options.loss if loss not in {*OF_MARGINS, *OF_RESIDUALS}]
+    rows += [unknown(loss) for loss in options.loss if loss not in KNOWN]
     bad = [f"- {row['loss']}, {row['data']}, {row['limit']}: {row['verdict']}" for row in rows if row["bad"]]
     text = "\n\n".join(
         [markdown(COLUMNS, rows), f"{len(rows)} cells, {len(bad)} not as they should be:", *bad]
@@ -107,9 +107,11 @@ def unknown(loss: str) -> dict[str, Any]:
 
 def problems(options: argparse.Namespace, config: dict[str, Any]) -> Iterator[Problem]:
     for loss in options.loss:
-        if loss not in {*OF_MARGINS, *OF_RESIDUALS}:
+        if loss not in KNOWN:
             continue
-        names = config["losses"]["data" if KINDS[loss] == CLASSIFICATION else "data_of_numbers"]
+        names = config["losses"][
+            {CLASSIFICATION: "data", REGRESSION: "data_of_numbers"}.get(KINDS[loss], "data_unlabelled")
+        ]
         for penalty, form in offered(loss):
             if penalty not in options.penalty or form not in options.multiclass:
                 continue

@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from tools.bench.models import Linear
-from tools.bench.row_losses import Objective
+from tools.bench.row_losses import ONE_CLASS, Objective
 
 CHUNK_BYTES = 32 << 20
 _BYTES_PER_VALUE, _BYTES_PER_ROW = (
@@ -55,11 +55,11 @@ def evaluate(model: Linear, path: str | os.PathLike[str], objective: Objective) 
         scores = np.zeros((len(part.labels), weights.shape[1])) + model.intercept
         _add_scores(part.indptr, part.indices, part.data, weights, scores)
         cost += objective.costs(scores, part.labels, model.classes)
-        if len(model.classes) > 1:
+        if len(model.classes) > 1 and objective.loss != ONE_CLASS:
             guess = guesses(scores, model.classes, objective.multiclass)
             right += int(np.count_nonzero(guess == part.labels))
         rows += len(part.labels)
-    penalty = objective.penalty_of(np.hstack([model.coef, model.intercept[:, None]]))
+    penalty = objective.constant_term(model.coef, model.intercept, rows)
     return Evaluation(penalty + objective.C * cost, right / max(rows, 1), rows)
 
 

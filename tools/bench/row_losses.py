@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+ONE_CLASS = "one_class"
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,17 @@ class Objective:
         share = {"l2": 0.0, "l1": 1.0, "elasticnet": self.l1_ratio}[self.penalty]
         return float((1 - share) * 0.5 * (weights**2).sum() + share * np.abs(weights).sum())
 
+    def constant_term(self, coef: Vector, intercept: Vector, n_rows: int) -> float:
+        """What the weights cost beside the rows: the penalty; of the one-class machine C nu n b, too, for its rows'
+        scores w·x + b, b = −ρ of Schölkopf et al. 2001, is not penalised."""
+        if self.loss == ONE_CLASS:
+            return self.penalty_of(coef) + self.C * self.nu * n_rows * float(intercept[0])
+        return self.penalty_of(np.hstack([coef, intercept[:, None]]))
+
     def costs(self, scores: Vector, labels: Vector, classes: Vector) -> float:
         """Σ cost of some rows. scores: (n, problems). labels: (n,). classes: ascending; of labels."""
+        if self.loss == ONE_CLASS:
+            return float(np.maximum(0.0, -scores[:, 0]).sum())
         if self.loss in OF_RESIDUALS:
             return float(OF_RESIDUALS[self.loss](labels - scores[:, 0], self).sum())
         if self.multiclass in JOINT:
@@ -89,3 +99,6 @@ JOINT: dict[str, Callable[[Vector, NDArray[np.int64]], Vector]] = {
     "weston-watkins": lambda s, own: np.maximum(0.0, _excess(s, own)).sum(axis=1),
     "softmax": lambda s, own: np.logaddexp.reduce(s, axis=1) - s[np.arange(len(own)), own],
 }
+
+KNOWN = (*OF_MARGINS, *OF_RESIDUALS, ONE_CLASS)
+"""All losses that the referee can tell the cost of."""

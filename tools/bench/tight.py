@@ -49,6 +49,11 @@ def clarabel(task: dict[str, Any]) -> None:
     import cvxpy as cp
 
     X, y = _rows(task)
+    if task["loss"] == "one_class":
+        w, rho = cp.Variable(X.shape[1]), cp.Variable()
+        cost = cp.sum(cp.pos(rho - X @ w)) - task["nu"] * X.shape[0] * rho
+        cp.Problem(cp.Minimize(0.5 * cp.sum_squares(w) + task["C"] * cost)).solve(solver=cp.CLARABEL)
+        return _save(task, w.value[None], np.zeros(0), -rho.value)
     classes = np.unique(y) if task["classes"] else np.zeros(0)
     found = []
     for one in (classes[1:] if len(classes) == 2 else classes) if task["classes"] else [None]:
@@ -85,9 +90,9 @@ def _rows(task: dict[str, Any]) -> tuple[sp.csr_matrix, Any]:
     return X, y
 
 
-def _save(task: dict[str, Any], coef: Any, classes: Any) -> None:
+def _save(task: dict[str, Any], coef: Any, classes: Any, intercept: Any = 0.0) -> None:
     with open(task["model"], "wb") as file:
-        np.savez(file, coef=coef, intercept=0.0, classes=classes)
+        np.savez(file, coef=coef, intercept=intercept, classes=classes)
 
 
 TIGHT = {worker.__name__: worker for worker in (smooth, ridge, clarabel)}
