@@ -32,7 +32,7 @@ def train(
     scale: Literal["auto", "none", "maxabs", "minmax", "standard", "unit-row"] = "auto",
     C: float = 1.0,
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
-    multiclass: Literal["ovr", "ovo", "crammer-singer", "weston-watkins"] = "ovr",
+    multiclass: Literal["ovr", "ovo", "crammer-singer", "weston-watkins", "softmax"] = "ovr",
     solver: Literal["llsvm", "smsvm", "nesvm", "smo", "auto"] = "auto",
     tol: float = 0.001,
     max_passes: int | None = 200,

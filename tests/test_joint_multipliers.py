@@ -20,11 +20,11 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import left_after_reading, smallest_for
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual import newton_system
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
-from llsvm.solvers.sequential_dual.row_products import RowProducts
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.sequential_dual.tuning import DEFAULT

@@ -37,7 +37,7 @@ ALONE = {
     ),
     "solvers": (
         *("base", "report", "state", "stall", "blas"),
-        *("binary_solver", "saved_numbers", "state_arrays", "kernel_machine"),
+        *("binary_solver", "saved_numbers", "state_arrays", "kernel_machine", "row_products"),
     ),
 }
 # Modules of such a room that choose between the others, and so know them.

@@ -215,7 +215,9 @@ class RoundingBound:
                 risen = min(risen, close * shift + largest * shift * shift / (4.0 * CLOSE))
             more = slope * (risen + total * norm_of_all * self.noise)
             alpha = spread * bounded * total
-            if isinstance(self.loss, JointLoss) or self.loss.kind == CLASSIFICATION:
+            if isinstance(self.loss, JointLoss) and not self.loss.linear:
+                pass  # the dual says nothing about Σ α
+            elif isinstance(self.loss, JointLoss) or self.loss.kind == CLASSIFICATION:
                 summed = max(dual, 0.0)  # at least Σ α, with this:
                 summed += 0.5 * ridge * soft_norm * soft_norm if self.l2 > 0 else 0.0
                 alpha = min(alpha, spread * math.sqrt(bounded * largest * summed))

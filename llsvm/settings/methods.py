@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from llsvm.errors import UsageError
 from llsvm.settings.features import KERNEL_NAMES
-from llsvm.settings.objective import DIRECT, LOSSES
+from llsvm.settings.objective import DIRECT, LOSSES, SOFTMAX
 from llsvm.settings.option import Option
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ class Method:
 
     @property
     def title(self) -> str:
-        return self.solver or "the sequential dual method"
+        return self.solver or _TITLES[self.name]
 
 
+_TITLES = {"sequential-dual": "the sequential dual method", "softmax": "multinomial logistic regression"}
 _ANY = ("l2", "l1", "elasticnet")
 _SQUARES = {"squared_hinge": ("l2",), "least-squares": ("l2",)}
 
@@ -54,6 +55,7 @@ METHODS = {
         Method("smo", "smo", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("kernel", "nesvm", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("sequential-dual", "", {"hinge": ("l2",)}, DIRECT),
+        Method("softmax", "", {"logistic": ("l2",)}, (SOFTMAX,)),
     )
 }
 TRIAL = ("llsvm", "smsvm")  # between these, where both do it, "auto" decides as it goes: llsvm.solvers.choose

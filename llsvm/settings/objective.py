@@ -24,8 +24,9 @@ KINDS = {  # loss -> what it takes for labels
 }
 LOSSES = tuple(KINDS)
 PENALTIES = ("l2", "l1", "elasticnet")
-DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem
-MULTICLASS = ("ovr", "ovo", *DIRECT)
+DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem, of hinges
+SOFTMAX = "softmax"  # and of the logistic loss
+MULTICLASS = ("ovr", "ovo", *DIRECT, SOFTMAX)
 
 
 def scaled_targets(target_scale: str, kind: str, is_table: bool) -> str:

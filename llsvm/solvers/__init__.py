@@ -15,6 +15,7 @@ from llsvm.solvers.base import Solver
 SOLVERS = {
     "llsvm": "llsvm.solvers.llsvm.solver:LLSVM",
     "sequential-dual": "llsvm.solvers.sequential_dual.solver:SequentialDual",
+    "softmax": "llsvm.solvers.softmax.solver:Softmax",
     "smsvm": "llsvm.solvers.smsvm.solver:SmSVM",
     "smo": "llsvm.solvers.smo.solver:SMO",
     "nesvm": "llsvm.solvers.nesvm.solver:NESVM",

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
 from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.row_products import PIECE_BYTES
 from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
 from llsvm.solvers.sequential_dual.proximal_point import Point, RowsAtHand
-from llsvm.solvers.sequential_dual.row_products import PIECE_BYTES
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
+from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual, Mask
-from llsvm.solvers.sequential_dual.row_products import RowProducts
 
 Array = NDArray[np.float64]
 MAX_PRODUCTS = 200  # of conjugate gradients in a step

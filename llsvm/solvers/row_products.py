@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.kernels.products import csr_dots
+from llsvm.kernels.row_sums import add_rows
 from llsvm.kernels.scores import matrix_scores
-from llsvm.solvers.sequential_dual.newton_kernels import add_rows
 
 Array = NDArray[np.float64]
 PIECE_BYTES = 1 << 20  # rows are worked on in pieces of so much, as float64
@@ -55,6 +55,19 @@ class RowProducts:
         else:
             out[:-1] += X.T.astype(np.float64, copy=False) @ coefficients
         out[-1] += self._bias * coefficients.sum(axis=0)
+
+    def add_squares(self, X: Matrix, coefficients: Array, out: Array) -> None:
+        """``add`` of the squares of all values."""
+        if isinstance(X, CSR):
+            start, stop = int(X.indptr[0]), int(X.indptr[-1])
+            values = X.data[start:stop].astype(np.float64)
+            values *= values
+            add_rows(X.indptr - start, X.indices[start:stop], values, coefficients, out)
+        else:
+            wide = X.T.astype(np.float64)
+            wide *= wide
+            out[:-1] += wide @ coefficients
+        out[-1] += self._bias**2 * coefficients.sum(axis=0)
 
     def dense(self, rows: NDArray[np.int64]) -> Array:
         """Some rows as (len(rows), d + 1) float64."""

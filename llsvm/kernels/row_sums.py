@@ -1,4 +1,4 @@
-"""A kernel of the method of multipliers: sums of sparse rows with a coefficient for each class."""
+"""Sums of sparse rows with a coefficient for each class."""
 
 from __future__ import annotations
 

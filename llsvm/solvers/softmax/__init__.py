@@ -1,0 +1,1 @@
+"""Multinomial logistic regression (softmax): truncated Newton over the stream."""

@@ -1,0 +1,38 @@
+"""What multinomial logistic regression would do with the memory there is: a pure function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.solvers.row_products import PIECE_BYTES
+from llsvm.solvers.softmax.tuning import SoftmaxTuning
+
+WEIGHTS = (
+    14  # arrays as large as the weights: a point, a trial, a step, conjugate gradients, what is reported
+)
+OF_THREADS = 2  # and for each thread: sums and curvatures
+PIECES = 8  # pieces of rows, for each thread
+ROW_WORK_BYTES = 24  # C_i, and what is gathered of them
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """needs: for ``Stream.prepare``. whole: there is a Hessian over all weights, else products with it."""
+
+    needs: Needs
+    whole: bool
+
+
+def layout(threads: int, memory: MemoryLeft, tuning: SoftmaxTuning) -> Layout:
+    k, width = len(memory.dataset.classes), memory.dataset.n_columns + 1
+    lines = {
+        "weights": 8 * k * width * (WEIGHTS + OF_THREADS * threads),
+        "rows at hand": PIECES * threads * PIECE_BYTES,
+    }
+    without = Layout(Needs(lines, ROW_WORK_BYTES), False)
+    hessian_bytes = 8 * (k * width) ** 2
+    if k * width > tuning.max_whole or hessian_bytes > tuning.hessian_share * memory.available_bytes:
+        return without
+    needs = Needs({**lines, "Hessian": hessian_bytes}, ROW_WORK_BYTES)
+    return Layout(needs, True) if memory.has_room(needs) else without

@@ -1,0 +1,196 @@
+"""SoftmaxRun: Newton's method over one stream; solver.py has the algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.rounding import RoundingBound
+from llsvm.settings.settings import Settings
+from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.report import ROUNDED, STALLED, Report
+from llsvm.solvers.saved_numbers import SavedNumbers
+from llsvm.solvers.softmax.passes import Measured, Passes
+from llsvm.solvers.softmax.tuning import SoftmaxTuning
+from llsvm.solvers.stall import Stall
+from llsvm.solvers.state import SolverState, Value, data_of
+from llsvm.stream.stream import Stream
+
+Array = NDArray[np.float64]
+RIDGE = 1e-15  # of the largest curvature: below that, rounding would make the system indefinite
+EXACT = 0.1  # of the tolerance: what is missing beside the rounding of values, where more steps do not help
+ROUNDING = 1e-13  # of the primal: so much may be lost in measuring it
+_NAMES = ("W", "step", "gradient", "diagonal", "s", "r", "direction")
+
+
+class SoftmaxRun:
+    """Arrays are (d + 1, k). W: the point. step: the next trial is W + length · step. gradient: of P at W.
+    diagonal: of the Hessian there. s, r, direction: of conjugate gradients, while products is not −1."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        passes: Passes,
+        settings: Settings,
+        bound: RoundingBound,
+        whole: bool,
+        tuning: SoftmaxTuning,
+        saved: SolverState | None,
+    ) -> None:
+        """whole: there is a Hessian over all weights."""
+        self._stream, self._passes, self._settings, self._bound = stream, passes, settings, bound
+        self._tuning = tuning
+        width, k = shape = stream.dataset.n_columns + 1, len(stream.dataset.classes)
+        self._at = {name: np.zeros(shape) for name in _NAMES}
+        self._hessian = np.zeros((k, width, k, width)) if whole else None
+        self._stall = Stall(settings.tol, settings.max_passes)
+        self._made = 0  # passes
+        self._primal, self._dual = np.inf, -np.inf
+        self._length, self._slope = 1.0, 0.0  # of the trial, and ⟨gradient, step⟩
+        self._first_norm = 0.0  # of the gradient
+        self._products, self._rz, self._enough = -1, 0.0, 0.0
+        if saved is not None:
+            self._restore(saved)
+
+    def reports(self) -> Iterator[Report]:
+        most = self._settings.max_passes or 0
+        with one_blas_thread():
+            while not most or self._made < most or self._made < 1:
+                cause, products = "", self._products >= 0
+                if products:
+                    self._product()
+                else:
+                    cause = self._trial()
+                self._made += 1
+                report = self._make_report(cause, products)
+                yield report
+                if report.converged or report.cause:
+                    return
+
+    def _make_report(self, cause: str, products: bool) -> Report:
+        coef = coef_of(self._at["W"])
+        certificate = self._bound.certificate(coef, [self._primal], [self._dual], self._made)
+        converged = certificate.relative_gap <= self._settings.tol
+        if certificate.relative_gap - certificate.rounding_gap <= EXACT * self._settings.tol:
+            cause = cause or ROUNDED
+        if not products and self._stall.note(self._made, self._primal, self._dual):
+            cause = cause or STALLED
+        report = Report("pass", self._made, coef, certificate, self._dual, converged=converged)
+        report.cause = "" if converged else cause
+        report.resumable = not (converged or report.cause)
+        return report
+
+    def _trial(self) -> str:
+        """Measure W + length · step, and go there if P falls enough; returns why there is no more to be had, or
+        ""."""
+        at, tuning = self._at, self._tuning
+        W = at["W"] + self._length * at["step"]
+        found = self._passes.measure(W, self._hessian)
+        primal = 0.5 * _dot(W, W) + found.loss
+        self._dual = max(self._dual, found.entropy - 0.5 * _dot(found.gradient, found.gradient))
+        most = self._primal + tuning.decrease * self._length * self._slope + ROUNDING * abs(primal)
+        if primal <= most:
+            self._primal, at["W"] = primal, W
+            self._begin_step(found)
+        else:
+            self._length *= 0.5
+            if self._length < tuning.shortest:
+                return ROUNDED
+        return ""
+
+    def _begin_step(self, found: Measured) -> None:
+        at = self._at
+        at["gradient"] = at["W"] + found.gradient
+        norm = float(np.sqrt(_dot(at["gradient"], at["gradient"])))
+        self._first_norm = self._first_norm or norm
+        if self._hessian is not None:
+            self._take_step(_solved(self._hessian, -at["gradient"]))
+            return
+        assert found.diagonal is not None
+        at["diagonal"] = 1.0 + found.diagonal
+        at["s"] = np.zeros_like(at["W"])
+        at["r"] = -at["gradient"]
+        at["direction"] = at["r"] / at["diagonal"]
+        self._rz = _dot(at["r"], at["direction"])
+        accuracy = min(self._tuning.accuracy, (norm / max(self._first_norm, 1e-300)) ** 0.5)
+        self._enough, self._products = accuracy**2 * self._rz, 0
+        if not self._rz > 0.0:
+            self._take_step(at["s"])
+        if self._stream.in_one_block:  # then a product is no pass
+            while self._products >= 0:
+                self._product()
+
+    def _product(self) -> None:
+        """A step of conjugate gradients."""
+        at = self._at
+        d, r = at["direction"], at["r"]
+        Hd = d + self._passes.product(at["W"], d)
+        length = self._rz / _dot(d, Hd)
+        at["s"] += length * d
+        r -= length * Hd
+        z = r / at["diagonal"]
+        before, self._rz = self._rz, _dot(r, z)
+        d *= self._rz / before
+        d += z
+        self._products += 1
+        late = self._stream.progress.out_of_time
+        if self._rz <= self._enough or self._products >= self._tuning.max_products or late:
+            self._take_step(at["s"])
+
+    def _take_step(self, step: Array) -> None:
+        self._at["step"] = step.copy()
+        self._slope, self._length, self._products = _dot(self._at["gradient"], step), 1.0, -1
+
+    # -- stopping and going on --------------------------------------------------------------------------
+
+    def state(self, objective: dict[str, Value]) -> SolverState:
+        numbers: dict[str, Value] = {
+            "primal": self._primal,
+            "dual": self._dual,
+            "length": self._length,
+            "slope": self._slope,
+            "first norm": self._first_norm,
+            "products": self._products,
+            "rz": self._rz,
+            "enough": self._enough,
+            "stream generator": self._stream.random_state,
+        }
+        of = {**objective, **data_of(self._stream.dataset)}
+        return SolverState("softmax", self._made, of, {**self._at, **self._stall.arrays}, {}, numbers)
+
+    def _restore(self, saved: SolverState) -> None:
+        saved.require_shapes({name: array.shape for name, array in self._at.items()})
+        self._at = {name: np.array(saved.arrays[name]) for name in _NAMES}
+        self._stall.restore(saved.arrays)
+        self._made = saved.passes
+        numbers = SavedNumbers(saved.numbers)
+        self._primal, self._dual = numbers.real("primal"), numbers.real("dual")
+        self._length, self._slope = numbers.real("length"), numbers.real("slope")
+        self._first_norm, self._products = numbers.real("first norm"), numbers.whole("products")
+        self._rz, self._enough = numbers.real("rz"), numbers.real("enough")
+        self._stream.random_state = dict(numbers.mapping("stream generator"))
+
+
+def coef_of(W: Array) -> Array:
+    """(k, d + 1), a view; for two classes the difference (1, d + 1), which decides between them."""
+    return W.T if W.shape[1] > 2 else (W[:, 1:] - W[:, :1]).T
+
+
+def _solved(hessian: Array, right: Array) -> Array:
+    """(I + H)⁻¹ right; hessian: (k, d + 1, k, d + 1), of whose classes (a, b) those with a ≥ b are there.
+    Overwritten."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    d, k = right.shape
+    flat = hessian.reshape(k * d, k * d)
+    diagonal = np.einsum("ii->i", flat)  # a view
+    diagonal += 1.0 + RIDGE * len(flat) * diagonal.max()
+    factor = cho_factor(flat.T, lower=False, overwrite_a=True, check_finite=False)
+    s: Array = cho_solve(factor, right.T.ravel(), check_finite=False)
+    return np.ascontiguousarray(s.reshape(k, d).T)
+
+
+def _dot(a: Array, b: Array) -> float:
+    return float(np.einsum("ij,ij", a, b))

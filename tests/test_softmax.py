@@ -1,0 +1,237 @@
+"""Multinomial logistic regression: its passes against their definitions, the solver against scikit-learn's."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from oracle import rows, small_pages, write_svmlight
+from scipy.special import logsumexp
+from scipy.special import softmax as shares
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.linear_model import LogisticRegression
+from state_suite import Case, check_refuses, check_resumes
+
+import llsvm
+from llsvm.data import open_source
+from llsvm.errors import UsageError
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import left_after_reading, smallest_for
+from llsvm.objective.costs import RowCosts
+from llsvm.process.threads import Threads
+from llsvm.settings.settings import Settings
+from llsvm.solvers.softmax.layout import layout
+from llsvm.solvers.softmax.passes import Passes
+from llsvm.solvers.softmax.solver import Softmax
+from llsvm.solvers.softmax.tuning import DEFAULT
+from llsvm.stream.stream import Stream
+
+ASKED = {"multiclass": "softmax", "loss": "logistic"}
+PRODUCTS = replace(DEFAULT, max_whole=0)  # no Hessian: conjugate gradients
+
+
+def primal(W, X, y, cost):
+    s = X @ W
+    return 0.5 * np.sum(W * W) + cost @ (logsumexp(s, axis=1) - s[np.arange(len(y)), y])
+
+
+def optimum(X, y, C, weight=None):
+    """scikit-learn's; the constant feature is a column of X."""
+    made = LogisticRegression(C=C, solver="newton-cg", tol=1e-9, max_iter=10_000, fit_intercept=False)
+    return made.fit(X, y, sample_weight=weight).coef_.T
+
+
+def with_one(X):
+    return np.hstack([X, np.ones((len(X), 1))])
+
+
+def trained(
+    tmp_path, X, y, tuning=DEFAULT, weight=None, ledger=100_000_000, threads=2, class_weight=1.0, **settings
+):
+    """The last report, and where the rows went. From a text file where the ledger is small."""
+    options = Settings(**{"tol": 1e-6, "bias": 1.0, "scale": "none", **ASKED, **settings})
+    k = len(np.unique(y))
+    file = ledger < 10_000_000 and weight is None
+    source = open_source(write_svmlight(tmp_path / "rows.svm", X, y)) if file else open_source(X, y, weight)
+    with Stream(source, MemoryBudget(ledger, 0), tmp_path, cache="auto", has_bias=True) as stream:
+        stream.read()
+        solver = Softmax(options, np.ones(k) * class_weight, threads, tuning)
+        *_, last = solver.solve(stream)
+        return replace(last, coef=np.array(last.coef)), stream.in_one_block
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_pass_sums_value_gradient_and_hessian(tmp_path, dense):
+    X, y = rows(n=90, d=4, classes=3, density=0.6)
+    weight = np.random.default_rng(0).integers(0, 3, 90).astype(float)
+    rng, wide = np.random.default_rng(1), with_one(X)
+    W, way = rng.normal(size=(5, 3)), rng.normal(size=(5, 3))
+    factors = np.array([0.5, 1.0, 2.0])
+    cost = factors[y] * weight
+    source = open_source(X if dense else sp.csr_matrix(X), y, weight)
+    with (
+        Stream(source, MemoryBudget(50_000_000, 0), tmp_path, cache="auto", has_bias=True) as stream,
+        Threads(2) as threads,
+    ):
+        stream.read()
+        stream.prepare(Softmax(Settings(**ASKED), np.ones(3)).needs(stream.memory_left))
+        passes = Passes(stream, RowCosts(factors), threads, 1.0)
+        found, hessian = passes.measure(W, None), np.empty((3, 5, 3, 5))
+        again, product = passes.measure(W, hessian), passes.product(W, way)
+    p = shares(wide @ W, axis=1)
+    own = np.eye(3)[y]
+    assert found.loss == pytest.approx(primal(W, wide, y, cost) - 0.5 * np.sum(W * W))
+    assert found.entropy == pytest.approx(cost @ -(p * np.log(p)).sum(axis=1))
+    np.testing.assert_allclose(found.gradient, wide.T @ (cost[:, None] * (p - own)), atol=1e-9)
+    np.testing.assert_allclose(again.gradient, found.gradient, atol=1e-12)
+    whole = np.zeros((15, 15))
+    for x, q, c in zip(wide, p, cost, strict=True):
+        whole += c * np.kron(np.diag(q) - np.outer(q, q), np.outer(x, x))
+    np.testing.assert_allclose(found.diagonal.T.ravel(), np.diag(whole))
+    np.testing.assert_allclose(np.tril(hessian.reshape(15, 15)), np.tril(whole), atol=1e-9)
+    np.testing.assert_allclose(product.T.ravel(), whole @ way.T.ravel())
+
+
+@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("C", [0.01, 10.0])
+def test_the_optimum_is_scikit_learns(tmp_path, tuning, dense, C):
+    X, y = rows(n=300, d=6, classes=4, density=1.0 if dense else 0.4)
+    weight = np.random.default_rng(2).uniform(0.0, 2.0, 300).astype(np.float32).astype(float)
+    last, _ = trained(tmp_path, X if dense else sp.csr_matrix(X), y, tuning, weight, C=C)
+    assert last.converged
+    W, cost = optimum(with_one(X), y, C, weight), C * weight
+    best = primal(W, with_one(X), y, cost)
+    assert primal(last.coef.T, with_one(X), y, cost) == pytest.approx(best, rel=2e-6)
+    assert last.certificate.primal[0] == pytest.approx(best, rel=2e-6)
+    assert last.certificate.dual[0] <= best * (1 + 1e-9)
+    np.testing.assert_allclose(last.coef.T, W, atol=0.02 * np.abs(W).max())
+
+
+@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+def test_out_of_core_it_is_the_same_optimum(tmp_path, monkeypatch, tuning):
+    X, y = rows(n=900, d=8, classes=3)
+    at_hand, one = trained(tmp_path, X, y, tuning, C=0.1, tol=1e-5)
+    small_pages(monkeypatch)
+    ledger = 8_000 + Softmax(Settings(**ASKED), np.ones(3), 1, tuning).needs(_left(tmp_path, X, y)).nbytes
+    blocks, two = trained(tmp_path, X, y, tuning, C=0.1, tol=1e-5, ledger=ledger + 30_000, threads=1)
+    assert (one, two) == (True, False)
+    assert at_hand.converged
+    assert blocks.converged
+    assert blocks.certificate.primal[0] == pytest.approx(at_hand.certificate.primal[0], rel=1e-5)
+    if tuning is PRODUCTS:  # each product is a pass
+        assert blocks.passes > at_hand.passes
+
+
+def _left(folder, X, y):
+    with Stream(
+        open_source(X, y), MemoryBudget(50_000_000, 0), folder, cache="auto", has_bias=True
+    ) as stream:
+        stream.read()
+        return left_after_reading(stream.dataset, 50_000_000, {})
+
+
+def test_class_weights_are_factors_of_the_cost(tmp_path):
+    X, y = rows(n=200, d=5, classes=3)
+    factors = np.array([0.3, 1.0, 3.0])
+    last, _ = trained(tmp_path, X, y, class_weight=factors)
+    assert last.certificate.primal[0] == pytest.approx(
+        primal(optimum(with_one(X), y, 1.0, factors[y]), with_one(X), y, factors[y]), rel=2e-6
+    )
+
+
+@pytest.mark.parametrize("C", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_digits])
+def test_raw_columns_end_certified(C, load):
+    X, y = load(return_X_y=True)
+    model = llsvm.train(
+        X, y, C=C, scale="none", bias=1.0, threads=1, memory_limit="1GB", max_passes=40, **ASKED
+    )
+    assert model.certificate.relative_gap <= 1e-3
+    if C < 1e4:
+        best = primal(optimum(with_one(X), y, C), with_one(X), y, np.full(len(y), C))
+        assert best * (1 - 1e-6) <= model.certificate.primal[0] <= best * 1.001
+
+
+def test_probabilities_are_the_softmax_of_the_scores():
+    X, y = load_iris(return_X_y=True)
+    model = llsvm.train(X, y, bias=1.0, scale="none", memory_limit="1GB", **ASKED)
+    found = model.predict_proba(X)
+    np.testing.assert_allclose(found, shares(model.decision_function(X), axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = LogisticRegression(tol=1e-8, max_iter=10_000, fit_intercept=False).fit(with_one(X), y)
+    np.testing.assert_allclose(found, known.predict_proba(with_one(X)), atol=0.03)
+    assert (model.predict(X) == y).mean() > 0.95
+
+
+def test_of_two_classes_the_difference_decides():
+    X, y = rows(n=200, d=4, classes=2)
+    model = llsvm.train(X, y, bias=1.0, scale="none", tol=1e-8, memory_limit="1GB", **ASKED)
+    assert model.coef_.shape == (1, 4)
+    # ½‖w₁‖² + ½‖w₀‖² of weights ± w/2 is ¼‖w‖²: half the penalty
+    known = LogisticRegression(C=2.0, tol=1e-10, max_iter=10_000, fit_intercept=False).fit(with_one(X), y)
+    np.testing.assert_allclose(model.predict_proba(X), known.predict_proba(with_one(X)), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"multiclass": "softmax"}, "multiclass softmax is for multinomial logistic regression"),
+        ({"multiclass": "crammer-singer", "loss": "logistic"}, "leave one of them out"),
+        ({**ASKED, "penalty": "l1"}, "leave one of them out"),
+        ({**ASKED, "solver": "llsvm"}, "softmax"),
+        ({**ASKED, "intercept": True}, "leave one of them out"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, said):
+    with pytest.raises(UsageError, match=said):
+        Settings(**options)
+
+
+def _make(tuning):
+    return lambda options, class_weight, threads: Softmax(options, class_weight, threads, tuning)
+
+
+@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+@pytest.mark.parametrize(("threads", "classes", "weighted"), [(1, 4, False), (2, 3, True), (1, 2, False)])
+def test_it_goes_on_as_if_it_had_not_been_stopped(tmp_path, tuning, threads, classes, weighted):
+    settings = {"solver": "auto", **ASKED, "C": 10.0}
+    case = Case(
+        settings, threads=threads, classes=classes, weighted=weighted, in_one_block=True, make=_make(tuning)
+    )
+    check_resumes(case, tmp_path)
+
+
+@pytest.mark.parametrize("place", ["cache", "source"])
+@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+def test_it_goes_on_out_of_core(tmp_path, monkeypatch, tuning, place):
+    small_pages(monkeypatch)
+    settings = {"solver": "auto", **ASKED, "tol": 1e-3, "max_passes": 9}
+    needed = Softmax(Settings(**ASKED), np.ones(3), 1, tuning)
+    X, y = rows(n=900, d=8, classes=3)
+    ledger = needed.needs(_left(tmp_path, X, y)).nbytes + 30_000
+    case = Case(
+        settings, ledger=ledger, n=900, classes=3, from_file=place, in_one_block=False, make=_make(tuning)
+    )
+    check_resumes(case, tmp_path)
+
+
+def test_states_of_others_are_refused(tmp_path):
+    check_refuses(Case({"solver": "auto", **ASKED, "max_passes": 3}, classes=4), tmp_path)
+
+
+def test_the_hessian_takes_the_memory_that_is_left(tmp_path):
+    """The smallest limits are those without it."""
+    X, y = rows(n=3000, d=40, classes=4)
+    options = Settings(**ASKED)
+    left = _left(tmp_path, X, y)
+    solvers = [Softmax(options, np.ones(4), 2, tuning) for tuning in (DEFAULT, PRODUCTS)]
+    for in_one_block in (False, True):
+        limits = [smallest_for(left.dataset, {}, solver.needs, 1, in_one_block).nbytes for solver in solvers]
+        assert limits[0] == limits[1]
+    assert layout(2, left, DEFAULT).whole
+    assert not layout(2, left, PRODUCTS).whole
