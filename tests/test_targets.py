@@ -299,3 +299,14 @@ def test_scaled_targets_are_of_regressions():
         Settings(target_scale="standard")
     assert Settings().resolved(True).target_scale == "none"
     assert Settings(loss="huber").resolved(False).target_scale == "none"
+
+
+def test_many_numbers_as_classes_are_doubted(tmp_path):
+    X, _, _ = data()
+    with Stream(open_source(X, np.arange(N) // 2), MemoryBudget(10_000_000, 0), tmp_path) as stream:
+        stream.read()
+        assert "250 different numbers as labels, each a class: for a regression pass" in stream.note
+    for labels in (np.arange(N) % 90, (np.arange(N) // 2).astype(str)):
+        with Stream(open_source(X, labels), MemoryBudget(10_000_000, 0), tmp_path) as stream:
+            stream.read()
+            assert "regression" not in stream.note

@@ -15,6 +15,8 @@ from llsvm.settings.objective import CLASSIFICATION
 MAX_CLASSES = 100_000
 _CLASS_BYTES = 160  # of a label: its places here, and in what is made of them while they are put in order
 WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
+FOR_REGRESSION = "for a regression pass --loss epsilon_insensitive, huber or quantile"
+_FEW_ROWS = 20  # to a class, on average: more than _MANY_REAL_LABELS numbers look like targets then
 _MANY_REAL_LABELS = 100  # this many different labels that are not whole numbers look like a regression target
 
 
@@ -90,6 +92,14 @@ class LabelEncoder:
         self.counts += np.bincount(ids, minlength=len(self.counts))
         return ids
 
+    @property
+    def doubt(self) -> str:
+        """A sentence where the labels look like numbers to be predicted, else ""."""
+        many = max(_MANY_REAL_LABELS, int(self.counts.sum()) // _FEW_ROWS)
+        if self._words or len(self) <= many:
+            return ""
+        return f"{len(self):,} different numbers as labels, each a class: {FOR_REGRESSION}"
+
     def require_variety(self, where: str) -> None:
         """Raise DataError unless there are two classes. where: the name of the data."""
         if len(self) < 2:
@@ -143,7 +153,7 @@ class LabelEncoder:
             raise DataError(
                 f"more than {_MANY_REAL_LABELS} different labels that are not whole numbers (for example "
                 f"{known[known % 1 != 0][0]:g}): these look like regression targets (Unknown label type); "
-                "llsvm trains classifiers"
+                f"for classes name another column with --label, {FOR_REGRESSION}"
             )
 
 

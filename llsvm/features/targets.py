@@ -26,7 +26,7 @@ class RowLabels(Protocol):
     kind: what they are, a name of llsvm.settings.objective. counts: (k,) rows by class, as ``encode`` numbers them.
     classes: (k,) labels, ascending, none where they are no classes. rank: (k,) what ``encode``'s numbers have
     become. finisher: makes of what ``encode`` has handed out what blocks are to have; None where they are the same.
-    nbytes: that it holds. target: of targets.
+    nbytes: that it holds. target: of targets. doubt: whether labels are what they are taken for, or "".
     """
 
     @property
@@ -43,6 +43,9 @@ class RowLabels(Protocol):
     def nbytes(self) -> int: ...
     @property
     def target(self) -> TargetFacts | None: ...
+
+    @property
+    def doubt(self) -> str: ...
 
     def __len__(self) -> int: ...
 
@@ -64,6 +67,8 @@ class _NoClasses:
 
     def __init__(self) -> None:
         self._n = 0
+
+    doubt = ""
 
     def __len__(self) -> int:
         return 0

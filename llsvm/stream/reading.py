@@ -70,7 +70,6 @@ class DataReader:
     lost: root of Σ e² over what was rounded of the values.
     page_bytes: of the pages it was read in.
     held: the ledger's lines as ``read`` found them.
-    note: what people should know of the columns' scale, or "".
     """
 
     def __init__(
@@ -93,12 +92,17 @@ class DataReader:
         self.lost = 0.0
         self.page_bytes = 0
         self.held: Mapping[str, int] = budget.mark()
-        self.note = ""
+        self._scale_note = ""
         self._progress = progress
         self._make_cache = make_cache
         self._long_row_bytes = 0  # of a row much longer than pages are, once there has been one
         self._bytes_asked = -1  # that the source had read when it was last asked what it holds
         self.rows = self._new_reading()
+
+    @property
+    def note(self) -> str:
+        """What people should know of the labels, and of the columns' scale, or ""."""
+        return "; ".join(filter(None, (self.rows.labels.doubt, self._scale_note)))
 
     @property
     def views(self) -> bool:
@@ -285,7 +289,7 @@ class DataReader:
         statistics, self.rows.statistics = self.rows.statistics, None
         if statistics is None:
             if self.rows.largest_value > UNSCALED_ABOVE:
-                self.note = (
+                self._scale_note = (
                     f"values as large as {self.rows.largest_value:.3g}: training on unscaled columns is slow "
                     "and may not converge (--scale minmax, maxabs or standard)"
                 )
@@ -303,7 +307,7 @@ class DataReader:
             beyond = self.lost if unscaled else 0.0
             self.lost = statistics.lost_by_scaling(self.scaling, self.lost, dataset.n_rows) + beyond
         if self.scaling.left_out and not options.has_bias:
-            self.note = (
+            self._scale_note = (
                 f"{self.scaling.left_out} columns with zeros are scaled but not shifted, as the rows are sparse: "
                 "the bias takes the shift (--bias 1 gives it one)"
             )
