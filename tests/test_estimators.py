@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from oracle import rows, write_svmlight
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC, LinearSVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -155,6 +158,32 @@ def test_quantiles_of_the_targets():
     for tau in (0.1, 0.5, 0.9):
         model = LLSVMRegressor(loss="quantile", quantile=tau, C=100, fit_intercept=False, tol=1e-6).fit(X, y)
         assert (y <= model.predict(X)).mean() == pytest.approx(tau, abs=0.01)
+
+
+# Two fits of the same problem are as alike as tol says; scikit-learn, whose own have 1e-12 here, asks for 1e-7.
+@parametrize_with_checks([LLSVMClassifier(loss="logistic", tol=1e-12)])
+def test_scikit_learns_checks_of_a_logistic_classifier(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_those_of_logistic_regression(classes):
+    X, y = rows(classes=classes)
+    ours = LLSVMClassifier(loss="logistic", tol=1e-8).fit(X, y)
+    theirs = LogisticRegression(solver="liblinear", tol=1e-10, max_iter=10_000)
+    theirs = (theirs if classes == 2 else OneVsRestClassifier(theirs)).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-3)
+    np.testing.assert_allclose(ours.predict_log_proba(X), np.log(ours.predict_proba(X)))
+    evaluated = llsvm.evaluate(ours.model_, X, y)
+    assert evaluated["log_loss"] == pytest.approx(log_loss(y, ours.predict_proba(X)), rel=1e-9)
+
+
+def test_probabilities_of_pairs():
+    X, y = rows(classes=3)
+    ours = LLSVMClassifier(loss="logistic", multi_class="ovo").fit(X, y)
+    p = ours.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert (ours.classes_[p.argmax(axis=1)] == ours.predict(X)).mean() > 0.97  # votes may differ
 
 
 def test_probabilities_where_the_loss_has_them():
