@@ -16,6 +16,7 @@ from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.memory.plan import MemoryLeft
+from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.choose import DEFAULT, AutoTuning, choose, enough, newton_updates
@@ -185,6 +186,12 @@ def test_newtons_price_rises_with_the_length_of_rows_and_falls_with_their_number
     assert newton_updates(dataset(), 3) < 3 * newton_updates(dataset())  # code is loaded once
     many = 10**9
     assert newton_updates(dataset(many), 3) == pytest.approx(3 * newton_updates(dataset(many)), rel=1e-3)
+
+
+def test_an_update_of_the_logistic_loss_costs_more_than_a_step_on_a_quadratic():
+    tall = dataset(1_000_000, 50, 50, dense=True)
+    of_hinge, of_logistic = (newton_updates(tall, loss=new_loss(name)) for name in ("hinge", "logistic"))
+    assert 0.4 < of_logistic / of_hinge < 0.9
 
 
 def test_when_a_trial_ends():

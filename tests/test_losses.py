@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 
 from llsvm.objective.losses import LogisticLoss, PLQLoss, joint_loss, logistic, loss_of, new_loss
-from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION
+from llsvm.settings.objective import CLASSIFICATION, KINDS, KINKED, LOSSES, REGRESSION
 from llsvm.settings.settings import Settings
 
 NUMBERS = st.floats(-50, 50)
@@ -238,3 +238,7 @@ def test_logistic_proximal_points_are_found_wherever_they_are(m, a, step):
     if 1e-12 < found < 1 - 1e-12:
         residual = math.log(found / (1 - found)) + m + (found - a) / step
         assert abs(residual) <= 1e-6 * (1 + abs(m) + 1e-9 / step)
+
+
+def test_settings_know_which_losses_have_a_kink():
+    assert set(KINKED) == {name for name in LOSSES if not np.isfinite(new_loss(name).smoothness)}

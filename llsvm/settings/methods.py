@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llsvm.errors import UsageError
 from llsvm.settings.features import KERNEL_NAMES
-from llsvm.settings.objective import DIRECT, LOSSES, SOFTMAX
+from llsvm.settings.objective import DIRECT, KINKED, LOSSES, SOFTMAX
 from llsvm.settings.option import Option
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ METHODS = {
         Method("softmax", "", {"logistic": ("l2",)}, (SOFTMAX,)),
     )
 }
+SMOOTHING = ("mu", "homotopy")  # options of how losses are smoothed
 TRIAL = ("llsvm", "smsvm")  # between these, where both do it, "auto" decides as it goes: llsvm.solvers.choose
 
 
@@ -99,7 +100,12 @@ def demands(settings: Settings, options: Mapping[str, Option]) -> list[Demand]:
     for name, each in options.items():
         value = getattr(settings, name)
         if each.methods and name != "paper" and value != each.default:
-            asked = each.flag if value is True else f"{each.flag} {value}"
+            asked = _asked(each, value)
+            if name in SMOOTHING and settings.loss not in KINKED:
+                raise UsageError(
+                    f"{asked} is of how a loss with a kink is smoothed, and --loss "
+                    f"{settings.loss} has none: leave one of them out"
+                )
             found.append(Demand(f"{name} {value}", asked, _looks_at(each)))
     loss, penalty = settings.loss, settings.penalty
     return [
@@ -111,6 +117,13 @@ def demands(settings: Settings, options: Mapping[str, Option]) -> list[Demand]:
             lambda method: any(penalty in each for each in method.objectives.values()),
         ),
     ]
+
+
+def _asked(option: Option, value: Any) -> str:
+    """As the command line has it."""
+    if isinstance(value, bool) and option.flags:
+        return option.flags[0].partition("/")[0 if value else 2]
+    return option.flag if value is True else f"{option.flag} {value}"
 
 
 def _looks_at(option: Option) -> Callable[[Method], bool]:

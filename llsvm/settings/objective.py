@@ -23,6 +23,11 @@ KINDS = {  # loss -> what it takes for labels
     "huber": REGRESSION,
 }
 LOSSES = tuple(KINDS)
+KINKED = (
+    "hinge",
+    "epsilon_insensitive",
+    "quantile",
+)  # that are smoothed where a method takes smooth losses alone
 PENALTIES = ("l2", "l1", "elasticnet")
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem, of hinges
 SOFTMAX = "softmax"  # and of the logistic loss

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import LogisticLoss, Loss, loss_of, new_loss
 from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smo.layout import smo_layout
@@ -35,6 +35,10 @@ class AutoTuning:
     """... or, where no Hessian has room, the products of its conjugate gradients."""
     newton_start: float = 2e8
     """ns: loading more code."""
+    logistic_update: float = 150
+    """ns: that an update of the logistic loss takes more, for Newton's method on its own dual variable ..."""
+    logistic_pass: float = 250
+    """... and a pass of smsvm, for each row, for its exponentials and logarithms."""
     newton_calls: float = 7.5e5
     """ns: what a pass takes for each problem beside the work on rows."""
     round: float = 0.4
@@ -48,6 +52,7 @@ class AutoTuning:
 
 
 DEFAULT = AutoTuning()
+HINGE = new_loss("hinge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
-    newton = newton_updates(dataset, problems, newtons.by_products, tuning)
+    newton = newton_updates(dataset, problems, newtons.by_products, tuning, loss_of(settings))
     why = f"Newton's method would cost as much as {newton:.0f} updates a row"
     return Choice("llsvm", why, newton, newtons.by_products)
 
@@ -94,16 +99,22 @@ def _nesvm_instead(settings: Settings, threads: int, memory: MemoryLeft) -> Choi
 
 
 def newton_updates(
-    dataset: DatasetInfo, problems: int = 1, by_products: bool = False, tuning: AutoTuning = DEFAULT
+    dataset: DatasetInfo,
+    problems: int = 1,
+    by_products: bool = False,
+    tuning: AutoTuning = DEFAULT,
+    loss: Loss = HINGE,
 ) -> float:
     """So many updates of each row by coordinate descent cost as much as smsvm in all. by_products: it has no room
-    for a Hessian."""
+    for a Hessian. loss: of a row."""
     n, rows, r = dataset.n_features, max(dataset.n_rows, 1), dataset.nnz / max(dataset.n_rows, 1)
     if dataset.is_dense:
         r = float(n)
         update, a_pass, product = 100 + 0.45 * r, 100 + r + 0.05 * r * r, 100 + 3 * r
     else:
         update, a_pass, product = 100 + 2 * r, 100 + r + 0.4 * r * r, 60 + 3 * r
+    if isinstance(loss, LogisticLoss):
+        update, a_pass = update + tuning.logistic_update, a_pass + tuning.logistic_pass
     step = n**3 / 15 / rows
     work = tuning.newton_products * product if by_products else tuning.newton_passes * (a_pass + step)
     work += tuning.newton_passes * tuning.newton_calls / rows
