@@ -357,7 +357,7 @@ def test_inspect_tells_what_training_with_the_same_options_needs(data):
         return answer["smallest_memory_bytes"], answer["plan"]["solver"]
 
     assert smallest()[1] == "llsvm"
-    assert smallest("--kernel", "rbf")[1] == "nesvm"
+    assert smallest("--kernel", "rbf")[1] == "smo"
     joint = smallest("--multiclass", "crammer-singer")
     assert joint == (smallest()[0] + 20_000_000, "sequential-dual")  # what compiling takes
 

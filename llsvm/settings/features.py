@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llsvm.settings.option import FEATURES, KERNELS, OF_NESVM, POSITIVE, Rule, option
+from llsvm.settings.option import FEATURES, KERNELS, POSITIVE, Rule, option
 
 AUTO = "auto"
 SCALES = (AUTO, "none", "maxabs", "minmax", "standard", "unit-row")
@@ -44,8 +44,8 @@ class FeatureOptions:
     )
     intercept: bool = option(
         False,
-        OF_NESVM,
-        "A constant feature whose weight is not penalised, as LIBSVM's, instead of --bias.",
+        FEATURES,
+        "A constant feature whose weight is not penalised, as LIBSVM's, instead of --bias (solvers nesvm, smo).",
         flags=("--intercept",),
         methods=("nesvm", "smo", "kernel"),
     )
