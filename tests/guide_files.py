@@ -48,6 +48,9 @@ def _svmlight(folder):
 
 
 def _tables(folder):
+    sizes = enumerate(100 + 20 * X[:, 1])
+    lines = [f"{size:.1f},{['Oslo', 'Lima'][i % 2]},{50_000 + 2_000 * size:.0f}\n" for i, size in sizes]
+    (folder / "houses.csv").write_text("".join(["size,town,price\n", *lines]))
     kinds = ["normal.", "smurf.", "neptune."]
     lines = [f"{x:.3f},{['tcp', 'udp'][i % 2]},{i % 7},{kinds[i % 3]}\n" for i, x in enumerate(X[:, 1])]
     (folder / "kddcup.data_10_percent.gz").write_bytes(gzip.compress("".join(lines).encode()))
