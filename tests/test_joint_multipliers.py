@@ -226,3 +226,17 @@ def test_newtons_method_takes_the_memory_that_is_left(tmp_path, method):
     with_room = left_after_reading(dataset, 50_000_000, {})
     assert solvers[0].layout(with_room).matrix_numbers == (41 * 4) ** 2
     assert solvers[1].layout(with_room).matrix_numbers is None
+
+
+@pytest.mark.parametrize("method", DIRECT)
+def test_what_rounding_hides_ends_the_run(method):
+    """Costs so large beside the objective that sums of 64-bit floats may hide more than the gap asked for."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    X = np.eye(3)[y] * 1e3 + rng.normal(size=(300, 3))
+    result = llsvm.train(
+        X, y, multiclass=method, C=1e5, scale="none", tol=1e-5, threads=1, memory_limit="1GB"
+    )
+    assert result.certificate.relative_gap > 1e-5
+    assert result.certificate.relative_gap - result.certificate.rounding_gap < 1e-6
+    assert result.certificate.passes < 40

@@ -13,7 +13,14 @@ from llsvm.kernels.row_sums import add_rows
 from llsvm.kernels.scores import matrix_scores
 
 Array = NDArray[np.float64]
-PIECE_BYTES = 1 << 20  # rows are worked on in pieces of so much, as float64
+PIECE_BYTES = (
+    1 << 18
+)  # rows are worked on in pieces of so much, as float64: they stay in the processor's cache
+
+
+def piece_bytes(width: int) -> int:
+    """Of a piece of rows of so many features, at most: it has one row at least."""
+    return max(PIECE_BYTES, 8 * width)
 
 
 class RowProducts:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
 from llsvm.solvers.blas import one_blas_thread
-from llsvm.solvers.row_products import PIECE_BYTES
+from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
 from llsvm.solvers.sequential_dual.proximal_point import Point, RowsAtHand
@@ -54,7 +54,9 @@ def row_bytes(n_classes: int) -> int:
 
 def line_bytes(shape: tuple[int, int], threads: int, matrix_numbers: int) -> int:
     """That the rest takes; shape: of the weights."""
-    return 8 * ((WEIGHTS + threads) * shape[0] * shape[1] + matrix_numbers) + PIECES * threads * PIECE_BYTES
+    return 8 * ((WEIGHTS + threads) * shape[0] * shape[1] + matrix_numbers) + PIECES * threads * piece_bytes(
+        shape[0]
+    )
 
 
 class Multipliers:

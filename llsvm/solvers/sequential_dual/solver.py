@@ -36,7 +36,7 @@ from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import joint_loss
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import STALLED, Report
+from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
@@ -187,7 +187,10 @@ class SequentialDual:
             self._kept[...] = w
             coef = coef_of(self._kept)
         report = Report("pass", self._passes, coef, certificate, dual, n_active, converged)
-        if self._stall.note(self._passes, primal, dual) and not converged:
+        measured = certificate.relative_gap - certificate.rounding_gap
+        if not converged and measured <= self.tuning.exact * self.settings.tol:
+            report.cause = ROUNDED
+        elif self._stall.note(self._passes, primal, dual) and not converged:
             if self._newton is not None and self._newton.W is None:
                 self._newton_due = True
             else:

@@ -89,6 +89,9 @@ class SequentialDualTuning:
     step_factor: float = 0.05
     """and for each in solving it."""
 
+    exact: float = 0.1
+    """Of the tolerance: where no more is missing beside what rounding may hide, passes cannot prove more."""
+
     # Epochs over survivors
     max_spill_epochs: int = 5
     """Over the spilled ones: reading the spill again against reading all rows again."""

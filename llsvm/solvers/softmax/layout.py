@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.solvers.row_products import PIECE_BYTES
+from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 
 WEIGHTS = (
@@ -28,7 +28,7 @@ def layout(threads: int, memory: MemoryLeft, tuning: SoftmaxTuning) -> Layout:
     k, width = len(memory.dataset.classes), memory.dataset.n_columns + 1
     lines = {
         "weights": 8 * k * width * (WEIGHTS + OF_THREADS * threads),
-        "rows at hand": PIECES * threads * PIECE_BYTES,
+        "rows at hand": PIECES * threads * piece_bytes(width if memory.dataset.is_dense else 0),
     }
     without = Layout(Needs(lines, ROW_WORK_BYTES), False)
     hessian_bytes = 8 * (k * width) ** 2

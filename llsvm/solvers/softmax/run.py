@@ -47,7 +47,7 @@ class SoftmaxRun:
         self._hessian = np.zeros((k, width, k, width)) if whole else None
         self._stall = Stall(settings.tol, settings.max_passes)
         self._made = 0  # passes
-        self._primal, self._dual = np.inf, -np.inf
+        self._primal, self._dual = np.inf, 0.0  # D is 0 where p_i = 1_y
         self._length, self._slope = 1.0, 0.0  # of the trial, and ⟨gradient, step⟩
         self._first_norm = 0.0  # of the gradient
         self._products, self._rz, self._enough = -1, 0.0, 0.0
@@ -89,7 +89,7 @@ class SoftmaxRun:
         W = at["W"] + self._length * at["step"]
         found = self._passes.measure(W, self._hessian)
         primal = 0.5 * _dot(W, W) + found.loss
-        self._dual = max(self._dual, found.entropy - 0.5 * _dot(found.gradient, found.gradient))
+        self._dual = max(self._dual, _dual(found.entropy, _dot(found.gradient, found.gradient)))
         most = self._primal + tuning.decrease * self._length * self._slope + ROUNDING * abs(primal)
         if primal <= most:
             self._primal, at["W"] = primal, W
@@ -190,6 +190,13 @@ def _solved(hessian: Array, right: Array) -> Array:
     factor = cho_factor(flat.T, lower=False, overwrite_a=True, check_finite=False)
     s: Array = cho_solve(factor, right.T.ravel(), check_finite=False)
     return np.ascontiguousarray(s.reshape(k, d).T)
+
+
+def _dual(entropy: float, norm: float) -> float:
+    """D of p, or what it is at least on the way there from 1_y, with t p + (1 − t) 1_y: t H(p) − ½ t² ‖gradient‖²,
+    as entropy is concave. norm: that of the loss's gradient, squared."""
+    t = min(1.0, entropy / norm) if norm > 0.0 else 1.0
+    return t * entropy - 0.5 * t * t * norm
 
 
 def _dot(a: Array, b: Array) -> float:

@@ -8,8 +8,8 @@ One problem, whatever the number of classes. Stop when P − D ≤ tol · P, bot
 A pass measures P at a trial W, with its gradient and its curvatures. The p_i there are feasible: with them, P − D
 is ½ ‖∇P‖². If P has fallen enough (Armijo), Newton's step from there gives the next trial, else the step is halved.
 The step is that of the whole Hessian, summed in the pass itself, if weights are few; else of conjugate gradients
-with the Hessian's diagonal as the preconditioner, as accurate as pays (truncated Newton; Lin, Weng & Keerthi 2008).
-A product with the Hessian is a pass over the rows, and counts as one unless they are in memory.
+with the Hessian's diagonal as the preconditioner, as accurate as pays (truncated Newton; Lin, Weng & Keerthi
+2008). A product with the Hessian is a pass over the rows, and counts as one unless they are in memory.
 """
 
 from __future__ import annotations
