@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from oracle import run
 from sklearn.datasets import load_svmlight_file
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
 from typer.testing import CliRunner
 
 from llsvm.cli import app
@@ -23,6 +25,34 @@ def assert_kept(training, optimum):
     assert optimum * (1 - 1e-6) <= report.certificate.total_primal <= optimum * NEAR
     assert report.certificate.total_dual <= optimum * (1 + 1e-6)
     assert report.passes <= MAX_PASSES
+
+
+@pytest.mark.parametrize(
+    ("file", "positive", "loss", "C"),
+    [
+        ("adult/a9a.xz", 1, "logistic", 0.1),
+        pytest.param("20news/20news_multi.train.svm.xz", 1, "logistic", 1.0, marks=pytest.mark.slow),
+        pytest.param("20news/20news_multi.train.svm.xz", 1, "squared_hinge", 1.0, marks=pytest.mark.slow),
+    ],
+)
+def test_l1_has_liblinears_zeros(data_dir, file, positive, loss, C):
+    with lzma.open(data_dir / file) as rows:
+        X, y = load_svmlight_file(rows)
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
+    y = (y == positive).astype(int)
+    options = {"C": C, "fit_intercept": False, "tol": 1e-8, "max_iter": 20_000}
+    if loss == "logistic":
+        model = LogisticRegression(solver="liblinear", l1_ratio=1.0, **options)
+    else:
+        model = LinearSVC(penalty="l1", dual=False, **options)
+    theirs = model.fit(X, y).coef_[0] != 0
+    training = run(X, y, solver="smsvm", loss=loss, penalty="l1", C=C, tol=1e-6)
+    assert training.reports[-1].converged
+    ours, columns = training.coef[0][: X.shape[1]] != 0, X.tocsc()
+    for j in np.flatnonzero(ours != theirs):  # either of two columns that are the same
+        same = [k for k in np.flatnonzero(ours | theirs) if (columns[:, k] != columns[:, j]).nnz == 0]
+        assert ours[same].any()
+        assert theirs[same].any()
 
 
 def test_a9a(data_dir):
