@@ -178,6 +178,17 @@ def test_probabilities_are_those_of_logistic_regression(classes):
     assert evaluated["log_loss"] == pytest.approx(log_loss(y, ours.predict_proba(X)), rel=1e-9)
 
 
+def test_probabilities_of_softmax():
+    X, y = rows(classes=3)
+    ours = LLSVMClassifier(loss="logistic", multi_class="softmax", fit_intercept=False, tol=1e-8).fit(X, y)
+    theirs = LogisticRegression(fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-3)
+    np.testing.assert_array_equal(ours.classes_[ours.predict_proba(X).argmax(axis=1)], ours.predict(X))
+    two = LLSVMClassifier(loss="logistic", multi_class="softmax", fit_intercept=False, tol=1e-8).fit(X, y > 0)
+    theirs.fit(np.sqrt(2) * X, y > 0)  # of two classes' weights u and -u, ‖u‖² + ‖u‖² is ‖2u‖² / 2
+    np.testing.assert_allclose(two.predict_proba(X), theirs.predict_proba(np.sqrt(2) * X), atol=1e-3)
+
+
 def test_probabilities_of_pairs():
     X, y = rows(classes=3)
     ours = LLSVMClassifier(loss="logistic", multi_class="ovo").fit(X, y)

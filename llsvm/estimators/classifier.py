@@ -29,7 +29,8 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
 
     loss: "hinge", "squared_hinge", "logistic" (which alone gives ``predict_proba``) or "least-squares".
     multi_class: "ovr", "ovo" (a problem for each pair of classes, which vote), or one joint problem:
-    "crammer_singer" (as scikit-learn has it; "crammer-singer" is the same) or "weston_watkins".
+    "crammer_singer" (as scikit-learn has it; "crammer-singer" is the same), "weston_watkins", or "softmax" (of loss
+    "logistic").
     class_weight: None, "balanced" or label -> factor.
     kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as in ``llsvm.train``.
     classes_ (after ``fit``): (n_classes,). coef_ has k = 1 row for two classes, else one per class ("ovo": per pair
