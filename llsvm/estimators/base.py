@@ -53,7 +53,7 @@ Class = TypeVar("Class", bound=type)
 # A line or more of each parameter, by its name; an estimator's docstring has those that it takes.
 EXPLAINED = """
     solver: "auto" (the only one that does what is asked for, else by shape and a trial; ``model_.extra`` says which
-    and why), "llsvm", "smsvm" or "nesvm"; all reach the same certified optimum.
+    and why), "llsvm", "smsvm", "nesvm" or "smo"; all reach the same certified optimum.
     penalty: "l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.
     lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.
     C: penalty, > 0. tol: relative duality gap at which to stop.
