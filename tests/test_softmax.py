@@ -240,5 +240,5 @@ def test_the_hessian_takes_the_memory_that_is_left(tmp_path):
 def test_the_first_certificates_say_little_but_nothing_absurd(tmp_path):
     """Far from the optimum D is bounded from below by what a part of the way from 1_y to p reaches."""
     X, y = rows(n=300, d=6, classes=4)
-    last, _ = trained(tmp_path, X * 1e3, y, C=100.0, max_passes=1)
+    last, _ = trained(tmp_path, X * 16.0, y, C=1.0, max_passes=1)
     assert 0 < last.certificate.dual[0] < last.certificate.primal[0]
