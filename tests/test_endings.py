@@ -51,8 +51,9 @@ def test_small_hard_data_converges_in_a_moment_whatever_its_scale(name):
     X, y = make()
     training = run(X, y, C=C)
     assert training.reports[-1].converged
-    assert training.solver == "smsvm"
-    assert "were enough" not in training.why
+    second_order = name == "breast cancer"  # coordinate descent's own, before Newton's method takes over
+    assert training.solver == ("llsvm" if second_order else "smsvm")
+    assert ("were enough" in training.why) == second_order
     last = [r for r in training.reports if r.kind == "pass"][-1]
     assert last.passes <= 20
     updates = max(r.extra.get("updates_per_row", 0.0) for r in training.reports)

@@ -1,19 +1,33 @@
 """Second order where coordinate descent crawls: the kernels' slow twins, Newton's step in three ways, the method of
 multipliers on all kinds of small problems, and whole runs that sweeps alone do not end."""
 
+import itertools
+import lzma
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import liblinear, objective, run, with_bias
+from oracle import liblinear, objective, rows, run, small_pages, with_bias
 
 from llsvm.block import CSR
+from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
-from llsvm.solvers.llsvm.multiplier_kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.solvers.llsvm.multiplier_kernels import (
+    DUAL,
+    GAP,
+    MOVED,
+    N_TOTALS,
+    SLOPE,
+    logistic_point,
+    proximal,
+)
 from llsvm.solvers.llsvm.multipliers import Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices, Way
+from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.llsvm.tuning import MultipliersTuning
 
 LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]
@@ -59,6 +73,21 @@ def test_proximal_points_are_those_of_the_loss(name, inverse):
     assert totals[MOVED] == pytest.approx(((alpha - before) ** 2).sum())
     assert totals[DUAL] + alpha.sum() == pytest.approx(cost @ dual)
     assert totals[GAP] == pytest.approx(cost @ loss.value(margin) + alpha @ margin - cost @ dual, abs=1e-7)
+
+
+def test_a_point_of_the_logistic_loss():
+    loss, rng, n = new_loss("logistic"), np.random.default_rng(1), 300
+    cost = rng.choice([0.01, 1.0, 100.0], n)
+    residual, change, step = 20 * rng.normal(size=n), rng.normal(size=n), 0.7
+    alpha, curvature, totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
+    logistic_point(residual, change, step, cost, alpha, curvature, totals)
+    margin = -(residual - step * change)
+    np.testing.assert_allclose(alpha, -cost * loss.derivative(margin))
+    share = alpha / cost
+    np.testing.assert_allclose(curvature, cost * share * (1 - share), atol=1e-12)
+    assert totals[SLOPE] == pytest.approx(alpha @ change)
+    assert totals[DUAL] == pytest.approx(cost @ loss.dual_value(share))
+    assert totals[GAP] == 0
 
 
 @pytest.mark.parametrize("bias", [0.0, 1.5])
@@ -141,9 +170,9 @@ def test_the_cheapest_way_for_which_there_is_room():
 
 def solved(X, y, cost, loss, gap, w=None, alpha=None, bias=1.0, **tuning):
     n, d = X.shape
-    layout = csr(X) if sp.issparse(X) else X
+    layout, target = csr(X) if sp.issparse(X) else X, 0.0 if loss.name == "logistic" else 1.0
     problem = Subproblem(
-        chosen_rows(layout, d, bias, MANY), np.arange(n), y, 1.0, cost, loss, np.zeros(d + 1)
+        chosen_rows(layout, d, bias, MANY), np.arange(n), y, target, cost, loss, np.zeros(d + 1)
     )
     prices = Prices(not sp.issparse(X), d + 1, float(d), MANY, 3000, 100)
     alpha = np.zeros(n) if alpha is None else alpha
@@ -176,7 +205,7 @@ def hard(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(hard(), st.sampled_from(LOSSES), st.booleans())
+@given(hard(), st.sampled_from([*LOSSES, "logistic"]), st.booleans())
 def test_any_small_problem(problem, name, sparse):
     X, y, cost = problem
     found, primal = solved(sp.csr_matrix(X) if sparse else X, y, cost, new_loss(name), 1e-4)
@@ -221,7 +250,7 @@ def table(name):
     return getattr(datasets, f"load_{name}")(return_X_y=True)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
 @pytest.mark.parametrize(("name", "C"), [("wine", 1.0), ("wine", 1e4), ("iris", 1e4), ("digits", 1e4)])
 def test_raw_columns(name, C, multiclass, loss):
@@ -260,9 +289,65 @@ def test_runs_repeat():
 
 
 def test_easy_problems_are_left_to_sweeps(monkeypatch):
-    from llsvm.solvers.llsvm import second_order
-
-    monkeypatch.setattr(second_order, "Multipliers", None)
+    monkeypatch.setattr(SecondOrder, "solve", lambda *arguments, **_: arguments[2] and pytest.fail("begun"))
     X, rng = some_rows(n=2000, d=20)
     y = np.sign(X[:, 0] + rng.normal(size=2000))
     assert run(X, y, solver="llsvm").reports[-1].converged
+
+
+def test_rows_that_do_not_fit_in_memory(data_dir, tmp_path):
+    """Sweeps alone have not converged after 200 passes."""
+    path = tmp_path / "a9a.svm"
+    with lzma.open(data_dir / "adult" / "a9a.xz") as packed:
+        path.write_bytes(packed.read())
+    training = run(str(path), solver="llsvm", C=100.0, ledger=3_000_000)
+    assert not training.stream.in_one_block
+    assert training.reports[-1].converged
+    assert training.reports[-1].passes <= 12
+
+
+@pytest.mark.parametrize("ledger", [None, 800_000])
+def test_the_dual_never_falls(ledger, monkeypatch):
+    small_pages(monkeypatch)
+    X, y = rows(n=3000, d=30)
+    X *= np.logspace(0, 3, 30)
+    training = run(X, y, solver="llsvm", C=100.0, ledger=ledger)
+    assert training.stream.in_one_block == (ledger is None)
+    dual = [report.dual for report in training.reports if report.certificate is not None]
+    assert all(after >= before * (1 - 1e-12) for before, after in itertools.pairwise(dual))
+    assert training.reports[-1].converged
+
+
+LOOKING_AT_LIBRARIES = 400_000  # bytes: what finding BLAS takes, whatever the data
+
+
+@pytest.mark.parametrize("ledger", [None, 4_000_000])
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_more_memory_than_was_signed_for(layout, threads, ledger, monkeypatch):
+    pays, solve, peaks, begun = SecondOrder.pays, SecondOrder.solve, [], []
+    monkeypatch.setattr(SecondOrder, "pays", lambda *arguments: pays(*arguments[:5], late=True))
+
+    def measured(*arguments, **options):
+        tracemalloc.start()
+        solve(*arguments, **options)
+        begun.extend(arguments[2])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+    monkeypatch.setattr(SecondOrder, "solve", measured)
+    X, y = rows(n=20_000, d=40, classes=3)
+    options = {"multiclass": "ovr", "threads": threads, "max_passes": 2}
+    training = run(layout(X), y, solver="llsvm", ledger=ledger, **options)
+    assert training.stream.in_one_block == (ledger is None)
+    lines = training.stream.plan.lines
+    assert begun
+    assert max(peaks) - LOOKING_AT_LIBRARIES <= lines[WORK_ON_ROWS] + lines.get(SECOND_ORDER, 0)
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "huber", "quantile", "squared_epsilon_insensitive"])
+def test_regression_on_raw_columns(loss):
+    X, y = table("diabetes")
+    training = run(X * np.logspace(0, 4, 10), y, solver="llsvm", loss=loss, C=1e4, bias=1.0)
+    assert training.reports[-1].converged
+    assert training.reports[-1].passes <= 40

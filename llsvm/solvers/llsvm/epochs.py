@@ -21,9 +21,11 @@ class Epochs:
         self._allowance = allowance
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
+        self._late = False
 
-    def begin(self) -> None:
-        """The full pass is at its end."""
+    def begin(self, passes: int) -> None:
+        """The last of so many full passes is at its end."""
+        self._late = passes >= self._run.tuning.multipliers.late
         self._work_before = self._run.sweeps.work
 
     def in_block(self, threshold: float) -> int:
@@ -87,11 +89,12 @@ class Epochs:
             w, rows = sweeps.w[c], np.tile(part.members(c), tuning.small_sweeps)
             for done in range(runs):
                 before = w.copy()
-                sweeps.visit(part, c, sweeps.shuffled(c, rows))
+                n_active, _ = sweeps.visit(part, c, sweeps.shuffled(c, rows))
                 stands = np.max(np.abs(w - before)) <= tuning.standstill * np.max(np.abs(before))
                 if stands or run.stream.progress.out_of_time:
                     break
-                if self._second_order.pays(part, c, len(part.members(c)), (done + 1) * len(rows)):
+                visits, n_rows = (done + 1) * len(rows), len(part.members(c))
+                if self._second_order.pays(part, n_rows, n_active // tuning.small_sweeps, visits):
                     crawling.append(c)
                     break
         self._finish(part, crawling, tuning.standstill)
@@ -161,7 +164,8 @@ class Epochs:
             first = gap if epoch == 0 else first
             if gap <= self._enough(first, c) or self._is_spent(c):
                 return False
-            if self._second_order.pays(part, c, n_rows, int(sweeps.work[c])):
+            n_active, visits = len(part.active[c]), int(sweeps.work[c])
+            if self._second_order.pays(part, n_rows, n_active, visits, self._late):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems

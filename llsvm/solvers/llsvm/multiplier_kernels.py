@@ -74,6 +74,28 @@ def proximal(
 
 
 @njit(**JIT)
+def logistic_point(residual, change, step, cost, alpha, curvature, totals):
+    """What ``proximal`` sets, for the logistic loss, which is smooth: α_i = C_i / (1 + exp(−e_i)), inverse = 0.
+
+    residual: (n,) float64 −m_i at w. The other arguments are those of ``proximal``; [GAP] is 0, [MOVED] not set.
+    """
+    slope = 0.0
+    dual = 0.0
+    for i in range(residual.shape[0]):
+        e = residual[i] - step * change[i]
+        small = np.exp(-abs(e))
+        low = small / (1.0 + small)  # the smaller of a and 1 - a
+        c = cost[i]
+        alpha[i] = c * (1.0 - low) if e > 0.0 else c * low
+        curvature[i] = c * low * (1.0 - low)
+        slope += alpha[i] * change[i]
+        dual += c * (low * abs(e) + np.log1p(small))  # C_i b
+    totals[SLOPE] = slope
+    totals[GAP] = 0.0
+    totals[DUAL] = dual
+
+
+@njit(**JIT)
 def dots_at(indptr, indices, data, rows, w, bias, out):
     """out[t] = w·x_i + w[-1] bias, i = rows[t].
 

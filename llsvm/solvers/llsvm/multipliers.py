@@ -8,22 +8,24 @@ x_i. Proximal points (Rockafellar 1976) of it, from α^k on, are found in the pr
 
 J being the rows strictly inside their bounds, h_i = 1/(1/σ + ridge/C_i). Newton steps with a line search lead to
 ‖∇ψ‖² ≤ κ ‖α − α^k‖²/σ, and then α^k = α(w), and σ grows. A loss with ridge > 0 is smooth: σ = ∞, and ψ is the
-primal itself. α(w) is feasible throughout, so that the gap of w and α(w), ½‖∇ψ‖² + Σ C_i φ + α_i m_i − C_i b, is
-known at every step. That of α(w) and v(α(w)) can be far larger, where C is large.
+primal itself, as with the logistic loss, whose α_i(w) is −C_i φ'. α(w) is feasible throughout, so that the gap of
+w and α(w), ½‖∇ψ‖² + Σ C_i φ + α_i m_i − C_i b, is known at every step. That of α(w) and v(α(w)) can be far larger,
+where C is large.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.losses import PLQLoss
+from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
-from llsvm.solvers.llsvm.multiplier_kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.solvers.llsvm.multiplier_kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.tuning import MultipliersTuning
 
@@ -39,14 +41,15 @@ class Subproblem:
     """n rows of one problem, chosen from a block.
 
     rows: of the block; at: (n,) positions of these. sign, cost: (n,) float64 y_i and C_i > 0. target: t_i, (n,)
-    float64 or that of all. rest: (d + 1,) float64 what all other rows add to the weights."""
+    float64 or that of all; 0 for the logistic loss, which has none. rest: (d + 1,) float64 what all other rows add
+    to the weights."""
 
     rows: ChosenRows
     at: Positions
     sign: Vector
     target: Vector | float
     cost: Vector
-    loss: PLQLoss
+    loss: Loss
     rest: Vector
 
     def margins(self, w: Vector) -> Vector:
@@ -120,7 +123,7 @@ class Multipliers:
         """alpha: (n,), w: (d + 1,) dual variables and weights to begin with. sigma: the first σ. enough: of D(α),
         the gap at which to end. is_over: time is."""
         problem, tuning, totals = self._problem, self._tuning, self._totals
-        smooth = problem.loss.ridge > 0
+        smooth = math.isfinite(problem.loss.smoothness)
         inverse = 0.0 if smooth else 1.0 / sigma
         residual = problem.target - problem.margins(w)
         w, before = w.copy(), alpha
@@ -173,6 +176,10 @@ class Multipliers:
     def _point(self, residual: Vector, change: Vector, step: float, before: Vector, inverse: float) -> None:
         """Set α, curvatures and totals to those at w + step s."""
         problem, loss = self._problem, self._problem.loss
+        if not isinstance(loss, PLQLoss):
+            into = self._alpha, self._curvature, self._totals
+            logistic_point(residual, change, step, problem.cost, *into)
+            return
         tail = (loss.lower, loss.upper, loss.ridge, loss.epsilon, self._alpha, self._curvature, self._totals)
         proximal(residual, change, step, before, problem.cost, inverse, *tail)
 

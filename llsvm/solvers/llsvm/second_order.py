@@ -6,6 +6,8 @@ against what Newton's steps are expected to. So easy problems never see it.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from llsvm.memory.plan import WORK_ON_ROWS, MemoryLeft
@@ -48,19 +50,22 @@ class SecondOrder:
         self._columns = dataset.n_columns + 1
         self._dense = dataset.is_dense
 
-    def pays(self, part: BlockState, c: int, n_rows: int, visits: int) -> bool:
-        """Have so many visits to rows of problem ``c`` cost more than the multipliers would, over ``n_rows`` of the
-        part?"""
+    def pays(self, part: BlockState, n_rows: int, n_active: int, visits: int, late: bool = False) -> bool:
+        """Have so many visits to rows of a problem cost more than the multipliers would, over ``n_rows`` of the
+        part?
+
+        n_active: as many rows moved, or were free, of late. late: it does, if there is room."""
         run, tuning = self._run, self._run.tuning.multipliers
-        if not isinstance(run.sweeps.loss, PLQLoss) or n_rows < 2:
+        if n_rows < 2:
             return False
         prices, _ = self._prices(part, n_rows)
-        if prices.room_bytes < 0:
-            return False
+        if prices.room_bytes < 0 or late:
+            return prices.room_bytes >= 0
         spent = visits * prices.visit()
-        free = min(len(part.active[c]), n_rows)
+        free = min(n_active, n_rows)
         step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(free), free)
-        price = tuning.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
+        steps = tuning.smooth_steps if math.isfinite(run.sweeps.loss.smoothness) else tuning.steps
+        price = steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
         return spent > tuning.patience * price
 
     def solve(
@@ -100,7 +105,6 @@ class SecondOrder:
     def _solve(self, part: BlockState, c: int, at: Positions, gap: float, whole: bool) -> None:
         run, sweeps = self._run, self._run.sweeps
         tuning, loss = run.tuning, sweeps.loss
-        assert isinstance(loss, PLQLoss)
         at = np.sort(at[part.cost(c)[at] > 0])
         if not len(at):
             return
@@ -109,7 +113,8 @@ class SecondOrder:
         before, w = alpha[at], sweeps.w[c]
         rows = chosen_rows(part.block.X, self._columns - 1, run.settings.constant, piece_bytes)
         cost, rest = part.cost(c)[at], np.zeros_like(w)
-        problem = Subproblem(rows, at, part.signs(c)[at], part.target(at), cost, loss, rest)
+        target = part.target(at) if isinstance(loss, PLQLoss) else 0.0
+        problem = Subproblem(rows, at, part.signs(c)[at], target, cost, loss, rest)
         if not whole:
             rest += w - problem.weights(before)
         others = sweeps.dual[c] - problem.dual(before, w) if not whole else 0.0

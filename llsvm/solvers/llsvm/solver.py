@@ -11,8 +11,9 @@ Exact mode runs rounds (rounds.py). A round is a full pass and epochs over its s
 block is (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the
 pass; (2) trained: a sweep or two over the rows that are free or violate their optimality conditions at w₀;
 (3) selected from: such rows, and rows of so little slack that the last pass's drift of the margins would use it up,
-survive, in memory or spilled. P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights
-handed back. Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there
+survive, in memory or spilled. Where sweeps over rows in memory have cost what Newton's steps would, these take over
+(second_order.py). P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed
+back. Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there
 (llsvm/solvers/stall.py).
 
 Paper mode (paper.py) is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U,

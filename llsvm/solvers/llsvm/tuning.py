@@ -38,7 +38,11 @@ class MultipliersTuning:
     patience: float = 1.0
     """Sweeps have cost so many times what the multipliers are expected to: more waits longer for them."""
     steps: int = 40
-    """Newton's, that are expected."""
+    """Newton's, that are expected;"""
+    smooth_steps: int = 15
+    """of a loss without a kink."""
+    late: int = 10
+    """After so many passes they are tried, whatever they cost: sweeps alone would stall."""
     point_price: float = 30.0
     """Of a proximal point, for each row,"""
     step_price: float = 2e5
