@@ -50,7 +50,11 @@ def by_label(path, to):
 
 @pytest.mark.parametrize(
     ("name", "C", "most", "without"),
-    [("a9a", 1.0, 3, 4), ("a9a", 30.0, 12, 18), pytest.param("covertype", 1.0, 4, 5, marks=pytest.mark.slow)],
+    [
+        ("a9a", 1.0, 3, 4),
+        pytest.param("a9a", 30.0, 12, 18, marks=pytest.mark.slow),
+        pytest.param("covertype", 1.0, 4, 5, marks=pytest.mark.slow),
+    ],
 )
 def test_survivors_save_passes_of_the_logistic_loss(name, C, most, without, data_dir, tmp_path):
     """No α rests at a bound; rows survive by what they may still add to the gap."""
