@@ -25,7 +25,8 @@ def takes_options(function: Function) -> Function:
     def checked(*args: Any, **given: Any) -> Any:
         for name in given:
             if name not in known:
-                raise UsageError(_unknown(name, by_name, function.__qualname__))
+                owner = f"{type(args[0]).__name__}." if "self" in known else ""  # a subclass, maybe
+                raise UsageError(_unknown(name, by_name, owner + function.__name__))
         return function(*args, **given)
 
     lines = "".join(f"\n    {_line(name)}" for name in known if name in OPTIONS)
