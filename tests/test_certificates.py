@@ -54,7 +54,8 @@ def test_a_dual_above_the_primal_is_refused():
 def test_outcome_knows_no_negative_gap():
     summary = {
         "converged": True, "passes": 3, "seconds": 1.0, "solver": "llsvm", "relative_gap": 0.0, "primal": 1.0,
-        "dual": 1.0, "rows": 1, "features": 1, "classes": [0, 1], "bytes_read": 1, "peak_rss_bytes": 1,
+        "dual": 1.0, "rows": 1, "features": 1, "classes": [0, 1], "target": None, "bytes_read": 1,
+        "peak_rss_bytes": 1,
     }  # fmt: skip
     summary["relative_gap"] = Certificate((1.0,), (1.0 + 1e-12,), 3).relative_gap
     assert "within 0.000% of the optimum" in outcome(summary, Settings())

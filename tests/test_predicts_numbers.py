@@ -143,6 +143,9 @@ def test_evaluate_prints_the_figures_of_a_regression(tmp_path):
     done = run("inspect", path)
     assert "that predicts numbers" in done.stdout
     assert "classes" not in done.stdout.split("setting")[0]
+    done = run("inspect", data, "--loss", "huber")
+    assert "labels scaled to mean 0" in done.stdout
+    assert "scaled " not in done.stdout.split("column")[0]  # no "scaled 0" beside the target as it is
 
 
 # -- outliers ------------------------------------------------------------------------------------------------

@@ -1,15 +1,20 @@
 """SmSVM with every loss: its sums against the mathematics of the loss, its weights against scikit-learn's."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from oracle import rows, run, small_pages
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
+from llsvm import LLSVMRegressor
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import LogisticLoss, new_loss
+from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
 from llsvm.settings.objective import CLASSIFICATION, LOSSES
 from llsvm.solvers.smsvm.summing import Summing
@@ -156,3 +161,25 @@ def test_the_entropy_of_large_margins_is_not_lost_in_rounding():
     assert np.isfinite(sums.losses).all()
     assert sums.loss == pytest.approx(60.0 * cost[1])
     assert 0 < sums.alpha < 1e-20
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 1.0), (1.0, 0.0), (0.5, 0.5)])
+@pytest.mark.parametrize(("squares", "longest"), [(0.0, 1.0), (0.1, 1.0), (0.1, np.inf)])
+def test_duals_of_numbers_are_not_turned_round(l1, l2, squares, longest):
+    # with Σ α_i t_i − ε |α_i| below 0, the best of the ray s α, s ≥ 0, is its end
+    assert Penalty(1.0, l1, l2).dual(-5.0, np.array([1e-3, 0.0]), squares, longest) == 0.0
+
+
+@pytest.mark.parametrize(("name", "delta"), [("huber", 0.01), ("squared_epsilon_insensitive", 1.0)])
+def test_a_dual_of_targets_far_from_zero_is_below_every_primal(name, delta):
+    rng = np.random.default_rng(1)
+    X = (rng.normal(size=(30, 40)) + 30).astype(np.float32)
+    y, weight = 1000 + 0.03 * rng.normal(size=30), 10.0 ** rng.uniform(-4, 4, 30)
+    options = {"loss": name, "C": 0.01, "fit_intercept": False, "n_jobs": 1, "memory_limit": "4GB"}
+    options |= {"delta": delta} if name == "huber" else {"epsilon": 1.0}
+    optimum = LLSVMRegressor(solver="llsvm", **options).fit(X, y, weight).certificate_
+    assert optimum.relative_gap <= 1e-3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = LLSVMRegressor(solver="smsvm", **options).fit(X, y, weight).certificate_
+    assert found.total_dual <= optimum.total_primal * (1 + 1e-7)

@@ -243,6 +243,9 @@ def _print_data(answer: dict[str, Any]) -> None:
         echo(sentence)
 
 
+_OF_TARGETS = ("mean", "std", "smallest", "largest")
+
+
 def _print_labels(answer: dict[str, Any]) -> None:
     """How many rows each class has, or what the targets of a regression are like."""
     from llsvm.cli.tables import print_table
@@ -253,7 +256,7 @@ def _print_labels(answer: dict[str, Any]) -> None:
     if not answer["labelled"]:
         echo(_no_label(answer["columns"] or []))
     elif target is not None:
-        print_table(("target", ""), [[name, f"{value:.8g}"] for name, value in target.items()])
+        print_table(("target", ""), [[name, f"{target[name]:.8g}"] for name in _OF_TARGETS])
     else:
         classes = sorted(answer["classes"].items(), key=lambda item: -item[1])
         shown = [[label, count, f"{count / answer['rows']:.2%}"] for label, count in classes[:_CLASSES_SHOWN]]

@@ -51,10 +51,15 @@ class Penalty:
         squares: ½ ridge Σ α_i²/C_i of losses with a ridge (losses.py). longest: may be infinite where α has no
         upper bound, and then squares must not be 0 unless total is. Without l2 the point must keep |s v_j| ≤ l1
         for every j.
+
+        total may be below 0 where targets are numbers: the dual then falls from s = 0 on. A negative s is no way
+        out, −α being neither between the bounds nor worth −total where the loss has an epsilon.
         """
+        if total <= 0:
+            return 0.0
         size = np.abs(v)
         if squares > 0:  # beyond, the dual falls whatever v is
-            longest = min(longest, max(total, 0.0) / (2 * squares))
+            longest = min(longest, total / (2 * squares))
         elif not math.isfinite(longest):
             longest = 1.0
         if self.l2 == 0:
