@@ -17,6 +17,7 @@ from llsvm.objective.losses import LogisticLoss, new_loss
 from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
 from llsvm.settings.objective import CLASSIFICATION, LOSSES
+from llsvm.solvers.smsvm.kernels import N_TOTALS, quadratic
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import STEPS, Point
 
@@ -183,3 +184,31 @@ def test_a_dual_of_targets_far_from_zero_is_below_every_primal(name, delta):
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = LLSVMRegressor(solver="smsvm", **options).fit(X, y, weight).certificate_
     assert found.total_dual <= optimum.total_primal * (1 + 1e-7)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "C", "delta", "level"),
+    [("l1", 4.0, 0.05, 5.0), ("elasticnet", 40.0, 0.01, 1000.0), ("l2", 9e3, 1.0, 5.0)],
+)
+def test_huber_is_certified_where_every_row_is_beyond_its_square(penalty, C, delta, level):
+    # at w = 0 the loss is straight in all rows: no Hessian there, and yet a way down
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 10)) + (30.0 if penalty == "l2" else 0.0)
+    y = level + 0.5 * X[:, 0] + 0.3 * rng.normal(size=120)
+    model = LLSVMRegressor(
+        loss="huber", delta=delta, C=C, penalty=penalty, solver="smsvm", n_jobs=1, memory_limit="4GB"
+    )
+    certificate = model.fit(X, y).certificate_
+    assert certificate.relative_gap <= 1e-3
+    assert certificate.passes <= 60
+
+
+def test_the_curvature_of_straight_parts_keeps_the_model_above_hubers_loss():
+    z = np.linspace(-30.0, 30.0, 61)
+    loss, one, slope, curvature = new_loss("huber", delta=2.0), np.ones(61), np.empty(61), np.empty(61)
+    numbers = (loss.lower, loss.upper, loss.ridge, loss.epsilon, 1.0)
+    zero, losses, totals = np.zeros(61), np.zeros(len(STEPS)), np.zeros(N_TOTALS)
+    quadratic(zero, zero, one, z, one, numbers, STEPS, slope, curvature, losses, totals)
+    move = np.linspace(-50.0, 50.0, 101)[:, None]
+    model = loss.value(zero, z) - slope * move + 0.5 * curvature * move * move
+    assert np.all(model >= loss.value(move, z) - 1e-9)

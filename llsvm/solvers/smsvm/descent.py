@@ -35,7 +35,7 @@ class Descent:
     curvature, and for the length of steps. scale: (n,) what the columns' curvatures and squared weights are
     measured in, so that it does not matter in which units the columns are given; (1,) until there is a Hessian over
     all of them. a_before: what a was, if the last step was made on the rows near the margin; else 0. safety: so
-    many times as far as usual from the margin must rows be to be left out.
+    many times as far as usual from the margin must rows be to be left out. straight: see Point.
     """
 
     def __init__(self, positive: int, n: int, loss: Loss, tuning: SmSVMTuning) -> None:
@@ -54,6 +54,7 @@ class Descent:
         self.scale = np.ones(1)
         self.a_before = 0.0
         self.safety = 1.0
+        self.straight = 1.0
         self.smoothing_gap = self.cost = 0.0
         self.gap, self.dual_here, self.closing = np.inf, -np.inf, False
         self.point: Point
@@ -80,7 +81,7 @@ class Descent:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
         numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius]
         numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
-        numbers += [self.closing]
+        numbers += [self.closing, self.straight]
         return {
             f"{name} w": self.w,
             f"{name} target": self.target,
@@ -98,7 +99,11 @@ class Descent:
         numbers = arrays[f"{name} numbers"].tolist()
         self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius = numbers[:7]
         self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
-        self.closing = bool(numbers[13])
+        self.closing, self.straight = bool(numbers[13]), numbers[14]
+
+    def new_point(self) -> Point:
+        """Where the next sums are wanted."""
+        return Point(self.w, self.change, self.a, self.previous, self.positive, straight=self.straight)
 
     # -- the rows near the margin ---------------------------------------------------------------------------
 
@@ -114,7 +119,7 @@ class Descent:
     def follow(self, near: Descent) -> None:
         """Aim at the point to which the rows near the margin have led."""
         self.step_to(near.target, self.primal - near.primal)
-        self.a_before, self.previous = self.a, 0.0
+        self.a_before, self.previous, self.straight = self.a, 0.0, near.straight
         if self.smoothed:
             self.a = near.a
 
@@ -175,6 +180,7 @@ class Descent:
             if length:
                 self._trust(length, values[0] - here, penalty, tuning.unseen * tol * self.primal)
             return True
+        self.straight = 1.0
         if STEPS[best] < 0.5:
             self._near_has_failed()
         if best == 0:  # the objective is too bent for the model
@@ -192,6 +198,7 @@ class Descent:
         tuning = self.tuning
         self.proximal = max(tuning.proximal, tuning.proximal_sink * self.proximal)
         kept = fell > 0.5 * self.fall  # what the model promised
+        self.straight = max(tuning.min_straight, tuning.straight_sink * self.straight) if kept else 1.0
         if self.fall <= unseen:
             return
         if penalty.l2 > 0 and kept:

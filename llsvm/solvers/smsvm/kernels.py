@@ -85,12 +85,15 @@ def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, l
     """``smooth`` for losses that need no smoothing: squares of z_i = t_i − sign_i w·x_i beyond ±epsilon, straight
     from where their slope is a bound (objective/losses.py; ridge > 0).
 
-    base, change, sign, target, cost: (n,) float64; loss: its lower, upper, ridge, epsilon, float64. steps: (T,).
-    Set: slope (n,) float64 α_i; curvature (n,) float64 c_i/ridge where α_i is between its bounds and not 0, else 0.
+    base, change, sign, target, cost: (n,) float64; loss: its lower, upper, ridge, epsilon, and ``straight``, float64.
+    steps: (T,). Set: slope (n,) float64 α_i; curvature (n,) float64 c_i/ridge where α_i is between its bounds and at
+    no kink, 0 where there is no loss, and where it is straight that share of |α_i/z_i|: with the whole of it the
+    quadratic is nowhere below the loss (epsilon = 0; reweighted least squares, Huber & Ronchetti 2009, sec. 7.8).
     Added to: losses (T,) Σ c_i φ at each step; totals (N_TOTALS,), at w + s: LOSS, ALPHA, SQUARES and COST.
     """
-    lower, upper, ridge, epsilon = loss
+    lower, upper, ridge, epsilon, straight = loss
     high, low = upper * ridge, -lower * ridge
+    bent_at_zero = epsilon == 0.0 and high > 0.0 and low > 0.0
     for t in range(steps.shape[0]):
         total = 0.0
         for i in range(base.shape[0]):
@@ -108,8 +111,14 @@ def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, l
         above, below = max(0.0, z - epsilon), max(0.0, -z - epsilon)
         q, p = min(above, high), min(below, low)
         slope[i] = cost[i] * (q - p) / ridge
-        inside = (above > 0.0 and above < high) or (below > 0.0 and below < low)
-        curvature[i] = cost[i] / ridge if inside else 0.0
+        inside = (
+            (above > 0.0 and above < high) or (below > 0.0 and below < low) or (bent_at_zero and z == 0.0)
+        )
+        if inside:
+            curvature[i] = cost[i] / ridge
+        else:
+            beyond = above + below
+            curvature[i] = straight * abs(slope[i]) / beyond if beyond > 0.0 else 0.0
         total += cost[i] * (q * (above - 0.5 * q) + p * (below - 0.5 * p)) / ridge
         alpha += slope[i] * target[i] - epsilon * abs(slope[i])
         squares += 0.5 * slope[i] * (q - p)

@@ -179,7 +179,7 @@ class NewtonRun:
     def _point(self, problem: Descent) -> Point:
         """Where the next sums are wanted for the problem, and over which columns its Hessian."""
         n, l1, layout = len(problem.w), self.penalty.l1, self.layout
-        point = Point(problem.w, problem.change, problem.a, problem.previous, problem.positive)
+        point = problem.new_point()
         problem.point = point
         if layout.by_products:
             point.diagonal = True
@@ -198,7 +198,7 @@ class NewtonRun:
         the full pass, over the columns which were active then: they stay so until the next is summed."""
         if self.layout.by_columns or self.layout.by_products:
             return self._point(problem)
-        return Point(problem.w, problem.change, problem.a, problem.previous, problem.positive)
+        return problem.new_point()
 
     def _begin_steps(self, problems: list[Descent]) -> None:
         """Newton's step of each problem, as far as it takes no pass."""

@@ -25,6 +25,7 @@ class Point:
     positive: the class whose rows have sign +1. active: columns of the Hessian, ascending, see ``activate``;
     place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
     with v is wanted and nothing else. curvature: (n,) to be filled with that of each row, for sums over one block.
+    straight: the share of curvature that rows have where the loss goes on straight, see the kernel ``quadratic``.
     """
 
     w: Vector
@@ -36,6 +37,7 @@ class Point:
     diagonal: bool = False
     direction: Vector | None = None
     curvature: Vector | None = None
+    straight: float = 0.0
     place: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
     def activate(self, active: NDArray[np.int64]) -> None:

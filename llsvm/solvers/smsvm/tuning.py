@@ -45,6 +45,14 @@ class SmSVMTuning:
     """... and by this after each that was taken."""
     max_proximal: float = 1e3
 
+    # A smooth loss that goes on straight (Huber's) has no curvature there; where all rows are there, no Hessian.
+    # So such rows have a share of the curvature with which the model is nowhere below the loss: all of it at
+    # first, and after a step that led too far.
+    straight_sink: float = 0.1
+    """The share is multiplied by this after each step that the model foresaw ..."""
+    min_straight: float = 1e-4
+    """... down to this: with less, steps are Newton's, and longer than they should be."""
+
     # The minimiser of the quadratic model
     max_rounds: int = 50
     """Sweeps, and Newton's steps on the active set after each."""
