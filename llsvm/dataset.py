@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,6 +106,11 @@ class TargetFacts:
     def spread(self) -> float:
         """The standard deviation of what blocks have."""
         return self.std / self.unit
+
+    @property
+    def size(self) -> float:
+        """The root of the mean square of what blocks have."""
+        return math.hypot(self.spread, (self.mean - self.shift) / self.unit)
 
     def scale(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """(n,) as blocks have them."""

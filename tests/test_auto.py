@@ -15,6 +15,7 @@ from llsvm.cli import app
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
+from llsvm.estimators.regressor import LLSVMRegressor
 from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
@@ -314,3 +315,12 @@ def test_the_estimator_takes_solver_and_penalty():
     np.testing.assert_allclose(by_lambda.coef_, LLSVMClassifier(C=0.5).fit(X, y).coef_, rtol=1e-6)
     with pytest.raises(UsageError, match="l1_ratio"):
         LLSVMClassifier(penalty="elasticnet", l1_ratio=2.0).fit(X, y)
+
+
+def test_regressions_whose_weights_meet_all_targets_stay_with_coordinate_descent():
+    rng = np.random.default_rng(98)
+    X = rng.normal(size=(30, 150)) * 10.0 ** rng.uniform(-3, 3, 150)
+    y = X @ (rng.normal(size=150) / np.abs(X).max(0)) + rng.normal(size=30)
+    model = LLSVMRegressor(loss="quantile", C=14.0, n_jobs=1, memory_limit="4GB").fit(X, y)
+    assert model.certificate_.relative_gap <= 1e-3
+    assert "more rows than features" in model.model_.extra["why"]

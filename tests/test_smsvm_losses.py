@@ -212,3 +212,19 @@ def test_the_curvature_of_straight_parts_keeps_the_model_above_hubers_loss():
     move = np.linspace(-50.0, 50.0, 101)[:, None]
     model = loss.value(zero, z) - slope * move + 0.5 * curvature * move * move
     assert np.all(model >= loss.value(move, z) - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("loss", "unit"), [("epsilon_insensitive", 1e3), ("quantile", 1e3), ("quantile", 1e-3)]
+)
+def test_straight_losses_are_certified_in_any_unit_of_the_targets(loss, unit):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 40))
+    y = unit * (1 + X[:, 0] + 0.1 * rng.normal(size=200))
+    options = {"epsilon": 0.0} if loss == "epsilon_insensitive" else {"quantile": 0.1}
+    # C goes with the unit, so that the problem is the same in each
+    model = LLSVMRegressor(loss=loss, C=5.0, penalty="l1", solver="smsvm", n_jobs=1, **options)
+    model.set_params(memory_limit="4GB", tol=1e-4)
+    certificate = model.fit(X, y).certificate_
+    assert certificate.relative_gap <= 1e-4
+    assert certificate.passes <= 60

@@ -12,12 +12,14 @@ The prices are processor time in ns on the machine of tools/bench/README.md; onl
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.losses import LogisticLoss, Loss, loss_of, new_loss
 from llsvm.objective.problems import count_problems
+from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smo.layout import smo_layout
 from llsvm.solvers.smo.tuning import SMOTuning
@@ -75,12 +77,18 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
 
     dataset = memory.dataset
     columns, problems = dataset.n_features, count_problems(dataset.n_classes)
-    newtons = layout(problems, threads, False, loss_of(settings), memory, tuning.smsvm)
+    loss = loss_of(settings)
+    if loss.kind == REGRESSION and not math.isfinite(loss.smoothness) and columns >= dataset.n_rows:
+        # weights meet all targets: what the smoothed sides of the loss have of α is then a small difference
+        return Choice(
+            "llsvm", f"Newton's method smooths the {settings.loss} loss, and needs more rows than features"
+        )
+    newtons = layout(problems, threads, False, loss, memory, tuning.smsvm)
     if newtons.by_products and not newtons.all_near:
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
-    newton = newton_updates(dataset, problems, newtons.by_products, tuning, loss_of(settings))
+    newton = newton_updates(dataset, problems, newtons.by_products, tuning, loss)
     why = f"Newton's method would cost as much as {newton:.0f} updates a row"
     return Choice("llsvm", why, newton, newtons.by_products)
 

@@ -38,7 +38,9 @@ class Descent:
     many times as far as usual from the margin must rows be to be left out. straight: see Point.
     """
 
-    def __init__(self, positive: int, n: int, loss: Loss, tuning: SmSVMTuning) -> None:
+    def __init__(self, positive: int, n: int, loss: Loss, tuning: SmSVMTuning, unit: float = 1.0) -> None:
+        """unit: what margins are measured in."""
+        self.unit = unit
         self.positive = positive
         self.loss = loss
         self.tuning = tuning
@@ -46,7 +48,7 @@ class Descent:
         self.target = np.zeros(n)
         self.change = np.zeros(n)
         self.gradient = np.zeros(n)
-        self.a = self.previous = tuning.first_smoothing
+        self.a = self.previous = tuning.first_smoothing * unit
         self.primal, self.dual = np.inf, -np.inf
         self.fall = np.inf
         self.proximal = tuning.proximal
@@ -70,7 +72,7 @@ class Descent:
     def begin_at(self, w: Vector) -> None:
         """Before the first pass: begin at these weights (n,)."""
         self.w = self.target = w
-        self.a = self.previous = self.tuning.warm_smoothing
+        self.a = self.previous = self.tuning.warm_smoothing * self.unit
 
     def know(self, primal: float, dual: float) -> None:
         """Take in what is known already. The first step is from zero all the same: Newton's is on its way sooner
@@ -151,7 +153,7 @@ class Descent:
     @property
     def exhausted(self) -> bool:
         """What is left is lost in rounding."""
-        return self.a < self.tuning.min_smoothing
+        return self.a < self.tuning.min_smoothing * self.unit
 
     def measure(self, sums: Sums, penalty: Penalty) -> float:
         """Take in what a pass at ``target`` found: primal, dual and gradient. Returns the primal there."""

@@ -85,8 +85,8 @@ def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, l
     """``smooth`` for losses that need no smoothing: squares of z_i = t_i − sign_i w·x_i beyond ±epsilon, straight
     from where their slope is a bound (objective/losses.py; ridge > 0).
 
-    base, change, sign, target, cost: (n,) float64; loss: its lower, upper, ridge, epsilon, and ``straight``, float64.
-    steps: (T,). Set: slope (n,) float64 α_i; curvature (n,) float64 c_i/ridge where α_i is between its bounds and at
+    base, change, sign, target, cost: (n,) float64; loss: its lower, upper, ridge, epsilon, and ``straight``.
+    steps: (T,). Set: slope (n,) float64 α_i; curvature (n,) float64 c_i/ridge where α_i is inside its bounds and at
     no kink, 0 where there is no loss, and where it is straight that share of |α_i/z_i|: with the whole of it the
     quadratic is nowhere below the loss (epsilon = 0; reweighted least squares, Huber & Ronchetti 2009, sec. 7.8).
     Added to: losses (T,) Σ c_i φ at each step; totals (N_TOTALS,), at w + s: LOSS, ALPHA, SQUARES and COST.

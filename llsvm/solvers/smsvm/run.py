@@ -71,8 +71,9 @@ class NewtonRun:
         self.near = NearRows(stream, layout.all_near, layout.keeps_near, one_sided, tuning)
         self.columns: Columns | None = None
         self.passes = 0
+        unit = 1.0 if dataset.target is None else dataset.target.size
         self.problems = [
-            Descent(c, dataset.n_columns + 1, self.loss, tuning) for c in ([1] if k == 1 else range(k))
+            Descent(c, dataset.n_columns + 1, self.loss, tuning, unit) for c in ([1] if k == 1 else range(k))
         ]
         self.live = list(self.problems)
         self.best = BestPrimal(k)
@@ -110,7 +111,7 @@ class NewtonRun:
     def begin_again(self, penalty: Penalty) -> None:
         """With another penalty, at the best weights so far."""
         self.penalty, before, scales = penalty, self.best, [p.scale for p in self.problems]
-        self.problems = [Descent(p.positive, len(p.w), self.loss, self.tuning) for p in self.problems]
+        self.problems = [Descent(p.positive, len(p.w), self.loss, self.tuning, p.unit) for p in self.problems]
         for problem, scale in zip(self.problems, scales, strict=True):
             problem.scale = scale
         if before.coef is not None:
