@@ -298,7 +298,7 @@ def test_a_wrong_name_of_an_array(tmp_path, kind):
 def test_labels_that_floats_cannot_tell_apart(tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": [1.0, 2.0], "label": [1, 2**53 + 1]}), path)
-    assert "row 2: the label 9007199254740993 is too large" in refusal(path)
+    assert "row 2: column label: the label 9007199254740993 is too large" in refusal(path)
 
 
 def test_sparse_npz_that_is_not_csr(tmp_path):

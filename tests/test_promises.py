@@ -309,7 +309,7 @@ def test_a_full_disk_is_an_error_where_a_cache_was_asked_for(sizable, monkeypatc
 
 def test_without_room_for_a_cache_the_source_is_read_again(sizable):
     # Room for the dual variables, but not for the rows.
-    training = out_of_core(sizable, disk_limit=200_000)
+    training = out_of_core(sizable, solver="llsvm", disk_limit=200_000)
     assert training.stream.place == "source"
     note = training.summary()["note"]
     assert "no binary cache: disk limit too small" in note

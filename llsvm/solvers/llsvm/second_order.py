@@ -88,7 +88,9 @@ class SecondOrder:
         room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns
         piece_bytes = 0
         if self._dense:
-            piece_bytes = max(min(PIECE_BYTES, room // (PIECES * PIECE_SHARE)), 8 * self._columns)
+            share = max(room // (PIECES * PIECE_SHARE), 1)
+            # a power of 2: with a little more or less room, as more threads leave, sums are rounded alike
+            piece_bytes = max(min(PIECE_BYTES, 1 << (share.bit_length() - 1)), 8 * self._columns)
         room -= PIECES * piece_bytes
         values = part.block.nnz / max(part.n_rows, 1)
         prices = Prices(self._dense, self._columns, values, room, tuning.max_order, tuning.max_products)
