@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle import run
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris, load_wine
 
@@ -25,6 +26,7 @@ from llsvm.solvers.sequential_dual import newton_system
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
+from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
@@ -240,3 +242,44 @@ def test_what_rounding_hides_ends_the_run(method):
     assert result.certificate.relative_gap > 1e-5
     assert result.certificate.relative_gap - result.certificate.rounding_gap < 1e-6
     assert result.certificate.passes < 40
+
+
+# -- long rows that contradict each other ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("multiclass", "counts", "length", "C"),
+    [
+        ("crammer-singer", (2, 1), 3423.00631612, 1908736.3),
+        ("crammer-singer", (3, 6), 428.3198734437694, 3371809.2),
+        ("weston-watkins", (3, 6), 1437.0027071883019, 41455.7),
+        ("weston-watkins", (5, 5), 14228.437363408177, 35120.1),
+    ],
+)
+def test_the_dual_stays_below_the_optimum_where_rows_are_long(multiclass, counts, length, C):
+    """The same row, very long, of both classes: D as kept through visits rose above the optimum."""
+    y = np.repeat([0, 1], counts)
+    training = run(np.full((len(y), 1), length), y, C=C, multiclass=multiclass, max_passes=30)
+    least = min(C * len(y), 2 * C * min(counts) + 0.25 / length**2)  # where x w = 0, and where it is ±1
+    duals = [report.certificate.total_dual for report in training.reports if report.certificate]
+    assert max(duals) <= least * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("multiclass", DIRECT)
+def test_sums_anew_are_those_of_the_shares(multiclass):
+    """Out of core, where that takes one more reading of the rows, as in memory."""
+    rng = np.random.default_rng(0)
+    X, y, share = rng.normal(size=(9, 2)), rng.integers(0, 3, 9).astype(np.int32), rng.random((9, 3)) / 3
+    share[np.arange(9), y] = 0.0
+    cost, dual, w = rng.random(9), joint_dual(multiclass), np.ones((3, 3))
+
+    def parts():
+        for rows in (np.arange(4), np.arange(4, 9)):
+            yield BlockShares(Block(X[rows], y[rows], rows), cost[rows], share[rows])
+
+    value = resum(parts(), dual, 1.5, w)
+    wide = np.hstack([X, np.full((9, 1), 1.5)])
+    v = -share * cost[:, None]
+    v[np.arange(9), y] = -v.sum(axis=1)
+    np.testing.assert_allclose(w, wide.T @ v)
+    assert value == pytest.approx((share * cost[:, None]).sum() - 0.5 * (w**2).sum())

@@ -351,3 +351,29 @@ def test_regression_on_raw_columns(loss):
     training = run(X * np.logspace(0, 4, 10), y, solver="llsvm", loss=loss, C=1e4, bias=1.0)
     assert training.reports[-1].converged
     assert training.reports[-1].passes <= 40
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("C", [655.3, 6.8e4, 5.26e7])
+def test_few_rows_that_contradict_each_other_end_certified(loss, C):
+    """Sweeps would take C ‖x‖² visits, and stall long before these cost as much as loading more code does."""
+    X, y = np.full((10, 1), 41.583), np.repeat([0, 1], [4, 6])
+    training = run(X, y, C=C, loss=loss, solver="llsvm")
+    assert training.reports[-1].converged
+
+
+@pytest.mark.parametrize(
+    ("n", "length", "C", "loss"),
+    [
+        (10, 56569.64933999207, 3308234.6826329296, "squared_hinge"),
+        (6, 27386.1210748624, 7623784.240486163, "hinge"),
+    ],
+)
+def test_steps_that_are_only_rounding_end(n, length, C, loss):
+    """ψ falls no more along Newton's step, where rounding has made that."""
+    for seed in range(6):
+        y = np.random.default_rng(seed).integers(0, 2, n)
+        y[:2] = 0, 1
+        training = run(np.full((n, 1), length), y, C=C, loss=loss, solver="llsvm")
+        certificate = training.reports[-1].certificate
+        assert certificate.total_dual <= certificate.total_primal * (1 + 1e-9)

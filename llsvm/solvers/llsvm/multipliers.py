@@ -199,6 +199,8 @@ class Multipliers:
         low, high, at_low, at_high = 0.0, 1.0, first, derivative(1.0)
         if not at_high > tuning.line_until * abs(first):
             return 1.0
+        if first >= 0.0:
+            return 0.0  # rounding is all that is left of the step
         t = 0.0
         for _ in range(tuning.max_line):
             t = (low * at_high - high * at_low) / (at_high - at_low)

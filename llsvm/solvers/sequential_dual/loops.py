@@ -33,9 +33,10 @@ WESTON_WATKINS = joint_loss("weston-watkins", 2).number
 class Loops:
     """The weights of all classes, and what moves them. A context manager: it has threads.
 
-    w: (d + 1, k) float64. dual: D. tol_share: the share of the gap asked for at which loops are content.
-    ignore: the gap, per C_i, below which rows are left alone. grid: shares are multiples of 1/grid. made,
-    scores: loops so far, and the scores that they computed. on_loop: called with D after each loop, if not None.
+    w: (d + 1, k) float64. bias: of the constant feature. dual: D. tol_share: the share of the gap asked for at
+    which loops are content. ignore: the gap, per C_i, below which rows are left alone. grid: shares are multiples
+    of 1/grid. made, scores: loops so far, and the scores that they computed. on_loop: called with D after each
+    loop, if not None.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Loops:
         self.on_loop = on_loop
         self.loss = loss
         self._weston_watkins = loss.number == WESTON_WATKINS
-        self._bias, self._tol, self._tuning, self._progress = bias, tol, tuning, progress
+        self.bias, self._tol, self._tuning, self._progress = bias, tol, tuning, progress
         self.grid = 2.0 ** (24 if plan.dtype == np.float32 else 50)
         self._full_mode = ECONOMICAL if shape[1] >= tuning.economical_from else ALL
         self._extrapolation_bytes = plan.extrapolation_bytes
@@ -174,7 +175,7 @@ class Loops:
             return None
         start, way = self._extrapolation_room
         rows = list(zip(parts, lists, strict=True))
-        return Extrapolation(rows, self.w, start, way, self._bias, self._weston_watkins, self.grid)
+        return Extrapolation(rows, self.w, start, way, self.bias, self._weston_watkins, self.grid)
 
     def _sweep(self, part: BlockShares, mode: int) -> float:
         """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
@@ -199,7 +200,7 @@ class Loops:
         ignore: float,
         sums: NDArray[np.float64],
     ) -> int:
-        tail = (w, self._bias, self._weston_watkins, mode, self.grid, ignore, sums)
+        tail = (w, self.bias, self._weston_watkins, mode, self.grid, ignore, sums)
         return int(sweep(*part.matrix, part.block.y, part.cost, part.share, part.slack, order, *tail))
 
     # -- what a SolverState holds of it -----------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.objective.costs import RowCosts
 from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.resum import terms
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.spill.row_state import RowState
@@ -25,7 +26,8 @@ _DENSE = "survivors_X"
 
 class Rounds:
     """shares: of all rows. start: (d + 1, k) float64, the weights as the pass at hand began. n_active: rows that
-    were free or violating in the last full pass; before the first, all."""
+    were free or violating in the last full pass; before the first, all. terms: of all rows, see resum.py, once they
+    were seen."""
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Rounds:
         self.shares = shares
         self.start = np.empty_like(loops.w)
         self.n_active = stream.dataset.n_rows
+        self.terms: float | None = None
         self._stream = stream
         self._costs = costs
         self._tuning = tuning
@@ -48,9 +51,11 @@ class Rounds:
         loops, stream, survivors = self.loops, self._stream, self._stream.survivors
         self.start[...] = loops.w
         spill = self.n_active < self._tuning.spill_share * stream.dataset.n_rows
-        primal, n_active, cost = 0.5 * squared_norm(self.start), 0, 0.0
+        primal, n_active, cost, of_terms = 0.5 * squared_norm(self.start), 0, 0.0, 0.0
         for block in stream.all():
             part = self._part(block)
+            if self.terms is None:
+                of_terms += terms(part, loops.bias, loops.w.shape)
             cost += float(part.cost.sum())
             primal += loops.measure(part, self.start) if measure else loops.loss_at_zero(part)
             newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
@@ -61,8 +66,14 @@ class Rounds:
             stream.progress.survivors = n_active
         survivors.swap_generation()
         self.n_active = n_active
+        if self.terms is None:
+            self.terms = of_terms
         loops.ignore_up_to(self._tuning.ignore_share, cost)
         return primal
+
+    def parts(self) -> Iterator[BlockShares]:
+        """All rows with their shares, read once more."""
+        return map(self._part, self._stream.all())
 
     def epochs(self, primal: float, passes: int) -> int:
         """Epochs over the survivors, in memory and spilled, until their part of the gap is small; returns how many

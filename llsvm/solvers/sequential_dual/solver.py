@@ -24,7 +24,7 @@ some dozens of steps, however long the rows are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -42,6 +42,7 @@ from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.prices import is_due
+from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand, coef_of, squared_norm
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
@@ -79,6 +80,11 @@ class SequentialDual:
         self._rounds: Rounds | None = None  # where not all rows are at hand
         self._share = SharesAtHand(np.zeros((0, len(class_weight))))  # where they are
         self._newton: Multipliers | None = None  # where it has room
+        self._terms: float | None = None  # of all rows, see resum.py
+        self._bound: RoundingBound | None = None
+        self._rounded = (
+            False  # rounding alone may come to more than the gap asked for, by the last certificate
+        )
         self._newton_due = False  # since loops hardly get on any more
         self._kept: NDArray[np.float64] | None = None  # the weights as last certified, if there is room
 
@@ -101,8 +107,8 @@ class SequentialDual:
         self._stream = stream
         self._kept = np.zeros(shape) if plan.keeps else None
         numbers = (settings.constant, settings.tol, self.threads, settings.seed)
-        bound = stream.rounding_bound(loss, self._costs.by_class, settings.constant)
-        report = partial(self._report, bound)
+        self._bound = stream.rounding_bound(loss, self._costs.by_class, settings.constant)
+        report = partial(self._report, self._bound)
         with Loops(shape, loss, plan, *numbers, self.tuning, stream.progress, self.on_loop) as loops:
             self._loops = loops
             if stream.in_one_block:
@@ -132,13 +138,18 @@ class SequentialDual:
             before = self._passes - again
             for block in stream.all():
                 part = BlockShares(block, self._costs.of(block), self._share.array)
+            if self._terms is None:
+                self._terms = terms(part, loops.bias, loops.w.shape)
             w = loops.w if self._newton is None or self._newton.W is None else self._newton.W
             losses = loops.measure(part, w) if before else loops.loss_at_zero(part)
             loops.ignore_up_to(self.tuning.ignore_share, float(part.cost.sum()))
             if not again:
                 self._passes += 1
                 n_active = int(np.count_nonzero(part.slack <= 0))
-                report = make_report(0.5 * squared_norm(w) + losses, w, n_active)
+                primal = 0.5 * squared_norm(w) + losses
+                if self._resum([part], loops, w, primal) and w is loops.w:
+                    primal = 0.5 * squared_norm(w) + loops.measure(part, w)
+                report = make_report(primal, w, n_active)
                 report.resumable = not (report.converged or report.cause)
                 yield report
                 if report.converged or report.cause:
@@ -148,6 +159,21 @@ class SequentialDual:
                 return
             if not self._newton_stage(stream, loops, part):
                 loops.train([part], self.tuning.block_until_in_memory, self.tuning.loops_in_memory)
+
+    def _resum(
+        self, parts: Iterable[BlockShares], loops: Loops, w: NDArray[np.float64], primal: float
+    ) -> bool:
+        """Where D would prove much, and rounding may have spoilt it by more than certificates allow for, sum the
+        weights and D anew from the shares, and return True. parts: all rows. w, primal: as measured."""
+        tol, near = self.settings.tol, primal - loops.dual <= NEAR * abs(primal)
+        if not near or not may_drift(self._terms or 0.0, loops.made, tol * abs(primal)):
+            return False
+        assert self._bound is not None
+        at_most = [min(loops.dual, primal)]
+        if self._bound.certificate(coef_of(w), [primal], at_most, self._passes).rounding_gap > tol:
+            return False
+        loops.dual = resum(parts, joint_dual(self.settings.multiclass), loops.bias, loops.w)
+        return True
 
     def _newton_stage(self, stream: Stream, loops: Loops, part: BlockShares) -> bool:
         """Steps of Newton's method, if they are due; after some that gained nothing, loops come first."""
@@ -170,6 +196,8 @@ class SequentialDual:
         while True:
             primal = rounds.full_pass(measure=self._passes > 0)
             self._passes += 1
+            self._terms = rounds.terms
+            self._resum(rounds.parts(), rounds.loops, rounds.start, primal)
             report = make_report(primal, rounds.start, rounds.n_active)
             yield report
             if report.converged or report.cause or self._is_last_pass:
