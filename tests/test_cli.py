@@ -25,12 +25,13 @@ from llsvm import errors
 from llsvm.cli import app, inspect
 from llsvm.cli.declared import parse_class_weight
 from llsvm.cli.demo import write_data
-from llsvm.cli.display import Meter, _go_dark, report_line
+from llsvm.cli.display import Meter, _go_dark, report_line, showing
 from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
+from llsvm.stream.progress import Progress
 
 PROGRAM = [sys.executable, "-c", "from llsvm.cli import main; main()"]
 DATA = "1 1:1 3:2\n-1 2:1\n1 1:0.5\n-1 2:2 3:-1\n"
@@ -590,3 +591,11 @@ def test_the_demo_runs_and_removes_its_files(tmp_path, monkeypatch):
         == 0
     )
     assert (tmp_path / "kept" / "demo.llsvm").exists()
+
+
+def test_a_log_has_one_line_for_the_epochs_between_two_passes(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    with showing(Progress(), Settings()) as show:
+        for resumable in (False, False, True):
+            show(Report("epoch", 3, survivors=1234, resumable=resumable))
+    assert capsys.readouterr().err.count("epoch 3") == 1

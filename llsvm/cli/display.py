@@ -41,7 +41,13 @@ def showing(progress: Progress, settings: Settings, quiet: bool = False) -> Iter
         with _live(progress, settings) as show:
             yield show
     else:
-        yield lambda report: echo(f"{_now()} {report_line(report)}", err=True)
+        yield _log
+
+
+def _log(report: Report) -> None:
+    """A line; of the epochs between two passes, which come by the dozen, for the last alone."""
+    if report.kind != "epoch" or report.resumable:
+        echo(f"{_now()} {report_line(report)}", err=True)
 
 
 def say(sentence: str, quiet: bool = False) -> None:
