@@ -99,6 +99,7 @@ def test_pairs_vote():
     assert guesses(scores, np.array([3.0, 5.0, 7.0]), "ovr").tolist() == [7, 7, 5]
 
 
+@pytest.mark.slow
 def test_kernel_machines_are_judged_by_their_files(made, tmp_path):
     _, X, y = made
     two = write_svmlight(tmp_path / "two.svm", X, np.where(y == 2, 1, -1))
@@ -119,6 +120,7 @@ def test_kernel_machines_are_judged_by_their_files(made, tmp_path):
     assert read_llsvm_kernel(machine.model).gamma == 0.25
 
 
+@pytest.mark.slow
 def test_ladder_ends_near_the_optimum_and_is_kept(made, tmp_path, monkeypatch):
     dataset, X, y = made
     best = 0.0
@@ -221,6 +223,7 @@ def test_config_names_what_there_is():
     assert set(config["loss"]) <= {*OF_MARGINS}
 
 
+@pytest.mark.slow
 def test_losses_are_held_against_oracles(tmp_path, capsys):
     config = tomllib.loads(CONFIG.read_text())
     config["losses"] |= {"data": ["breast-cancer"], "joint_only": []}
@@ -269,6 +272,7 @@ def test_verdicts_of_losses(change, best, said):
     assert said in found
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_was(tmp_path, capsys):
     config = tomllib.loads(CONFIG.read_text())
     asked = ["--work", str(tmp_path / "w"), "--out", str(tmp_path / "o"), "--data", "iris", "--no-peers"]
