@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import json
 import lzma
 
 import h5py
@@ -70,6 +71,12 @@ def _csv(path, X, y, opener=open, delimiter=","):
         pacsv.write_csv(table(X, y), out, pacsv.WriteOptions(delimiter=delimiter))
 
 
+def _jsonl(path, X, y, opener=open):
+    with opener(path, "wb") as out:
+        for row in table(X, y).to_pylist():
+            out.write(json.dumps(row).encode() + b"\n")
+
+
 def _headless(path, X, y):
     pacsv.write_csv(table(X, y), path, pacsv.WriteOptions(include_header=False))
 
@@ -126,6 +133,8 @@ WRITERS = {
     "svm.lz4": lambda path, X, y: _pyarrow_compressed(path, X, y, "lz4"),
     "csv": _csv,
     "csv.gz": lambda path, X, y: _csv(path, X, y, gzip.open),
+    "jsonl": _jsonl,
+    "jsonl.gz": lambda path, X, y: _jsonl(path, X, y, gzip.open),
     "headless.csv": _headless,
     "tsv": lambda path, X, y: _csv(path, X, y, delimiter="\t"),
     "parquet": lambda path, X, y: pq.write_table(table(X, y), path, row_group_size=100),

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 import os
 import sys
 from pathlib import Path
@@ -64,6 +65,12 @@ def _tables(folder):
     with pa.ipc.new_file(str(folder / "rows.feather"), table.schema) as out:
         out.write_table(table)
     pq.write_table(table, folder / "rows.parquet")
+    events = [
+        {"id": i, "clicked": bool(y), "user": {"x": float(x), "country": "FR"}}
+        for i, (x, y) in enumerate(zip(X[:, 1], Y, strict=True))
+    ]
+    with pa.CompressedOutputStream(pa.OSFile(str(folder / "events.jsonl.zst"), "wb"), "zstd") as out:
+        out.write("".join(json.dumps(event) + "\n" for event in events).encode())
     towns = ["Oslo", "Lima", "Cairo"]
     people = [
         [20 + i % 50, towns[i % 3], "" if i % 9 == 0 else 100 * i, ["low", "high"][i > 60]] for i in range(99)

@@ -73,7 +73,17 @@ def trains(command, folder):
 
 def test_there_are_commands_for_every_format():
     text = " ".join(format_commands())
-    for word in (".svm.gz", ".feather", ".h5ad", ".npy", ".npz", "--format csv", "s3://", "sales/"):
+    for word in (
+        ".svm.gz",
+        ".jsonl.zst",
+        ".feather",
+        ".h5ad",
+        ".npy",
+        ".npz",
+        "--format csv",
+        "s3://",
+        "sales/",
+    ):
         assert word in text
 
 

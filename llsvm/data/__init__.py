@@ -53,6 +53,7 @@ FORMATS = {
         "llsvm.data.svmlight:SvmlightSource", (".svm", ".svmlight", ".libsvm", ".txt", ".dat")
     ),
     "csv": Format("llsvm.data.csv:CSVSource", (".csv", ".tsv", ".tab"), kind="table"),
+    "jsonl": Format("llsvm.data.jsonl:JSONLinesSource", (".jsonl", ".ndjson", ".json"), kind="table"),
     "parquet": Format("llsvm.data.parquet:ParquetSource", (".parquet", ".pq"), (b"PAR1",), kind="table"),
     "arrow": Format(
         "llsvm.data.arrow:ArrowSource",
@@ -91,7 +92,7 @@ def open_source(
 
     data: a path, pattern, folder, address or "-", or a list of them; or X, (n, d), with y, (n,), and perhaps
     sample_weight, (n,); see ArraySource. format: a name in FORMATS; None: by suffix, then by the first bytes.
-    zero_based: "auto", "yes" or "no": whether svmlight column indices start at 0. threads: that parse.
+    zero_based: "auto", "yes" or "no": whether svmlight column indices start at 0. threads: that parse text.
     options: the fields of TableOptions. positive: y is 1 for this label, -1 for all others. table: what a
     model knows of its table (``extra["table"]``), to read for prediction. need_label: refuse data without labels.
     label_kind: what labels are to be taken for, a name of llsvm.settings.objective; unlabelled rows need none.
@@ -190,7 +191,7 @@ def _open_files(
         from llsvm.features.table_options import TableOptions
 
         encoder = None if table is None else TableEncoder.from_dict(table)
-        result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label, lenient)
+        result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label, lenient, threads)
         return result
     if entry.kind == "matrix":
         picked = {
@@ -252,12 +253,14 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 
 def _guess_text(path: str) -> str:
-    """svmlight or CSV, by the first line: of a file whose name does not tell."""
+    """svmlight, CSV or JSON Lines, by the first line: of a file whose name does not tell."""
     from llsvm.files.inputs import STDIN, Input
 
     if path == STDIN:
         return DEFAULT_FORMAT
     with Input(path) as stream:
         line = stream.read(1 << 12).partition(b"\n")[0]
+    if line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[{")):
+        return "jsonl"
     first = line.split()[:2]
     return "csv" if b"," in line and b":" not in b" ".join(first) else DEFAULT_FORMAT

@@ -22,7 +22,7 @@ from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, Input, base_suffix
+from llsvm.files.inputs import STDIN, Input, base_suffix, read_up_to
 from llsvm.settings.objective import REGRESSION
 
 _PROBE_BYTES = 1 << 20
@@ -87,11 +87,11 @@ class CSVSource(TableSource):
         if number not in self._heads:
             path = self._paths[number]
             stream = Input(path, self._of_stdin if path == STDIN else None)
-            text = _first(stream, _PROBE_BYTES)
+            text = read_up_to(stream, _PROBE_BYTES)
             while len(text) >= _PROBE_BYTES and text.count(b"\n", 0, -1) < 2:  # the header and a row, whole
                 if len(text) > 2 * _LONG_CHUNK_BYTES:
                     raise DataError(_TOO_LONG.format(path))
-                more = _first(stream, _PROBE_BYTES)
+                more = read_up_to(stream, _PROBE_BYTES)
                 text += more
                 if not more:
                     break
@@ -336,17 +336,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _first(stream: Input, n: int) -> bytes:
-    parts = []
-    while n > 0:
-        part = stream.read(n)
-        if not part:
-            break
-        parts.append(part)
-        n -= len(part)
-    return b"".join(parts)
 
 
 class _Tail(io.RawIOBase):

@@ -47,6 +47,7 @@ class TableSource(ABC):
     encoder: of a model, to read for prediction: its columns are found by name, and what else there is does not
         matter. None: one is made for the table, and learns.
     need_label: refuse a table without labels. lenient: leave out columns that cannot be features.
+    threads: that parse, of a format whose reader does so itself; blocks do not depend on it.
     Raises DataError for files that cannot be read, or lack a column.
     """
 
@@ -63,6 +64,7 @@ class TableSource(ABC):
         encoder: TableEncoder | None = None,
         need_label: bool = True,
         lenient: bool = False,
+        threads: int = 1,
     ) -> None:
         use_system_memory()
         self.bytes_read = 0
@@ -76,7 +78,7 @@ class TableSource(ABC):
         self._text_labels: bool | None = None
         wanted = None if encoder is None else encoder.used
         self._partitions = partition_values(self._paths, wanted)
-        self._need_label, self._lenient = need_label, lenient
+        self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
         self._begin(encoder)
         schema = self._full_schema(0)
@@ -110,6 +112,10 @@ class TableSource(ABC):
     def _index(self, schema: pa.Schema) -> list[str]:
         """Columns that number the rows."""
         return [name for name in schema.names if _PANDAS_INDEX.fullmatch(name)]
+
+    def _unreadable(self) -> set[str]:
+        """Columns of the first file that cannot be read, which nobody needs who does not ask for them."""
+        return set()
 
     def _reader_bytes(self) -> int:
         """What the library holds beside a batch."""
@@ -183,7 +189,8 @@ class TableSource(ABC):
     def describe(self) -> list[dict[str, Any]]:
         """Of the first file's columns, by its first rows; see ``described``."""
         schema = self._full_schema(0)
-        names = [name for name in schema.names if name not in self._partitions[0]]
+        unread = self._unreadable() | set(self._partitions[0])
+        names = [name for name in schema.names if name not in unread]
         batch = None
         if self._paths[0] != STDIN:
             with self._explaining(0):

@@ -41,7 +41,7 @@ def described(
         values = None
         if name in partitions[0]:
             values = pa.array([each[name].as_py() for each in partitions])
-        elif batch is not None and kind in ("text", "number"):
+        elif batch is not None and kind in ("text", "number") and name in batch.schema.names:
             values = batch.column(name).slice(0, DESCRIBED_ROWS)
         if values is not None:
             distinct = values.unique().drop_null()

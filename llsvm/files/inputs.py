@@ -258,7 +258,9 @@ def _decompressed(raw: _Counting, kind: str) -> Any:
 def check_regular(path: str) -> os.stat_result:
     """The status of a regular file. Raises DataError."""
     if path == STDIN:
-        raise DataError("-: standard input is for svmlight and CSV; write this format to a file first")
+        raise DataError(
+            "-: standard input is for svmlight, CSV and JSON Lines; write this format to a file first"
+        )
     try:
         status = os.stat(path)
     except OSError as error:
@@ -305,6 +307,18 @@ def open_binary(path: str) -> BinaryIO:
         return open(path, "rb")
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def read_up_to(stream: Input, n: int) -> bytes:
+    """The next ``n`` bytes, less only at the end."""
+    parts = []
+    while n > 0:
+        part = stream.read(n)
+        if not part:
+            break
+        parts.append(part)
+        n -= len(part)
+    return b"".join(parts)
 
 
 def head_of(path: str) -> bytes:

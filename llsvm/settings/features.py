@@ -23,8 +23,8 @@ class FeatureOptions:
     scale: str = option(
         AUTO,
         FEATURES,
-        "Scaling of the columns, learned and kept in the model. auto: standard for tables (CSV, Parquet, Arrow), "
-        "none for svmlight, arrays and kernels.",
+        "Scaling of the columns, learned and kept in the model. auto: standard for tables (CSV, JSON Lines, "
+        "Parquet, Arrow), none for svmlight, arrays and kernels.",
         choices=SCALES,
     )
     target_scale: str = option(

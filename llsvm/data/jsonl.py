@@ -1,0 +1,226 @@
+"""JSON Lines: an object a line, in UTF-8; compressed, piped. See ``jsonl_columns`` for what becomes of the keys.
+
+The columns are the keys of the first file's first megabyte; keys that come up later are no columns, of which a note
+tells as far as it is noticed. A key that a line does not have is missing there, as null is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from llsvm.data.jsonl_chunks import MAX_LINE_BYTES, Chunk, cut_lines, parse, parse_ahead, refuse_long
+from llsvm.data.jsonl_columns import Leaf, Seen, parsed_schema, paths_in, read_type
+from llsvm.data.jsonl_errors import complaint
+from llsvm.data.table import TableSource
+from llsvm.errors import DataError
+from llsvm.features.encoder import LISTS, TableEncoder
+from llsvm.features.targets import NOT_A_NUMBER
+from llsvm.files.fingerprint import Reading
+from llsvm.files.inputs import STDIN, Input, read_up_to
+from llsvm.settings.objective import REGRESSION
+
+_PROBE_BYTES = 1 << 20
+_CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together
+_READER_BYTES = 24 << 20  # measured: a chunk of long lines as text and as values
+_HELD_BYTES = 5 << 20  # for each chunk that is parsed meanwhile; measured
+_COLUMN_BYTES = 10_000  # held for each column of the file, however small; measured
+_BOM = b"\xef\xbb\xbf"
+
+
+class JSONLinesSource(TableSource):
+    """Files of JSON Lines."""
+
+    format = "jsonl"
+
+    def _begin(self, encoder: TableEncoder | None) -> None:
+        self._model = encoder
+        self._heads: dict[int, list[Leaf]] = {}
+        self._first_row: dict[str, Any] | None = None
+        self._stdin: tuple[bytes, Input] | None = None
+        self._window_bytes = 0  # of the decompressor, the largest so far
+
+    def _reader_bytes(self) -> int:
+        more = _HELD_BYTES * (self._threads if self._threads > 1 else 0)
+        return _READER_BYTES + more + self._window_bytes + _COLUMN_BYTES * len(self._head(0))
+
+    # -- columns ----------------------------------------------------------------------------------------
+
+    def _schema(self, number: int) -> pa.Schema:
+        leaves = [(leaf.name, leaf.type) for leaf in self._head(number)]
+        there = {name for name, _ in leaves}
+        absent = [name for name in self._may_be_absent(number) if name not in there]
+        return pa.schema([*leaves, *((name, pa.null()) for name in absent)])
+
+    def _may_be_absent(self, number: int) -> list[str]:
+        """Columns that this file need not have: what its lines do not have is missing."""
+        if number > 0:
+            return self._schema(0).names
+        if self._model is None or self._model.missing == "refuse":
+            return []
+        return [column.name for column in self._model.columns if column.kind not in LISTS]
+
+    def _unreadable(self) -> set[str]:
+        """Columns of several types, which are refused where they are needed."""
+        return {leaf.name for leaf in self._head(0) if leaf.mixed}
+
+    def _head(self, number: int) -> list[Leaf]:
+        """The columns of a file, by its first megabyte."""
+        if number not in self._heads:
+            path = self._paths[number]
+            stream = Input(path, self._of_stdin if path == STDIN else None)
+            text = read_up_to(stream, _PROBE_BYTES)
+            while len(text) >= _PROBE_BYTES and b"\n" not in text and len(text) <= MAX_LINE_BYTES:
+                text += (more := read_up_to(stream, _PROBE_BYTES))
+                if not more:
+                    break
+            self._window_bytes = max(self._window_bytes, stream.window_bytes)
+            if path == STDIN:
+                self._stdin = text, stream
+            else:
+                stream.close()
+            if len(text) > MAX_LINE_BYTES and b"\n" not in text:
+                refuse_long(path, 1)
+            whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
+            self._heads[number] = self._seen_in(number, whole.removeprefix(_BOM))
+        return self._heads[number]
+
+    def _seen_in(self, number: int, text: bytes) -> list[Leaf]:
+        if not text.strip():
+            what = "there is no row in it" if text else "the file is empty"
+            raise DataError(f"{self._paths[number]}: {what}; give a file with at least one row")
+        seen = Seen()
+        for place, line in enumerate(text.split(b"\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict):
+                self._refuse_line(
+                    number, Chunk(line, place), pa.schema([]), lambda chunk: json.loads(chunk.text)
+                )
+            seen.take_in(row)
+            if number == 0 and self._first_row is None:
+                self._first_row = row
+        return list(seen.leaves())
+
+    def _widths(self, lists: list[str]) -> dict[str, int]:
+        found = {}
+        for leaf in self._head(0):
+            if leaf.name in lists:
+                value: Any = self._first_row
+                for key in leaf.path:
+                    value = (value or {}).get(key)
+                found[leaf.name] = len(value or ())
+        return found
+
+    # -- rows -------------------------------------------------------------------------------------------
+
+    def _batches(
+        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        path = self._paths[number]
+        leaves = self._leaves(number, names)
+        schema = parsed_schema(leaves)
+        read, stream = self._opened(path, reading)
+        size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
+        seen = 0
+        try:
+            chunks = cut_lines(read, path, size, max_rows)
+            for chunk, parsed in parse_ahead(chunks, lambda each: parse(each, schema, leaves), self._threads):
+                self._window_bytes = max(self._window_bytes, stream.window_bytes)
+                self.bytes_read += stream.raw_bytes_read - seen
+                seen = stream.raw_bytes_read
+                try:
+                    batch = parsed()
+                except (pa.ArrowException, ValueError) as error:
+                    again: Callable[[Chunk], Any] = lambda each: parse(each, schema, leaves)  # noqa: E731
+                    self._refuse_line(number, chunk, schema, again, error)
+                if reading is not None and self._n_rows is None:
+                    self._look_for_keys(number, chunk)
+                yield batch
+            self._fingerprints[number] = stream.finish() or self._fingerprints[number]
+        finally:
+            stream.close()
+
+    def _opened(self, path: str, reading: Reading | None) -> tuple[Callable[[int], bytes], Input]:
+        """A function for the next bytes of a file, and the file."""
+        if path == STDIN:
+            if self._stdin is None:
+                raise DataError("-: standard input can be read once only; write the data to a file")
+            (head, stream), self._stdin = self._stdin, None
+        else:
+            stream = Input(path, reading)
+            head = read_up_to(stream, len(_BOM))
+        head = head.removeprefix(_BOM)
+
+        def read(size: int) -> bytes:
+            nonlocal head
+            if head:
+                part, head = head[:size], head[size:]
+                return part
+            return bytes(stream.read(size) or b"")
+
+        return read, stream
+
+    def _leaves(self, number: int, names: list[str]) -> list[Leaf]:
+        """How to read the columns ``names``: as the first file has them."""
+        first = {leaf.name: leaf for leaf in self._head(0)}
+        own = {leaf.name: leaf for leaf in self._head(number)}
+        found = []
+        for name in names:
+            leaf = first.get(name) or Leaf((name,), pa.null())
+            path = own[name].path if name in own else leaf.path
+            found.append(Leaf(path, read_type(leaf.type, self.encoder.kind(name))))
+        return found
+
+    def _look_for_keys(self, number: int, chunk: Chunk) -> None:
+        """Note keys that are no columns, of a chunk's first line."""
+        line = chunk.text[: chunk.text.find(b"\n") + 1] or chunk.text
+        if not line.strip():
+            return
+        new = sorted(
+            paths_in(line) - set(self._full_schema(0).names) - {leaf.name for leaf in self._head(number)}
+        )
+        if new:
+            self._note(
+                f"{self._paths[number]}: the key {new[0]!r} (line {chunk.number:,}) is no column: the columns are "
+                "the keys of the first megabyte"
+            )
+
+    # -- what is wrong ----------------------------------------------------------------------------------
+
+    def _refuse_line(
+        self,
+        number: int,
+        chunk: Chunk,
+        schema: pa.Schema,
+        again: Callable[[Chunk], Any],
+        error: Exception | None = None,
+    ) -> NoReturn:
+        path = self._paths[number]
+        found = complaint(chunk, schema, self._remedy, again)
+        if found is None:
+            raise DataError(
+                f"{path}: cannot be read as JSON Lines, in line {chunk.number:,} or after: {error}"
+            ) from error
+        line, what = found
+        raise DataError(f"{path}:{line}: {what}") from error
+
+    def _remedy(self, name: str, value: Any) -> str:
+        """What to do about a value of another type than its column's."""
+        if name == self.encoder.label:
+            if self.encoder.label_kind == REGRESSION:
+                return NOT_A_NUMBER
+            return "write the labels as one type, all as numbers or all as text"
+        if self._predicting:
+            return "write the column as one type, that of the training data"
+        return f"write the column as one type, or leave it out (--exclude {name})"
+
+    def _explain(self, number: int, error: Exception) -> NoReturn:
+        raise DataError(f"{self._paths[number]}: cannot be read as JSON Lines: {error}") from error

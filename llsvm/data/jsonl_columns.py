@@ -1,0 +1,169 @@
+"""The columns of JSON Lines: which there are, by a file's first lines, and how they come out of pyarrow's rows.
+
+A column is a key of the objects; of objects within objects it is named by its path, ``user.country``. Its type is
+that of its first value that is not null (whole numbers become decimals); text that CSV would take for dates or
+times is taken for them here too. An object of two lists, ``indices`` and ``values``, is one column, a sparse
+vector.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.types as types
+
+_TEMPORAL = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?(Z|[+-]\d\d:?\d\d)?|\d\d:\d\d(:\d\d)?", re.ASCII)
+_KINDS = {bool: "bool", int: "int", float: "float", str: "text", list: "list", dict: "object"}
+_TYPES = {"": pa.null(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
+
+
+class Leaf(NamedTuple):
+    """A column.
+
+    path: the keys that lead to it. type: of its values. mixed: there are values of other types.
+    """
+
+    path: tuple[str, ...]
+    type: pa.DataType
+    mixed: bool = False
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+
+class Seen:
+    """What has been seen of the values of a key: of whole lines too."""
+
+    def __init__(self) -> None:
+        self._kind = ""
+        self._mixed = False
+        self._fields: dict[str, Seen] = {}  # of objects, in order of appearance
+        self._item: Seen | None = None  # of lists
+        self._times: set[str] | None = set()  # text while all of it looks like dates or times
+
+    def take_in(self, value: Any) -> None:
+        """A value, as ``json`` reads it; those of another kind than the first do not count."""
+        if value is None:
+            return
+        kind = _KINDS[type(value)]
+        if self._kind == "" or (self._kind, kind) == ("int", "float"):
+            self._kind = kind
+        elif self._kind != kind and (self._kind, kind) != ("float", "int"):
+            self._mixed = True
+            return
+        if kind == "text" and self._times is not None:
+            if _TEMPORAL.fullmatch(value):
+                self._times.add(value)
+            else:
+                self._times = None
+        elif kind == "object":
+            for key, each in value.items():
+                self._fields.setdefault(key, Seen()).take_in(each)
+        elif kind == "list":
+            self._item = self._item or Seen()
+            for each in value:
+                self._item.take_in(each)
+
+    def leaves(self, path: tuple[str, ...] = (), mixed: bool = False) -> Iterator[Leaf]:
+        """The columns, in order of appearance. mixed: an object around it is."""
+        mixed = mixed or self._mixed
+        if self._kind != "object" or self._is_sparse_vector:
+            yield Leaf(path, self._type, mixed)
+            return
+        for key, seen in self._fields.items():
+            yield from seen.leaves((*path, key), mixed)
+
+    @property
+    def _is_sparse_vector(self) -> bool:
+        parts = [self._fields.get(key) for key in ("indices", "values")]
+        return all(part is not None and part._kind == "list" for part in parts)
+
+    @property
+    def _type(self) -> pa.DataType:
+        if self._kind == "object":
+            return pa.struct([(key, seen._type) for key, seen in self._fields.items()])
+        if self._kind == "list":
+            return pa.list_(pa.null() if self._item is None else self._item._type)
+        if self._kind == "text" and self._times:
+            return _as_csv_takes(self._times)
+        return _TYPES[self._kind]
+
+
+def _as_csv_takes(times: Iterable[str]) -> pa.DataType:
+    """The type of a column of CSV with that text; text where it is no date or time."""
+    text = io.BytesIO("\n".join(["column", *sorted(times)]).encode())
+    found = pacsv.read_csv(text, read_options=pacsv.ReadOptions(use_threads=False)).schema.types[0]
+    return found if types.is_temporal(found) else pa.string()
+
+
+def paths_in(line: bytes) -> set[str]:
+    """The names of the columns that a line has values of."""
+    seen = Seen()
+    seen.take_in(json.loads(line))
+    return {leaf.name for leaf in seen.leaves()}
+
+
+def read_type(seen: pa.DataType, kind: str | None) -> pa.DataType:
+    """The type that a column is read as where its first values are ``seen``. kind: of the feature that it becomes,
+    see ``Column``; numbers are read as decimals but where they are categories, or indices of sparse rows."""
+    if kind == "text":
+        return pa.string() if types.is_null(seen) or types.is_temporal(seen) else seen
+    if types.is_list(seen):
+        return seen if kind == "indices" else pa.list_(read_type(seen.value_type, None))
+    if types.is_struct(seen):
+        return pa.struct(
+            [
+                (field.name, read_type(field.type, field.name)) for field in seen
+            ]  # "indices" stay whole numbers
+        )
+    return pa.float64() if types.is_integer(seen) or types.is_null(seen) else seen
+
+
+def parsed_schema(leaves: Sequence[Leaf]) -> pa.Schema:
+    """What pyarrow is told to parse: objects within objects again, and dates and times as text."""
+    tree: dict[str, Any] = {}
+    for leaf in leaves:
+        *folders, last = leaf.path
+        node = tree
+        for key in folders:
+            node = node.setdefault(key, {})
+        node[last] = pa.string() if types.is_temporal(leaf.type) else leaf.type
+    return pa.schema(_fields(tree))
+
+
+def _fields(tree: Mapping[str, Any]) -> list[tuple[str, pa.DataType]]:
+    return [(key, pa.struct(_fields(each)) if isinstance(each, dict) else each) for key, each in tree.items()]
+
+
+def flat(parsed: pa.RecordBatch, leaves: Sequence[Leaf]) -> pa.RecordBatch:
+    """The columns by their names. Raises ArrowInvalid for text that is no date or time where one is expected."""
+    columns = []
+    for leaf in leaves:
+        try:
+            columns.append(_typed(_at(parsed, leaf.path), leaf.type))
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(
+                f"column {leaf.name}: {error}; write dates and times alike, or read them as categories "
+                f"(--categorical {leaf.name})"
+            ) from error
+    return pa.record_batch(columns, names=[leaf.name for leaf in leaves]) if columns else parsed
+
+
+def _at(parsed: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
+    column = parsed.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
+
+
+def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if types.is_time(type_):  # which text is not cast to
+        moment = pc.binary_join_element_wise("1970-01-01T", column, "")
+        return moment.cast(pa.timestamp(type_.unit)).cast(type_)
+    return column.cast(type_) if types.is_temporal(type_) else column
