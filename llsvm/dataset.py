@@ -110,7 +110,12 @@ class TargetFacts:
     @property
     def size(self) -> float:
         """The root of the mean square of what blocks have."""
-        return math.hypot(self.spread, (self.mean - self.shift) / self.unit)
+        return math.hypot(self.spread, self.level)
+
+    @property
+    def level(self) -> float:
+        """The mean of what blocks have."""
+        return (self.mean - self.shift) / self.unit
 
     def scale(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """(n,) as blocks have them."""

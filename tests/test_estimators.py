@@ -114,7 +114,13 @@ def test_wrong_parameters_are_value_errors():
             LLSVMClassifier(**wrong).fit(X, y)
 
 
-@parametrize_with_checks([LLSVMRegressor(), LLSVMRegressor(loss="squared_epsilon_insensitive")])
+@parametrize_with_checks(
+    [
+        LLSVMRegressor(),
+        LLSVMRegressor(loss="squared_epsilon_insensitive"),
+        LLSVMRegressor(loss="huber", penalize_intercept=False, tol=1e-9),
+    ]
+)
 def test_scikit_learns_checks_of_a_regressor(estimator, check):
     check(estimator)
 
@@ -161,7 +167,12 @@ def test_quantiles_of_the_targets():
 
 
 # Two fits of the same problem are as alike as tol says; scikit-learn, whose own have 1e-12 here, asks for 1e-7.
-@parametrize_with_checks([LLSVMClassifier(loss="logistic", tol=1e-12)])
+@parametrize_with_checks(
+    [
+        LLSVMClassifier(loss="logistic", tol=1e-12),
+        LLSVMClassifier(loss="logistic", penalize_intercept=False, tol=1e-12),
+    ]
+)
 def test_scikit_learns_checks_of_a_logistic_classifier(estimator, check):
     check(estimator)
 

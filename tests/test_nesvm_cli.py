@@ -111,7 +111,7 @@ def test_precomputed_kernel_from_a_file(tmp_path):
     ("words", "remedy"),
     [
         ("--solver llsvm --kernel rbf", "--feature-map nystroem or rff"),
-        ("--solver llsvm --intercept", "pass --solver nesvm"),
+        ("--solver llsvm --intercept", "pass --solver smsvm or nesvm or smo"),
         ("--solver llsvm --penalty l1", "pass --solver smsvm or nesvm"),
         ("--solver llsvm --step paper", "pass --solver nesvm"),
         ("--solver llsvm --mu 1", "pass --solver nesvm"),

@@ -1,5 +1,6 @@
-"""Everything that is offered, loss by penalty by method by form of multi-class, is trained and held against an
-optimum from outside; all that is not offered is refused with a sentence.
+"""Everything that is offered, loss by penalty by method by form of multi-class, with and without an intercept that
+is not penalised, is trained and held against an optimum from outside; all that is not offered is refused with a
+sentence.
 
 What is offered is what ``METHODS`` and the options' choices declare: who adds a loss, a penalty or a form there
 has to say here, in ``OF_ROWS``, ``OF_PENALTIES`` or ``JOINT``, what it means, in CVXPY.
@@ -19,7 +20,7 @@ import llsvm
 from llsvm.errors import UsageError
 from llsvm.settings.methods import METHODS
 from llsvm.settings.objective import CLASSIFICATION, KINDS, LOSSES, MULTICLASS, PENALTIES
-from llsvm.settings.settings import Settings
+from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.settings.solver import SOLVERS
 
 N, D, CLASSES = 60, 4, 3
@@ -69,6 +70,11 @@ class Offer(NamedTuple):
     penalty: str
     method: str
     multiclass: str
+    intercept: bool
+
+    def __str__(self):
+        named = (self.loss, self.penalty, self.method, self.multiclass)
+        return "-".join(named + ("intercept",) * self.intercept)
 
     @property
     def options(self):
@@ -77,6 +83,7 @@ class Offer(NamedTuple):
         share = {"l1_ratio": L1_RATIO} if self.penalty == "elasticnet" else {}
         solver = {"solver": method.solver} if method.solver else {}
         named = {"loss": self.loss, "penalty": self.penalty, "multiclass": self.multiclass}
+        named["intercept"] = self.intercept
         return {**named, **solver, **kernel, **share, **OWN.get(self.loss, {})}
 
 
@@ -86,12 +93,13 @@ def forms(loss):
 
 
 OFFERED = [
-    Offer(loss, penalty, method.name, form)
+    Offer(loss, penalty, method.name, form, intercept)
     for method in METHODS.values()
     for loss, penalties in method.objectives.items()
     for penalty in penalties
     for form in method.multiclass
     if form in forms(loss)
+    for intercept in ((False, True) if method.name in OPTIONS["intercept"].methods else (False,))
 ]
 
 
@@ -116,20 +124,20 @@ def features(kernel):
 
 
 @cache
-def objectives(loss, penalty, multiclass, kernel):
-    """A list of problems in CVXPY, each with its variable: their sum is the objective; and their optima's sum."""
+def objectives(loss, penalty, multiclass, kernel, intercept):
+    """A list of problems in CVXPY, each with its variables: their sum is the objective; and their optima's sum."""
     X, y = features(kernel), data(KINDS[loss])[1]
     made = []
     if multiclass not in IN_PROBLEMS:
-        w = cp.Variable((CLASSES, X.shape[1]))
-        cost = sum(JOINT[multiclass, loss](w @ x, own) for x, own in zip(X, y, strict=True))
-        made.append((w, OF_PENALTIES[penalty](cp.vec(w, order="C")) + C * cost))
+        w, b = cp.Variable((CLASSES, X.shape[1])), cp.Variable(CLASSES)
+        cost = sum(JOINT[multiclass, loss](w @ x + intercept * b, own) for x, own in zip(X, y, strict=True))
+        made.append((w, b, OF_PENALTIES[penalty](cp.vec(w, order="C")) + C * cost))
     for mine, sign, target in binary(y, KINDS[loss], multiclass):
-        w = cp.Variable(X.shape[1])
-        z = target - cp.multiply(sign, X[mine] @ w)
-        made.append((w, OF_PENALTIES[penalty](w) + C * OF_ROWS[loss](z)))
-    problems = [(w, cp.Problem(cp.Minimize(value))) for w, value in made]
-    return problems, sum(problem.solve(solver=cp.CLARABEL) for _, problem in problems)
+        w, b = cp.Variable(X.shape[1]), cp.Variable()
+        z = target - cp.multiply(sign, X[mine] @ w + intercept * b)
+        made.append((w, b, OF_PENALTIES[penalty](w) + C * OF_ROWS[loss](z)))
+    problems = [(w, b, cp.Problem(cp.Minimize(value))) for w, b, value in made]
+    return problems, sum(problem.solve(solver=cp.CLARABEL) for _, _, problem in problems)
 
 
 def binary(y, kind, multiclass):
@@ -153,17 +161,18 @@ def weights(model, kernel):
     return np.linalg.solve(features(kernel), scores).T
 
 
-@pytest.mark.parametrize("offer", OFFERED, ids="-".join)
+@pytest.mark.parametrize("offer", OFFERED, ids=str)
 def test_what_is_offered_reaches_the_optimum(offer):
     kernel = bool(METHODS[offer.method].kernels)
-    problems, best = objectives(offer.loss, offer.penalty, offer.multiclass, kernel)
+    problems, best = objectives(offer.loss, offer.penalty, offer.multiclass, kernel, offer.intercept)
     X, y = data(KINDS[offer.loss])
     model = llsvm.train(X, y, C=C, tol=TOL, max_passes=3000, threads=1, **offer.options)
     assert model.converged
     w, primal = weights(model, kernel), 0.0
-    parts = [w] if offer.multiclass not in IN_PROBLEMS else list(w)
-    for part, (variable, problem) in zip(parts, problems, strict=True):
-        variable.value = part
+    joint, b = offer.multiclass not in IN_PROBLEMS, model.intercept_
+    parts, levels = ([w], [b]) if joint else (list(w), list(b))
+    for part, level, (of_part, of_level, problem) in zip(parts, levels, problems, strict=True):
+        of_part.value, of_level.value = part, level
         primal += problem.objective.value
     certificate = model.certificate
     assert certificate.relative_gap <= TOL
@@ -173,24 +182,33 @@ def test_what_is_offered_reaches_the_optimum(offer):
 
 
 REFUSED = [
-    (loss, penalty, solver, form)
-    for loss, penalty, solver, form in product(LOSSES, PENALTIES, SOLVERS, MULTICLASS)
+    (loss, penalty, solver, form, intercept)
+    for loss, penalty, solver, form, intercept in product(
+        LOSSES, PENALTIES, SOLVERS, MULTICLASS, (False, True)
+    )
     if not any(
         solver in ("auto", METHODS[offer.method].solver) and not METHODS[offer.method].kernels
         for offer in OFFERED
-        if (offer.loss, offer.penalty, offer.multiclass) == (loss, penalty, form)
+        if (offer.loss, offer.penalty, offer.multiclass, offer.intercept) == (loss, penalty, form, intercept)
     )
 ]
 
 
 def test_what_is_not_offered_is_refused_with_a_sentence():
     assert len(REFUSED) > 100
-    for loss, penalty, solver, form in REFUSED:
-        asked = {"loss": loss, "penalty": penalty, "solver": solver, "multiclass": form}
+    for loss, penalty, solver, form, intercept in REFUSED:
+        asked = {
+            "loss": loss,
+            "penalty": penalty,
+            "solver": solver,
+            "multiclass": form,
+            "intercept": intercept,
+        }
         with pytest.raises(UsageError) as refusal:
             Settings(**asked)
         sentence = str(refusal.value)
-        assert any(word in sentence for word in (loss, penalty, solver, form)), (asked, sentence)
+        words = (loss, penalty, solver, form, *(["--intercept"] if intercept else []))
+        assert any(word in sentence for word in words), (asked, sentence)
         assert "leave" in sentence or "pass" in sentence or "goes with" in sentence, (asked, sentence)
 
 

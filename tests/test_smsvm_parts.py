@@ -108,7 +108,7 @@ def test_line_search_finds_what_brute_force_finds(pairs, slope, curvature, l1):
     def phi(s):
         return slope * s + 0.5 * curvature * s * s + l1 * np.abs(w + s * d).sum()
 
-    step, zeros = search(slope, curvature, w, d, l1)
+    step, zeros = search(slope, curvature, w, d, np.full(len(w), l1))
     assert step >= 0
     breaks = [-a / b for a, b in pairs if b != 0 and -a / b > 0]
     far = (abs(slope) + l1 * np.abs(d).sum()) / curvature + 1
@@ -119,25 +119,29 @@ def test_line_search_finds_what_brute_force_finds(pairs, slope, curvature, l1):
 
 
 def test_line_search_without_curvature():
-    step, zeros = search(-1.0, 0.0, np.array([-2.0, 1.0]), np.array([1.0, 1.0]), 0.8)
+    step, zeros = search(-1.0, 0.0, np.array([-2.0, 1.0]), np.array([1.0, 1.0]), np.full(2, 0.8))
     assert step == 2.0  # before it φ' = −1, after it +0.6
     assert zeros.tolist() == [True, False]
-    assert search(-1.0, 0.0, np.array([1.0]), np.array([1.0]), 0.5)[0] == np.inf
-    assert search(1.0, 0.0, np.array([1.0]), np.array([1.0]), 0.5)[0] == 0.0
+    one, half = np.array([1.0]), np.array([0.5])
+    assert search(-1.0, 0.0, one, one, half)[0] == np.inf
+    assert search(1.0, 0.0, one, one, half)[0] == 0.0
 
 
-@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.floats(0, 2))
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 12), st.floats(0, 2), st.booleans())
 @settings(max_examples=100, deadline=None)
-def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank, l1):
+def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank, l1, free):
     rng = np.random.default_rng(seed)
     B = rng.normal(size=(rank, n)) * np.exp(rng.normal(size=n))
     H, w = B.T @ B + 1e-6 * np.eye(n), rng.normal(size=n) * (rng.random(n) < 0.5)
     g = rng.normal(size=n)
+    l1 = np.full(n, l1)
+    if free:
+        l1[-1] = 0.0
     v, fall = minimise(Dense(H), g, w, l1)
     slope = g + H @ (v - w)
     off = np.where(v != 0, np.abs(slope + l1 * np.sign(v)), np.maximum(np.abs(slope) - l1, 0))
     p = v - w
-    model = g @ p + 0.5 * p @ H @ p + l1 * (np.abs(v).sum() - np.abs(w).sum())
+    model = g @ p + 0.5 * p @ H @ p + l1 @ np.abs(v) - l1 @ np.abs(w)
     assert fall == pytest.approx(-model, rel=1e-6, abs=1e-9 * (1 + abs(model)))
     assert off.max() <= 1e-6 * (1 + np.abs(H).max() * np.abs(v - w).max())
 
@@ -154,6 +158,8 @@ def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(seed, n, d, l1,
     H = wide.T @ (h[:, None] * wide) + ridge * np.eye(len(active))
     csr = sp.csr_matrix(X)
     block = CSR(csr.indptr.astype(np.int64), csr.indices.astype(np.int32), csr.data)
+    l1 = np.full(len(active), l1)
+    l1[active == d] = 0.0  # the constant feature's is free
     theirs, fall = minimise(Dense(H), g, w[active], l1)
     for matrix in (block, X):
         model = ColumnModel(Columns(matrix, d, 1.5), active, h, np.full(len(active), ridge))

@@ -60,8 +60,8 @@ EXPLAINED = """
     max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
     this time runs out, None for no limit.
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others (as in LIBLINEAR),
-    or not (as in LIBSVM) where ``penalize_intercept`` is False and the solver can. random_state: of every random
-    choice.
+    or not (as in LIBSVM and LogisticRegression) where ``penalize_intercept`` is False and the solver can.
+    random_state: of every random choice.
     n_jobs: threads; None or -1 for all processors that the process may use, -2 for all but one, and so on.
     memory_limit: of the whole process, such as "2GB" or "25%"; None for half of what is free beyond what the
     process holds already. disk_limit, spill_dir: for what does not fit into memory.

@@ -7,7 +7,8 @@ The objective is  C Σ_i c_i φ(y_i w·x_i) + (l2/2) ‖w‖² + l1 ‖w‖₁, 
     l1           0, 1                C = 1 / (N λ₁)
     elasticnet   1 − r, r            C = 1 / (N (λ₁ + λ₂)), r = λ₁ / (λ₁ + λ₂)
 
-so (1/N) Σ c_i φ + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is this objective divided by N C.
+so (1/N) Σ c_i φ + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is this objective divided by N C. An intercept that is not penalised is the
+last weight, of a constant feature of 1, and in neither norm; the dual then asks for Σ α_i y_i = 0.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from llsvm.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """(l2/2) ‖w‖² + l1 ‖w‖₁, and the factor C of the losses it stands beside."""
+    """(l2/2) ‖w‖² + l1 ‖w‖₁, and the factor C of the losses it stands beside. intercept: in neither norm is the last."""
 
     C: float
     l1: float
     l2: float
+    intercept: bool = False
 
     @classmethod
     def of(cls, settings: Settings, n_rows: int) -> Penalty:
@@ -35,13 +37,28 @@ class Penalty:
         lambda1, lambda2 = settings.lambda1, settings.lambda2
         share = {"l2": 0.0, "l1": 1.0, "elasticnet": settings.l1_ratio}[settings.penalty]
         if lambda1 is None and lambda2 is None:
-            return cls(settings.C, share, 1.0 - share)
+            return cls(settings.C, share, 1.0 - share, settings.intercept)
         total = (lambda1 or 0.0) + (lambda2 or 0.0)
         share = (lambda1 or 0.0) / total
-        return cls(1.0 / (n_rows * total), share, 1.0 - share)
+        return cls(1.0 / (n_rows * total), share, 1.0 - share, settings.intercept)
 
     def value(self, w: NDArray[np.float64]) -> float:
+        w = w[:-1] if self.intercept else w
         return float(0.5 * self.l2 * (w @ w) + self.l1 * np.abs(w).sum())
+
+    def l2_of(self, n: int) -> NDArray[np.float64]:
+        """(n,) the factor of each of the n weights."""
+        return self._of_weights(self.l2, n)
+
+    def l1_of(self, n: int) -> NDArray[np.float64]:
+        """(n,) the same of ‖w‖₁."""
+        return self._of_weights(self.l1, n)
+
+    def _of_weights(self, factor: float, n: int) -> NDArray[np.float64]:
+        factors = np.full(n, factor)
+        if self.intercept:
+            factors[-1] = 0.0
+        return factors
 
     def dual(self, total: float, v: NDArray[np.float64], squares: float = 0.0, longest: float = 1.0) -> float:
         """The largest dual objective on the ray s α, 0 ≤ s ≤ longest, of dual variables with Σ α_i = total and
@@ -50,7 +67,7 @@ class Penalty:
 
         squares: ½ ridge Σ α_i²/C_i of losses with a ridge (losses.py). longest: may be infinite where α has no
         upper bound, and then squares must not be 0 unless total is. Without l2 the point must keep |s v_j| ≤ l1
-        for every j.
+        for every j. With a free intercept Σ α_i y_i, the last of v, must be 0.
 
         total may be below 0 where targets are numbers: the dual then falls from s = 0 on. A negative s is no way
         out, −α being neither between the bounds nor worth −total where the loss has an epsilon.

@@ -45,9 +45,10 @@ class FeatureOptions:
     intercept: bool = option(
         False,
         FEATURES,
-        "A constant feature whose weight is not penalised, as LIBSVM's, instead of --bias (solvers nesvm, smo).",
+        "A constant feature whose weight is not penalised, as LIBSVM's, instead of --bias (solvers smsvm, "
+        "nesvm, smo).",
         flags=("--intercept",),
-        methods=("nesvm", "smo", "kernel"),
+        methods=("smsvm", "nesvm", "smo", "kernel"),
     )
     kernel: str | None = option(
         None,

@@ -167,7 +167,8 @@ def _conflict(settings: Settings, wanted: list[Demand], able: list[Method]) -> s
         return (
             f"no solver has --loss {settings.loss} with --penalty {settings.penalty}: leave one of them out"
         )
-    asked = ", ".join(each.asked for each in wanted if not all(map(each.met_by, METHODS.values())))
+    given = [each for each in wanted if each.asked.startswith("-")]
+    asked = ", ".join(each.asked for each in given if not all(map(each.met_by, METHODS.values())))
     return f"no solver does all of {asked}: leave one of them out"
 
 

@@ -13,11 +13,11 @@ from llsvm.kernels.options import JIT, njit
 
 @njit(**JIT)
 def sweep_columns(indptr, indices, data, columns, some, h, diagonal, ridge, l1, g, w, v, moved):  # type: ignore[no-untyped-def]
-    """One sweep of coordinate descent over v for g·p + ½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² + l1 ‖v‖₁, p = v −
-    w.
+    """One sweep of coordinate descent over v for g·p + ½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² +
+    Σ_j l1_j |v_j|, p = v − w.
 
-    some: (S,) int64 positions in ``columns``: those to visit. diagonal: (A,) Σ_i h_i x_ij². ridge, g, w, v: (A,)
-    float64. moved: (n,) x_i·p. Changes v and moved; returns how much the model fell.
+    some: (S,) int64 positions in ``columns``: those to visit. diagonal: (A,) Σ_i h_i x_ij². ridge, l1, g, w, v:
+    (A,) float64. moved: (n,) x_i·p. Changes v and moved; returns how much the model fell.
     """
     fall = 0.0
     for k in some:
@@ -29,10 +29,10 @@ def sweep_columns(indptr, indices, data, columns, some, h, diagonal, ridge, l1, 
             i = np.uint32(indices[p])
             slope += data[p] * h[i] * moved[i]
         to = v[k] - slope / bend
-        to = max(to - l1 / bend, 0.0) + min(to + l1 / bend, 0.0)
+        to = max(to - l1[k] / bend, 0.0) + min(to + l1[k] / bend, 0.0)
         change = to - v[k]
         if change != 0.0:
-            fall -= slope * change + 0.5 * bend * change * change + l1 * (abs(to) - abs(v[k]))
+            fall -= slope * change + 0.5 * bend * change * change + l1[k] * (abs(to) - abs(v[k]))
             v[k] = to
             for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
                 moved[np.uint32(indices[p])] += change * data[p]

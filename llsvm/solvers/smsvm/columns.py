@@ -63,7 +63,7 @@ class ColumnModel:
         self.g, self.w = g, w
         self.moved = np.zeros(self.columns.n_rows)  # x_i·p
 
-    def sweep(self, v: Vector, slope: Vector, l1: float) -> float:
+    def sweep(self, v: Vector, slope: Vector, l1: Vector) -> float:
         some = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
         fall = sweep_columns(
             *self.columns.arrays,

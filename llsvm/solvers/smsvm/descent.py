@@ -38,14 +38,17 @@ class Descent:
     many times as far as usual from the margin must rows be to be left out. straight: see Point.
     """
 
-    def __init__(self, positive: int, n: int, loss: Loss, tuning: SmSVMTuning, unit: float = 1.0) -> None:
-        """unit: what margins are measured in."""
+    def __init__(
+        self, positive: int, n: int, loss: Loss, tuning: SmSVMTuning, unit: float = 1.0, level: float = 0.0
+    ) -> None:
+        """unit: what margins are measured in. level: the last weight to begin with."""
         self.unit = unit
         self.positive = positive
         self.loss = loss
         self.tuning = tuning
         self.w = np.zeros(n)
-        self.target = np.zeros(n)
+        self.w[-1] = level
+        self.target = self.w.copy()
         self.change = np.zeros(n)
         self.gradient = np.zeros(n)
         self.a = self.previous = tuning.first_smoothing * unit
@@ -160,11 +163,11 @@ class Descent:
         self.sums, self.smoothing_gap, self.cost = sums, sums.smoothing_gap, sums.cost
         primal = sums.loss + penalty.value(self.target)
         longest = 1.0 if math.isfinite(self.loss.upper) else math.inf
-        dual = penalty.dual(sums.alpha, sums.v, sums.squares, longest)
+        dual = penalty.dual(*(sums.balanced() if penalty.intercept else sums.dual_point), longest)
         self.closing, self.gap = primal - dual < 0.5 * self.gap or dual > 2 * self.dual_here, primal - dual
         self.dual_here = dual
         self.primal, self.dual = min(self.primal, primal), max(self.dual, dual)
-        self.gradient = penalty.l2 * self.target - sums.v
+        self.gradient = penalty.l2_of(len(self.target)) * self.target - sums.v
         return primal
 
     def line_search(self, penalty: Penalty, tol: float) -> bool:
@@ -216,7 +219,7 @@ class Descent:
         """
         active, tuning = self.point.active, self.tuning
         assert active is not None
-        now, g = self.w[active], self.gradient[active]
+        now, g, l1 = self.w[active], self.gradient[active], penalty.l1_of(len(self.w))[active]
         if columns is None:
             H = self.sums.hessian
             upper = np.triu_indices(len(H), 1)
@@ -233,10 +236,10 @@ class Descent:
             if columns is None:
                 H.flat[:: len(H) + 1] = diagonal + ridge
                 roughly = len(active) > tuning.exact_columns
-                new, fall = minimise(Dense(H, tuning.ridge), g, now, penalty.l1, roughly, tuning)
+                new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning)
             else:
                 model.ridge = ridge
-                new, fall = minimise(model, g, now, penalty.l1, True, tuning)
+                new, fall = minimise(model, g, now, l1, True, tuning)
             length = self._length(new - now, active)
             if length <= self.radius or self.proximal >= tuning.max_proximal:
                 break
@@ -249,12 +252,12 @@ class Descent:
         self, penalty: Penalty, diagonal: Vector, active: NDArray[np.int64] | slice = slice(None)
     ) -> Vector:
         """What is added to the Hessian's diagonal over the active columns, (A,), for each of them or, (1,), for
-        all. With L2 that is nothing else until a step has been of no use."""
-        if penalty.l2 > 0 and self.proximal <= self.tuning.proximal:
+        all. With L2 on every weight that is nothing else until a step has been of no use."""
+        if penalty.l2 > 0 and not penalty.intercept and self.proximal <= self.tuning.proximal:
             return np.array([penalty.l2])
         scale = self._scale_of(active)
         mean = float(np.sum(diagonal / scale)) / max(len(diagonal), 1)
-        return np.maximum(penalty.l2, self.proximal * mean * scale)
+        return np.maximum(penalty.l2_of(len(self.w))[active], self.proximal * mean * scale)
 
     def _length(self, change: Vector, active: NDArray[np.int64] | slice = slice(None)) -> float:
         """Of a change over the active columns, (A,)."""
@@ -285,14 +288,18 @@ class Descent:
         elif nothing_left and not self.closing:  # at this a, and yet not certified
             self.a *= 0.5
 
-    def active_columns(self, most: int, l1: float) -> NDArray[np.int64]:
-        """At most so many columns for the active set: weights that are not zero and gradients above ½ l1."""
-        size = np.abs(self.gradient)
-        nonzero = np.flatnonzero(self.target)
+    def active_columns(self, most: int, penalty: Penalty) -> NDArray[np.int64]:
+        """At most so many columns for the active set: weights that are not zero and gradients above ½ l1. A free
+        intercept is always among them."""
+        size, taken, l1 = np.abs(self.gradient), self.target != 0, penalty.l1
+        taken[-1] |= penalty.intercept
+        nonzero = np.flatnonzero(taken)
         if len(nonzero) >= most:  # the worst placed
             off = np.where(self.target != 0, np.abs(self.gradient + l1 * np.sign(self.target)), size - l1)
+            if penalty.intercept:
+                off[-1] = np.inf
             return np.sort(np.argpartition(-off, most - 1)[:most])
-        others = np.flatnonzero((self.target == 0) & (size > 0.5 * l1))
+        others = np.flatnonzero(~taken & (size > 0.5 * l1))
         room = most - len(nonzero)
         if len(others) > room:
             others = others[np.argpartition(-size[others], room - 1)[:room]]

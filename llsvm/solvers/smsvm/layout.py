@@ -54,15 +54,21 @@ class Layout:
 
 
 def layout(
-    problems: int, threads: int, l1: bool, loss: Loss, memory: MemoryLeft, tuning: SmSVMTuning = DEFAULT
+    problems: int,
+    threads: int,
+    l1: bool,
+    loss: Loss,
+    memory: MemoryLeft,
+    tuning: SmSVMTuning = DEFAULT,
+    intercept: bool = False,
 ) -> Layout:
-    """problems: binary ones. l1: the penalty has an L1 part. loss: of a row."""
+    """problems: binary ones. l1: the penalty has an L1 part. loss: of a row. intercept: it is not penalised."""
     dataset, available_bytes, in_memory = memory.dataset, memory.available_bytes, memory.in_memory
     n = dataset.n_columns + 1
     tuning = _with_room_for_pieces(tuning, threads, memory)
     copies = 8 * problems * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
     lines = {
-        "weights": 8 * problems * n * (VECTORS + 2 * threads),
+        "weights": 8 * problems * n * (VECTORS + 2 * threads + (3 + threads) * intercept),
         "rows at hand": threads * work_bytes(n, dataset.is_dense, tuning),
     }
     left = available_bytes - sum(lines.values())

@@ -7,17 +7,17 @@ from numpy.typing import NDArray
 
 
 def search(
-    slope: float, curvature: float, w: NDArray[np.float64], d: NDArray[np.float64], l1: float
+    slope: float, curvature: float, w: NDArray[np.float64], d: NDArray[np.float64], l1: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.bool_]]:
-    """The step s ≥ 0 that minimises φ(s) = slope s + ½ curvature s² + l1 ‖w + s d‖₁ (eq. 2.1), and what it
-    makes zero.
+    """The step s ≥ 0 that minimises φ(s) = slope s + ½ curvature s² + Σ l1_i |w_i + s d_i| (eq. 2.1), and
+    what it makes zero.
 
-    w, d: (n,) float64. curvature ≥ 0, l1 ≥ 0. φ' jumps upwards at the breakpoints −w_i/d_i > 0 and is linear
+    w, d, l1: (n,) float64. curvature ≥ 0, l1 ≥ 0. φ' jumps upwards at the breakpoints −w_i/d_i > 0 and is linear
     between them, so its zero is found by bisection over the sorted breakpoints (eq. 2.3).
-    Returns the step (∞ where φ falls for ever) and an (n,) mask of the w_i + s d_i that the step makes
+    Returns the step (∞ where φ falls for ever) and an (n,) mask of the w_i + s d_i of some l1_i that the step makes
     exactly zero.
     """
-    moves = d != 0
+    moves = (d != 0) & (l1 > 0)
     breaks = np.full(len(w), -1.0)
     np.divide(-w, d, out=breaks, where=moves & (w != 0))
     crossing = np.flatnonzero(breaks > 0)
@@ -25,8 +25,8 @@ def search(
     at = breaks[crossing]
     # φ'(s) just after breakpoint number j is start + curvature s + jumps[j]: those crossed change their sign
     signs = np.where(w != 0, np.sign(w), np.sign(d))
-    start = slope + l1 * float(signs @ d)
-    jumps = np.concatenate([[0.0], 2 * l1 * np.cumsum(np.abs(d[crossing]))])
+    start = slope + float((l1 * signs) @ d)
+    jumps = np.concatenate([[0.0], 2 * np.cumsum(l1[crossing] * np.abs(d[crossing]))])
     none = np.zeros(len(w), bool)
     if start >= 0:
         return 0.0, none

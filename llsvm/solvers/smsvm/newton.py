@@ -1,5 +1,5 @@
-"""Newton's step on a quadratic with an L1 norm: minimise g·p + ½ pᵀHp + l1 ‖w + p‖₁ without another look at
-the data.
+"""Newton's step on a quadratic with an L1 norm: minimise g·p + ½ pᵀHp + Σ l1_j |w_j + p_j| without another look
+at the data. l1_j is 0 of a weight that is not penalised.
 
 SmSVM's Algorithms 2 to 4 run on the quadratic model until its minimiser is reached: each step is Newton's on
 the active set, the line search is exact, weights that reach zero leave, and those with |∂| > l1 enter. The
@@ -29,7 +29,7 @@ class Quadratic(Protocol):
         """p = 0 from here."""
         ...
 
-    def sweep(self, v: Vector, slope: Vector, l1: float) -> float:
+    def sweep(self, v: Vector, slope: Vector, l1: Vector) -> float:
         """One sweep of coordinate descent over v, in place: weights enter and leave. Returns how much the model
         fell."""
         ...
@@ -59,17 +59,17 @@ class Dense:
     def begin(self, g: Vector, w: Vector) -> None:
         return
 
-    def sweep(self, v: Vector, slope: Vector, l1: float) -> float:
+    def sweep(self, v: Vector, slope: Vector, l1: Vector) -> float:
         H, total = self.H, 0.0
         for j in np.flatnonzero((v != 0) | (np.abs(slope) > l1)):
             curvature = H[j, j]
             if curvature <= 0:
                 continue
             to = v[j] - slope[j] / curvature
-            to = np.sign(to) * max(abs(to) - l1 / curvature, 0.0)
+            to = np.sign(to) * max(abs(to) - l1[j] / curvature, 0.0)
             change = to - v[j]
             if change != 0:
-                total -= slope[j] * change + 0.5 * curvature * change * change + l1 * (abs(to) - abs(v[j]))
+                total -= slope[j] * change + 0.5 * curvature * change * change + l1[j] * (abs(to) - abs(v[j]))
                 slope += change * H[j]
                 v[j] = to
         return float(total)
@@ -112,14 +112,14 @@ def minimise(
     model: Quadratic,
     g: Vector,
     w: Vector,
-    l1: float,
+    l1: Vector,
     roughly: bool = False,
     tuning: SmSVMTuning = DEFAULT,
 ) -> tuple[Vector, float]:
-    """The weights v that minimise g·p + ½ pᵀHp + l1 ‖v‖₁, p = v − w, the zeros among them exact; and how much the
-    model falls from w to there.
+    """The weights v that minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, the zeros among them exact; and how much
+    the model falls from w to there.
 
-    g, w: (n,). roughly: the minimiser may be missed by a little.
+    g, w, l1: (n,). roughly: the minimiser may be missed by a little.
     """
     until, stalled = tuning.model_until, tuning.model_stalled
     if roughly:
@@ -132,41 +132,41 @@ def minimise(
         first = first or largest
         if largest <= until * first:
             break
-        fall = model.sweep(v, slope, l1) if l1 > 0 else 0.0
+        fall = model.sweep(v, slope, l1) if l1.any() else 0.0
         while True:
-            before = np.count_nonzero(v)
+            before = np.count_nonzero(l1 * v)
             more = _newton_step(model, v, slope, l1)
             fall += more
-            if np.count_nonzero(v) == before or more <= stalled * (total + fall):
+            if np.count_nonzero(l1 * v) == before or more <= stalled * (total + fall):
                 break  # each further step has a weight less, so this ends
         total += fall
         if fall <= stalled * total:
             break
     p = v - w
-    return v, float(-0.5 * (p @ (g + slope)) + l1 * (np.abs(w).sum() - np.abs(v).sum()))
+    return v, float(-0.5 * (p @ (g + slope)) + (l1 @ np.abs(w) - l1 @ np.abs(v)))
 
 
-def _violation(v: Vector, slope: Vector, l1: float) -> Vector:
+def _violation(v: Vector, slope: Vector, l1: Vector) -> Vector:
     """|smallest subgradient| of each weight."""
     return np.where(v != 0, np.abs(slope + l1 * np.sign(v)), np.maximum(np.abs(slope) - l1, 0.0))
 
 
-def _newton_step(model: Quadratic, v: Vector, slope: Vector, l1: float) -> float:
+def _newton_step(model: Quadratic, v: Vector, slope: Vector, l1: Vector) -> float:
     """Newton's step on the weights that are not zero, in place: with the exact line search, or cut off at zero for
     all that cross it, whichever is lower. Returns how much the model fell, 0 where v has to stay."""
-    active = np.flatnonzero(v) if l1 > 0 else np.arange(len(v))
-    s, now = slope[active], v[active]
+    active = np.flatnonzero((v != 0) | (l1 == 0))
+    s, now, l1 = slope[active], v[active], l1[active]
     side = np.sign(now)
     d = -model.solve(active, s + l1 * side)
     Hd = model.product(active, d)
     step, zeros = search(float(s @ d), float(d @ Hd), now, d, l1)
     along = now + (step if np.isfinite(step) else 1.0) * d
     along[zeros] = 0.0
-    cut = np.where((now + d) * side > 0, now + d, 0.0) if l1 > 0 else now + d
+    cut = np.where(((now + d) * side > 0) | (l1 == 0), now + d, 0.0)
 
     def fall(to: Vector, Hp: Vector) -> float:
         p = to - now
-        return float(-(s @ p) - 0.5 * p @ Hp + l1 * (np.abs(now).sum() - np.abs(to).sum()))
+        return float(-(s @ p) - 0.5 * p @ Hp + (l1 @ np.abs(now) - l1 @ np.abs(to)))
 
     falls = [fall(along, Hd * step if np.isfinite(step) else Hd), fall(cut, model.product(active, cut - now))]
     best = int(np.argmax(falls))

@@ -71,9 +71,14 @@ class NewtonRun:
         self.near = NearRows(stream, layout.all_near, layout.keeps_near, one_sided, tuning)
         self.columns: Columns | None = None
         self.passes = 0
-        unit = 1.0 if dataset.target is None else dataset.target.size
+        unit, level = 1.0, 0.0
+        if dataset.target is not None:
+            unit = dataset.target.size
+            if settings.intercept:
+                unit, level = dataset.target.spread, dataset.target.level
         self.problems = [
-            Descent(c, dataset.n_columns + 1, self.loss, tuning, unit) for c in ([1] if k == 1 else range(k))
+            Descent(c, dataset.n_columns + 1, self.loss, tuning, unit, level)
+            for c in ([1] if k == 1 else range(k))
         ]
         self.live = list(self.problems)
         self.best = BestPrimal(k)
@@ -173,7 +178,16 @@ class NewtonRun:
 
     def _summing(self, points: list[Point]) -> Summing:
         constant, one_sided = self.settings.constant, self.near.one_sided
-        return Summing(points, self.loss, self.costs, constant, self._threads, one_sided, self.tuning)
+        return Summing(
+            points,
+            self.loss,
+            self.costs,
+            constant,
+            self._threads,
+            one_sided,
+            self.penalty.intercept,
+            self.tuning,
+        )
 
     # -- steps --------------------------------------------------------------------------------------------
 
@@ -186,12 +200,12 @@ class NewtonRun:
             point.diagonal = True
         elif layout.by_columns:
             if self.columns is not None:
-                point.activate(problem.active_columns(n, l1))
+                point.activate(problem.active_columns(n, self.penalty))
                 point.curvature = np.empty(self.columns.n_rows)
         elif n <= layout.most_active and (n <= self.tuning.all_active or l1 == 0):
             point.activate(np.arange(n))
         else:
-            point.activate(problem.active_columns(layout.most_active, l1))
+            point.activate(problem.active_columns(layout.most_active, self.penalty))
         return point
 
     def _first_point_near(self, problem: Descent) -> Point:
@@ -287,7 +301,13 @@ class NewtonRun:
         penalty, best = self.penalty, self.best
         assert best.coef is not None
         bound = self.stream.rounding_bound(
-            self.loss, self.costs.by_class, self.settings.constant, False, penalty.l1, penalty.l2
+            self.loss,
+            self.costs.by_class,
+            self.settings.constant,
+            False,
+            penalty.l1,
+            penalty.l2,
+            penalty.intercept,
         )
         dual = np.array([p.dual for p in self.problems])
         certificate = best.certificate(dual, self.passes, bound)

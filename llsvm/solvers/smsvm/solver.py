@@ -2,7 +2,8 @@
 
 Primal:  P(w) = C Σ_i c_i φ(m_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  φ(m) the hinge max(0, z), z_i = 1 − m_i = 1 −
 y_i w·x_i, or another loss (objective/losses.py, penalty.py);
-the constant feature ``bias`` is part of x and penalised. One problem per class (one-vs-rest) for more than two.
+the constant feature ``bias`` is part of x and penalised, or, as ``intercept``, not (α is then made feasible as in
+Sums.balanced). One problem per class (one-vs-rest) for more than two.
 Smoothed: F_a(w) has ψ_a(z) = ½ (z + √(z² + a²)) (eq. 1.5) for max(0, z).
 
 Algorithm 1, a pass per line: each pass is at w + s, s the step that the pass before has led to, and sums
@@ -73,9 +74,11 @@ class SmSVM:
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
-        l1 = Penalty.of(self.settings, memory.dataset.n_rows).l1 > 0
+        settings = self.settings
+        l1 = Penalty.of(settings, memory.dataset.n_rows).l1 > 0
         problems = count_problems(memory.dataset.n_classes)
-        return layout(problems, self.threads, l1, loss_of(self.settings), memory, self.tuning)
+        given = (problems, self.threads, l1, loss_of(settings), memory, self.tuning)
+        return layout(*given, settings.intercept)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs

@@ -16,7 +16,17 @@ from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss
 from llsvm.process.threads import Threads
 from llsvm.settings.objective import CLASSIFICATION
-from llsvm.solvers.smsvm.kernels import ALPHA, LOSS, N_TOTALS, SMOOTHING_GAP, logistic, quadratic, smooth
+from llsvm.solvers.smsvm.kernels import (
+    ALPHA,
+    ALPHA_MINUS,
+    LOSS,
+    N_TOTALS,
+    SMOOTHING_GAP,
+    SQUARES_MINUS,
+    logistic,
+    quadratic,
+    smooth,
+)
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
@@ -30,7 +40,7 @@ class Summing:
     of threads.
 
     loss: of the rows, and costs: its factors. bias: value of the constant feature. one_sided: rows with a loss have
-    no slack, however large it is.
+    no slack, however large it is. by_sides: what rows with α_i y_i < 0 come to is wanted too.
     """
 
     points: list[Point]
@@ -39,13 +49,16 @@ class Summing:
     bias: float
     threads: Threads
     one_sided: bool = False
+    by_sides: bool = False
     tuning: SmSVMTuning = DEFAULT
     parts: list[list[Sums]] = field(init=False)
     slack: NDArray[np.float32] = field(init=False)
     """Of the rows of the last block, (n,): how far from where the loss bends, at the nearest of the points."""
 
     def __post_init__(self) -> None:
-        self.parts = [[Sums.empty(point) for point in self.points] for _ in range(self.threads.number)]
+        self.parts = [
+            [Sums.empty(point, self.by_sides) for point in self.points] for _ in range(self.threads.number)
+        ]
 
     def add(self, block: Block) -> None:
         self.slack = np.full(block.n_rows, np.inf, np.float32)
@@ -86,12 +99,29 @@ class Summing:
         z = self._slack(target - sign * (margins[0] + margins[1]))
         np.minimum(slack, z, out=slack, casting="same_kind")
         rows.add_rows(slope * sign, into.v)
+        if self.by_sides:
+            self._add_minus(rows, slope, sign, target, cost, into)
         if point.curvature is not None:
             point.curvature[piece] = curvature
         elif point.active is not None:
             rows.add_products(curvature, point, into.hessian)
         if point.diagonal:
             rows.add_squares(curvature, into.diagonal)
+
+    def _add_minus(
+        self, rows: Rows, alpha: Vector, sign: Vector, target: Vector, cost: Vector, into: Sums
+    ) -> None:
+        """Add what rows with α_i y_i < 0 come to."""
+        below = np.minimum(alpha * sign, 0.0)
+        rows.add_rows(below, into.minus)
+        some = below < 0
+        alpha, target, cost = alpha[some], target[some], cost[some]
+        worth = cost * self.loss.dual_value(alpha / cost, target)
+        if isinstance(self.loss, PLQLoss):
+            squares = 0.5 * self.loss.ridge * alpha * alpha / cost
+            worth += squares
+            into.totals[SQUARES_MINUS] += squares.sum()
+        into.totals[ALPHA_MINUS] += worth.sum()
 
     def _slack(self, z: Vector) -> Vector:
         """How far residuals z = t − m are from where the loss bends; one_sided: in the direction of no loss."""

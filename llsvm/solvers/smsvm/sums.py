@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.smsvm.kernels import ALPHA, COST, LOSS, N_TOTALS, SMOOTHING_GAP, SQUARES
+from llsvm.solvers.smsvm.kernels import (
+    ALPHA,
+    ALPHA_MINUS,
+    COST,
+    LOSS,
+    N_TOTALS,
+    SMOOTHING_GAP,
+    SQUARES,
+    SQUARES_MINUS,
+)
 
 Vector = NDArray[np.float64]
 
@@ -50,20 +59,21 @@ class Point:
 @dataclass(slots=True)
 class Sums:
     """losses (T,): Σ c_i φ_a at each of STEPS. The rest at t = 1: totals (N_TOTALS,), whose positions kernels.py
-    names; v (d + 1,) Σ α_i y_i x_i; hessian (A, A) over the active columns, its
-    lower triangle only; diagonal (d + 1,) of the whole Hessian; product (d + 1,) of the whole Hessian with
-    the direction."""
+    names; v (d + 1,) Σ α_i y_i x_i; minus (d + 1,) what of it is of rows with α_i y_i < 0, where an intercept is
+    not penalised; hessian (A, A) over the active columns, its lower triangle only; diagonal (d + 1,) of the whole
+    Hessian; product (d + 1,) of the whole Hessian with the direction."""
 
     losses: Vector
     totals: Vector
     v: Vector
+    minus: Vector
     hessian: Vector
     diagonal: Vector
     product: Vector
 
     @classmethod
-    def empty(cls, point: Point) -> Sums:
-        """Zeros for what the point asks for."""
+    def empty(cls, point: Point, by_sides: bool) -> Sums:
+        """Zeros for what the point asks for. by_sides: ``minus`` is wanted."""
         n_columns = len(point.w)
         n_active = 0 if point.active is None or point.curvature is not None else len(point.active)
         whole = point.direction is None
@@ -71,6 +81,7 @@ class Sums:
             np.zeros(len(STEPS)),
             np.zeros(N_TOTALS),
             np.zeros(n_columns if whole else 0),
+            np.zeros(n_columns if whole and by_sides else 0),
             np.zeros((n_active, n_active)),
             np.zeros(n_columns if point.diagonal else 0),
             np.zeros(0 if whole else n_columns),
@@ -80,6 +91,7 @@ class Sums:
         self.losses += other.losses
         self.totals += other.totals
         self.v += other.v
+        self.minus += other.minus
         self.hessian += other.hessian
         self.diagonal += other.diagonal
         self.product += other.product
@@ -98,6 +110,26 @@ class Sums:
     def squares(self) -> float:
         """½ ridge Σ α_i²/c_i, which the dual loses (losses.py)."""
         return float(self.totals[SQUARES])
+
+    @property
+    def dual_point(self) -> tuple[float, Vector, float]:
+        """alpha, v and squares, as ``Penalty.dual`` takes them."""
+        return self.alpha, self.v, self.squares
+
+    def balanced(self) -> tuple[float, Vector, float]:
+        """The same of a point with Σ α_i y_i = 0, which the dual of a free intercept asks for, and which holds at
+        the optimum: of the rows with α_i y_i > 0 and those below 0, those whose sum is larger are scaled down to the
+        others. That is within the bounds, as 0 is. (Of the logistic loss, b(s a) ≥ s b(a) is made use of.)"""
+        below = -float(self.minus[-1])
+        above = float(self.v[-1]) + below
+        smaller = min(above, below)
+        up, down = (smaller / side if side > 0 else 0.0 for side in (above, below))
+        totals = self.totals
+        v = up * (self.v - self.minus) + down * self.minus
+        v[-1] = 0.0
+        alpha = up * (totals[ALPHA] - totals[ALPHA_MINUS]) + down * totals[ALPHA_MINUS]
+        squares = up * up * (totals[SQUARES] - totals[SQUARES_MINUS]) + down * down * totals[SQUARES_MINUS]
+        return float(alpha), v, float(squares)
 
     @property
     def smoothing_gap(self) -> float:
@@ -128,9 +160,9 @@ class RowsLeftOut:
         at, none = point.w + point.change, np.zeros(0)
         totals, v = all_rows.totals - at_hand.totals, all_rows.v - at_hand.v
         totals[ALPHA] = totals[LOSS] + float(v @ at)  # Σ α_i of the straight lines
-        return cls(
-            at, Sums(all_rows.losses - at_hand.losses, totals, v, none, none, none), point.a, one_sided
-        )
+        minus = all_rows.minus - at_hand.minus
+        sums = Sums(all_rows.losses - at_hand.losses, totals, v, minus, none, none, none)
+        return cls(at, sums, point.a, one_sided)
 
     def add_to(self, sums: Sums, point: Point) -> None:
         """Add what they come to at the point, but for their curvature: it is next to nothing."""
@@ -142,4 +174,6 @@ class RowsLeftOut:
         sums.totals[LOSS] += mine.loss - before - step
         sums.totals[ALPHA] += share * mine.alpha - gap
         sums.totals[SMOOTHING_GAP] += gap
+        sums.totals[ALPHA_MINUS] += share * mine.totals[ALPHA_MINUS]
         sums.v += share * mine.v
+        sums.minus += share * mine.minus
