@@ -228,6 +228,9 @@ def ending(**changes):
         ({"C": 1e4}, {"cause": STALLED}, "C", "smaller -C"),
         ({"tol": 1e-14}, {"gaps": [0.1, 1e-9, 1e-9, 1e-9]}, "rounding", "--tol"),
         ({}, {"cause": ROUNDED}, "rounding", "--tol"),
+        ({"C": 1e5}, {"rounding": 0.014, "gaps": [0.5, 0.1, 0.02, 0.014]}, "rounding", "smaller -C"),
+        ({"C": 1e5}, {"rounding": 0.014, "cause": STALLED, "largest_value": 3e5}, "rounding", "(--tol 0.03)"),
+        ({}, {"rounding": 0.0005, "cause": STALLED, "largest_value": 3e5}, "scale", "--scale"),
         ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory-limit"),
         ({"scale": "standard"}, {"largest_value": 4000.0}, "passes", "--max-passes"),
         ({"paper": True}, {}, "settled", "without --paper"),
@@ -245,3 +248,18 @@ def test_how_many_passes_would_do():
     assert passes_to_come([0.8, 0.4, 0.2, 0.1], 0.1 / 2**5) == 5
     assert passes_to_come([1.0, 1.0, 0.5], 1e-3) == 0
     assert passes_to_come([0.5, 0.5, 0.5, 0.5], 1e-3) == 0
+
+
+@pytest.mark.parametrize("solver", ["auto", "llsvm"])
+def test_a_gap_that_rounding_hides_ends_the_run(solver):
+    """Of values that are 32-bit floats as they stand; each pass would find the same."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(30, 150)).astype(np.float32), rng.normal(size=30) * 1e-4
+    training = run(X, y, loss="quantile", C=1e6, solver=solver)
+    certificate = training.model.certificate
+    assert certificate.rounding_gap > 1e-3 > certificate.relative_gap - certificate.rounding_gap
+    assert certificate.passes < 30
+    assert training.reports[-1].cause == ROUNDED
+    cause, sentence = training.advice
+    assert cause == "rounding"
+    assert "smaller -C" in sentence

@@ -157,6 +157,16 @@ def test_a_matrix_that_rounding_made_indefinite():
     assert np.isfinite(step).all()
 
 
+def test_a_step_goes_down_where_few_rows_are_nearly_parallel():
+    X = np.full((4, 2), 1e3)
+    X[:, 0] = 1.2, -0.3, 0.7, 0.1
+    rows, J, h = chosen_rows(X, 2, 0.0, MANY), np.array([0, 1]), np.full(2, 6e10)
+    for seed in range(10):
+        g = np.append(X.T @ np.random.default_rng(seed).normal(size=4) * 3e4, 0.0)
+        step = NewtonSystem(rows, J, h, 3, Prices(True, 3, 2.0, MANY, 3000, 100)).solve(g, 0.1)
+        assert step @ g < 0
+
+
 def test_the_cheapest_way_for_which_there_is_room():
     few, many = 10, 100_000
     assert Prices(True, 50, 50.0, MANY, 3000, 100).best(many) is Way.COLUMNS
@@ -377,3 +387,22 @@ def test_steps_that_are_only_rounding_end(n, length, C, loss):
         training = run(np.full((n, 1), length), y, C=C, loss=loss, solver="llsvm")
         certificate = training.reports[-1].certificate
         assert certificate.total_dual <= certificate.total_primal * (1 + 1e-9)
+
+
+def test_a_quantile_of_rows_that_are_nearly_parallel():
+    """Weights that differ by 10^12, and a constant column in the thousands beside targets of millionths."""
+    rng = np.random.default_rng(1)
+    X = np.stack([rng.normal(size=200), np.full(200, 1e3)], axis=1)
+    y, weight = 1e-6 * rng.standard_t(2, 200), 10.0 ** rng.uniform(-6, 6, 200)
+    training = run(X, y, weight, loss="quantile", quantile=0.999, C=9.0, solver="llsvm")
+    assert training.reports[-1].converged
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "squared_epsilon_insensitive", "huber", "least-squares"])
+def test_smooth_losses_of_long_rows_at_a_large_cost(loss):
+    """α_i(w) = L C_i times a residual would be rounding alone: 1 − m is some 10^-20 here, and m is 1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 166)) * 10.0 ** rng.uniform(-6, 6, 166)
+    training = run(X, rng.integers(0, 2, 24).astype(float), loss=loss, C=1e7, solver="llsvm")
+    assert training.reports[-1].converged
+    assert training.reports[-1].passes <= 20

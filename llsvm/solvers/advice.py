@@ -27,6 +27,7 @@ class Ending:
     gaps: relative, after each full pass. cause: what the solver says, see Report. solver: that was at work last,
     asked_for: as the settings have it. largest_value: absolute, of the rows before any scaling. sparse: rows are
     sparse. in_memory: all rows stay in memory. out_of_time: --max-seconds are over. seconds: that the run took.
+    rounding: what rounding may hide of the objective at the optimum, as a share, by the last certificate.
     """
 
     gaps: Sequence[float]
@@ -37,6 +38,7 @@ class Ending:
     in_memory: bool
     out_of_time: bool
     seconds: float
+    rounding: float = 0.0
 
 
 def advise(settings: Settings, end: Ending) -> tuple[str, str]:
@@ -51,9 +53,17 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         return SETTLED, (
             "--stop change ends where the objective has settled, wherever that is (--stop gap goes on)"
         )
-    more = 0 if end.cause == STALLED else passes_to_come(end.gaps, settings.tol)
+    hidden = end.rounding > settings.tol >= FINE_TOL
+    more = 0 if hidden or end.cause == STALLED else passes_to_come(end.gaps, settings.tol)
     if more and more <= max(SOON * len(end.gaps), LAST_PASSES):
         return "passes", _more_passes(end, more)
+    if hidden:
+        return "rounding", (
+            f"rounding in 64-bit sums alone may hide {end.rounding:.2g} of the objective, with C = "
+            f"{settings.C:g} times weights and values as large as {end.largest_value:.3g}: pass a smaller -C, "
+            "bring the columns to like ranges and weights to like sizes, or ask for less "
+            f"(--tol {2 * end.rounding:.1g})"
+        )
     if end.cause == ROUNDED or (settings.tol < FINE_TOL and end.gaps and end.gaps[-1] < 100 * FINE_TOL):
         return "rounding", (
             f"a gap of {settings.tol:g} is about what rounding in sums over all rows amounts to: ask for less "

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import SHARE
 from llsvm.settings.settings import Settings
+from llsvm.solvers.report import Report
 
 MIN_TOL, MAX_C_PER_TOL = 1e-5, 1e6  # beyond, values are kept as 64-bit floats from the start
 
 
-def rounding_hides_the_optimum(
-    certificate: Certificate, settings: Settings, rounded: bool, begins_again: bool
-) -> bool:
+def rounding_hides_the_optimum(report: Report, settings: Settings, begins_again: bool) -> bool:
     """May what rounding has hidden be so much of the gap asked for that this run cannot prove it?
 
-    certificate: of a pass that has not converged. rounded: values are other than the source's.
-    begins_again: the run can begin again with 64-bit values; where it cannot, there is no more to be had."""
-    if settings.paper or settings.stop != "gap":
+    begins_again: values are other than the source's, and the run can
+    begin again with 64-bit ones; else there is no more to be had."""
+    certificate = report.certificate
+    if certificate is None or report.converged or settings.paper or settings.stop != "gap":
         return False
     part, tol = certificate.rounding_gap, settings.tol
     measured = certificate.relative_gap - part
@@ -24,7 +23,7 @@ def rounding_hides_the_optimum(
         return part >= tol >= measured
     # far from the optimum little is known of the dual's move: only what stays there counts until it is near
     most = SHARE * tol
-    return rounded and (certificate.rounding_floor > most or (part > most and measured <= tol))
+    return certificate.rounding_floor > most or (part > most and measured <= tol)
 
 
 def settings_need_double(settings: Settings) -> bool:

@@ -178,5 +178,6 @@ def advice_on(run: Run) -> tuple[str, str]:
         in_memory,
         run.out_of_time,
         run.seconds,
+        0.0 if report.certificate is None else report.certificate.rounding_floor,
     )
     return advise(run.settings, ending)

@@ -38,7 +38,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver
-from llsvm.solvers.report import Report
+from llsvm.solvers.report import ROUNDED, Report
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
@@ -211,9 +211,10 @@ class Training:
             yield Report("read", 0, note="; ".join(filter(None, (self.stream.note, wide, chosen))))
             reports, hidden = solver.solve(self.stream), False
             for report in reports:
-                hidden = self._rounding_hides_the_optimum(report)
-                if hidden and not self._doubled and self.stream.source.info().rereadable:
+                hidden = rounding_hides_the_optimum(report, self.settings, self._begins_again)
+                if hidden and self._begins_again:
                     break
+                report.cause = report.cause or (ROUNDED if hidden else "")
                 self.note(report)
                 yield report
                 if self._out_of_time() or hidden:
@@ -236,13 +237,10 @@ class Training:
             self._keep_double()
             return self.stream.read()
 
-    def _rounding_hides_the_optimum(self, report: Report) -> bool:
-        """May what rounding has hidden be so much of the gap asked for that this run cannot prove it?"""
-        if report.certificate is None or report.converged:
-            return False
-        begins_again = not self._doubled and self.stream.source.info().rereadable
-        rounded = self.stream.rounded
-        return rounding_hides_the_optimum(report.certificate, self.settings, rounded, begins_again)
+    @property
+    def _begins_again(self) -> bool:
+        """Would reading the source again, as 64-bit floats, give other values?"""
+        return self.stream.rounded and not self._doubled and self.stream.source.info().rereadable
 
     def _double(self, source: BlockSource) -> None:
         keep_double(source.info().rounding)

@@ -33,6 +33,7 @@ Vector = NDArray[np.float64]
 
 ROW_BYTES = 88  # that solving a subproblem takes for each of its rows
 VECTORS = 10  # as long as the weights, that it takes
+ROUNDING = 1e-14  # of margins, at which the largest α(w) of a smooth loss are told from it
 _PIECE = 1 << 15  # rows that losses are computed of at a time
 
 
@@ -123,7 +124,7 @@ class Multipliers:
         """alpha: (n,), w: (d + 1,) dual variables and weights to begin with. sigma: the first σ. enough: of D(α),
         the gap at which to end. is_over: time is."""
         problem, tuning, totals = self._problem, self._tuning, self._totals
-        smooth = math.isfinite(problem.loss.smoothness)
+        smooth = self._is_smooth(sigma)
         inverse = 0.0 if smooth else 1.0 / sigma
         residual = problem.target - problem.margins(w)
         w, before = w.copy(), alpha
@@ -161,6 +162,14 @@ class Multipliers:
             self._point(residual, residual, 0.0, before, inverse)
         v = problem.weights(self._alpha)
         return Solution(self._alpha, v, problem.dual(self._alpha, v), w, steps)
+
+    def _is_smooth(self, sigma: float) -> bool:
+        """Does the loss need no proximal points? Where C ‖x‖² is so large that its α_i(w), L C_i times a residual,
+        would be little but the rounding of that, it does. sigma: 1 over the mean of ‖x_i‖²."""
+        loss = self._problem.loss
+        steepest = loss.smoothness * float(self._problem.cost.max())
+        bounded = not isinstance(loss, PLQLoss) or ROUNDING * steepest <= sigma
+        return math.isfinite(loss.smoothness) and bounded
 
     def _agree(self, v: Vector, enough: float) -> bool:
         """Is the gap small enough at v(α), too?"""

@@ -22,6 +22,9 @@ from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 Vector = NDArray[np.float64]
 
 MATRICES = 3  # as large as the one that is decomposed, at most, at a time
+SMALL = (
+    100  # columns: so few are solved for as they are, since of nearly parallel rows ROWS leaves only rounding
+)
 
 
 class Way(Enum):
@@ -70,6 +73,8 @@ class Prices:
         return n_rows * (0.5 * n_rows * (10 + inner * self.values) + 2 * self.product()) + decompose
 
     def best(self, n_rows: int) -> Way:
+        if self.columns <= SMALL and self.has_room(self.columns):
+            return Way.COLUMNS
         return min(Way, key=lambda way: self.by(way, n_rows))
 
 

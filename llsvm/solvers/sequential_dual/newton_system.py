@@ -191,7 +191,8 @@ class NewtonSystem:
 def _add_identity(H: Array) -> None:
     """I, and what rounding may have made of zero."""
     diagonal = np.einsum("ii->i", H)  # a view
-    diagonal += 1.0 + RIDGE * len(H) * diagonal.max()
+    diagonal *= 1.0 + RIDGE * len(H)
+    diagonal += 1.0
 
 
 def _dot(a: Array, b: Array) -> float:
