@@ -13,18 +13,11 @@ from hypothesis import strategies as st
 from oracle import liblinear, objective, rows, run, small_pages, with_bias
 
 from llsvm.block import CSR
+from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
-from llsvm.solvers.llsvm.multiplier_kernels import (
-    DUAL,
-    GAP,
-    MOVED,
-    N_TOTALS,
-    SLOPE,
-    logistic_point,
-    proximal,
-)
+from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.multipliers import Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices, Way
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
-from llsvm.solvers.llsvm.multiplier_kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
+from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.tuning import MultipliersTuning
 

@@ -1,4 +1,5 @@
-"""The quadratic model of a Newton step by columns of the rows at hand: Σ_i h_i (x_i·p)² without its Hessian.
+"""Coordinate descent on the quadratic model of a Newton step: by its Hessian, or by columns of the rows at hand,
+Σ_i h_i (x_i·p)² without its Hessian.
 
 Columns are CSC: column j has rows ``indices[indptr[j]:indptr[j+1]]`` with values ``data``. h: (n,) float64
 curvatures of the rows. columns: (A,) int64 those to work on.
@@ -9,6 +10,30 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import JIT, njit
+
+
+@njit(**JIT)
+def sweep_dense(H, some, l1, v, slope):  # type: ignore[no-untyped-def]
+    """One sweep of coordinate descent over v for a quadratic with Hessian H (A, A) plus Σ_j l1_j |v_j|.
+
+    some: (S,) int64 columns to visit. l1, v, slope: (A,) float64, the last the quadratic's gradient at v. Changes
+    v and slope. Returns how much the model fell.
+    """
+    fall = 0.0
+    for j in some:
+        bend = H[j, j]
+        if bend <= 0.0:
+            continue
+        to = v[j] - slope[j] / bend
+        to = max(to - l1[j] / bend, 0.0) + min(to + l1[j] / bend, 0.0)
+        change = to - v[j]
+        if change != 0.0:
+            fall -= slope[j] * change + 0.5 * bend * change * change + l1[j] * (abs(to) - abs(v[j]))
+            v[j] = to
+            row = H[j]
+            for k in range(slope.shape[0]):
+                slope[k] += change * row[k]
+    return fall
 
 
 @njit(**JIT)

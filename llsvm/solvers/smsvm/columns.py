@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
+from llsvm.objective.penalty import Penalty
 from llsvm.solvers.smsvm.column_kernels import add_columns, dot_columns, sweep_columns
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
@@ -114,3 +115,23 @@ class ColumnModel:
     def _refresh(self, v: Vector, slope: Vector) -> None:
         dot_columns(*self.columns.arrays, self.active, self.h * self.moved, False, slope)
         slope += self.g + self.ridge * (v - self.w)
+
+
+def active_columns(w: Vector, gradient: Vector, most: int, penalty: Penalty) -> Index:
+    """At most so many columns for the active set: weights that are not zero and gradients above ½ l1. A free
+    intercept is always among them.
+
+    w: (n,) and gradient: (n,), of the objective without L1."""
+    size, taken, l1 = np.abs(gradient), w != 0, penalty.l1
+    taken[-1] |= penalty.intercept
+    nonzero = np.flatnonzero(taken)
+    if len(nonzero) >= most:  # the worst placed
+        off = np.where(w != 0, np.abs(gradient + l1 * np.sign(w)), size - l1)
+        if penalty.intercept:
+            off[-1] = np.inf
+        return np.sort(np.argpartition(-off, most - 1)[:most])
+    others = np.flatnonzero(~taken & (size > 0.5 * l1))
+    room = most - len(nonzero)
+    if len(others) > room:
+        others = others[np.argpartition(-size[others], room - 1)[:room]]
+    return np.union1d(nonzero, others)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
-from llsvm.solvers.smsvm.columns import ColumnModel, Columns
+from llsvm.solvers.smsvm.columns import ColumnModel, Columns, active_columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
@@ -60,6 +60,7 @@ class Descent:
         self.a_before = 0.0
         self.safety = 1.0
         self.straight = 1.0
+        self.points, self.patience, self.multiplied = 0, tuning.patience, False
         self.smoothing_gap = self.cost = 0.0
         self.gap, self.dual_here, self.closing = np.inf, -np.inf, False
         self.point: Point
@@ -86,7 +87,7 @@ class Descent:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
         numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius]
         numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
-        numbers += [self.closing, self.straight]
+        numbers += [self.closing, self.straight, self.points, self.patience, self.multiplied]
         return {
             f"{name} w": self.w,
             f"{name} target": self.target,
@@ -105,6 +106,7 @@ class Descent:
         self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius = numbers[:7]
         self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
         self.closing, self.straight = bool(numbers[13]), numbers[14]
+        self.points, self.patience, self.multiplied = int(numbers[15]), int(numbers[16]), bool(numbers[17])
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
@@ -125,8 +127,19 @@ class Descent:
         """Aim at the point to which the rows near the margin have led."""
         self.step_to(near.target, self.primal - near.primal)
         self.a_before, self.previous, self.straight = self.a, 0.0, near.straight
+        self.points = near.points
         if self.smoothed:
             self.a = near.a
+
+    def end_at(self, w: Vector, primal: float, dual: float, a: float) -> None:
+        """Aim at weights that the method of multipliers has found. a: a smoothing that is next to none for them."""
+        self.dual = max(self.dual, dual)
+        self.step_to(w, max(self.primal - primal, 0.0))
+        self.previous = self.a_before = 0.0
+        if self.smoothed:
+            self.a = min(a, self.a) if self.a > 0 else a
+        self.points, self.multiplied = 0, True
+        self.patience *= self.tuning.patience_growth
 
     def _near_has_failed(self) -> None:
         """Too many of the rows that were left out have crossed the margin: go back to where a was, and leave out
@@ -158,8 +171,14 @@ class Descent:
         """What is left is lost in rounding."""
         return self.a < self.tuning.min_smoothing * self.unit
 
+    @property
+    def crawls(self) -> bool:
+        """Is it time for the method of multipliers?"""
+        return self.points >= self.patience or (self.exhausted and not self.multiplied)
+
     def measure(self, sums: Sums, penalty: Penalty) -> float:
         """Take in what a pass at ``target`` found: primal, dual and gradient. Returns the primal there."""
+        self.points += 1
         self.sums, self.smoothing_gap, self.cost = sums, sums.smoothing_gap, sums.cost
         primal = sums.loss + penalty.value(self.target)
         longest = 1.0 if math.isfinite(self.loss.upper) else math.inf
@@ -289,18 +308,5 @@ class Descent:
             self.a *= 0.5
 
     def active_columns(self, most: int, penalty: Penalty) -> NDArray[np.int64]:
-        """At most so many columns for the active set: weights that are not zero and gradients above ½ l1. A free
-        intercept is always among them."""
-        size, taken, l1 = np.abs(self.gradient), self.target != 0, penalty.l1
-        taken[-1] |= penalty.intercept
-        nonzero = np.flatnonzero(taken)
-        if len(nonzero) >= most:  # the worst placed
-            off = np.where(self.target != 0, np.abs(self.gradient + l1 * np.sign(self.target)), size - l1)
-            if penalty.intercept:
-                off[-1] = np.inf
-            return np.sort(np.argpartition(-off, most - 1)[:most])
-        others = np.flatnonzero(~taken & (size > 0.5 * l1))
-        room = most - len(nonzero)
-        if len(others) > room:
-            others = others[np.argpartition(-size[others], room - 1)[:room]]
-        return np.union1d(nonzero, others)
+        """At most so many columns for the active set."""
+        return active_columns(self.target, self.gradient, most, penalty)

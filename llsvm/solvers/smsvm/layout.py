@@ -9,6 +9,7 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.memory.sizes import format_size
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.solvers.smsvm.columns import Columns
+from llsvm.solvers.smsvm.multipliers import ROW_BYTES as MULTIPLIERS_BYTES
 from llsvm.solvers.smsvm.rows import rows_bytes, work_bytes
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
@@ -76,6 +77,8 @@ def layout(
     most_active = min(n, tuning.max_active, max(room, 1))
     wide = n > most_active or (n > tuning.all_active and n > dataset.n_rows)
     row_work = ROW_WORK_BYTES + 8 * problems
+    if l1 and isinstance(loss, PLQLoss):
+        row_work = max(row_work, MULTIPLIERS_BYTES)
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
     by_column = (
         Columns.bytes_per_row(dataset.nnz / dataset.n_rows, dataset.dtype.itemsize) if wide and l1 else 0

@@ -19,7 +19,8 @@ class NearRows:
     where there is no L2 penalty (straight lines then have no minimum), rows are only left out where their loss is
     zero: ``one_sided``.
 
-    rows: that were kept in the last full pass; valid until the next.
+    rows: that were kept in the last full pass; valid until the next. all_rows: where they are in memory, as one
+    block.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class NearRows:
         self.threshold = 1.0
         """Of the slack, for the rows to be kept in the next pass."""
         self.rows: Block
+        self.all_rows: Block | None = None
         self._everything, self._keeps = everything, keeps
         self._stream = stream
         self._tuning = tuning
@@ -48,6 +50,8 @@ class NearRows:
 
     def offer(self, block: Block, slack: NDArray[np.float32]) -> None:
         """A block of the pass; slack: (n,) float32, see Summing, which is changed."""
+        if self._stream.in_one_block:
+            self.all_rows = block
         if self._everything:
             self.rows = block
         if self._everything or not self._keeps:

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.smsvm.column_kernels import sweep_dense
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
@@ -60,19 +61,8 @@ class Dense:
         return
 
     def sweep(self, v: Vector, slope: Vector, l1: Vector) -> float:
-        H, total = self.H, 0.0
-        for j in np.flatnonzero((v != 0) | (np.abs(slope) > l1)):
-            curvature = H[j, j]
-            if curvature <= 0:
-                continue
-            to = v[j] - slope[j] / curvature
-            to = np.sign(to) * max(abs(to) - l1[j] / curvature, 0.0)
-            change = to - v[j]
-            if change != 0:
-                total -= slope[j] * change + 0.5 * curvature * change * change + l1[j] * (abs(to) - abs(v[j]))
-                slope += change * H[j]
-                v[j] = to
-        return float(total)
+        some = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
+        return float(sweep_dense(self.H, some, l1, v, slope))
 
     def solve(self, some: Index, right: Vector) -> Vector:
         return solve(self._part(some), right, self._ridge)

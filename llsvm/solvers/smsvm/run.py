@@ -19,6 +19,7 @@ from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import count_problems
 from llsvm.process.threads import Threads
+from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.report import ROUNDED, STALLED, Report
@@ -26,6 +27,7 @@ from llsvm.solvers.smsvm.columns import Columns
 from llsvm.solvers.smsvm.conjugate import ConjugateGradients
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.smsvm.layout import Layout
+from llsvm.solvers.smsvm.multipliers import AtHand, Multipliers, Rest
 from llsvm.solvers.smsvm.near_rows import NearRows
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
@@ -99,11 +101,15 @@ class NewtonRun:
                 if not self.live or self._out_of_passes():
                     yield report
                     return
-                ahead = [p for p in self.live if p.line_search(self.penalty, self.settings.tol)]
+                hard = [p for p in self.live if self._is_hard(p)]
+                rest = [p for p in self.live if p not in hard]
+                ahead = [p for p in rest if p.line_search(self.penalty, self.settings.tol)]
                 near = [p for p in ahead if self.near.enough(p.margins_move)]
                 self._begin_steps([p for p in ahead if p not in near])
-                report.resumable = not near
+                report.resumable = not (near or hard)
                 yield report
+                if hard:
+                    yield from self._multiply_out(hard)
                 if near:
                     yield from self._go_near(near)
                 yield from self._finish_steps()
@@ -145,7 +151,7 @@ class NewtonRun:
         report = self._report()
         assert report.certificate is not None
         opened = [self.problems[i] for i in report.certificate.open(settings.tol)]
-        self.live = [p for p in opened if p in self.live and not p.exhausted]
+        self.live = [p for p in opened if p in self.live and (not p.exhausted or self._is_hard(p))]
         if not self.live and not report.converged:
             report.cause = ROUNDED
         elif self.stall.note(self.passes, report.certificate.primal, report.certificate.dual):
@@ -263,16 +269,9 @@ class NewtonRun:
     def _go_near(self, problems: list[Descent]) -> Iterator[Report]:
         """Go on with the rows near the margin alone, as if the others stayed on their side of it."""
         tol, n_near = self.settings.tol, self.near.rows.n_rows
-        if self.layout.by_columns and self.columns is None:
-            self.columns = Columns(self.near.rows.X, len(problems[0].w) - 1, self.settings.constant)
+        self._take_columns()
         inner = [p.on_near_rows(self.penalty) for p in problems]
-        points = [self._first_point_near(p) for p in inner]
-        at_hand = self._sum_near(points)
-        left_out = [
-            RowsLeftOut.between(p.sums, sums, point, self.near.one_sided)
-            for p, sums, point in zip(inner, at_hand, points, strict=True)
-        ]
-        del points, at_hand  # vectors as long as the weights
+        left_out = self._left_out(inner)
 
         def measure(which: list[int]) -> None:
             points = [self._point(inner[i]) for i in which]
@@ -287,7 +286,8 @@ class NewtonRun:
             going = [
                 i
                 for i in going
-                if inner[i].relative_gap > self.tuning.near_gap * tol and not inner[i].exhausted
+                if inner[i].relative_gap > self.tuning.near_gap * tol
+                and not (inner[i].exhausted or self._is_hard(inner[i]))
             ]
             ahead = [i for i in going if inner[i].line_search(self.penalty, tol)]
             if not going or number == self.tuning.max_near:
@@ -296,6 +296,52 @@ class NewtonRun:
         for problem, near in zip(problems, inner, strict=True):
             problem.follow(near)
         yield self._report("epoch", n_near, resumable=True)
+
+    def _left_out(self, inner: list[Descent]) -> list[RowsLeftOut]:
+        """The rows that are not at hand, for each of the problems on those that are."""
+        points = [self._first_point_near(p) for p in inner]
+        return [
+            RowsLeftOut.between(p.sums, sums, point, self.near.one_sided)
+            for p, sums, point in zip(inner, self._sum_near(points), points, strict=True)
+        ]
+
+    def _take_columns(self) -> None:
+        """The rows at hand by column, where that is wanted."""
+        if self.layout.by_columns and self.columns is None:
+            self.columns = Columns(self.near.rows.X, len(self.problems[0].w) - 1, self.settings.constant)
+
+    # -- the method of multipliers --------------------------------------------------------------------------
+
+    def _is_hard(self, problem: Descent) -> bool:
+        """Does the smoothing crawl, and are there rows at hand for the method of multipliers?"""
+        if self.penalty.l1 == 0 or not isinstance(self.loss, PLQLoss) or not problem.crawls:
+            return False
+        return self.near.all_rows is not None or self.near.enough(problem.margins_move)
+
+    def _multiply_out(self, problems: list[Descent]) -> Iterator[Report]:
+        """Solve each of the problems on the rows at hand, all where they are in memory, for the next pass."""
+        assert isinstance(self.loss, PLQLoss)
+        tol, tuning = self.settings.tol, self.tuning
+        self._take_columns()
+        block = self.near.rows if self.near.all_rows is None else self.near.all_rows
+        for p in problems:
+            n = len(p.w)
+            rest = Rest.nothing(n)
+            if self.near.all_rows is None and not self.near.one_sided:
+                inner = p.on_near_rows(self.penalty)
+                rest = Rest.of(self._left_out([inner])[0])
+            positive = p.positive if self.loss.kind == CLASSIFICATION else None
+            cost, constant = self.costs.of(block), self.settings.constant
+            most = self.layout.most_active
+            rows = AtHand(block, positive, cost, constant, n, self.columns, most, tuning)
+            found = Multipliers(rows, rest, self.loss, self.penalty, p.w, tuning)
+            for _ in found.solve(p.unit, tuning.near_gap * tol):
+                yield self._report("epoch", block.n_rows)
+            smallest = tuning.next_to_none * tol * found.primal / max(float(cost.sum()), 1e-300)
+            p.end_at(found.w, found.primal, found.dual, smallest)
+        yield self._report("epoch", block.n_rows, resumable=True)
+
+    # -- reports --------------------------------------------------------------------------------------------
 
     def _report(self, kind: str = "pass", survivors: int = 0, resumable: bool = False) -> Report:
         penalty, best = self.penalty, self.best

@@ -101,6 +101,30 @@ class SmSVMTuning:
     safety: float = 4.0
     """The factor of it after too many of the rows that were left out have crossed the margin."""
 
+    # The method of multipliers, with L1, where the above crawls (multipliers.py)
+    patience: int = 30
+    """Points that are summed at before it takes over, on whichever rows: more waits longer for the smoothing."""
+    patience_growth: int = 2
+    """That is multiplied by this each time."""
+    next_to_none: float = 0.01
+    """Of the tolerance, that the smoothing costs afterwards, in the pass that measures the result."""
+    max_multiplier_steps: int = 400
+    """Newton steps and proximal points, at most."""
+    kappa: float = 0.1
+    """With L2 a proximal point is near enough where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ."""
+    growth: float = 3.0
+    """Of σ, from one proximal point to the next ..."""
+    fast_growth: float = 10.0
+    """... this where one Newton step has led there."""
+    least_curvature: float = 1e-10
+    """Without L2, of a column, as a share of what it would have if no row were at a bound."""
+    line_until: float = 0.1
+    """The line search ends where the slope fell to this share ..."""
+    max_line: int = 40
+    """... or after so many points."""
+    max_standing: int = 5
+    """So many steps are borne that rounding leaves nothing of."""
+
     # Memory, and the pieces that work is cut into
     hessian_share: float = 0.25
     """Of the memory that is left, for Hessians."""

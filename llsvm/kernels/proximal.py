@@ -1,0 +1,70 @@
+"""Proximal points of the dual (Rockafellar 1976) of rows at hand, of which methods of multipliers make use."""
+
+# mypy: ignore-errors
+# Numba infers the types here, and mypy cannot follow it.
+
+from __future__ import annotations
+
+from llsvm.kernels.options import JIT, njit
+
+# Places in ``totals``.
+SLOPE, GAP, MOVED, DUAL, N_TOTALS = 0, 1, 2, 3, 4
+
+
+# Sums over rows in any order, so that the loop becomes vector instructions.
+@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+def proximal(
+    residual, change, step, before, cost, inverse, lower, upper, ridge, epsilon, alpha, curvature, totals
+):
+    """The proximal points α_i of the dual (Rockafellar 1976), at the weights w + step s: the maximisers of
+
+        α e_i − epsilon |α| − ½ ridge α²/C_i − ½ inverse (α − before_i)²,   C_i lower ≤ α ≤ C_i upper
+
+    residual: (n,) float64 t_i − m_i at w; change: (n,) float64 by how much less it is at w + s; e_i is that of w +
+    step s. before, cost: (n,) float64 α_i there, and C_i > 0. inverse: 1/σ, 0 for none; lower, upper, ridge,
+    epsilon: of the loss (llsvm/objective/losses.py). inverse + ridge > 0.
+    Set: alpha (n,) float64; curvature (n,) float64 dα_i/de_i, 0 at bounds and kinks. totals: (N_TOTALS,) float64:
+    [SLOPE] Σ α_i change_i; [GAP] Σ C_i φ(e_i) − α_i e_i + C_i b, rows' part of the duality gap of w + step s and α;
+    [MOVED] Σ (α_i − before_i)²; [DUAL] −Σ epsilon |α_i| + ½ ridge α_i²/C_i, D but for t·α − ½‖v‖².
+    """
+    slope = 0.0
+    gap = 0.0
+    moved = 0.0
+    dual = 0.0
+    for i in range(residual.shape[0]):
+        c = cost[i]
+        e = residual[i] - step * change[i]
+        curved = ridge / c
+        point = inverse * before[i] + e
+        if epsilon > 0.0:
+            point = max(point - epsilon, 0.0) + min(point + epsilon, 0.0)
+        bend = 1.0 / (inverse + curved)
+        a = point * bend
+        low = c * lower
+        high = c * upper
+        inside = low < a < high and not (epsilon > 0.0 and a == 0.0)
+        a = min(max(a, low), high)
+        alpha[i] = a
+        curvature[i] = bend if inside else 0.0
+        # the loss: the same without the proximal term
+        far = e
+        if epsilon > 0.0:
+            far = max(e - epsilon, 0.0) + min(e + epsilon, 0.0)
+        if ridge > 0.0:
+            best = min(max(far / curved, low), high)
+        elif far > 0.0:
+            best = high
+        else:
+            best = low
+        if far == 0.0:
+            best = 0.0
+        loss = best * far - 0.5 * curved * best * best
+        own = epsilon * abs(a) + 0.5 * curved * a * a
+        gap += loss - a * e + own
+        slope += a * change[i]
+        moved += (a - before[i]) * (a - before[i])
+        dual -= own
+    totals[SLOPE] = slope
+    totals[GAP] = gap
+    totals[MOVED] = moved
+    totals[DUAL] = dual

@@ -1,0 +1,302 @@
+"""The method of multipliers with semismooth Newton steps and an L1 norm, over rows at hand (Yan & Li 2020; Li,
+Sun & Toh 2018): where SmSVM's smoothing crawls, since classes are nearly separable, C is large or columns are raw.
+
+Primal:  P(w) = Σ_i C_i φ(m_i, t_i) + (l2/2) ‖w‖² + l1 ‖w‖₁ over these rows, the dual variables of all others fixed:
+their part is linear (``Rest``). Proximal points (Rockafellar 1976) of its dual, from α^k on, are found in the
+primal: with σ > 0,
+
+    α_i(w) = argmax over a of  a (t_i − m_i(w)) − epsilon |a| − ½ ridge a²/C_i − (a − α_i^k)²/(2σ)
+    ψ(w) = (l2/2) ‖w‖² + l1 ‖w‖₁ + Σ of these maxima
+
+ψ is piecewise quadratic but for its L1 norm, as SmSVM's model is, whose minimiser (newton.py) is the step, with a
+line search. Once that has led to the proximal point, α^k = α(w), and σ grows. The smoothing has α = C ψ'_a(1 − m),
+so that with a large C the last digits of a margin decide; here α is a variable of its own, and σ moderate: the dual
+is known to as many digits as the primal. Margins are kept, and moved by what each step adds to them, never summed
+anew: what rounding they have is then the same in every step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.objective.losses import PLQLoss
+from llsvm.objective.penalty import Penalty
+from llsvm.solvers.smsvm.columns import ColumnModel, Columns, active_columns
+from llsvm.solvers.smsvm.newton import Dense, minimise
+from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
+from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
+
+Vector = NDArray[np.float64]
+
+ROW_BYTES = 96  # that it takes for each row, of one problem at a time
+LEAST_COST = 1e-200  # of a row that has none
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What the rows that are not at hand come to, their α_i being fixed: v (d + 1,) Σ α_i y_i x_i; total Σ C_i
+    b(α_i / C_i); loss: theirs at the weights at (d + 1,), from where it goes on along −v."""
+
+    v: Vector
+    total: float
+    loss: float
+    at: Vector
+
+    @classmethod
+    def of(cls, rows: RowsLeftOut) -> Rest:
+        """Of rows as SmSVM leaves them out, at the α_i that they have."""
+        sums = rows.sums
+        return cls(sums.v, sums.alpha - sums.smoothing_gap, sums.loss, rows.at)
+
+    @classmethod
+    def nothing(cls, n_columns: int) -> Rest:
+        """Of rows without a loss."""
+        none = np.zeros(n_columns)
+        return cls(none, 0.0, 0.0, none)
+
+
+class AtHand:
+    """n rows of one binary problem. sign, target, cost: (n,) float64 y_i, t_i, C_i."""
+
+    def __init__(
+        self,
+        block: Block,
+        positive: int | None,
+        cost: Vector,
+        bias: float,
+        n_weights: int,
+        columns: Columns | None,
+        most: int,
+        tuning: SmSVMTuning,
+    ) -> None:
+        """positive: the class whose rows have sign +1; None where labels are numbers. bias: value of the constant
+        feature, and n_weights: d + 1 with its weight. columns: the same rows by column, where no Hessian has room;
+        most: columns of one, where it has."""
+        n = block.n_rows
+        self.sign = np.ones(n) if positive is None else np.where(block.y == positive, 1.0, -1.0)
+        self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
+        self.cost = np.maximum(cost, LEAST_COST)
+        self.n_weights, self.columns, self.most = n_weights, columns, most
+        self._block, self._bias, self._tuning = block, bias, tuning
+
+    def margins(self, w: Vector) -> Vector:
+        """(n,) y_i w·x_i."""
+        out = np.empty(len(self.sign))
+        for piece, rows in self._pieces():
+            out[piece] = rows.margins(w[None, :])[0]
+        out *= self.sign
+        return out
+
+    def weights(self, alpha: Vector) -> Vector:
+        """(d + 1,) Σ α_i y_i x_i."""
+        out = np.zeros(self.n_weights)
+        for piece, rows in self._pieces():
+            rows.add_rows(alpha[piece] * self.sign[piece], out)
+        return out
+
+    def squares(self) -> Vector:
+        """(d + 1,) Σ x_i²."""
+        out = np.zeros(self.n_weights)
+        for piece, rows in self._pieces():
+            rows.add_squares(np.ones(piece.stop - piece.start), out)
+        return out
+
+    def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense | ColumnModel:
+        """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns."""
+        if self.columns is not None:
+            return ColumnModel(self.columns, active, h, ridge, self._tuning)
+        H = np.zeros((len(active), len(active)))
+        none = np.zeros(self.n_weights)
+        point = Point(none, none, 0.0, 0.0, 0)
+        point.activate(active)
+        for piece, rows in self._pieces():
+            if h[piece].any():
+                rows.add_products(h[piece], point, H)
+        upper = np.triu_indices(len(H), 1)
+        H[upper] = H.T[upper]
+        H.flat[:: len(H) + 1] += ridge
+        return Dense(H, self._tuning.ridge)
+
+    def _pieces(self) -> Iterator[tuple[slice, Rows]]:
+        start = 0
+        for some in pieces(self._block, self._tuning):
+            yield slice(start, start + some.n_rows), as_rows(some.X, self._bias)
+            start += some.n_rows
+
+
+class Multipliers:
+    """Solves the problem of rows at hand; see the file's head.
+
+    w: (d + 1,) weights, zeros among them exact; primal: theirs; dual: the largest that was met, of all rows."""
+
+    def __init__(
+        self, rows: AtHand, rest: Rest, loss: PLQLoss, penalty: Penalty, w: Vector, tuning: SmSVMTuning
+    ) -> None:
+        """w: (d + 1,) weights to begin with, which are copied."""
+        self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
+        self._tuning = tuning
+        n = len(rows.sign)
+        self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
+        self.w = w.copy()
+        self.primal, self.dual = np.inf, -np.inf
+
+    def solve(self, unit: float, gap: float) -> Iterator[None]:
+        """A step each, to P − D ≤ gap · P or where nothing is left to gain. unit: what margins are measured in."""
+        rows, rest, penalty, tuning = self._rows, self._rest, self._penalty, self._tuning
+        w = self.w
+        l1, l2 = penalty.l1_of(len(w)), penalty.l2_of(len(w))
+        residual = rows.target - rows.margins(w)
+        before = np.zeros(len(residual))
+        inverse, in_point, standing = 0.0, 0, 0
+        squares = rows.squares()
+        for _ in range(tuning.max_multiplier_steps):
+            if inverse == 0.0:
+                inverse = self._first_inverse(residual, unit)
+            self._point(residual, residual, 0.0, before, inverse)
+            v = rows.weights(self._alpha) + rest.v
+            self._measure(residual, w, v)
+            if self.primal - self.dual <= gap * abs(self.primal):
+                return
+            g = l2 * w - v
+            violation = np.where(w != 0, np.abs(g + l1 * np.sign(w)), np.maximum(np.abs(g) - l1, 0.0))
+            if in_point and self._is_solved(violation, inverse, gap):
+                before = self._alpha.copy()
+                inverse /= tuning.growth if in_point > 1 else tuning.fast_growth
+                in_point = 0
+                continue
+            yield
+            p = self._newton(g, w, squares / inverse)
+            change = rows.margins(p)
+            t = self._line_search(residual, change, before, inverse, w, p)
+            in_point += 1
+            if t == 0.0:  # rounding is all that is left of the step
+                standing += 1
+                if standing > tuning.max_standing:
+                    return
+                before = self._alpha.copy()
+                inverse /= tuning.growth
+                in_point = 0
+                continue
+            w += t * p
+            if t == 1.0:
+                w[self._zeros] = 0.0
+            residual -= t * change
+
+    def _first_inverse(self, residual: Vector, unit: float) -> float:
+        """1/σ, so that α moves by a tenth of what it comes to if all rows share the objective: D ≤ Σ α_i t_i."""
+        losses = float(np.sum(self._rows.cost * self._loss.value(-residual, 0.0)))
+        primal = losses + self._penalty.value(self.w) + self._rest.loss
+        return max(len(residual) * unit * unit / max(0.1 * primal, 1e-300), 1e-300)
+
+    def _is_solved(self, violation: Vector, inverse: float, gap: float) -> bool:
+        """Is the proximal point near enough? Without L2, where violated conditions cost the dual a share of all it
+        has, they have to hold."""
+        l1, l2 = self._penalty.l1, self._penalty.l2
+        if self._penalty.intercept:
+            if violation[-1] > 0.1 * gap * float(np.abs(self._alpha).sum()):
+                return False
+            violation = violation[:-1]
+        if l2 == 0:
+            return float(violation.max(initial=0.0)) <= 0.2 * gap * l1
+        return float(violation @ violation) / l2 <= self._tuning.kappa * self._totals[MOVED] * inverse
+
+    def _measure(self, residual: Vector, w: Vector, v: Vector) -> None:
+        """Primal and dual at w."""
+        rows, loss, rest, penalty, alpha = self._rows, self._loss, self._rest, self._penalty, self._alpha
+        losses = self._totals[GAP] + float(alpha @ residual) + self._totals[DUAL]
+        self.primal = float(losses + penalty.value(w) + rest.loss - rest.v @ (w - rest.at))
+        if penalty.intercept:
+            balanced = self._balanced()
+            if balanced is None:
+                return
+            alpha = balanced
+            v = rows.weights(alpha) + rest.v
+            v[-1] = 0.0
+        squares = 0.5 * loss.ridge * float(np.sum(alpha * alpha / rows.cost)) if loss.ridge else 0.0
+        total = float(alpha @ rows.target) + rest.total
+        if loss.epsilon:
+            total -= loss.epsilon * float(np.abs(alpha).sum())
+        longest = 1.0 if math.isfinite(loss.upper) else math.inf
+        self.dual = max(self.dual, penalty.dual(total, v, squares, longest))
+
+    def _balanced(self) -> Vector | None:
+        """(n,) α with Σ α_i y_i = 0: those of the side that has too much are made smaller.
+        None where that is not enough."""
+        signed = self._alpha * self._rows.sign
+        plus = float(signed[signed > 0].sum())
+        minus = float(signed[signed < 0].sum())
+        over = plus + minus + float(self._rest.v[-1])
+        side = plus if over > 0 else minus
+        if over == 0.0:
+            return self._alpha
+        if abs(over) > abs(side):
+            return None
+        return np.where(signed * over > 0, self._alpha * (1.0 - over / side), self._alpha)
+
+    def _newton(self, g: Vector, w: Vector, largest: Vector) -> Vector:
+        """The step to the minimiser of the model where ψ's gradient without L1 is g. largest: (d + 1,) the
+        Hessian's diagonal, were all rows inside their bounds."""
+        tuning, n, most = self._tuning, len(w), self._rows.most
+        l1, l2 = self._penalty.l1_of(n), self._penalty.l2_of(n)
+        if self._rows.columns is None and n <= min(most, tuning.all_active):
+            active = np.arange(n)
+        else:
+            active = active_columns(w, g, n if self._rows.columns is not None else most, self._penalty)
+        ridge, l1 = l2[active], l1[active]
+        least = tuning.least_curvature * np.where(largest[active] > 0, largest[active], 1.0)
+        ridge += np.where(ridge == 0, least, 0.0)
+        model = self._rows.model(self._curvature, active, ridge)
+        now = w[active]
+        roughly = len(active) > tuning.exact_columns
+        new, _ = minimise(model, g[active], now, l1, roughly, tuning)
+        p = np.zeros(n)
+        p[active] = new - now
+        self._zeros = active[(new == 0) & (l1 > 0)]
+        return p
+
+    def _point(self, residual: Vector, change: Vector, step: float, before: Vector, inverse: float) -> None:
+        """Set α, curvatures and totals to those at w + step p."""
+        loss, into = self._loss, (self._alpha, self._curvature, self._totals)
+        numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon))
+        proximal(residual, change, step, before, self._rows.cost, inverse, *numbers, *into)
+
+    def _line_search(
+        self, residual: Vector, change: Vector, before: Vector, inverse: float, w: Vector, p: Vector
+    ) -> float:
+        """The step t along p, at most 1, where ψ'(t) is small against ψ'(0), by regula falsi (the Illinois rule).
+        ψ' alone is looked at: of ψ itself rounding leaves too little."""
+        tuning, l1, l2 = self._tuning, self._penalty.l1_of(len(w)), self._penalty.l2_of(len(w))
+        at_w, square, rest = float((l2 * w) @ p), float((l2 * p) @ p), float(self._rest.v @ p)
+
+        def derivative(t: float) -> float:
+            self._point(residual, change, t, before, inverse)
+            there = w + t * p
+            if t == 1.0:
+                there[self._zeros] = 0.0
+            kinks = np.where(there == 0, np.abs(p) if t == 0 else -np.abs(p), np.sign(there) * p)
+            return at_w + t * square + float(l1 @ kinks) - float(self._totals[SLOPE]) - rest
+
+        first, at_high = derivative(0.0), derivative(1.0)
+        if first >= 0.0:
+            return 0.0
+        if at_high <= tuning.line_until * -first:
+            return 1.0
+        low, high, at_low, t = 0.0, 1.0, first, 1.0
+        for _ in range(tuning.max_line):
+            t = (low * at_high - high * at_low) / (at_high - at_low)
+            here = derivative(t)
+            if abs(here) <= tuning.line_until * -first:
+                break
+            if here > 0:
+                high, at_high, at_low = t, here, 0.5 * at_low
+            else:
+                low, at_low, at_high = t, here, 0.5 * at_high
+        return t

@@ -1,0 +1,142 @@
+"""The method of multipliers with an L1 norm, where smoothing crawls: the optimum of a generic convex solver, for
+every loss; and whole runs that smoothing alone does not end."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from oracle import rows, run, small_pages
+from scipy.optimize import linprog
+from sklearn.datasets import load_breast_cancer, load_digits
+
+from llsvm.block import CSR, Block
+from llsvm.objective.losses import new_loss
+from llsvm.objective.penalty import Penalty
+from llsvm.settings.objective import REGRESSION
+from llsvm.solvers.smsvm.columns import Columns
+from llsvm.solvers.smsvm.multipliers import AtHand, Multipliers, Rest
+from llsvm.solvers.smsvm.tuning import DEFAULT
+
+LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]
+LOSSES += ["quantile", "huber"]
+
+
+BIAS = 1.0
+
+
+def at_hand(loss, X, y, cost, layout):
+    """AtHand of rows as arrays; layout: dense, sparse or, by columns, wide."""
+    made = sp.csr_matrix(X)
+    held = np.ascontiguousarray(X)
+    if layout != "dense":
+        held = CSR(made.indptr.astype(np.int64), made.indices.astype(np.int32), made.data)
+    block = Block(held, y, np.arange(len(y)))
+    columns = Columns(held, X.shape[1], BIAS) if layout == "wide" else None
+    positive = None if loss.kind == REGRESSION else 1
+    n = X.shape[1] + 1
+    return AtHand(block, positive, cost, BIAS, n, columns, n, DEFAULT)
+
+
+def optimum(loss, penalty, Z, target, cost):
+    """Of Σ C_i φ(Z_i w, t_i) + penalty, by a generic convex solver."""
+    cp = pytest.importorskip("cvxpy")
+    w = cp.Variable(Z.shape[1])
+    z = target - Z @ w
+    each = {
+        "hinge": lambda: cp.pos(z),
+        "squared_hinge": lambda: cp.square(cp.pos(z)),
+        "least-squares": lambda: cp.square(z),
+        "epsilon_insensitive": lambda: cp.pos(cp.abs(z) - loss.epsilon),
+        "squared_epsilon_insensitive": lambda: cp.square(cp.pos(cp.abs(z) - loss.epsilon)),
+        "quantile": lambda: cp.maximum(loss.upper * z, loss.lower * z),
+        "huber": lambda: cp.huber(z, loss.upper) / 2,
+    }[loss.name]()
+    some = w[:-1] if penalty.intercept else w
+    terms = cost @ each + penalty.l2 / 2 * cp.sum_squares(some) + penalty.l1 * cp.norm1(some)
+    return cp.Problem(cp.Minimize(terms)).solve(solver="CLARABEL")
+
+
+@pytest.mark.parametrize(
+    ("layout", "intercept"), [("dense", False), ("sparse", True), ("wide", False), ("dense", True)]
+)
+@pytest.mark.parametrize("l2", [0.0, 0.5])
+@pytest.mark.parametrize("name", LOSSES)
+def test_it_reaches_the_optimum_of_a_generic_convex_solver(name, l2, layout, intercept):
+    loss, penalty = new_loss(name, quantile=0.3), Penalty(1.0, 1.0 - l2, l2, intercept)
+    n, d = (25, 40) if layout == "wide" else (90, 6)
+    X, y = rows(n, d, seed=len(name))
+    rng = np.random.default_rng(1)
+    if loss.kind == REGRESSION:
+        y = (X @ rng.normal(size=d) + rng.standard_t(2, n)).astype(np.float32).astype(float)
+    cost = rng.choice([0.0, 2.0, 30.0], n)
+    hand = at_hand(loss, X, y, cost, layout)
+    found = Multipliers(hand, Rest.nothing(d + 1), loss, penalty, np.zeros(d + 1), DEFAULT)
+    steps = sum(1 for _ in found.solve(1.0, 1e-6))
+    Z = np.hstack([X, np.full((n, 1), BIAS)])
+    theirs = optimum(loss, penalty, hand.sign[:, None] * Z, hand.target, cost)
+    margin = hand.sign * (Z @ found.w)
+    ours = float(cost @ loss.value(margin, hand.target)) + penalty.value(found.w)
+    assert found.primal == pytest.approx(ours, rel=1e-9)
+    assert found.primal - found.dual <= 1e-6 * found.primal
+    assert ours == pytest.approx(theirs, rel=1e-5)
+    assert found.dual <= theirs * (1 + 1e-6)
+    assert steps <= 60
+
+
+def test_rows_that_are_not_at_hand_keep_their_dual_variables():
+    loss, penalty = new_loss("hinge"), Penalty(1.0, 0.5, 0.5)
+    X, y = rows(120, 5, seed=3)
+    cost = np.full(120, 2.0)
+    rng = np.random.default_rng(0)
+    here, there = np.arange(80), np.arange(80, 120)
+    alpha, at = cost[there] * rng.random(40), rng.normal(size=6)
+    others = at_hand(loss, X[there], y[there], cost[there], "dense")
+    v = others.weights(alpha)
+    rest = Rest(v, float(alpha.sum()), float(alpha.sum() - v @ at), at)
+    hand = at_hand(loss, X[here], y[here], cost[here], "dense")
+    found = Multipliers(hand, rest, loss, penalty, np.zeros(6), DEFAULT)
+    for _ in found.solve(1.0, 1e-7):
+        pass
+    Z, sign = np.hstack([X, np.full((120, 1), BIAS)]), np.where(y == 1, 1.0, -1.0)
+    margin = sign * (Z @ found.w)
+    losses = float(cost[here] @ np.maximum(0, 1 - margin[here])) + float(alpha @ (1 - margin[there]))
+    assert found.primal == pytest.approx(losses + penalty.value(found.w), rel=1e-9)
+    assert found.primal - found.dual <= 1e-7 * found.primal
+
+
+def test_an_l1_hinge_of_raw_columns_is_linear_programmings():
+    """Margins are sums of products of a million: their last digits decided what α was, and the dual was lost."""
+    X, y = load_breast_cancer(return_X_y=True)
+    training = run(X, y, solver="smsvm", penalty="l1", C=1e4)
+    last = training.reports[-1]
+    assert last.converged
+    assert len(training.reports) <= 120
+    n = len(X)
+    scale = np.abs(X).max(axis=0)
+    Z = np.where(y == 1, 1.0, -1.0)[:, None] * X / scale
+    A = -np.hstack([Z, -Z, np.eye(n)])
+    costs = np.r_[1 / scale, 1 / scale, np.full(n, 1e4)]
+    theirs = linprog(costs, A_ub=A, b_ub=-np.ones(n), method="highs").fun
+    assert last.certificate.total_primal == pytest.approx(theirs, rel=1.2e-3)
+    assert last.certificate.total_dual <= theirs * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet"])
+def test_separable_classes_are_certified_at_a_large_C(penalty, loss):
+    X, y = load_digits(return_X_y=True)
+    training = run(X, (y == 0).astype(int), solver="smsvm", penalty=penalty, loss=loss, C=1e4)
+    assert training.reports[-1].converged
+    assert training.reports[-1].certificate.total_primal < 5.0
+    assert len(training.reports) <= 150
+
+
+def test_it_goes_on_with_the_rows_that_have_room(tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    X, y = load_digits(return_X_y=True)
+    options = {"solver": "smsvm", "penalty": "l1", "C": 1e4, "spill_dir": str(tmp_path)}
+    all_rows = run(X, (y == 0).astype(int), **options)
+    few = run(X.astype(np.float32), (y == 0).astype(int), ledger=700_000, **options)
+    assert few.reports[-1].converged
+    assert max(report.survivors for report in few.reports) < len(X) / 2
+    primal = [t.reports[-1].certificate.total_primal for t in (all_rows, few)]
+    assert primal[0] == pytest.approx(primal[1], rel=1e-3)
