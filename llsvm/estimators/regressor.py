@@ -17,8 +17,8 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
     """Linear regression, trained under a limit on the memory of this process, with a proof of how good it is.
 
     Minimises ½‖w‖² + C Σ_i c_i loss(y_i − w·x_i), c_i the sample weight (or another penalty in the place of ½‖w‖²,
-    see below). The intercept is penalised like the weights unless ``penalize_intercept`` is False, as targets far from
-    0 ask for. See ``llsvm.train`` for what is not explained here.
+    see below). The intercept is penalised like the weights unless ``penalize_intercept`` is False, as targets far
+    from 0 ask for. See ``llsvm.train`` for what is not explained here.
 
     loss: "epsilon_insensitive" (max(0, |z| − epsilon), support vector regression), "squared_epsilon_insensitive"
     (its square), "huber" (½ z² up to ``delta``, beyond that linear) or "quantile" (the ``quantile`` of the targets,

@@ -24,7 +24,10 @@ from llsvm.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """(l2/2) ‖w‖² + l1 ‖w‖₁, and the factor C of the losses it stands beside. intercept: in neither norm is the last."""
+    """(l2/2) ‖w‖² + l1 ‖w‖₁, and the factor C of the losses it stands beside.
+
+    intercept: the last weight is in neither norm.
+    """
 
     C: float
     l1: float

@@ -118,8 +118,8 @@ class Sums:
 
     def balanced(self) -> tuple[float, Vector, float]:
         """The same of a point with Σ α_i y_i = 0, which the dual of a free intercept asks for, and which holds at
-        the optimum: of the rows with α_i y_i > 0 and those below 0, those whose sum is larger are scaled down to the
-        others. That is within the bounds, as 0 is. (Of the logistic loss, b(s a) ≥ s b(a) is made use of.)"""
+        the optimum: of the rows with α_i y_i > 0 and those below 0, those whose sum is larger are scaled down to
+        the others. That is within the bounds, as 0 is. (Of the logistic loss, b(s a) ≥ s b(a) is made use of.)"""
         below = -float(self.minus[-1])
         above = float(self.v[-1]) + below
         smaller = min(above, below)
