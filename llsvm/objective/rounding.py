@@ -31,7 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.losses import JointLoss, Loss
+from llsvm.objective.joint_loss import JointLoss
+from llsvm.objective.losses import Loss
 from llsvm.settings.objective import CLASSIFICATION
 
 SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64

@@ -1,4 +1,4 @@
-"""PageStore: a file of pages, each a Block, appended once and then read in any order by any thread.
+"""PageSink: what takes pages, each a Block, once. PageStore: a file of them, then read in any order by any thread.
 
 A page is some named arrays (see ``packing``). A backend says how they lie in its file (``_write``) and how to find
 them again (``_arrays``); all else is here: checksums, the disk they take, the buffer they are read into.
@@ -107,18 +107,45 @@ class Scratch:
         return self._bytes[:nbytes]
 
 
-class PageStore(ABC):
+class PageSink(ABC):
+    """Takes pages, and remembers what they are like.
+
+    pages: those taken. n_rows: in them. nbytes: on disk. scratch_bytes, buffer_bytes: of the page that needs most,
+    see PageInfo. finished: no more are taken.
+    """
+
+    def __init__(self) -> None:
+        self.pages: list[PageInfo] = []
+        self.n_rows = self.nbytes = self.scratch_bytes = self.buffer_bytes = 0
+        self.finished = False
+
+    @abstractmethod
+    def append(self, block: Block) -> None:
+        """Take ``block`` as the next page; its arrays are free for other use afterwards."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """No more pages are to come."""
+
+    @abstractmethod
+    def delete(self) -> None:
+        """Remove all that was kept of them; again does nothing."""
+
+    def _take(self, page: PageInfo) -> None:
+        self.pages.append(page)
+        self.n_rows += page.n_rows
+        self.scratch_bytes = max(self.scratch_bytes, page.scratch_bytes)
+        self.buffer_bytes = max(self.buffer_bytes, page.buffer_bytes)
+
+
+class PageStore(PageSink):
     """Pages in one file of a workspace. Written by one thread, then finished, then read by any number."""
 
     OVERWRITES = False
     """Whether the file may begin with other content, as long as it gets its true length in the end."""
 
     def __init__(self, workspace: Workspace, name: str) -> None:
-        self.pages: list[PageInfo] = []
-        self.n_rows = 0
-        self.nbytes = 0  # on disk
-        self.scratch_bytes = self.buffer_bytes = 0  # of the page that needs most
-        self.finished = False
+        super().__init__()
         self._gone = False
         self._layouts: dict[Layout, Layout] = {}
         self._packer = Packer()
@@ -142,11 +169,7 @@ class PageStore(ABC):
         layout = self._layouts.setdefault(layout, layout)  # one object for all pages alike
         segments, checksum = self._write(layout, arrays)
         lengths = tuple(array.size for array in arrays.values())
-        page = PageInfo(shape, layout, lengths, segments, checksum, room_bytes(shape, arrays))
-        self.pages.append(page)
-        self.n_rows += page.n_rows
-        self.scratch_bytes = max(self.scratch_bytes, page.scratch_bytes)
-        self.buffer_bytes = max(self.buffer_bytes, page.buffer_bytes)
+        self._take(PageInfo(shape, layout, lengths, segments, checksum, room_bytes(shape, arrays)))
 
     def finish(self) -> None:
         """Complete the file: no more pages are taken, and reading may begin. Raises DiskError."""

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.row_buffer import RowBuffer, row_bytes
-from llsvm.spill.store import PageStore
+from llsvm.spill.store import PageSink
+
+Store = TypeVar("Store", bound=PageSink)
 
 
-class PageWriter:
+class PageWriter(Generic[Store]):
     """Joins rows to pages of ``page_bytes`` (a row may be larger) and appends these to a store.
 
     Any call may raise the DiskError of a page given before; ``discard`` is all that may follow. Holds two pages,
     and what a store needs to write one.
     """
 
-    def __init__(self, page_bytes: int, make_store: Callable[[], PageStore]) -> None:
+    def __init__(self, page_bytes: int, make_store: Callable[[], Store]) -> None:
         """make_store: called when there is a first page, and again after ``finish`` or ``discard``."""
         self.n_rows = 0
         """Rows given since the last ``finish`` or ``discard``."""
         self._page_bytes = page_bytes
         self._make_store = make_store
-        self._store: PageStore | None = None
+        self._store: Store | None = None
         self._page, self._other = (RowBuffer(page_bytes, np.dtype(np.float32)) for _ in range(2))
         self._writing: Future[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -59,7 +62,7 @@ class PageWriter:
                 done += 1
         self.n_rows += len(chosen)
 
-    def finish(self) -> PageStore | None:
+    def finish(self) -> Store | None:
         """The store with all rows, ready to be read; None if there were none."""
         self._flush()
         self._wait()

@@ -20,7 +20,7 @@ from llsvm.features.targets import RowLabels, labels_of
 from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.row_buffer import RowBuffer, densify, row_bytes, sparsify, steps
 from llsvm.settings.objective import CLASSIFICATION
-from llsvm.spill.store import PageStore, Scratch
+from llsvm.spill.store import PageSink, PageStore, Scratch
 from llsvm.spill.writer import PageWriter
 from llsvm.stream.digest import RowsDigest
 from llsvm.stream.progress import Progress
@@ -50,7 +50,7 @@ class FirstReading:
         self.labels: RowLabels = labels_of(source.info().label_kind, source.info().scale_targets)
         self.digest = RowsDigest()
         self.buffer: RowBuffer | None = None
-        self.store: PageStore | None = None
+        self.store: PageSink | None = None
         self.largest_page_bytes = self.largest_page_rows = self.largest_row_bytes = self.n_pages = 0
         self.rows_per_byte = 0.0  # of the page where it is largest
         self.note = ""
@@ -69,7 +69,7 @@ class FirstReading:
         self._n_rows = self._nnz = self._n_columns = 0
         self._dtype = np.dtype(np.float32)
         self._weighted = False
-        self._writer: PageWriter | None = None  # to the store, while there is one to be written
+        self._writer: PageWriter[PageSink] | None = None  # to the store, while there is one to be written
         self.mixed = False
         """Are there rows that cannot be held in memory with those before them, much wider ones say?"""
         self._kind: tuple[bool, np.dtype] | None = None  # of the first page: weighted, and the values' type
@@ -83,7 +83,7 @@ class FirstReading:
         page_bytes: int,
         sign: Callable[[], int],
         hold: bool,
-        make_store: Callable[[], PageStore] | None,
+        make_store: Callable[[], PageSink] | None,
         must_store: bool,
         refuse_rounding: bool = False,
     ) -> DatasetInfo:
@@ -126,10 +126,9 @@ class FirstReading:
         self.lost_squares = lost_squares(info.rounding) - lost_before
         return self._finish()
 
-    def cut_anew(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:
+    def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink], must_store: bool) -> None:
         """After ``run``: cut the store's pages to ``page_bytes``, less than they were cut to."""
-        old, self.store = self.store, None
-        assert old is not None
+        old, self.store = self.stored, None
         self._writer, scratch = PageWriter(page_bytes, make_store), Scratch()
         for number in range(len(old.pages)):
             self._append(_pages(old.read(number, scratch), page_bytes), must_store)
@@ -137,7 +136,7 @@ class FirstReading:
         old.delete()
 
     def move_to_store(
-        self, page_bytes: int, make_store: Callable[[], PageStore] | None, must_store: bool
+        self, page_bytes: int, make_store: Callable[[], PageSink] | None, must_store: bool
     ) -> None:
         """After ``run``: take all rows out of memory, in pages, since something else needs it."""
         self.final_ids = True
@@ -145,6 +144,12 @@ class FirstReading:
             self._spill_buffer(page_bytes, make_store, must_store)
             self._finish_store(must_store)
         self.buffer = None
+
+    @property
+    def stored(self) -> PageStore:
+        """The store that has the rows, to be read."""
+        assert isinstance(self.store, PageStore), "pages were counted, and none is kept"
+        return self.store
 
     @property
     def n_columns(self) -> int:
@@ -258,7 +263,7 @@ class FirstReading:
     def _has_targets(self) -> bool:
         return self.labels.kind != CLASSIFICATION
 
-    def _spill_buffer(self, page_bytes: int, make_store: Callable[[], PageStore], must_store: bool) -> None:
+    def _spill_buffer(self, page_bytes: int, make_store: Callable[[], PageSink], must_store: bool) -> None:
         """From now on rows go to the store; those in memory first."""
         self._writer = PageWriter(page_bytes, make_store)
         buffer, self.buffer = self.buffer, None

@@ -21,7 +21,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LABELS, LIBRARY, READING, STATISTICS
 from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory
 from llsvm.objective.rounding import NOISE
-from llsvm.spill.store import PageStore
+from llsvm.spill.store import PageSink
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
 
@@ -78,7 +78,7 @@ class DataReader:
         budget: MemoryBudget,
         progress: Progress,
         options: ReadingOptions,
-        make_cache: Callable[[], PageStore],
+        make_cache: Callable[[], PageSink],
     ) -> None:
         """source: to be read.
         budget: the ledger, signed before anything is held.
@@ -114,7 +114,7 @@ class DataReader:
         return self.options.cache == "always" or not self.source.info().rereadable
 
     @property
-    def cache_maker(self) -> Callable[[], PageStore] | None:
+    def cache_maker(self) -> Callable[[], PageSink] | None:
         """What makes the binary cache, or None where there must be none."""
         return None if self.options.cache == "never" and not self.must_store else self._make_cache
 

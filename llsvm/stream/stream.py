@@ -30,12 +30,13 @@ from llsvm.memory.plan import (
     smallest_for,
 )
 from llsvm.memory.process import trim_freed_memory
-from llsvm.objective.losses import JointLoss, Loss
+from llsvm.objective.joint_loss import JointLoss
+from llsvm.objective.losses import Loss
 from llsvm.objective.rounding import RoundingBound
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.counting import CountingStore
 from llsvm.spill.row_state import RowState
-from llsvm.spill.store import PageStore
+from llsvm.spill.store import PageSink, PageStore
 from llsvm.spill.stores import open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.stream.assembly import READERS, Assembler
@@ -263,7 +264,7 @@ class Stream:
             page_bytes = plan.pages.page_bytes
             reader.page_bytes, self._pages = page_bytes, plan.pages
             if reader.rows.store is not None:
-                reader.rows.cut_anew(page_bytes, lambda: self._make_store("cache2"), reader.must_store)
+                reader.rows.cut_anew(page_bytes, lambda: self.make_store("cache2"), reader.must_store)
         elif reader.rows.buffer is None:
             return False
         if reader.rows.buffer is not None:
@@ -292,7 +293,7 @@ class Stream:
             return iter([rows.buffer.block()])
         if rows.store is not None:
             finisher = None if rows.final_ids else rows.labels.finisher
-            return from_store(rows.store, self._blocks, self.progress, self.count_bytes, finisher, scaling)
+            return from_store(rows.stored, self._blocks, self.progress, self.count_bytes, finisher, scaling)
         return from_source(self.source, rows.labels, reader.source_bytes, self._blocks, self.scaling)
 
     def active(self) -> Iterator[Block]:
@@ -311,7 +312,7 @@ class Stream:
         if self._survivors is None:
             plan, max_rows = self._spent, max(1, int(self._share * self.dataset.n_rows))
             buffer, page_bytes = self._buffer(plan.survivor_bytes), plan.pages.largest_bytes
-            self._survivors = Survivors(buffer, max_rows, plan.survivor_rows, page_bytes, self._make_store)
+            self._survivors = Survivors(buffer, max_rows, plan.survivor_rows, page_bytes, self.make_store)
         return self._survivors
 
     def row_state(self, width: int, dtype: np.dtype) -> RowState:
@@ -386,15 +387,10 @@ class Stream:
 
     def make_store(self, name: str) -> PageStore:
         """A store for something of the solver's own, which reports what it reads to ``count_bytes``."""
-        return self._make_store(name)
+        return open_store(self._open_workspace(), name, self._spill_format)
 
     def count_bytes(self, nbytes: int) -> None:
         self._store_bytes_read += nbytes
 
-    def _make_store(self, name: str) -> PageStore:
-        if self._dry:
-            return CountingStore()
-        return open_store(self._open_workspace(), name, self._spill_format)
-
-    def _make_cache(self) -> PageStore:
-        return self._make_store("cache")
+    def _make_cache(self) -> PageSink:
+        return CountingStore() if self._dry else self.make_store("cache")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.losses import JointLoss, joint_loss
+from llsvm.objective.joint_loss import JointLoss, joint_loss
 from llsvm.process.threads import Threads
 from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES, Extrapolation, Inside
 from llsvm.solvers.sequential_dual.kernels import (

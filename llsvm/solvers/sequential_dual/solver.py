@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import joint_loss
+from llsvm.objective.joint_loss import joint_loss
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import ROUNDED, STALLED, Report
