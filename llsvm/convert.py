@@ -18,9 +18,11 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.data.svmlight_errors import is_label_word
 from llsvm.errors import DataError, UsageError
 from llsvm.files.hdf5_output import HDF5Output
 from llsvm.files.writing import STDOUT, naming, replacing
@@ -124,16 +126,24 @@ def _svmlight(path: str, source: BlockSource) -> Iterator[Put]:
             if block.weight is not None:
                 raise UsageError(f"{path}: svmlight has no place for weights; convert to another format")
             if block.y.dtype.kind in "OUS":
-                raise DataError(
-                    f"{path}: svmlight labels are numbers, not text such as {str(block.y[0])!r}; "
-                    "pass --positive LABEL for this label against the rest, or convert to another format"
-                )
+                _require_words(path, block.y)
             shift = 1 - (source.info().index_base or 0)
             for start, stop in steps(block.X, _TEXT_BYTES):
                 stream.write(_text(block.slice(start, stop), shift))
 
         _require_base(source)
         yield put
+
+
+def _require_words(path: str, y: NDArray[Any]) -> None:
+    """Raise DataError for a label of text that would be read as something else."""
+    for label in sorted({str(each) for each in y}):
+        if not is_label_word(label.encode()) or set(label) & set(" \t\r\n#"):
+            raise DataError(
+                f"{path}: the label {label!r} is text, but would not be so in svmlight, whose labels are numbers, "
+                "or words without spaces, commas, colons and #; rename it, pass --positive LABEL for one label "
+                "against the rest, or convert to another format"
+            )
 
 
 def _require_base(source: BlockSource) -> None:

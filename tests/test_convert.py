@@ -85,14 +85,18 @@ def content(path):
 def test_what_it_writes_it_reads(tmp_path, name, first, second):
     start = tmp_path / name
     start.write_text(SOURCES[name])
-    if name == "words.csv" and "svm" in (first, second):
-        with pytest.raises(DataError, match="labels are numbers"):
-            convert(open_source(start), tmp_path / "refused.svm")
-        return
     once, twice = tmp_path / f"once.{first}", tmp_path / f"twice.{second}"
     convert(open_source(start), once)
     convert(open_source(once), twice)
     assert content(once) == content(twice) == content(start)
+
+
+@pytest.mark.parametrize("label", ["two words", "a:b", "a,b", "a#b", "12x34\x01", "٣"])
+def test_labels_that_svmlight_cannot_hold(tmp_path, label):
+    X, y = np.eye(3, dtype=np.float32), np.array(["good", label, "good"])
+    with pytest.raises(DataError, match=r"the label .* is text, but would not be so in svmlight.*rename it"):
+        convert(open_source(X, y), tmp_path / "refused.svm")
+    assert not (tmp_path / "refused.svm").exists()
 
 
 def test_a_pipe_must_say_how_its_indices_count(tmp_path, monkeypatch):

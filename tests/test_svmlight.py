@@ -297,7 +297,7 @@ def test_holds_at_most_five_blocks(tmp_path, row, threads):
         (b"1 qid:x 1:1", r"qid must be a whole number"),
         (b"1 1:1 qid:3", r"qid must be a whole number and stand right after the label"),
         (b"1,3 1:1", r"label '1,3': several labels on one row; .* one file for each label"),
-        (b"spam 1:1", r"label 'spam' is not a number; write the classes as numbers"),
+        (b"- 1:1", r"label '-' is not a number, .*; write all labels as numbers, such as -1 and 1"),
         (b"nan 1:1", r"label 'nan' is not finite"),
         (b"-Infinity 1:1", r"not finite"),
         (b"1e999 1:1", r"too large for a 64-bit float"),
@@ -445,7 +445,6 @@ TORTURE_ACCEPTED = {
 TORTURE_REFUSED = {
     "libffm_bigdata.tr.txt": (1, "'0:0:0.3651' has two colons"),
     "lightgbm_binary_tsv.train.xz": (1, "'0.869' has no colon"),
-    "svmlight_invalid.txt": (1, "label 'python' is not a number"),
     "svmlight_invalid_order.txt": (1, "index 2 after 5"),
     "svmlight_multilabel.txt": (2, "label '1,0': several labels"),
     "yeast_multilabel.svm.xz": (1, "label '2,3': several labels"),
@@ -457,9 +456,19 @@ def unpacked(data_dir, name, folder):
     return write(folder, unpack((data_dir / "torture" / name).read_bytes()))
 
 
+TORTURE_WORDS = {"svmlight_invalid.txt": ["python", "2.0", "3.0"]}
+
+
+@pytest.mark.parametrize("name", TORTURE_WORDS)
+def test_torture_labels_that_are_words(data_dir, tmp_path, name):
+    source = SvmlightSource(unpacked(data_dir, name, tmp_path))
+    assert joined(source)[3].tolist() == TORTURE_WORDS[name]
+    assert any("all are taken for text" in note for note in source.info().notes)
+
+
 def test_every_torture_file_has_its_expectation(data_dir):
     names = {path.name for path in (data_dir / "torture").iterdir()}
-    assert names == TORTURE_ACCEPTED.keys() | TORTURE_REFUSED.keys()
+    assert names == TORTURE_ACCEPTED.keys() | TORTURE_REFUSED.keys() | TORTURE_WORDS.keys()
 
 
 @pytest.mark.parametrize("name", TORTURE_ACCEPTED)
@@ -577,12 +586,12 @@ def test_reads_as_the_slow_twin(tmp_path, text, max_bytes, threads, zero_based):
     slow = slow_parse(text, zero_based)
     if isinstance(slow, Refused):
         with pytest.raises(DataError) as error:
-            list(SvmlightSource(path, zero_based, threads).blocks(max_bytes))
+            list(SvmlightSource(path, zero_based, threads, text_labels=False).blocks(max_bytes))
         line = re.match(r".*train.svm:([0-9]+): ", str(error.value))
         assert (int(line[1]) if line else None) == slow.line
         assert "this line cannot be read" not in str(error.value)
         return
-    source = SvmlightSource(path, zero_based, threads)
+    source = SvmlightSource(path, zero_based, threads, text_labels=False)
     blocks = list(source.blocks(max_bytes))
     assert all(block.nbytes <= max_bytes or block.n_rows == 1 for block in blocks)
     assert all(isinstance(block.X, CSR) for block in blocks)

@@ -33,7 +33,7 @@ LAYERS = [
 ALONE = {
     "data": (
         *("source", "table", "table_columns", "table_errors", "arrow_check", "arrow_sizes", "partitions"),
-        *("matrix", "matrix_source", "npy_arrays", "svmlight_errors", "svmlight_pieces"),
+        *("matrix", "matrix_source", "npy_arrays", "svmlight_errors", "svmlight_labels", "svmlight_pieces"),
         *("jsonl_columns", "jsonl_chunks", "jsonl_errors"),
     ),
     "solvers": (

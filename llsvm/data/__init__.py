@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
-from llsvm.settings.objective import CLASSIFICATION, KINDS, UNLABELLED, scaled_targets
+from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED, scaled_targets
 
 if TYPE_CHECKING:
     from llsvm.settings.settings import Settings
@@ -97,8 +98,8 @@ def open_source(
     model knows of its table (``extra["table"]``), to read for prediction. need_label: refuse data without labels.
     label_kind: what labels are to be taken for, a name of llsvm.settings.objective; unlabelled rows need none.
     target_scale: of a regression's, a choice of that option.
-    told: label, features and missing as a model's own data were read: they hold where ``options`` does not say, and
-    the format has such a thing.
+    told: label, features, missing and text_labels as a model's own data were read: they hold where ``options`` does
+    not say, and the format has such a thing.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
     """
     if names_files(data):
@@ -107,6 +108,8 @@ def open_source(
         paths = [data] if isinstance(data, str | os.PathLike) else list(data)
         read, told = dict(options or {}), dict(told or {})
         needed = need_label and label_kind != UNLABELLED
+        if label_kind == REGRESSION:
+            told["text_labels"] = False
         source = _open_files(paths, format, zero_based, threads, read, table, needed, not need_label, told)
     else:
         if y is None and label_kind != UNLABELLED:
@@ -204,7 +207,9 @@ def _open_files(
                 f"{paths[0]}: read as {name}, which has no columns to choose from; leave out --label, "
                 "--features and --weight, or pass --format"
             )
-        sources = [reader(path, zero_based=zero_based, threads=threads) for path in paths]
+        read = partial(reader, zero_based=zero_based, threads=threads)
+        sources = [read(paths[0], text_labels=told.get("text_labels"))]
+        sources += [read(path, text_labels=sources[0].text_labels) for path in paths[1:]]
     if len(sources) == 1:
         only: BlockSource = sources[0]
         return only

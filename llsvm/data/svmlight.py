@@ -1,4 +1,5 @@
-"""Reads svmlight (LIBSVM) text: ``label [qid:number] index:value ... [# comment]``, a row a line.
+"""Reads svmlight (LIBSVM) text: ``label [qid:number] index:value ... [# comment]``, a row a line; labels are
+numbers, or words (``svmlight_labels``).
 
 The file is read in chunks of whole lines. A chunk is parsed into one block, or, where its block would be
 larger than asked for, is cut into pieces first. The cuts depend on the text and on ``max_bytes`` alone, so
@@ -10,10 +11,11 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, SourceInfo
 from llsvm.data.svmlight_errors import refuse_line, refuse_magic
+from llsvm.data.svmlight_labels import PROBE_BYTES, take_words, words_among
 from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
 from llsvm.errors import DataError, UsageError
 from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
@@ -44,7 +47,7 @@ class _Parsed:
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     data: NDArray[np.floating]
-    y: NDArray[np.float64]
+    y: NDArray[Any]  # float64, or text as objects
     smallest: int
     largest: int
     bad: int  # where the first bad line starts, or -1
@@ -52,7 +55,7 @@ class _Parsed:
 
 
 class SvmlightSource:
-    """Svmlight text as blocks: X CSR float32, y float64 as written, weight None.
+    """Svmlight text as blocks: X CSR float32, y float64 as written or text as objects, weight None.
 
     Column indices are handed out as they are written; ``info().index_base`` says what to subtract.
 
@@ -60,12 +63,18 @@ class SvmlightSource:
     zero_based: "no": indices start at 1, and 0 is refused; "yes": they start at 0; "auto": they start at 0 if a 0
         is seen anywhere in the file, else at 1 (known after a complete pass).
     threads: how many threads parse; blocks do not depend on it.
+    text_labels: labels are text, whatever they look like; False: they are numbers; None: they are text if there is
+        a word among those of the first megabyte.
 
     Raises DataError for a path that is not a readable file, UsageError for an unknown option.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], zero_based: ZeroBased = "auto", threads: int = 1
+        self,
+        path: str | os.PathLike[str],
+        zero_based: ZeroBased = "auto",
+        threads: int = 1,
+        text_labels: bool | None = None,
     ) -> None:
         if zero_based not in ("auto", "yes", "no"):
             raise UsageError(f"zero_based is {zero_based!r}; it must be 'auto', 'yes' or 'no'")
@@ -84,10 +93,12 @@ class SvmlightSource:
         self._notes: list[str] = []
         self._stdin: Input | None = None
         self._window_bytes = 0  # of the decompressor
+        file = self._open(Reading(STDIN) if self._path == STDIN else None)
+        self.text_labels = self._has_words(file) if text_labels is None else text_labels
         if self._path == STDIN:
-            self._stdin = self._open(Reading(STDIN))
+            self._stdin = file
         else:
-            self._open(None).close()
+            file.close()
 
     def info(self) -> SourceInfo:
         """What is known so far: rows, columns and, under "auto", index base only after a complete pass."""
@@ -122,12 +133,14 @@ class SvmlightSource:
         lowest = 1 if self._zero_based == "no" else 0
         reader = ChunkReader(file, self._path, max_bytes, self.rounding.dtype)
         smallest, largest, n_rows, n_lines, counted = 1, -1, 0, 0, 0
-        for piece, parsed in _parse_all(reader, lowest, self._threads, IN_FLIGHT * max_bytes):
+        work = partial(_parse_words if self.text_labels else _parse, lowest=lowest)
+        for piece, parsed in _parse_all(reader, work, self._threads, IN_FLIGHT * max_bytes):
             if parsed.bad >= 0:
                 number = n_lines + piece.text.count(b"\n", piece.start, parsed.bad) + 1
                 end = piece.text.index(b"\n", parsed.bad)
                 cut_off = piece.cut_off and end == piece.stop - 1
-                refuse_line(self._path, number, bytes(piece.text[parsed.bad : end]), lowest, cut_off)
+                line = bytes(piece.text[parsed.bad : end])
+                refuse_line(self._path, number, line, lowest, cut_off, self.text_labels)
             if self._index_base is None and parsed.smallest == 0 < smallest:
                 self._note(_note_of_zero(self._path, n_lines, piece))
             n_lines += piece.lines
@@ -153,6 +166,17 @@ class SvmlightSource:
         if self._index_base is None:
             self._index_base = smallest
         self._n_rows, self._n_features = n_rows, max(largest + 1 - self._index_base, 0)
+
+    def _has_words(self, file: Input) -> bool:
+        """Whether labels are text, by those of the first megabyte."""
+        text = file.peek(PROBE_BYTES)
+        found = words_among(text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text)
+        if found is not None and found[1]:
+            self._note(
+                f"{self._path}: some labels are words, such as {found[0]!r}, and others look like numbers, such as "
+                f"{found[1]}: all are taken for text"
+            )
+        return found is not None
 
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:  # of a pass before
@@ -201,17 +225,27 @@ def _parse(piece: Piece, lowest: int) -> _Parsed:
     return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost)
 
 
+def _parse_words(piece: Piece, lowest: int) -> _Parsed:
+    """As ``_parse``, with labels that are words."""
+    words = take_words(piece.text, piece.start, piece.stop)
+    parsed = _parse(piece, lowest)
+    if parsed.bad >= 0:
+        words.put_back(piece.text, len(parsed.y))
+    parsed.y = words.labels[: len(parsed.y)]
+    return parsed
+
+
 def _parse_all(
-    pieces: Iterable[Piece], lowest: int, threads: int, max_bytes: int
+    pieces: Iterable[Piece], work: Callable[[Piece], _Parsed], threads: int, max_bytes: int
 ) -> Iterator[tuple[Piece, _Parsed]]:
     """Parse the pieces, in order; those under way hold at most ``max_bytes`` (or are one)."""
     if threads == 1:
-        return ((piece, _parse(piece, lowest)) for piece in pieces)
-    return _parse_in_threads(pieces, lowest, threads, max_bytes)
+        return ((piece, work(piece)) for piece in pieces)
+    return _parse_in_threads(pieces, work, threads, max_bytes)
 
 
 def _parse_in_threads(
-    pieces: Iterable[Piece], lowest: int, threads: int, max_bytes: int
+    pieces: Iterable[Piece], work: Callable[[Piece], _Parsed], threads: int, max_bytes: int
 ) -> Iterator[tuple[Piece, _Parsed]]:
     """As ``_parse_all`` says; another thread reads the piece after those under way."""
     waiting: deque[tuple[Piece, Future[_Parsed]]] = deque()
@@ -237,7 +271,7 @@ def _parse_in_threads(
             if piece is None:
                 break
             held_bytes += piece.nbytes
-            waiting.append((piece, pool.submit(_parse, piece, lowest)))
+            waiting.append((piece, pool.submit(work, piece)))
     finally:
         reader.shutdown(cancel_futures=True)
         pool.shutdown(cancel_futures=True)

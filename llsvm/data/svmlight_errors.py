@@ -15,6 +15,8 @@ from llsvm.errors import DataError
 
 MAX_INDEX = 2**31 - 1
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NOT_FINITE = re.compile("[+-]?(nan|inf|infinity)", re.IGNORECASE)
+MAX_LABEL_BYTES = 1000
 CONTROL = re.compile(rb"[^#\x00-\x08\x0b\x0c\x0e-\x1f]*+[\x00-\x08\x0b\x0c\x0e-\x1f]")
 MAGIC = (
     (b"\x1f\x8b", "gzip data"),
@@ -57,22 +59,36 @@ def refuse_binary(name: str, number: int) -> NoReturn:
     )
 
 
-def refuse_line(name: str, number: int, line: bytes, lowest: int, cut_off: bool) -> NoReturn:
+def is_number(label: bytes) -> bool:
+    """Whether a label is a number, as the parser reads them."""
+    return NUMBER.fullmatch(label.decode("utf-8", "replace")) is not None
+
+
+def is_label_word(label: bytes) -> bool:
+    """Whether a label can only be meant as a word: there is a letter in it, and it is no number."""
+    text = label.decode("utf-8", "replace")
+    strange = "\ufffd" in text or ":" in text or "," in text or not text.isprintable()
+    return not (strange or is_number(label) or NOT_FINITE.fullmatch(text)) and any(map(str.isalpha, text))
+
+
+def refuse_line(
+    name: str, number: int, line: bytes, lowest: int, cut_off: bool, text_labels: bool = False
+) -> NoReturn:
     """Raise the DataError that says what is wrong with a line.
 
-    number: the line's number, from 1. lowest: the smallest index allowed.
+    number: the line's number, from 1. lowest: the smallest index allowed. text_labels: labels may be words.
     cut_off: the line is the file's last and has no end of line.
     """
     if looks_binary(line):
         refuse_binary(name, number)
     text = line.split(b"#", 1)[0].decode("utf-8", "replace")
-    complaint = _complaint(re.split("[ \t\r\n]+", text.strip(" \t\r\n")), lowest)
+    complaint = _complaint(re.split("[ \t\r\n]+", text.strip(" \t\r\n")), lowest, text_labels)
     hint = "; the file ends in the middle of this line, it may be cut off" if cut_off else ""
     raise DataError(f"{name}:{number}: {complaint}{hint}")
 
 
-def _complaint(tokens: list[str], lowest: int) -> str:
-    complaint = _about_label(tokens[0])
+def _complaint(tokens: list[str], lowest: int, text_labels: bool) -> str:
+    complaint = _about_label(tokens[0], text_labels)
     if complaint:
         return complaint
     features = tokens[1:]
@@ -87,21 +103,38 @@ def _complaint(tokens: list[str], lowest: int) -> str:
     return "this line cannot be read as 'label index:value index:value ...'"
 
 
-def _about_label(label: str) -> str | None:
+def _about_label(label: str, text_labels: bool) -> str | None:
     shown = shorten(label)
     if ":" in label:
-        return f"the label is missing: the line starts with {shown}; put one number before the features"
+        return (
+            f"the label is missing: the line starts with {shown}; put one number or word before the features"
+        )
     if "," in label:
         return (
             f"label {shown}: several labels on one row; llsvm needs one label a row, "
             "make one file for each label (this label against the rest)"
         )
+    if text_labels:
+        return _about_text_label(label, shown)
     if not NUMBER.fullmatch(label):
-        if re.fullmatch("[+-]?(nan|inf|infinity)", label, re.IGNORECASE):
+        if NOT_FINITE.fullmatch(label):
             return f"label {shown} is not finite; remove the row or give it a finite label"
-        return f"label {shown} is not a number; write the classes as numbers, such as -1 and 1"
+        return (
+            f"label {shown} is not a number, as those before it and those of a regression are; write all labels as "
+            "numbers, such as -1 and 1, or, of classes, all as words"
+        )
     if math.isinf(float(label)):
         return f"label {shown} is too large for a 64-bit float; write the classes as small numbers"
+    return None
+
+
+def _about_text_label(label: str, shown: str) -> str | None:
+    if "\ufffd" in label:
+        return f"label {shown} is not UTF-8; convert the text, perhaps with iconv -f latin1 -t utf-8"
+    if not label.isprintable() or len(label) > MAX_LABEL_BYTES // 4:
+        return (
+            f"label {shown} has characters that cannot be shown, or too many; name the class by a short word"
+        )
     return None
 
 

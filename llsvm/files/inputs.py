@@ -131,6 +131,11 @@ class Input(io.RawIOBase):
             return self._raw.readinto(view)
         return self._guarded(lambda: int(self._stream.readinto(view)))
 
+    def peek(self, n: int) -> bytes:
+        """The next ``n`` bytes, less only at the end; they are read again."""
+        self._pending = read_up_to(self, n)
+        return self._pending
+
     def finish(self) -> FileFingerprint | None:
         """After the last byte of text: the fingerprint of the file, if a reading takes one. Raises DataError."""
         if self._reading is None:

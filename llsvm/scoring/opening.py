@@ -1,6 +1,6 @@
 """Data to score, read as a model's training data was.
 
-An svmlight row begins with a label; where it is not known, any number does (a dummy such as 0), and
+An svmlight row begins with a label; where it is not known, any number or word does (a dummy such as 0), and
 predictions ignore it.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 from llsvm.data import open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
+from llsvm.features.labels import is_text
 from llsvm.models.model import Model
 from llsvm.objective.rounding import keep_double
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -30,14 +31,14 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     """
     options.setdefault("zero_based", zero_based(model))
     table, label = model.extra.get("table"), None
-    told: dict[str, Any] = {}
+    told: dict[str, Any] = {"text_labels": True} if need_label and is_text(model.classes_) else {}
     if table is None:
         label = model.settings.get("label")
         if options.get("options", {}).get("label") or (label or "").endswith(".npy"):
             label = (
                 None  # another is asked for; the file that had the labels of the training data has no others
             )
-        told = {name: model.settings.get(name) for name in ("features", "missing")}
+        told |= {name: model.settings.get(name) for name in ("features", "missing")}
         if model.feature_names is not None:
             table = _numbers_table(model)
     opened = partial(
