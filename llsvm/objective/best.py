@@ -25,13 +25,16 @@ class BestPrimal:
         primal: NDArray[np.float64],
         close_squares: NDArray[np.float64],
         w: NDArray[np.float64] | Sequence[NDArray[np.float64]],
+        factor: NDArray[np.float64] | None = None,
     ) -> None:
-        """``w`` (k, d + 1) is copied where it is better. close_squares: (k,) as ``Sweeps.loss`` has them; infinite
-        where they are not known."""
+        """``w`` (k, d + 1) is copied where it is better. close_squares: (k,) as ``Sweeps.losses`` has them;
+        infinite where they are not known. factor: (k,) it was so many times w that was measured."""
         if self.coef is None:
             self.coef = np.array(w)
         for c in np.flatnonzero(primal < self.primal).tolist():  # one by one: no copy of them all
             self.coef[c] = w[c]
+            if factor is not None and factor[c] != 1.0:
+                self.coef[c] *= factor[c]
             self.primal[c], self.close_squares[c] = primal[c], close_squares[c]
 
     def certificate(self, dual: NDArray[np.float64], passes: int, bound: RoundingBound) -> Certificate:

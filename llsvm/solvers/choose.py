@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft
-from llsvm.objective.losses import LogisticLoss, Loss, loss_of, new_loss
+from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss, loss_of, new_loss
 from llsvm.objective.problems import count_problems
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
@@ -86,6 +86,9 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
     newtons = layout(problems, threads, False, loss, memory, tuning.smsvm)
     if newtons.by_products and not newtons.all_near:
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
+    if newtons.by_products and isinstance(loss, PLQLoss):
+        # coordinate descent has conjugate gradients of its own, which know the bounds of α (llsvm/face.py)
+        return Choice("llsvm", f"Newton's method has no room for a Hessian of {columns:,} features")
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
     newton = newton_updates(dataset, problems, newtons.by_products, tuning, loss)

@@ -31,6 +31,10 @@ class ChosenRows(Protocol):
         """out (d + 1,) += Σ factor_i x_i², of each column."""
         ...
 
+    def squares(self, rows: Positions) -> Vector:
+        """(r,) ‖x_i‖²."""
+        ...
+
     def outer(self, rows: Positions, factor: Vector, out: Vector) -> None:
         """Lower triangle of out (d + 1, d + 1) += Σ factor_i x_i x_iᵀ; factor ≥ 0."""
         ...
@@ -61,6 +65,12 @@ class _Sparse:
 
     def add_squares(self, rows: Positions, factor: Vector, out: Vector) -> None:
         add_at(*self.X, rows, factor, self.bias, True, out)
+
+    def squares(self, rows: Positions) -> Vector:
+        starts, ends = self.X.indptr[rows], self.X.indptr[rows + 1]
+        each = (self.X.data[start:end] for start, end in zip(starts, ends, strict=True))
+        found = [float(np.einsum("i,i", values, values, dtype=np.float64)) for values in each]
+        return np.array(found) + self.bias**2
 
     def outer(self, rows: Positions, factor: Vector, out: Vector) -> None:
         outer_at(*self.X, rows, factor, self.bias, out)
@@ -98,6 +108,12 @@ class _Dense:
         for piece, X in self._pieces(rows):
             total += np.einsum("i,ij,ij->j", factor[piece], X, X)
         self._add_columns(total, out)
+
+    def squares(self, rows: Positions) -> Vector:
+        out = np.empty(len(rows))
+        for piece, X in self._pieces(rows):
+            np.einsum("ij,ij->i", X, X, out=out[piece])
+        return out
 
     def outer(self, rows: Positions, factor: Vector, out: Vector) -> None:
         d = self.X.shape[1]

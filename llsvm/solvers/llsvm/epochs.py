@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 
 
@@ -22,10 +23,14 @@ class Epochs:
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
         self._late = False
+        self._tol_share = run.tuning.tol_share
+        self._scale = Scale(run)
 
     def begin(self, passes: int) -> None:
         """The last of so many full passes is at its end."""
-        self._late = passes >= self._run.tuning.multipliers.late
+        tuning = self._run.tuning
+        self._late = passes >= tuning.multipliers.late
+        self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)
         self._work_before = self._run.sweeps.work
 
     def in_block(self, threshold: float) -> int:
@@ -164,6 +169,8 @@ class Epochs:
             first = gap if epoch == 0 else first
             if gap <= self._enough(first, c) or self._is_spent(c):
                 return False
+            if self._scale.is_enough(part, c, gap, self._of_tol * float(sweeps.dual[c])):
+                return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
             if self._second_order.pays(part, n_rows, n_active, visits, self._late):
                 return True
@@ -184,7 +191,7 @@ class Epochs:
     @property
     def _of_tol(self) -> float:
         """The gap that is small enough in any case, as a share of the dual."""
-        return self._run.tuning.tol_share * self._run.settings.tol
+        return self._tol_share * self._run.settings.tol
 
     def _is_spent(self, c: int) -> bool:
         """Has the problem had its share of what a round may take, or the run its time?"""

@@ -13,6 +13,7 @@ from llsvm.objective.best import BestPrimal
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
@@ -36,6 +37,9 @@ class Rounds:
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
         self._sweeps_of_block = run.tuning.block_sweeps
         self._threshold = 0.0  # rows of a slack up to this are spilled too
+        # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
+        self._factor = np.ones(len(run.sweeps.w))
+        self._scale = Scale(run)
 
     def reports(self) -> Iterator[Report]:
         run, sweeps = self._run, self._run.sweeps
@@ -45,7 +49,7 @@ class Rounds:
             (primal, close_squares, costs), n_active = self._full_pass(measure=self.passes > 0)
             self.passes += 1
             run.duals.set_enough(self._worth(primal, costs))
-            self._best.offer(primal, close_squares, run.start)
+            self._best.offer(primal, close_squares, run.start, self._factor)
             certificate = self._best.certificate(sweeps.dual, self.passes, run.bound)
             converged = certificate.relative_gap <= tol
             sweeps.open = certificate.open(tol)
@@ -75,7 +79,9 @@ class Rounds:
             return kept
         if run.duals.whole is not None:
             return self._epochs.in_block(self._threshold)
-        return self._epochs.over_survivors(n_active, self._threshold, self._limited)
+        kept = self._epochs.over_survivors(n_active, self._threshold, self._limited)
+        self._factor[...] = self._scale.by_survivors(self._best.primal)
+        return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
         """The gap, for each unit of cost, that is left to rows; see BlockState.enough. primal, costs: (k,), of the
@@ -92,8 +98,10 @@ class Rounds:
         and the sum of costs, (3, k), and how many rows are free or violate."""
         run, sweeps, stream = self._run, self._run.sweeps, self._run.stream
         measured = np.full((3, len(run.start)), np.inf)
+        squares = np.zeros(len(run.start))
         for c in sweeps.open:
-            measured[:, c] = 0.5 * float(np.einsum("i,i", run.start[c], run.start[c])), 0.0, 0.0
+            squares[c] = np.einsum("i,i", run.start[c], run.start[c])
+            measured[:, c] = 0.5 * float(squares[c] * self._factor[c] ** 2), 0.0, 0.0
         n_active, drift = 0, 0.0
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
@@ -102,7 +110,10 @@ class Rounds:
             sweeps.measure(part, run.start if measure else None)
 
             def train(c: int, part: BlockState = part) -> None:
-                measured[:, c] += sweeps.losses(part, c)
+                if stream.in_one_block:
+                    self._factor[c] = self._scale.factor(part, c, run.start[c])
+                    measured[0, c] = 0.5 * float(squares[c] * self._factor[c] ** 2)
+                measured[:, c] += sweeps.losses(part, c, float(self._factor[c]))
                 part.active[c] = part.violating(c) if measure else part.members(c)
                 self._train(part, c)
 
@@ -162,7 +173,7 @@ class Rounds:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start}
+        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start, "factor": self._factor}
 
     @property
     def numbers(self) -> dict[str, Value]:
@@ -181,7 +192,7 @@ class Rounds:
         self.passes = passes
         self._best.restore(arrays)
         self._stall.restore(arrays)
-        self._run.start[...] = arrays["start"]
+        self._run.start[...], self._factor[...] = arrays["start"], arrays["factor"]
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
         self._sweeps_of_block, self._threshold = numbers["sweeps of a block"], numbers["slack threshold"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llsvm.memory.plan import WORK_ON_ROWS, MemoryLeft
 from llsvm.objective.losses import PLQLoss
@@ -16,10 +17,14 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
+from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
-from llsvm.solvers.llsvm.newton_system import MATRICES, Prices
+from llsvm.solvers.llsvm.newton_system import MATRICES, Prices, Way
 from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
+
+Vector = NDArray[np.float64]
 
 SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
 # Of dense rows as float64, at a time, of which so many are held, in no more than this part (1/4) of the room
@@ -63,6 +68,8 @@ class SecondOrder:
             return prices.room_bytes >= 0
         spent = visits * prices.visit()
         free = min(n_active, n_rows)
+        if self._is_wide(prices, free):
+            return spent > run.tuning.face.products * 2 * free * prices.product()
         step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(free), free)
         steps = tuning.smooth_steps if math.isfinite(run.sweeps.loss.smoothness) else tuning.steps
         price = steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
@@ -80,6 +87,39 @@ class SecondOrder:
         with one_blas_thread():
             each = range(len(problems))
             self._run.sweeps.each(lambda j: self._solve(part, problems[j], rows[j], gap, whole), each)
+
+    def _is_wide(self, prices: Prices, n_free: int) -> bool:
+        """Are conjugate gradients the way to solve systems? Then they do without the method of multipliers."""
+        if not isinstance(self._run.sweeps.loss, PLQLoss) or prices.room_bytes < FACE_ROW_BYTES * n_free:
+            return False
+        return prices.best(n_free) is Way.PRODUCTS
+
+    def _along_faces(self, part: BlockState, c: int, problem: Subproblem, gap: float) -> None:
+        """Sweeps over the rows of the problem, and steps along the faces they find (face.py), in turn, until the
+        gap, as met by a sweep over all of them, is small."""
+        run, sweeps = self._run, self._run.sweeps
+        tuning, loss = run.tuning.face, sweeps.loss
+        at, progress = problem.at, run.stream.progress
+
+        def rounded(alpha: Vector, cost: Vector) -> Vector:
+            return loss.alpha((alpha / cost).astype(np.float32), cost) if sweeps.round_to_float32 else alpha
+
+        face = Face(problem, tuning, rounded, lambda: progress.out_of_time)
+        scale = Scale(run)
+        for _ in range(tuning.max_steps):
+            part.active[c] = at
+            met = sweeps.sweep(part, c)
+            enough = gap * float(sweeps.dual[c])
+            if met <= enough or scale.is_enough(part, c, met, enough) or progress.out_of_time:
+                return
+            for _ in range(tuning.sweeps - 1):
+                if sweeps.sweep(part, c) <= enough:
+                    break
+            alpha, margin = part.load(c, at)
+            some = alpha[at]
+            sweeps.dual[c] += face.step(some, sweeps.w[c])
+            alpha[at] = some
+            part.store(c, at, alpha, margin)
 
     def _prices(self, part: BlockState, n_rows: int) -> tuple[Prices, int]:
         """Prices, without room where that is negative; and bytes of a piece of dense rows."""
@@ -117,6 +157,11 @@ class SecondOrder:
         cost, rest = part.cost(c)[at], np.zeros_like(w)
         target = part.target(at) if isinstance(loss, PLQLoss) else 0.0
         problem = Subproblem(rows, at, part.signs(c)[at], target, cost, loss, rest)
+        if self._is_wide(prices, int(np.count_nonzero(loss.free(before, cost)))):
+            self._along_faces(part, c, problem, gap)
+            if whole:
+                run.start[c] = w
+            return
         if not whole:
             rest += w - problem.weights(before)
         others = sweeps.dual[c] - problem.dual(before, w) if not whole else 0.0

@@ -177,10 +177,12 @@ class Sweeps:
 
     # -- measuring --------------------------------------------------------------------------------------
 
-    def losses(self, part: BlockState, c: int) -> tuple[float, float, float]:
-        """Of the part's rows in problem ``c``, by their margins, times their costs; the sum of squared costs of
-        those close to having one, see RoundingBound; and the sum of costs."""
+    def losses(self, part: BlockState, c: int, factor: float = 1.0) -> tuple[float, float, float]:
+        """Of the part's rows in problem ``c``, by so many times their margins, times their costs; the sum of
+        squared costs of those close to having one, see RoundingBound; and the sum of costs."""
         rows, _, margin = part.of(c)
+        if factor != 1.0:
+            margin = factor * margin
         cost, target = part.cost(c)[rows], part.target(rows)
         close = cost[~self.loss.is_flat(margin, CLOSE, target)]
         total = float(np.einsum("i,i", cost, self.loss.value(margin, target)))

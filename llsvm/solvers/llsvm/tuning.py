@@ -52,6 +52,32 @@ class MultipliersTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class FaceTuning:
+    """Of conjugate gradients on the face (face.py)."""
+
+    products: int = 200
+    """Of a step, that are expected, at most: sweeps that have cost as much are followed by one."""
+    max_products: int = 300
+    """Of a step, at most."""
+    cg_until: float = 0.01
+    """Conjugate gradients end where the residual fell to this share."""
+    sweeps: int = 10
+    """Between two steps, at most: they find the next face."""
+    max_steps: int = 40
+    """Between two passes."""
+    first_sigma: float = 100.0
+    """σ, in units of 1 over the mean of ‖x_i‖²;"""
+    growth: float = 10.0
+    """so much larger after a whole step, and smaller after one"""
+    short: float = 0.25
+    """of less than this share,"""
+    most_sigma: float = 1e8
+    """up to here."""
+    halvings: int = 11
+    """Of a step, at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
@@ -91,6 +117,10 @@ class LLSVMTuning:
     the same rows, higher takes more passes."""
     tol_share: float = 0.3
     """... or to this share of the gap that is asked for."""
+    share_falls: float = 0.5
+    """... times this after each pass from the one on that most data do without:"""
+    share_from: int = 8
+    """where C is large, much less than the gap of weights that move is met by the sweeps that move them."""
     row_share: float = 0.1
     """Where no dual variable rests at a bound: a row that adds less than this share of what the gap asked for comes
     to for each row is left alone, and need not survive: lower works more on rows that are nearly done."""
@@ -118,7 +148,9 @@ class LLSVMTuning:
     """Threads stop sharing a sweep when this much of their gain is lost to each other."""
 
     multipliers: MultipliersTuning = MultipliersTuning()
-    """Where epochs crawl."""
+    """Where epochs crawl;"""
+    face: FaceTuning = FaceTuning()
+    """on rows that are long and wide."""
 
     # Paper mode
     max_paper_epochs: int = 1000

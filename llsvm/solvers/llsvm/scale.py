@@ -1,0 +1,67 @@
+"""Which multiple of its weights a pass measures and hands back: see llsvm/objective/scale.py. Where C is large,
+coordinate descent knows the weights' direction long before its margins are exact enough to cost little.
+
+Only the hinge has it: smooth losses cost next to nothing where a margin is a little short."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.scale import LEFT, scaled_primal
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.run import Run
+
+Vector = NDArray[np.float64]
+FAR = 0.1  # of the objective: a smaller gap is left to coordinate descent alone
+
+
+class Scale:
+    """For the problems of a run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        loss = run.sweeps.loss
+        self._is_hinge = loss.name == "hinge"
+
+    def factor(self, part: BlockState, c: int, w: Vector) -> float:
+        """Of weights w (d + 1,) of problem ``c``, whose margins the part has: all rows, or those of least slack."""
+        if not self._is_hinge:
+            return 1.0
+        t, primal, scaled = self._primals(part, c, w)
+        dual = float(self._run.sweeps.dual[c])
+        return t if scaled - dual <= LEFT * (primal - dual) else 1.0
+
+    def is_enough(self, part: BlockState, c: int, gap: float, enough: float) -> bool:
+        """Is that of the best multiple of the present weights at most ``enough``, though the gap as met is far
+        above? As far as the part's margins tell, which are as last seen."""
+        sweeps = self._run.sweeps
+        dual = float(sweeps.dual[c])
+        if not self._is_hinge or gap <= FAR * dual:
+            return False
+        return self._primals(part, c, sweeps.w[c])[2] - dual <= enough
+
+    def by_survivors(self, primal: Vector) -> Vector:
+        """(k,) factors of ``run.start``, by the survivors in memory. primal: (k,) the least of each problem so
+        far."""
+        run, sweeps = self._run, self._run.sweeps
+        factors = np.ones(len(sweeps.w))
+        resident = run.stream.survivors.resident
+        far = np.any((primal - sweeps.dual > FAR * primal)[sweeps.open])
+        if self._is_hinge and resident.n_rows and far:
+            part = run.duals.of(resident)
+            sweeps.measure(part, run.start)
+            for c in sweeps.open:
+                factors[c] = self.factor(part, c, run.start[c])
+        return factors
+
+    def _primals(self, part: BlockState, c: int, w: Vector) -> tuple[float, float, float]:
+        """The best factor, P(w), and P(factor · w)."""
+        rows, _, margin = part.of(c)
+        cost, square = part.cost(c)[rows], float(np.einsum("i,i", w, w))
+        primal = 0.5 * square + float(np.einsum("i,i", cost, np.maximum(1.0 - margin, 0.0)))
+        dual = float(self._run.sweeps.dual[c])
+        if not primal - dual > FAR * primal:
+            return 1.0, primal, primal
+        t, scaled = scaled_primal(square, margin, cost)
+        return t, primal, scaled

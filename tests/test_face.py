@@ -1,0 +1,132 @@
+"""Rows that are long and wide: conjugate gradients on the face, and the best multiple of weights."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from oracle import run
+
+from llsvm.block import CSR
+from llsvm.objective.losses import new_loss
+from llsvm.objective.scale import best_factor, scaled_primal
+from llsvm.solvers.llsvm.chosen_rows import chosen_rows
+from llsvm.solvers.llsvm.face import Face
+from llsvm.solvers.llsvm.multipliers import Subproblem
+from llsvm.solvers.llsvm.tuning import FaceTuning
+
+LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]
+LOSSES += ["quantile", "huber"]
+
+
+# -- the best multiple ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_multiple_is_better(seed):
+    rng = np.random.default_rng(seed)
+    n = rng.integers(1, 30)
+    margin, square = rng.normal(0.5, 0.5, n), rng.uniform(0.01, 10)
+    cost = rng.uniform(0, 10, n) * 10.0 ** rng.uniform(-2, 4)
+    t, primal = scaled_primal(square, margin, cost)
+    tried = np.linspace(1, 60, 20_001)
+    losses = np.maximum(1 - tried[:, None] * margin, 0) @ cost
+    assert t >= 1
+    assert primal == pytest.approx(0.5 * t * t * square + cost @ np.maximum(1 - t * margin, 0))
+    assert primal <= (0.5 * tried**2 * square + losses).min() * (1 + 1e-12)
+
+
+def test_nothing_to_scale():
+    assert best_factor(0.0, np.zeros(3), np.ones(3)) == 1.0
+    assert best_factor(1.0, np.full(3, 2.0), np.ones(3)) == 1.0
+    assert best_factor(1.0, np.full(3, 0.5), np.ones(3)) == 1.5
+    assert best_factor(1.0, np.full(3, 0.5), np.full(3, 9.0)) == 2.0
+
+
+# -- a step ---------------------------------------------------------------------------------------------------
+
+
+def subproblem(layout, loss, cost, n=40, d=60):
+    rng = np.random.default_rng(3)
+    X = np.where(rng.random((n, d)) < 0.3, rng.normal(size=(n, d)), 0.0)
+    X[5] = 0
+    sign = np.sign(rng.normal(size=n))
+    made = sp.csr_matrix(X)
+    rows = CSR(made.indptr.astype(np.int64), made.indices, made.data) if layout == "csr" else X
+    target = 1.0 if loss.kind == "classification" else rng.normal(size=n)
+    sign = sign if loss.kind == "classification" else np.ones(n)
+    at = np.arange(n)
+    problem = Subproblem(chosen_rows(rows, d, 1.0, 1 << 20), at, sign, target, cost, loss, np.zeros(d + 1))
+    return problem, rng
+
+
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_d_gains(name, layout):
+    loss, cost = new_loss(name), np.full(40, 3.0)
+    problem, rng = subproblem(layout, loss, cost)
+    alpha = cost * np.clip(0.3 * rng.normal(size=40), loss.lower, loss.upper)
+    w = problem.weights(alpha)
+    before = problem.dual(alpha, w)
+    face = Face(problem, FaceTuning(), lambda alpha, _: alpha, lambda: False)
+    for _ in range(5):
+        gain = face.step(alpha, w)
+        np.testing.assert_allclose(w, problem.weights(alpha), atol=1e-12)
+        assert problem.dual(alpha, w) == pytest.approx(before + gain, abs=1e-9)
+        assert gain >= 0
+        before += gain
+        assert (alpha >= loss.lower * cost).all()
+        assert (alpha <= loss.upper * cost).all()
+
+
+def test_one_step_is_enough_where_no_bound_is_met():
+    loss, cost = new_loss("hinge"), np.full(40, 1e6)
+    problem, _ = subproblem("csr", loss, cost)
+    alpha = np.full(40, 1e3)
+    alpha[5] = 0
+    w = problem.weights(alpha)
+    face = Face(
+        problem, FaceTuning(first_sigma=1e12, most_sigma=1e12, cg_until=1e-9), lambda a, _: a, lambda: False
+    )
+    free = np.flatnonzero(alpha)
+    X = np.array([problem.rows.dots(problem.at, e) for e in np.eye(61)]).T * problem.sign[:, None]
+    exact = np.linalg.solve((X @ X.T)[np.ix_(free, free)], np.ones(len(free)))
+    face.step(alpha, w)
+    np.testing.assert_allclose(alpha[free], np.maximum(exact, 0.0), rtol=1e-4, atol=1e-6)
+
+
+def test_where_nothing_is_free_nothing_moves():
+    problem, _ = subproblem("csr", new_loss("hinge"), np.ones(40))
+    alpha = np.zeros(40)
+    w = problem.weights(alpha)
+    assert Face(problem, FaceTuning(), lambda a, _: a, lambda: False).step(alpha, w) == 0.0
+    assert not w.any()
+
+
+# -- whole runs -----------------------------------------------------------------------------------------------
+
+
+def texts(n=2500, d=3600, contradict=10, classes=2):
+    """Rows of few of many columns, some of them common; a few rows are there once more, of another class."""
+    rng = np.random.default_rng(0)
+    columns = np.minimum((d ** rng.random((n, 30))).astype(int), d - 1)
+    X = sp.csr_matrix((rng.random(n * 30) + 0.1, columns.ravel(), np.arange(0, 30 * n + 1, 30)), shape=(n, d))
+    X.sum_duplicates()
+    y = np.argmax(X @ rng.normal(size=(d, classes)) + 2.0 * rng.normal(size=(n, classes)), axis=1)
+    X = sp.vstack([X, X[:contradict]]).tocsr()
+    return X, np.concatenate([y, (y[:contradict] + 1) % classes])
+
+
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_wide_rows_at_a_large_cost(loss, multiclass):
+    X, y = texts(classes=2 if multiclass == "ovr" else 3)
+    training = run(X, y, C=1e4, loss=loss, multiclass=multiclass)
+    last = training.reports[-1]
+    assert last.converged
+    assert last.passes <= 12
+    assert last.extra["updates_per_row"] <= 1500
+
+
+def test_runs_repeat():
+    X, y = texts(classes=3)
+    runs = [run(X, y, C=1e4, threads=2).coef for _ in range(2)]
+    assert np.array_equal(*runs)
