@@ -12,15 +12,15 @@ MIN_TOL, MAX_C_PER_TOL = 1e-5, 1e6  # beyond, values are kept as 64-bit floats f
 def rounding_hides_the_optimum(report: Report, settings: Settings, begins_again: bool) -> bool:
     """May what rounding has hidden be so much of the gap asked for that this run cannot prove it?
 
-    begins_again: values are other than the source's, and the run can
-    begin again with 64-bit ones; else there is no more to be had."""
+    begins_again: values are other than the source's, and the run can begin again with 64-bit ones; else there is no
+    more to be had."""
     certificate = report.certificate
     if certificate is None or report.converged or settings.paper or settings.stop != "gap":
         return False
     part, tol = certificate.rounding_gap, settings.tol
     measured = certificate.relative_gap - part
     if not begins_again:
-        return part >= tol >= measured
+        return min(part, certificate.rounding_floor) >= tol >= measured
     # far from the optimum little is known of the dual's move: only what stays there counts until it is near
     most = SHARE * tol
     return certificate.rounding_floor > most or (part > most and measured <= tol)
