@@ -230,6 +230,7 @@ def ending(**changes):
         ({}, {"cause": ROUNDED}, "rounding", "--tol"),
         ({"C": 1e5}, {"rounding": 0.014, "gaps": [0.5, 0.1, 0.02, 0.014]}, "rounding", "smaller -C"),
         ({"C": 1e5}, {"rounding": 0.014, "cause": STALLED, "largest_value": 3e5}, "rounding", "(--tol 0.03)"),
+        ({}, {"rounding": 3.0}, "rounding", "weights to like sizes"),
         ({}, {"rounding": 0.0005, "cause": STALLED, "largest_value": 3e5}, "scale", "--scale"),
         ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory-limit"),
         ({"scale": "standard"}, {"largest_value": 4000.0}, "passes", "--max-passes"),

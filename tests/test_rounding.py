@@ -418,3 +418,15 @@ def test_the_bound_holds_for_every_loss_whoever_is_moved(name, close, lost):
         for direction in (-1.0, 1.0):
             moved = direction * np.linalg.norm(w) * lost * share / max(np.linalg.norm(share), 1e-300)
             assert primal(moved) - exact[0][0] <= certificate.rounding[0] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["hinge", "squared_epsilon_insensitive"])
+def test_an_intercept_that_is_not_penalised_is_rounded_too(name):
+    """Sums of margins lose as much where the constant feature's weight is large, whatever the penalty is of."""
+    w, bound = np.array([1e-3, 1e6]), {}
+    for free in (False, True):
+        numbers = {"free_bias": free, "noise": 2.0**-52}
+        bound[free] = RoundingBound(0.0, False, np.ones(1), np.ones(1), new_loss(name), **numbers)
+    certificates = [bound[free].certificate(w[None], [1.0], [1.0], 1) for free in (True, False)]
+    assert certificates[0].rounding == certificates[1].rounding
+    assert certificates[0].rounding[0] > 1e-10

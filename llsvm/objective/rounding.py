@@ -148,13 +148,13 @@ class RoundingBound:
         """coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual: (p,) as measured.
         close_squares: (p,) Σ C_i² over rows with a margin below 1 + CLOSE, where that has been measured with the
         primal, of the hinge loss."""
-        of_features, of_all = np.zeros(len(primal)), np.zeros(len(primal))
+        of_features, of_constant = np.zeros(len(primal)), np.zeros(len(primal))
         for j, w in enumerate(coef):
             at = j if len(coef) == len(primal) else 0
-            features = float(np.einsum("i,i", w[:-1], w[:-1]))
-            of_features[at] += features
-            of_all[at] += features if self.free_bias else features + float(w[-1]) ** 2
-        norms = np.sqrt(np.stack([of_features, of_all], axis=1))
+            of_features[at] += float(np.einsum("i,i", w[:-1], w[:-1]))
+            of_constant[at] += float(w[-1]) ** 2
+        of_all = of_features + of_constant
+        norms = np.sqrt(np.stack([of_features, of_all, of_features if self.free_bias else of_all], axis=1))
         measured = Certificate(
             tuple(map(float, primal)), tuple(map(float, dual)), passes
         )  # refuses what is false
@@ -189,14 +189,21 @@ class RoundingBound:
             yield math.sqrt(squares), float(max(self.largest_cost[i], self.largest_cost[j]))
 
     def _moved(
-        self, costs: tuple[float, float, float], primal: float, dual: float, norm: float, norm_of_all: float
+        self,
+        costs: tuple[float, float, float],
+        primal: float,
+        dual: float,
+        norm: float,
+        norm_of_all: float,
+        penalised: float,
     ) -> tuple[float, float]:
         """By how much the primal of a problem may be larger, and the dual smaller.
 
-        costs: sqrt(Σ C_i²), max C_i, and sqrt(Σ C_i²) of the close rows alone, infinite where that is not known."""
+        costs: sqrt(Σ C_i²), max C_i, and sqrt(Σ C_i²) of the close rows alone, infinite where that is not known.
+        norm, norm_of_all, penalised: of the features' weights, of all, and of those that the penalty is of."""
         total, largest, close = costs
         gap, ridge = max(primal - dual, 0.0), self.l2 if self.l2 > 0 else 1.0
-        soft_norm = norm_of_all + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
+        soft_norm = penalised + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
         share = HALF_ULP if self.weights else 0.0
         slope = self.loss.slope
         if isinstance(self.loss, Loss) and math.isfinite(self.loss.smoothness):
@@ -210,11 +217,11 @@ class RoundingBound:
             spread, bounded = 1.0, 1.0
             if isinstance(self.loss, JointLoss):
                 spread, bounded = self.loss.spread, self.loss.bounded
-            shift = norm * self.lost
+            shift = norm * self.lost + norm_of_all * self.noise
             risen = total * shift
             if close < total:
                 risen = min(risen, close * shift + largest * shift * shift / (4.0 * CLOSE))
-            more = slope * (risen + total * norm_of_all * self.noise)
+            more = slope * risen
             alpha = spread * bounded * total
             if isinstance(self.loss, JointLoss) and not self.loss.linear:
                 pass  # the dual says nothing about Σ α

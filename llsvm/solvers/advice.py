@@ -15,6 +15,7 @@ from llsvm.solvers.report import ROUNDED, SETTLED, STALLED
 UNSCALED_ABOVE = 10.0  # values: where some are larger, scaling is the first thing to try
 LARGE_C = 10.0
 FINE_TOL = 1e-8  # below, the last digits of sums over all rows begin to count
+MAX_TOL = 0.2  # a gap that is worth asking for, twice over
 FEWEST_PASSES = 3  # that can be called slow
 LAST_PASSES = 10  # at most, whose trend tells how many more would do
 SOON = 2.0  # so many times the passes made are worth waiting for
@@ -58,11 +59,11 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
     if more and more <= max(SOON * len(end.gaps), LAST_PASSES):
         return "passes", _more_passes(end, more)
     if hidden:
+        less = f", or ask for less (--tol {2 * end.rounding:.1g})" if end.rounding < MAX_TOL else ""
         return "rounding", (
             f"rounding in 64-bit sums alone may hide {end.rounding:.2g} of the objective, with C = "
             f"{settings.C:g} times weights and values as large as {end.largest_value:.3g}: pass a smaller -C, "
-            "bring the columns to like ranges and weights to like sizes, or ask for less "
-            f"(--tol {2 * end.rounding:.1g})"
+            f"or bring the columns to like ranges and weights to like sizes{less}"
         )
     if end.cause == ROUNDED or (settings.tol < FINE_TOL and end.gaps and end.gaps[-1] < 100 * FINE_TOL):
         return "rounding", (
