@@ -228,3 +228,17 @@ def test_straight_losses_are_certified_in_any_unit_of_the_targets(loss, unit):
     certificate = model.fit(X, y).certificate_
     assert certificate.relative_gap <= 1e-4
     assert certificate.passes <= 60
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e-12, 1e-18])
+def test_the_primal_is_that_of_the_weights_however_small_targets_are(unit):
+    """Residuals of 1e-18 are lost beside a margin of 1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    y = unit * (X @ rng.normal(size=4) + rng.standard_t(2, 60))
+    options = {"loss": "epsilon_insensitive", "epsilon": 0.0, "C": 1 / unit, "solver": "smsvm"}
+    training = run(X, y, max_passes=40, **options)
+    w, certificate = training.model.coef_[0], training.model.certificate
+    true = 0.5 * w @ w + np.abs(y - X @ w).sum() / unit
+    assert certificate.primal[0] == pytest.approx(true, rel=1e-9)
+    assert certificate.dual[0] <= true

@@ -35,11 +35,12 @@ def margins_csr(indptr, indices, data, weights, bias, out):  # type: ignore[no-u
 
 # Sums over rows in any order, so that the loops become vector instructions.
 @njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
-def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
+def smooth(base, change, sign, target, cost, a, previous, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
     """Losses at w + t s for many steps t; slopes and curvatures at w + s.
 
-    base, change: (n,) float64 w·x_i and s·x_i. sign, cost: (n,) float64. a: the smoothing parameter;
-    previous: the one for which the step s was computed, or 0 for h_i = ψ''_a(z_i). steps: (T,) the t.
+    base, change: (n,) float64 w·x_i and s·x_i. sign, target, cost: (n,) float64; z_i = target_i − sign_i w·x_i.
+    a: the smoothing parameter; previous: the one for which the step s was computed, or 0 for h_i = ψ''_a(z_i).
+    steps: (T,) the t.
     Set: slope (n,) c_i ψ'_a(z_i); curvature (n,) c_i h_i. Added to: losses (T,) Σ c_i ψ_a at each step;
     totals (N_TOTALS,), at w + s: LOSS Σ c_i max(0, z_i), ALPHA Σ c_i ψ'_a(z_i), SMOOTHING_GAP Σ c_i (max(0, z_i) −
     ψ'_a(z_i) z_i).
@@ -51,14 +52,14 @@ def smooth(base, change, sign, cost, a, previous, steps, slope, curvature, losse
     for t in range(steps.shape[0]):
         total = 0.0
         for i in range(base.shape[0]):
-            z = 1.0 - sign[i] * (base[i] + steps[t] * change[i])
+            z = target[i] - sign[i] * (base[i] + steps[t] * change[i])
             total += cost[i] * 0.5 * (z + np.sqrt(z * z + a * a))
         losses[t] += total
     hinge = 0.0
     alpha = 0.0
     gap = 0.0
     for i in range(base.shape[0]):
-        before = 1.0 - sign[i] * base[i]
+        before = target[i] - sign[i] * base[i]
         move = -sign[i] * change[i]
         z = before + move
         if previous > 0.0:

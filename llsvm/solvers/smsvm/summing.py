@@ -150,7 +150,7 @@ class Summing:
             numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon), point.straight)
             quadratic(margins[0], margins[1], sign, target, cost, numbers, *out)
         elif loss.kind == CLASSIFICATION:
-            smooth(margins[0], margins[1], sign, cost, point.a, point.previous, *out)
+            smooth(margins[0], margins[1], sign, target, cost, point.a, point.previous, *out)
         else:
             return self._two_hinges(loss, margins, target, cost, steps, point, into)
         return slope, curvature
@@ -164,9 +164,9 @@ class Summing:
         totals = np.zeros(N_TOTALS)
         for side, bound in ((1.0, loss.upper), (-1.0, -loss.lower)):
             slope, curvature = np.empty(len(target)), np.empty(len(target))
-            base = m[0] - target + side * (1.0 + loss.epsilon)
+            of_rows = np.full(len(target), side), side * target - loss.epsilon, bound * cost
             out = (steps, slope, curvature, into.losses, totals)
-            smooth(base, m[1], np.full(len(target), side), bound * cost, point.a, point.previous, *out)
+            smooth(m[0], m[1], *of_rows, point.a, point.previous, *out)
             parts.append((slope, curvature))
         (above, bent), (below, bent_below) = parts
         alpha = above - below
