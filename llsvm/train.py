@@ -15,6 +15,7 @@ from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.solvers.report import in_passes
 from llsvm.training.training import Training
 
 __all__ = ["load", "train"]
@@ -146,7 +147,7 @@ def _warn_not_converged(model: Model, advice: str, warn_at: int) -> None:
 
     gap = float("nan") if model.certificate is None else model.certificate.relative_gap
     warnings.warn(
-        f"not converged: relative gap {gap:.2g} after {len(model.history)} full passes "
+        f"not converged: relative gap {gap:.2g} after {in_passes(len(model.history), 'full pass')} "
         f"(asked for {model.settings.get('tol')}): {advice}",
         ConvergenceWarning,
         stacklevel=warn_at,

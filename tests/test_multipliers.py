@@ -22,6 +22,7 @@ from llsvm.solvers.llsvm.multipliers import Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices, Way
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.llsvm.tuning import MultipliersTuning
+from llsvm.stream.progress import Progress
 
 LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]
 LOSSES += ["quantile", "huber"]
@@ -89,7 +90,9 @@ def test_a_point_of_the_logistic_loss():
 def test_products_of_chosen_rows(bias, layout, dtype):
     X, rng = some_rows(dtype=dtype)
     n, d = X.shape
-    rows = chosen_rows(csr(X) if layout == "sparse" else X, d, bias, 400 if layout == "pieces" else MANY)
+    rows = chosen_rows(
+        csr(X) if layout == "sparse" else X, d, bias, 400 if layout == "pieces" else MANY, Progress()
+    )
     wide = np.hstack([X.astype(float), np.full((n, 1), bias)])
     at = rng.permutation(n)[:20]
     for some in (at, np.arange(n), at[:0]):
@@ -111,7 +114,7 @@ def test_products_of_chosen_rows(bias, layout, dtype):
 
 def test_fewer_columns_than_weights():
     X, rng = some_rows()
-    rows, some = chosen_rows(X, 9, 1.0, MANY), np.arange(5)
+    rows, some = chosen_rows(X, 9, 1.0, MANY, Progress()), np.arange(5)
     w = rng.normal(size=10)
     np.testing.assert_allclose(rows.dots(some, w), X[:5] @ w[:7] + w[-1])
     out = np.zeros(10)
@@ -131,7 +134,7 @@ def test_fewer_columns_than_weights():
 def test_newton_steps_in_three_ways(layout, way, monkeypatch):
     X, rng = some_rows(n=12, d=9)
     rows, J, h = (
-        chosen_rows(layout(X), 9, 1.0, MANY),
+        chosen_rows(layout(X), 9, 1.0, MANY, Progress()),
         np.array([7, 1, 2, 5]),
         np.array([0.1, 5.0, 1.0, 100.0]),
     )
@@ -144,7 +147,7 @@ def test_newton_steps_in_three_ways(layout, way, monkeypatch):
 
 def test_a_matrix_that_rounding_made_indefinite():
     X = np.repeat(np.full((1, 3), 1e5), 6, axis=0)
-    rows, h = chosen_rows(X, 3, 0.0, MANY), np.full(6, 1e18)
+    rows, h = chosen_rows(X, 3, 0.0, MANY, Progress()), np.full(6, 1e18)
     prices = Prices(True, 4, 3.0, MANY, 100, 100)
     step = NewtonSystem(rows, np.arange(6), h, 4, prices).solve(np.array([1.0, 2.0, 3.0, 0.0]), 0.1)
     assert np.isfinite(step).all()
@@ -175,12 +178,12 @@ def solved(X, y, cost, loss, gap, w=None, alpha=None, bias=1.0, **tuning):
     n, d = X.shape
     layout, target = csr(X) if sp.issparse(X) else X, 0.0 if loss.name == "logistic" else 1.0
     problem = Subproblem(
-        chosen_rows(layout, d, bias, MANY), np.arange(n), y, target, cost, loss, np.zeros(d + 1)
+        chosen_rows(layout, d, bias, MANY, Progress()), np.arange(n), y, target, cost, loss, np.zeros(d + 1)
     )
     prices = Prices(not sp.issparse(X), d + 1, float(d), MANY, 3000, 100)
     alpha = np.zeros(n) if alpha is None else alpha
     solver = Multipliers(problem, prices, MultipliersTuning(**tuning))
-    found = solver.solve(alpha, np.zeros(d + 1), 1.0, lambda dual: gap * abs(dual), lambda: False)
+    found = solver.solve(alpha, np.zeros(d + 1), 1.0, lambda dual: gap * abs(dual))
     np.testing.assert_allclose(found.v, problem.weights(found.alpha))
     assert (found.alpha >= loss.lower * cost).all()
     assert (found.alpha <= loss.upper * cost).all()
@@ -234,11 +237,11 @@ def test_part_of_the_rows_while_the_others_rest():
     wide = np.hstack([X, np.ones((60, 1))]).astype(float) * y[:, None]
     rest = others[30:] @ wide[30:]
     at = np.arange(30)
-    problem = Subproblem(chosen_rows(X, 5, 1.0, MANY), at, y[:30], 1.0, cost[:30], loss, rest)
+    problem = Subproblem(chosen_rows(X, 5, 1.0, MANY, Progress()), at, y[:30], 1.0, cost[:30], loss, rest)
     prices = Prices(True, 6, 5.0, MANY, 3000, 100)
     solver = Multipliers(problem, prices, MultipliersTuning())
     begin = others[:30] @ wide[:30] + rest
-    found = solver.solve(others[:30], begin, 0.1, lambda dual: 1e-9, lambda: False)
+    found = solver.solve(others[:30], begin, 0.1, lambda dual: 1e-9)
     np.testing.assert_allclose(found.v, rest + found.alpha @ wide[:30])
     assert problem.gap(found.alpha, problem.margins(found.v)) <= 1e-6
     assert found.dual >= problem.dual(others[:30], begin)

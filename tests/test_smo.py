@@ -25,6 +25,7 @@ from llsvm.solvers.smo.newton import Multipliers, NewtonWork
 from llsvm.solvers.smo.solver import SMO
 from llsvm.solvers.smo.subproblem import Subproblem
 from llsvm.solvers.smo.tuning import SMOTuning
+from llsvm.stream.progress import Progress
 from llsvm.training.training import Training
 
 
@@ -353,7 +354,7 @@ def test_newtons_method_from_anywhere(seed, intercept):
     work = NewtonWork(sigma=10.0 ** rng.integers(-3, 8))
     for _ in range(60):
         before = sub.dual(sub.beta, sub.f)
-        assert Multipliers(sub, n, SMOTuning()).run(work, 1e-7, 1.0)
+        assert Multipliers(sub, n, SMOTuning(), Progress()).run(work, 1e-7, 1.0)
         assert np.all((sub.lower <= sub.beta) & (sub.beta <= sub.upper))
         assert sub.dual(sub.beta, sub.f) >= before - 1e-6 * abs(before)
         if sub.missing(sub.beta, sub.f, 1e-7) <= 1:

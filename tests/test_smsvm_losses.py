@@ -20,6 +20,7 @@ from llsvm.settings.objective import CLASSIFICATION, LOSSES
 from llsvm.solvers.smsvm.kernels import N_TOTALS, quadratic
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import STEPS, Point
+from llsvm.stream.progress import Progress
 
 SMOOTH = [name for name in LOSSES if np.isfinite(new_loss(name).smoothness)]
 
@@ -30,7 +31,7 @@ def summed(loss, X, y, w, change, a):
     point.activate(np.arange(len(w)))
     block = Block(X, y, np.arange(len(y)))
     with Threads(2) as threads:
-        summing = Summing([point], loss, cost, 1.0, threads)
+        summing = Summing([point], loss, cost, 1.0, threads, Progress())
         summing.add(block)
         (sums,) = summing.finish()
     return sums, cost.of(block)

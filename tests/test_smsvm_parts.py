@@ -20,6 +20,7 @@ from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import STEPS, Point, RowsLeftOut
+from llsvm.stream.progress import Progress
 
 COST = np.array([0.5, 2.0])
 
@@ -41,7 +42,7 @@ def problem(seed=0, n=301, d=7):
 
 def summed(point, block, bias, threads=2, loss="hinge"):
     with Threads(threads) as pool:
-        summing = Summing([point], new_loss(loss), RowCosts(COST), bias, pool)
+        summing = Summing([point], new_loss(loss), RowCosts(COST), bias, pool, Progress())
         for start in range(0, block.n_rows, 100):
             summing.add(block.slice(start, min(start + 100, block.n_rows)))
         return summing.finish()[0]
@@ -209,7 +210,7 @@ def test_curvatures_of_rows_at_hand_are_handed_out():
     cost, sign = COST[y] * weight, np.where(y == 1, 1.0, -1.0)
     wide = np.hstack([X, np.ones((len(X), 1))])
     with Threads(2) as pool:
-        summing = Summing([point], new_loss("hinge"), RowCosts(COST), 1.0, pool)
+        summing = Summing([point], new_loss("hinge"), RowCosts(COST), 1.0, pool, Progress())
         summing.add(block_of(X, y, weight, True))
         assert summing.finish()[0].hessian.size == 0
     expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, 0.6, STEPS)

@@ -180,7 +180,7 @@ def test_of_two_classes_the_difference_decides():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"multiclass": "softmax"}, "multiclass softmax is for multinomial logistic regression"),
+        ({"multiclass": "softmax"}, "multiclass softmax needs loss logistic$"),
         ({"multiclass": "crammer-singer", "loss": "logistic"}, "leave one of them out"),
         ({**ASKED, "penalty": "l1"}, "leave one of them out"),
         ({**ASKED, "solver": "llsvm"}, "softmax"),

@@ -37,7 +37,7 @@ ALONE = {
         *("jsonl_columns", "jsonl_chunks", "jsonl_errors"),
     ),
     "solvers": (
-        *("base", "report", "state", "stall", "blas"),
+        *("base", "report", "state", "stall", "blas", "lapack"),
         *("binary_solver", "saved_numbers", "state_arrays", "kernel_machine", "row_products"),
     ),
 }

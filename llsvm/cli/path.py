@@ -64,6 +64,7 @@ def path(
     from llsvm.scoring.measure import main_figure, measure
     from llsvm.scoring.opening import open_for
     from llsvm.settings.defaults import said_of_defaults
+    from llsvm.solvers.report import in_passes
 
     if chosen["penalty"] == "l2":
         raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
@@ -97,7 +98,7 @@ def path(
         found.append(point)
         if not quiet:
             words = [f"λ₁ {point.lambda1:.4g}", f"{point.nonzero_weights} weights not zero"]
-            words.append(f"{point.passes} passes" + ("" if point.model.converged else ", not converged"))
+            words.append(in_passes(point.passes) + ("" if point.model.converged else ", not converged"))
             if point.score is not None:
                 words.append(f"{point.scored_by} {point.score:.2%}")
             echo(", ".join(words), err=True)

@@ -89,9 +89,9 @@ def run_training(
 def outcome(summary: dict[str, Any], settings: Settings) -> str:
     """A summary in plain words."""
     from llsvm.memory.sizes import format_size
+    from llsvm.solvers.report import in_passes
 
     state = "converged" if summary["converged"] else "not converged"
-    passes = f"{summary['passes']} pass" + ("" if summary["passes"] == 1 else "es")
     proof = "how far from the optimum was not measured"
     if summary["relative_gap"] is not None:
         proof = (
@@ -102,7 +102,7 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
     spilled = f", {format_size(summary['bytes_spilled'])} spilled" if summary.get("bytes_spilled") else ""
     sparse = "" if settings.penalty == "l2" else f"{summary['nonzero_weights']:,} weights are not zero\n"
     return (
-        f"{state} after {passes} and {summary['seconds']:.1f} s{why}\n{sparse}"
+        f"{state} after {in_passes(summary['passes'])} and {summary['seconds']:.1f} s{why}\n{sparse}"
         f"{proof}\n"
         f"{summary['rows']:,} rows, {summary['features']:,} features{_labels_in_words(summary)}; "
         f"{format_size(summary['bytes_read'])} read{spilled}, peak memory {format_size(summary['peak_rss_bytes'])}"

@@ -57,8 +57,8 @@ EXPLAINED = """
     penalty: "l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.
     lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.
     C: penalty, > 0. tol: relative duality gap at which to stop.
-    max_iter: full passes over the data at most, None for no limit. max_seconds: stop after the pass in which
-    this time runs out, None for no limit.
+    max_iter: full passes over the data at most, None for no limit. max_seconds: once this time is
+    over there is no other step, and a last pass measures what there is; None for no limit.
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others (as in LIBLINEAR),
     or not (as in LIBSVM and LogisticRegression) where ``penalize_intercept`` is False and the solver can.
     random_state: of every random choice.

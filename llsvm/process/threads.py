@@ -22,9 +22,11 @@ class Threads:
     repeat bit for bit for the same number of threads.
     """
 
-    def __init__(self, number: int) -> None:
-        """number: of threads, at least 1."""
+    def __init__(self, number: int, stop: Callable[[], None] | None = None) -> None:
+        """number: of threads, at least 1. stop: called where an interrupt (Ctrl-C in Python) ends the wait for
+        them, so that what they are at comes to an end."""
         self.number = number
+        self._stop = stop
         self._pool = ThreadPoolExecutor(number, "llsvm-work")
 
     def __enter__(self) -> Threads:
@@ -42,7 +44,14 @@ class Threads:
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """``work`` of each item."""
         jobs = [self._pool.submit(work, item) for item in items]
-        wait(jobs)
+        try:
+            wait(jobs)
+        except BaseException:
+            for job in jobs:
+                job.cancel()
+            if self._stop is not None:
+                self._stop()
+            raise
         return [job.result() for job in jobs]
 
     def over_rows(self, n_rows: int, work: Callable[[int, int, int], R]) -> list[R]:

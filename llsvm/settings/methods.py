@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llsvm.errors import UsageError
 from llsvm.settings.features import KERNEL_NAMES
-from llsvm.settings.objective import DIRECT, KINKED, LOSSES, SOFTMAX
+from llsvm.settings.objective import DEFAULT_LOSS, DIRECT, KINKED, LOSSES, SOFTMAX
 from llsvm.settings.option import Option
 
 if TYPE_CHECKING:
@@ -162,6 +162,9 @@ def _conflict(settings: Settings, wanted: list[Demand], able: list[Method]) -> s
         one, other = pairs[0]
         if one.solvers == other.solvers:
             return f"{one.asked} and {other.asked} do not go together: leave one of them out"
+        if other.asked == f"--loss {DEFAULT_LOSS}":  # nobody need have asked for it
+            losses = dict.fromkeys(loss for m in METHODS.values() if one.met_by(m) for loss in m.objectives)
+            return f"{one.asked} needs --loss {' or '.join(losses)}"
         return f"{one.asked} is for {one.solvers}, {other.asked} for {other.solvers}: leave one of them out"
     if all(settings.penalty not in method.objectives.get(settings.loss, ()) for method in METHODS.values()):
         return (

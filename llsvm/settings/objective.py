@@ -23,6 +23,7 @@ KINDS = {  # loss -> what it takes for labels
     "huber": REGRESSION,
 }
 LOSSES = tuple(KINDS)
+DEFAULT_LOSS = "hinge"
 KINKED = (
     "hinge",
     "epsilon_insensitive",
@@ -52,7 +53,7 @@ class ObjectiveOptions:
         flags=("-C",),
     )
     loss: str = option(
-        "hinge",
+        DEFAULT_LOSS,
         OBJECTIVE,
         "Loss of a row: of classes; or, from epsilon_insensitive on, of labels that are numbers (regression).",
         choices=LOSSES,

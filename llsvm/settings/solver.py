@@ -36,7 +36,7 @@ class SolverOptions:
     max_seconds: float | None = option(
         None,
         SOLVER,
-        "Stop after the pass in which this time is over.",
+        "Once this time is over there is no other step: a last pass measures what there is.",
         rule=POSITIVE,
         metavar="FLOAT",
         shown_default="none",

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import ROUNDED, SETTLED, STALLED
+from llsvm.solvers.report import ROUNDED, SETTLED, STALLED, in_passes
 
 UNSCALED_ABOVE = 10.0  # values: where some are larger, scaling is the first thing to try
 LARGE_C = 10.0
 FINE_TOL = 1e-8  # below, the last digits of sums over all rows begin to count
 MAX_TOL = 0.2  # a gap that is worth asking for, twice over
 FEWEST_PASSES = 3  # that can be called slow
-LAST_PASSES = 10  # at most, whose trend tells how many more would do
+LAST_PASSES = (
+    10  # at most, whose trend tells how many more would do; fewer in the time there was say little else
+)
 SOON = 2.0  # so many times the passes made are worth waiting for
 
 
@@ -70,6 +72,8 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             f"a gap of {settings.tol:g} is about what rounding in sums over all rows amounts to: ask for less "
             "(--tol 1e-6)"
         )
+    if end.cause != STALLED and len(end.gaps) < (LAST_PASSES if end.out_of_time else FEWEST_PASSES):
+        return "passes", _more_passes(end, more)
     if settings.scale == "none" and end.largest_value > UNSCALED_ABOVE and settings.kernel != "precomputed":
         if settings.takes_rows_as_they_are:
             return "scale", (
@@ -80,8 +84,6 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             f"the columns are not scaled (values are as large as {end.largest_value:.3g}), and then few methods "
             f"get on: pass --scale {'maxabs' if end.sparse else 'standard'}"
         )
-    if end.cause != STALLED and len(end.gaps) < FEWEST_PASSES:
-        return "passes", _more_passes(end, more)
     slow = "its gap hardly fell any more" if end.cause == STALLED else "its gap fell slowly"
     if settings.solver in ("llsvm", "nesvm") and settings.only_solver is None:
         return (
@@ -117,5 +119,5 @@ def _more_passes(end: Ending, more: int) -> str:
     else:
         allow, what = "--max-passes", "the passes were over"
         allow += f" {len(end.gaps) + math.ceil(1.5 * more)}" if more else ""
-    soon = f": about {more} more passes would do" if more else ""
+    soon = f": about {in_passes(more, 'more pass')} would do" if more else ""
     return f"{what} before the gap had fallen far enough{soon} ({allow}, or a larger --tol)"

@@ -71,7 +71,7 @@ class BinarySolver(ABC, Generic[Tuning]):
         saved, self._saved = self._saved, None
         if saved is not None:
             saved.require(self.name, data_of(stream.dataset))
-        with Threads(self.threads) as threads:
+        with Threads(self.threads, stream.progress.stop) as threads:
             self._run = self._begin(stream, saved, threads)
             del saved  # which may be large
             yield from self._run.reports()

@@ -18,6 +18,11 @@ SETTLED = "settled"  # what the paper's rule watches no longer changes, however 
 ROUNDED = "rounding"  # what is missing to the tolerance is lost in rounding
 
 
+def in_passes(number: int, what: str = "pass") -> str:
+    """As "1 pass", "3 passes"."""
+    return f"{number} {what}" + ("" if number == 1 else "es")
+
+
 @dataclass(slots=True)
 class Report:
     """What a solver says after a pass.

@@ -1,4 +1,9 @@
-"""Progress: counters of the run under way, written by one thread and looked at by others."""
+"""Progress: counters of the run under way, written by one thread and looked at by others; and when it is to end.
+
+Time is over for a solver where ``out_of_time`` says so: it then ends what it is at, with something that can be
+measured, makes no other step, and trains no more in the pass that measures it. What is of no use half done, such as
+a matrix, calls ``check`` on the way, and whoever asked for it goes on without it. Clocks decide nothing else.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,14 @@ from dataclasses import dataclass
 from llsvm.memory.process import resident_bytes
 
 
+class OutOfTime(Exception):
+    """Time is over; caught by whoever can do without what was begun."""
+
+
 @dataclass(slots=True)
 class Progress:
     """phase: "reading", "pass" or "survivors". rows_total, bytes_total: of this phase, 0 where unknown.
-    stop_at: by ``time.monotonic``, in seconds: work between passes goes on no longer."""
+    stop_at: by ``time.monotonic``, in seconds: there is no work but measuring from then on."""
 
     phase: str = "reading"
     passes: int = 0
@@ -37,3 +46,12 @@ class Progress:
     @property
     def out_of_time(self) -> bool:
         return self.stop_at < math.inf and time.monotonic() >= self.stop_at
+
+    def check(self) -> None:
+        """Raises OutOfTime."""
+        if self.out_of_time:
+            raise OutOfTime
+
+    def stop(self) -> None:
+        """Time is over from now on, for work in other threads that goes on while an interrupt is on its way."""
+        self.stop_at = -math.inf

@@ -38,7 +38,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver
-from llsvm.solvers.report import ROUNDED, Report
+from llsvm.solvers.report import ROUNDED, Report, in_passes
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
@@ -217,7 +217,8 @@ class Training:
                 report.cause = report.cause or (ROUNDED if hidden else "")
                 self.note(report)
                 yield report
-                if self._out_of_time() or hidden:
+                unmeasured = report.kind == "epoch" and self.stream.in_one_block
+                if hidden or (self._out_of_time() and not unmeasured):  # which a pass is then, at little cost
                     hidden = False
                     break
             if not hidden:
@@ -307,9 +308,8 @@ class Training:
         return "" if self._auto is None else self._auto.choice.why
 
     def _out_of_time(self) -> bool:
-        limit = self.settings.max_seconds
         has_result = self._last is not None and self._last.certificate is not None
-        return limit is not None and has_result and self.seconds >= limit
+        return has_result and self.progress.out_of_time
 
     def note(self, report: Report) -> None:
         """Take in a solver's report: counters, history, and the result if it has one."""
@@ -363,7 +363,7 @@ class Training:
             return ", no model is written: no pass has been certified, or its weights are gone"
         model.save(path)
         return (
-            f", and the model so far is written to {path}: after {model.certificate.passes} passes within "
+            f", and the model so far is written to {path}: after {in_passes(model.certificate.passes)} within "
             f"{model.certificate.relative_gap:.3%} of the optimum"
         )
 

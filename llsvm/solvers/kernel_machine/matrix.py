@@ -22,6 +22,7 @@ from llsvm.process.threads import Threads
 from llsvm.solvers.kernel_machine.layout import MatrixLayout
 from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
 from llsvm.spill.store import PageStore, Scratch
+from llsvm.stream.progress import OutOfTime
 from llsvm.stream.stream import Stream
 
 _BEYOND_ROUNDING = 1e-6  # of the values on the diagonal: more than rounding of a matrix that was given
@@ -44,6 +45,7 @@ class KernelMatrix:
         self._stream = stream
         self._constant = constant
         self._layout = layout
+        self.complete = True  # ``build`` had the time
         self._memory: NDArray[np.float64] | None = None
         self._store: PageStore | None = None
         if self.precomputed and dataset.n_features != self.n:
@@ -72,8 +74,8 @@ class KernelMatrix:
         return self._stream.place if self.precomputed else "spill"
 
     def build(self, threads: Threads) -> None:
-        """Compute all of it. Raises DiskError where it fits neither in memory nor on disk; DataError for a
-        matrix that was given and is no kernel's."""
+        """Compute all of it; ``complete`` is False then where time was over before. Raises DiskError where it fits
+        neither in memory nor on disk; DataError for a matrix that was given and is no kernel's."""
         if self._layout.in_memory:
             self._memory = np.empty((self.n, self.n))
         if self.precomputed:
@@ -86,7 +88,11 @@ class KernelMatrix:
         for first in range(0, self.n, self._layout.tile_rows):
             last = min(first + self._layout.tile_rows, self.n)
             tile = np.empty((last - first, self.n)) if self._memory is None else self._memory[first:last]
-            self._fill(tile, first, last, threads)
+            try:
+                self._fill(tile, first, last, threads)
+            except OutOfTime:
+                self.complete = False
+                return
             if self._store is not None:
                 self._spill(tile, first)
         if self._store is not None:
@@ -223,6 +229,7 @@ class KernelMatrix:
         step = max(1, self._layout.piece_bytes // (8 * (last - first) * threads.number))
 
         def work(block: Block, start: int, stop: int) -> None:
+            self._stream.progress.check()
             rows = block.slice(start, stop)
             values = self.function.between(rows.X, Z, dataset.n_features, dataset.first_column)
             values += self._constant

@@ -12,12 +12,19 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.multiplier_kernels import add_at, dots_at, inner_at, outer_at
+from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
+_PRODUCTS = 5e7  # of two values, that a matrix takes between two looks at the clock
+
 
 class ChosenRows(Protocol):
-    """n rows of d + 1 columns. rows: (r,) positions of some. factor: (r,) float64, for each of them."""
+    """n rows of d + 1 columns. rows: (r,) positions of some. factor: (r,) float64, for each of them.
+
+    progress: of the run; matrices raise OutOfTime."""
+
+    progress: Progress
 
     def dots(self, rows: Positions, w: Vector) -> Vector:
         """(r,) x_i·w; w: (d + 1,)."""
@@ -44,16 +51,20 @@ class ChosenRows(Protocol):
         ...
 
 
-def chosen_rows(X: Matrix, n_columns: int, bias: float, piece_bytes: int) -> ChosenRows:
+def chosen_rows(X: Matrix, n_columns: int, bias: float, piece_bytes: int, progress: Progress) -> ChosenRows:
     """n_columns: d. bias: value of the constant feature. piece_bytes: of dense rows as float64, at a time."""
-    return _Sparse(X, n_columns, bias) if isinstance(X, CSR) else _Dense(X, bias, piece_bytes)
+    if isinstance(X, CSR):
+        return _Sparse(X, n_columns, bias, progress)
+    return _Dense(X, bias, piece_bytes, progress)
 
 
 class _Sparse:
-    def __init__(self, X: CSR, n_columns: int, bias: float) -> None:
+    def __init__(self, X: CSR, n_columns: int, bias: float, progress: Progress) -> None:
         self.X = X
         self.bias = bias
         self._n_columns = n_columns
+        self.progress = progress
+        self._values = max(len(X.data) / max(len(X.indptr) - 1, 1), 1.0)  # of a row
 
     def dots(self, rows: Positions, w: Vector) -> Vector:
         out = np.empty(len(rows))
@@ -73,17 +84,25 @@ class _Sparse:
         return np.array(found) + self.bias**2
 
     def outer(self, rows: Positions, factor: Vector, out: Vector) -> None:
-        outer_at(*self.X, rows, factor, self.bias, out)
+        step = max(1, int(_PRODUCTS / self._values**2))
+        for at in range(0, len(rows), step):
+            self.progress.check()
+            outer_at(*self.X, rows[at : at + step], factor[at : at + step], self.bias, out)
 
     def inner(self, rows: Positions, out: Vector) -> None:
-        inner_at(*self.X, rows, self.bias, np.zeros(self._n_columns + 1), out)
+        scratch = np.zeros(self._n_columns + 1)
+        step = max(1, int(_PRODUCTS / (self._values * max(len(rows), 1))))
+        for at in range(0, len(rows), step):
+            self.progress.check()
+            inner_at(*self.X, rows[: at + step], at, self.bias, scratch, out)
 
 
 class _Dense:
-    def __init__(self, X: NDArray[np.floating], bias: float, piece_bytes: int) -> None:
+    def __init__(self, X: NDArray[np.floating], bias: float, piece_bytes: int, progress: Progress) -> None:
         n, d = X.shape
         self.X = X
         self.bias = bias
+        self.progress = progress
         self._step = max(1, piece_bytes // (8 * (d + 1)))
         self._wide: Vector | None = None
         if n <= self._step:  # all of them as one piece, made once
@@ -119,6 +138,7 @@ class _Dense:
         d = self.X.shape[1]
         root = np.sqrt(factor)
         for piece, X in self._pieces(rows):
+            self.progress.check()
             part = X * root[piece][:, None]
             product = part.T @ part
             out[:d, :d] += product[:d, :d]
@@ -131,6 +151,7 @@ class _Dense:
             for other, some in pieces:
                 if other.start > piece.start:
                     break
+                self.progress.check()
                 out[piece, other] = X @ (X if other == piece else self._piece(some)).T
 
     def _columns(self, w: Vector) -> Vector:

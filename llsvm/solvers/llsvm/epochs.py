@@ -11,6 +11,7 @@ from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
+from llsvm.stream.progress import Progress
 
 
 class Epochs:
@@ -41,6 +42,8 @@ class Epochs:
         kept, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
 
         def settle(c: int) -> None:
+            if self._progress.out_of_time:
+                return
             rows = part.violating(c, threshold)
             kept[c] = len(rows)
             crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
@@ -65,7 +68,7 @@ class Epochs:
 
             self._settle_resident(resident, chosen, threshold)
             self.put_back(resident)
-            if survivors.spilled is None:
+            if survivors.spilled is None or self._progress.out_of_time:
                 break
             n_spilled = survivors.spilled.n_rows
             met, within, n_within = self._over_spill(within, rewrite)
@@ -91,12 +94,14 @@ class Epochs:
         runs = tuning.small_visits // (k * tuning.small_sweeps * (part.n_rows + part.block.nnz))
         crawling = []
         for c in sweeps.open:
+            if self._progress.out_of_time:
+                break
             w, rows = sweeps.w[c], np.tile(part.members(c), tuning.small_sweeps)
             for done in range(runs):
                 before = w.copy()
                 n_active, _ = sweeps.visit(part, c, sweeps.shuffled(c, rows))
                 stands = np.max(np.abs(w - before)) <= tuning.standstill * np.max(np.abs(before))
-                if stands or run.stream.progress.out_of_time:
+                if stands or self._progress.out_of_time:
                     break
                 visits, n_rows = (done + 1) * len(rows), len(part.members(c))
                 if self._second_order.pays(part, n_rows, n_active // tuning.small_sweeps, visits):
@@ -117,6 +122,8 @@ class Epochs:
         crawl = np.zeros(len(sweeps.w), bool)
 
         def settle(c: int) -> None:
+            if self._progress.out_of_time:
+                return
             members = resident.members(c)
             crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members))
 
@@ -142,6 +149,9 @@ class Epochs:
         met, n_within, drift = np.zeros(len(sweeps.w)), 0, 0.0
         for block in run.stream.active():
             part = run.duals.of(block)
+
+            if self._progress.out_of_time:
+                break  # the next pass, if there is one, sees all rows
 
             def sweep(c: int, part: BlockState = part) -> None:
                 met[c] += sweeps.sweep(part, c)
@@ -178,7 +188,7 @@ class Epochs:
                 # the others survived on account of other problems
                 rows = part.violating(c, threshold, rows)
             for _ in range(tuning.block_sweeps):
-                if sweeps.sweep(part, c) <= tuning.sweep_until * gap:
+                if self._progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * gap:
                     break
         return False
 
@@ -193,8 +203,12 @@ class Epochs:
         """The gap that is small enough in any case, as a share of the dual."""
         return self._tol_share * self._run.settings.tol
 
+    @property
+    def _progress(self) -> Progress:
+        return self._run.stream.progress
+
     def _is_spent(self, c: int) -> bool:
         """Has the problem had its share of what a round may take, or the run its time?"""
         sweeps = self._run.sweeps
         work = int(sweeps.work[c] - self._work_before[c])
-        return work * len(sweeps.open) >= self._allowance or self._run.stream.progress.out_of_time
+        return work * len(sweeps.open) >= self._allowance or self._progress.out_of_time

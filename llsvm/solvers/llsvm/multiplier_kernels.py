@@ -90,12 +90,12 @@ def outer_at(indptr, indices, data, rows, factor, bias, out):
 
 
 @njit(**JIT)
-def inner_at(indptr, indices, data, rows, bias, scratch, out):
-    """Lower triangle of out[s, t] = x_i·x_j, i = rows[s], j = rows[t].
+def inner_at(indptr, indices, data, rows, start, bias, scratch, out):
+    """Lower triangle of out[s, t] = x_i·x_j, i = rows[s], j = rows[t], from s = start on.
 
     scratch: (d + 1,) float64, zeros before and after. out: (r, r) float64. The others as in ``dots_at``.
     """
-    for s in range(rows.shape[0]):
+    for s in range(start, rows.shape[0]):
         i = rows[s]
         for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             scratch[np.uint32(indices[k])] = data[k]

@@ -29,6 +29,7 @@ from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.tuning import MultipliersTuning
+from llsvm.stream.progress import OutOfTime
 
 Vector = NDArray[np.float64]
 
@@ -120,10 +121,9 @@ class Multipliers:
         w: Vector,
         sigma: float,
         enough: Callable[[float], float],
-        is_over: Callable[[], bool],
     ) -> Solution:
         """alpha: (n,), w: (d + 1,) dual variables and weights to begin with. sigma: the first σ. enough: of D(α),
-        the gap at which to end. is_over: time is."""
+        the gap at which to end, if time is not over before."""
         problem, tuning, totals = self._problem, self._tuning, self._totals
         smooth = self._is_smooth(sigma)
         inverse = 0.0 if smooth else 1.0 / sigma
@@ -146,11 +146,12 @@ class Multipliers:
                 in_point = 0
                 self._point(residual, residual, 0.0, before, inverse)
                 continue
-            if is_over():
+            try:
+                s = self._newton(g)
+            except OutOfTime:
                 break
             steps += 1
             in_point += 1
-            s = self._newton(g)
             change = problem.margins(s)
             along = float(s @ (w - problem.rest)), float(s @ s)
             t = self._line_search(residual, change, before, inverse, *along)
@@ -177,8 +178,9 @@ class Multipliers:
         return self._problem.gap(self._alpha, self._problem.margins(v)) <= enough
 
     def _newton(self, g: Vector) -> Vector:
-        """Newton's step where ∇ψ is g."""
+        """Newton's step where ∇ψ is g. Raises OutOfTime."""
         problem = self._problem
+        problem.rows.progress.check()
         J = np.flatnonzero(self._curvature)
         system = NewtonSystem(problem.rows, problem.at[J], self._curvature[J], len(g), self._prices)
         return system.solve(g, self._tuning.cg_until)

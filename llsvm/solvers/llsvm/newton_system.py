@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
+from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 
 Vector = NDArray[np.float64]
@@ -89,7 +90,7 @@ class NewtonSystem:
         self._max_products = prices.max_products
 
     def solve(self, g: Vector, until: float) -> Vector:
-        """s, (d + 1,). until: conjugate gradients end where the residual fell to this share."""
+        """s, (d + 1,). until: conjugate gradients end where the residual fell to this share. Raises OutOfTime."""
         if not len(self._J):
             return -g
         if self.way is Way.COLUMNS:
@@ -115,6 +116,7 @@ class NewtonSystem:
         size = float(residual @ direction)
         enough = until * until * size
         for _ in range(self._max_products):
+            self._rows.progress.check()
             product = direction.copy()
             self._rows.add(self._J, self._h * self._rows.dots(self._J, direction), product)
             length = size / float(direction @ product)
@@ -130,15 +132,7 @@ class NewtonSystem:
 
 
 def _solve(H: Vector, right: Vector) -> Vector:
-    """H⁻¹ right for a symmetric positive definite H (n, n), whose lower triangle is looked at and diagonal
-    changed. Where rounding made it indefinite, with a ridge: as small a share of its diagonal as it takes."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    diagonal, ridge = H.diagonal().copy(), 0.0
-    while ridge < 1.0:
-        try:
-            return np.asarray(cho_solve(cho_factor(H.T, check_finite=False), right, check_finite=False))
-        except np.linalg.LinAlgError:
-            ridge = 100 * ridge or 1e-14
-            H.flat[:: len(H) + 1] = (1.0 + ridge) * diagonal
-    return right / diagonal
+    """H⁻¹ right for a symmetric positive definite H (n, n), whose lower triangle is looked at; overwritten."""
+    diagonal = H.diagonal().copy()
+    factor = factor_with_ridge(H)
+    return right / diagonal if factor is None else factor.solve(right)

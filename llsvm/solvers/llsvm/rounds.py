@@ -114,11 +114,12 @@ class Rounds:
                     self._factor[c] = self._scale.factor(part, c, run.start[c])
                     measured[0, c] = 0.5 * float(squares[c] * self._factor[c] ** 2)
                 measured[:, c] += sweeps.losses(part, c, float(self._factor[c]))
-                part.active[c] = part.violating(c) if measure else part.members(c)
-                self._train(part, c)
+                if not stream.progress.out_of_time:
+                    part.active[c] = part.violating(c) if measure else part.members(c)
+                    self._train(part, c)
 
             sweeps.each(train)
-            if self._limited and not stream.in_one_block:
+            if self._limited and not stream.progress.out_of_time and not stream.in_one_block:
                 self._train_together(part)
             run.duals.store(part)
             slack = part.slack()
@@ -148,8 +149,9 @@ class Rounds:
         first = sweeps.sweep(part, c)
         # Fewer rows than weights do not tell what the weights should be: more sweeps would only fit them.
         most = self._sweeps_of_block if part.n_rows > sweeps.w.shape[1] else 1
+        until, progress = self._run.tuning.sweep_until, self._run.stream.progress
         for _ in range(most - 1):
-            if sweeps.sweep(part, c) <= self._run.tuning.sweep_until * first:
+            if progress.out_of_time or sweeps.sweep(part, c) <= until * first:
                 return
 
     def _train_together(self, part: BlockState) -> None:

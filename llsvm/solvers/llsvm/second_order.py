@@ -145,15 +145,15 @@ class SecondOrder:
         return signed - part.n_rows * (RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width)
 
     def _solve(self, part: BlockState, c: int, at: Positions, gap: float, whole: bool) -> None:
-        run, sweeps = self._run, self._run.sweeps
+        run, sweeps, progress = self._run, self._run.sweeps, self._run.stream.progress
         tuning, loss = run.tuning, sweeps.loss
         at = np.sort(at[part.cost(c)[at] > 0])
-        if not len(at):
+        if not len(at) or progress.out_of_time:
             return
         prices, piece_bytes = self._prices(part, len(at))
         alpha, margin = part.load(c, at)
         before, w = alpha[at], sweeps.w[c]
-        rows = chosen_rows(part.block.X, self._columns - 1, run.settings.constant, piece_bytes)
+        rows = chosen_rows(part.block.X, self._columns - 1, run.settings.constant, piece_bytes, progress)
         cost, rest = part.cost(c)[at], np.zeros_like(w)
         target = part.target(at) if isinstance(loss, PLQLoss) else 0.0
         problem = Subproblem(rows, at, part.signs(c)[at], target, cost, loss, rest)
@@ -173,7 +173,7 @@ class SecondOrder:
             return gap * max(dual + others, float(sweeps.dual[c]))
 
         solver = Multipliers(problem, prices, tuning.multipliers)
-        found = solver.solve(before, w, sigma, enough, lambda: run.stream.progress.out_of_time)
+        found = solver.solve(before, w, sigma, enough)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = loss.alpha((new / cost).astype(np.float32), cost)

@@ -85,9 +85,9 @@ class LLSVM:
         state, self._restored = self._restored, None
         if state is not None:
             state.require("llsvm", data_of(stream.dataset))
-        plan, dataset = self.layout(stream.memory_left), stream.dataset
+        plan = self.layout(stream.memory_left)
         stream.prepare(plan.needs)
-        with closing(self._new_sweeps(dataset.n_columns, plan.round_to_float32)) as sweeps:
+        with closing(self._new_sweeps(stream, plan.round_to_float32)) as sweeps:
             self._run = self._new_run(stream, plan, sweeps)
             mode = self._mode = Paper(self._run) if self.settings.paper else Rounds(self._run, self.allowance)
             if state is not None:
@@ -95,11 +95,10 @@ class LLSVM:
                 del state
             yield from mode.reports()
 
-    def _new_sweeps(self, n_columns: int, round_to_float32: bool) -> Sweeps:
-        settings = self.settings
-        loss, bias = loss_of(settings), settings.constant
-        threads, seed = self.threads, settings.seed
-        return Sweeps(self.problems, n_columns, loss, bias, threads, round_to_float32, seed, self.tuning)
+    def _new_sweeps(self, stream: Stream, round_to_float32: bool) -> Sweeps:
+        settings, n_columns = self.settings, stream.dataset.n_columns
+        given = (self.problems, n_columns, loss_of(settings), settings.constant, self.threads)
+        return Sweeps(*given, round_to_float32, settings.seed, self.tuning, stream.progress)
 
     def _new_run(self, stream: Stream, plan: Layout, sweeps: Sweeps) -> Run:
         costs, dataset = RowCosts.of_classes(self.settings.C, self.class_weight), stream.dataset

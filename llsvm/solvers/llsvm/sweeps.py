@@ -22,8 +22,10 @@ from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.kernels import GAIN, GAP, dots_csr, dots_dense, merge, sweep_csr, sweep_dense
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
 from llsvm.solvers.state import Value
+from llsvm.stream.progress import Progress
 
 CALL_VISITS = 200  # to rows take as long as what a sweep costs beside its visits
+_PIECE_VALUES = 1e8  # that a sweep visits between two looks at the clock
 _NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))  # where rows are dense
 
 
@@ -45,9 +47,10 @@ class Sweeps:
         round_to_float32: bool,
         seed: int = 0,
         tuning: LLSVMTuning = DEFAULT,
+        progress: Progress | None = None,
     ) -> None:
         """bias: the constant feature's value. round_to_float32: α_i / C_i is rounded, as it is stored.
-        seed: of the random orders."""
+        seed: of the random orders. progress: of the run; a sweep over many rows ends early when time is over."""
         k = len(problems)
         self.w = np.zeros((k, n_columns + 1))
         self.dual = np.zeros(k)
@@ -58,7 +61,8 @@ class Sweeps:
         self._bias = bias
         self.round_to_float32 = round_to_float32
         self._tuning = tuning
-        self._threads = Threads(threads)
+        self._progress = progress or Progress()
+        self._threads = Threads(threads, self._progress.stop)
         self._copies = np.zeros((copies_of_weights(n_columns, threads, tuning), n_columns + 1))
         self._shared = np.zeros(k, bool)  # problems whose rows threads share out
         # a stream of random numbers for each problem, so that it does not matter which comes first
@@ -103,16 +107,28 @@ class Sweeps:
         self.calls[c] += 1
         step = self._threads.number * self._rows_per_thread(part)
         if not self._shared[c] or len(order) < step:
-            n_active, gap = self.visit(part, c, order)
-            part.active[c] = order[:n_active]
-            return gap
+            step = max(1, int(_PIECE_VALUES / self._values_per_row(part)))
+            return self._sweep_pieces(part, c, np.array_split(order, len(order) // step + 1), False)
         self._copies[:] = self.w[c]
+        return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)
+
+    def _sweep_pieces(
+        self, part: BlockState, c: int, pieces: list[NDArray[np.int64]], in_threads: bool
+    ) -> float:
+        """Visit the rows a piece at a time; those that time has not sufficed for stay active."""
         total, kept = 0.0, []
-        for piece in np.array_split(order, len(order) // step):
-            gap, active = self._visit_in_threads(part, c, piece)
+        for number, piece in enumerate(pieces):
+            if number and self._progress.out_of_time:
+                kept += pieces[number:]
+                break
+            if in_threads:
+                gap, active = self._visit_in_threads(part, c, piece)
+            else:
+                n_active, gap = self.visit(part, c, piece)
+                active = [piece[:n_active]]
             total += gap
             kept += active
-        part.active[c] = np.concatenate(kept)
+        part.active[c] = np.concatenate(kept) if len(kept) > 1 else kept[0]
         return total
 
     def visit(self, part: BlockState, c: int, order: NDArray[np.int64]) -> tuple[int, float]:
@@ -128,9 +144,11 @@ class Sweeps:
 
     def _rows_per_thread(self, part: BlockState) -> int:
         """Rows that a thread visits between two sums of the threads' steps: work that is worth a sum."""
-        values_per_row = max(part.block.nnz / max(part.n_rows, 1), 1.0)
-        tuning = self._tuning
+        tuning, values_per_row = self._tuning, self._values_per_row(part)
         return int(max(tuning.parallel_rows, tuning.parallel_work * self.w.shape[1] / values_per_row))
+
+    def _values_per_row(self, part: BlockState) -> float:
+        return max(part.block.nnz / max(part.n_rows, 1), 1.0)
 
     def _visit_in_threads(
         self, part: BlockState, c: int, order: NDArray[np.int64]

@@ -13,6 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.lapack import eigenvectors
+
 Vector = NDArray[np.float64]
 _VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"
 
@@ -70,10 +72,8 @@ class GramMetric:
 
     @classmethod
     def of(cls, G: Vector) -> GramMetric:
-        """G: (d, d), symmetric; its lower triangle is read, and it is overwritten."""
-        from scipy.linalg import eigh
-
-        values, vectors = eigh(G, lower=True, overwrite_a=True, check_finite=False, driver="evd")
+        """G: (d, d), symmetric; its lower triangle is read."""
+        values, vectors = eigenvectors(G)
         return cls(np.maximum(values, 0.0), vectors)
 
     @classmethod

@@ -27,6 +27,7 @@ from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
+_PIECE_VALUES = 1e8  # times classes, that a loop visits between two looks at the clock
 WESTON_WATKINS = joint_loss("weston-watkins", 2).number
 
 
@@ -70,7 +71,7 @@ class Loops:
         self._effort = 0.0  # scores computed in the shrunk loops at hand, as the paper counts effort
         self.made, self.scores = 0, 0.0
         self._rng = np.random.default_rng(seed)
-        self.threads = Threads(threads)
+        self.threads = Threads(threads, progress.stop)
 
     def __enter__(self) -> Loops:
         return self
@@ -91,9 +92,11 @@ class Loops:
         """Loops until the part's gap, as a loop over all of its rows meets it, is at most ``enough``, or
         ``goal``."""
         for _ in range(self._tuning.max_loops):
+            if self._progress.out_of_time:
+                return
             part.active = np.arange(part.n_rows)
             gap = self._sweep(part, self._full_mode)
-            if gap <= max(enough, self.goal) or self._progress.out_of_time:
+            if gap <= max(enough, self.goal):
                 return
             self._shrunk_loops([part], gap)
             self.train([part], self._tuning.block_until, self._tuning.block_loops)
@@ -103,10 +106,12 @@ class Loops:
         of the first part as met."""
         met = first = 0.0
         for loop in range(most_loops):
+            if self._progress.out_of_time:
+                break
             gaps = [self._sweep(part, self._full_mode) for part in parts]
             if loop == 0:
                 met, first = gaps[0], sum(gaps)
-            elif sum(gaps) <= max(until * first, 0.5 * self.goal) or self._progress.out_of_time:
+            elif sum(gaps) <= max(until * first, 0.5 * self.goal):
                 break
             self._shrunk_loops(parts, sum(gaps))
         return met
@@ -137,7 +142,7 @@ class Loops:
         enough = max(tuning.shrunk_until * gap if tuning.cooling else 0.0, 0.5 * self.goal)
         extrapolation, made, by_loops, by_extrapolation = self._extrapolation(parts), 0, 0.0, 0.0
         dual = self.dual
-        while self._effort < effort and self._shrunk_loop(parts) > enough:
+        while self._effort < effort and not self._progress.out_of_time and self._shrunk_loop(parts) > enough:
             if extrapolation is not None:
                 by_loops += self.dual - dual
                 dual = self.dual
@@ -180,9 +185,17 @@ class Loops:
     def _sweep(self, part: BlockShares, mode: int) -> float:
         """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
         order = self._rng.permutation(part.active if self._tuning.shrinking else part.n_rows)
-        sums = np.zeros(4)
-        n = self._call(part, order, self.w, mode, self.ignore, sums)
-        part.active = order[:n]
+        sums, kept = np.zeros(4), []
+        values = part.block.nnz / max(part.n_rows, 1) + 1.0
+        step = max(1, int(_PIECE_VALUES / (values * self.w.shape[1])))
+        pieces = np.array_split(order, len(order) // step + 1)
+        for number, piece in enumerate(pieces):
+            if number and self._progress.out_of_time:
+                kept += pieces[number:]
+                break
+            n = self._call(part, piece, self.w, mode, self.ignore, sums)
+            kept.append(piece[:n])
+        part.active = np.concatenate(kept) if len(kept) > 1 else kept[0]
         self.dual += sums[GAIN]
         self._effort += sums[SCORES]
         self.made += 1

@@ -33,7 +33,7 @@ from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
 from llsvm.solvers.sequential_dual.proximal_point import Point, RowsAtHand
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.solvers.state import Value
-from llsvm.stream.progress import Progress
+from llsvm.stream.progress import OutOfTime, Progress
 
 Array = NDArray[np.float64]
 WEIGHTS = 16  # arrays as large as the weights that a step needs, and one for each thread
@@ -85,7 +85,8 @@ class Multipliers:
 
     def _solve(self, part: BlockShares, w: Array, enough: float, max_steps: int, progress: Progress) -> float:
         at_hand = RowsAtHand(part, self._dual, w, self._bias, self._threads)
-        system = NewtonSystem(at_hand.products, self._dual, part.block.y, self._threads, self.matrix_numbers)
+        tail = (self._threads, self.matrix_numbers, progress)
+        system = NewtonSystem(at_hand.products, self._dual, part.block.y, *tail)
         if not self.sigma:
             self.sigma = at_hand.first_sigma
         W = w.copy() if self.W is None else self.W
@@ -105,9 +106,12 @@ class Multipliers:
                 W_base[...] = W
                 inner, point = 0, at_hand.point(self.sigma)
                 continue
-            step = system.solve(at_hand.face(self.sigma), -g, self.sigma)
-            self.steps += 1
-            found = self._search(at_hand, W, g, step, point)
+            try:
+                step = system.solve(at_hand.face(self.sigma), -g, self.sigma)
+                self.steps += 1
+                found = self._search(at_hand, W, g, step, point, progress)
+            except OutOfTime:
+                break
             if found is not None:
                 inner, point = inner + 1, found
                 continue
@@ -144,8 +148,11 @@ class Multipliers:
         gap = point.loss - point.linear + point.coupling + 0.5 * squared_norm(W - total)
         return gap <= enough * (point.linear - 0.5 * squared_norm(total))
 
-    def _search(self, at_hand: RowsAtHand, W: Array, g: Array, step: Array, point: Point) -> Point | None:
-        """Move W along the step as far as ψ falls enough; returns the point there, None if it does not fall."""
+    def _search(
+        self, at_hand: RowsAtHand, W: Array, g: Array, step: Array, point: Point, progress: Progress
+    ) -> Point | None:
+        """Move W along the step as far as ψ falls enough; returns the point there, None if it does not fall.
+        Raises OutOfTime, with W as it was."""
         at_hand.set_change(step)
         slope, length = float(np.einsum("ij,ij", g, step)), 1.0
         value = at_hand.value(point, W, self.sigma)
@@ -155,6 +162,7 @@ class Multipliers:
             most = value + DECREASE * length * slope + ROUNDING * abs(value)
             if at_hand.value(tried, moved, self.sigma) <= most:
                 break
+            progress.check()
             length *= 0.5
             if not slope < 0.0 or length < SHORTEST:
                 at_hand.take(0.0)

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
+from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual, Mask
+from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 MAX_PRODUCTS = 200  # of conjugate gradients in a step
@@ -34,12 +36,14 @@ class NewtonSystem:
         y: NDArray[np.int32],
         threads: Threads,
         matrix_numbers: int,
+        progress: Progress,
     ) -> None:
         self._products, self._dual, self._y, self._threads = products, dual, y, threads
         self._room = matrix_numbers
+        self._progress = progress
 
     def solve(self, face: Mask, g: Array, sigma: float) -> Array:
-        """s, (d + 1, k); face: (n, k)."""
+        """s, (d + 1, k); face: (n, k). Raises OutOfTime."""
         self._face, self._sigma = face, sigma
         rank = self._dual.rank(face)
         self._rows = np.flatnonzero(rank)
@@ -62,12 +66,11 @@ class NewtonSystem:
     # -- the whole system ---------------------------------------------------------------------------------
 
     def _whole(self, g: Array) -> Array:
-        from scipy.linalg import cho_factor, cho_solve
-
         d, k = g.shape
         H = np.zeros((k, d, k, d))
 
         def add(a: int) -> None:
+            self._progress.check()
             for b in range(a + 1):
                 H[a, :, b, :] += self._gram_of_pair(X, face, y, a, b)
 
@@ -77,9 +80,10 @@ class NewtonSystem:
         flat = H.reshape(k * d, k * d)
         flat *= self._sigma
         _add_identity(flat)
-        # the lower triangle, which is the upper one of its transpose, in SciPy's order
-        factor = cho_factor(flat.T, lower=False, overwrite_a=True, check_finite=False)
-        s: Array = cho_solve(factor, g.T.ravel(), check_finite=False)
+        factor = factor_with_ridge(flat)
+        if factor is None:
+            return g
+        s = factor.solve(g.T.ravel())
         return np.ascontiguousarray(s.reshape(k, d).T)
 
     def _gram_of_pair(self, X: Array, face: Mask, y: NDArray[np.int32], a: int, b: int) -> Array | float:
@@ -94,25 +98,25 @@ class NewtonSystem:
 
     def _by_rank(self, g: Array) -> Array:
         """With M = (q ⊗ x): s = g − M (I/σ + MᵀM)⁻¹ Mᵀ g, and once more for what rounding has left."""
-        from scipy.linalg import cho_factor, cho_solve
-
         rows, sigma = self._rows, self._sigma
         row, q = self._dual.factors(self._face[rows], self._y[rows])
-        gram = self._products.gram(rows)
+        gram = self._products.gram(rows, self._progress)
         system = gram[np.ix_(row, row)]
         del gram
         step = max(1, len(row) // 16)
         for at in range(0, len(row), step):
+            self._progress.check()
             system[at : at + step] *= q[at : at + step] @ q.T
         system *= sigma
         _add_identity(system)
-        factor = cho_factor(system.T, lower=True, overwrite_a=True, check_finite=False)
-
+        factor = factor_with_ridge(system, upper=True)
+        if factor is None:
+            return g
         X = self._products.matrix(rows)
 
         def solve(right: Array) -> Array:
             along = self._products.scores(X, right)[row]
-            z = cho_solve(factor, np.einsum("ij,ij->i", along, q), check_finite=False)
+            z = factor.solve(np.einsum("ij,ij->i", along, q))
             coefficients = np.zeros((len(rows), g.shape[1]))
             np.add.at(coefficients, row, (sigma * z)[:, None] * q)
             out = np.zeros(g.shape)
@@ -148,6 +152,7 @@ class NewtonSystem:
         p, rz = z.copy(), _dot(r, z)
         enough = ACCURACY**2 * rz
         for _ in range(MAX_PRODUCTS):
+            self._progress.check()
             Hp = self.times(p)
             length = rz / _dot(p, Hp)
             s += length * p
@@ -165,6 +170,7 @@ class NewtonSystem:
         blocks = np.zeros((k, d, d)) if k * d * d <= self._room else None
         diagonal = np.zeros((k, d))
         for rows in self._pieces(self._products.dense_piece_rows):
+            self._progress.check()
             X, face, y = self._products.dense(rows), self._face[rows], self._y[rows]
             for a in range(k):
                 if blocks is not None:
@@ -174,15 +180,15 @@ class NewtonSystem:
         if blocks is None:
             curvature = 1.0 + self._sigma * diagonal.T
             return lambda r: r / curvature
-        from scipy.linalg import cho_factor, cho_solve
-
         blocks *= self._sigma
         for block in blocks:
             _add_identity(block)
-        factors = [cho_factor(block.T, lower=True, overwrite_a=True, check_finite=False) for block in blocks]
+        factors = [factor for block in blocks if (factor := factor_with_ridge(block, upper=True))]
+        if len(factors) < k:
+            return lambda r: r
 
         def solve(r: Array) -> Array:
-            each = [cho_solve(factor, r[:, a], check_finite=False) for a, factor in enumerate(factors)]
+            each = [factor.solve(r[:, a]) for a, factor in enumerate(factors)]
             return np.ascontiguousarray(np.array(each).T)
 
         return solve

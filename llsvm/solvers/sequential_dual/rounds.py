@@ -87,7 +87,8 @@ class Rounds:
             resident = self._part(survivors.resident)
             loops.settle(resident, enough)
             self._put_back(resident)
-            if survivors.spilled is None or self._spilled_epoch() <= enough:
+            late = self._stream.progress.out_of_time
+            if survivors.spilled is None or late or self._spilled_epoch() <= enough:
                 break
         return len(survivors)
 
@@ -96,6 +97,8 @@ class Rounds:
         survivors = self._stream.survivors
         met = 0.0
         for block in self._stream.active():
+            if self._stream.progress.out_of_time:
+                break  # the next pass, if there is one, sees all rows
             part = self._part(block)
             met += self._train_with_survivors(part)
             survivors.add(block, part.slack, 0.0)

@@ -22,8 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.kernel_machine.objective import not_definite
+from llsvm.solvers.lapack import Cholesky
 from llsvm.solvers.smo.subproblem import Subproblem
 from llsvm.solvers.smo.tuning import SMOTuning
+from llsvm.stream.progress import OutOfTime, Progress
 
 Vector = NDArray[np.float64]
 
@@ -46,20 +48,23 @@ class NewtonWork:
 class Multipliers:
     """See the file's head. Work on one subproblem."""
 
-    def __init__(self, sub: Subproblem, most_rows: int, tuning: SMOTuning) -> None:
+    def __init__(self, sub: Subproblem, most_rows: int, tuning: SMOTuning, progress: Progress) -> None:
         """most_rows: of J, for which there is room."""
-        self._sub, self._most_rows, self._tuning = sub, most_rows, tuning
+        self._sub, self._most_rows, self._tuning, self._progress = sub, most_rows, tuning, progress
         self._v, self._f = sub.beta.copy(), sub.f.copy()
         self._b = sub.intercept(sub.f)
 
     def run(self, work: NewtonWork, allowed: float, budget: float) -> bool:
-        """Go on until the subproblem is solved, or work has taken ``budget`` ns; the subproblem holds the β
-        reached. Returns False where that does not get on: systems are too large, or never solved."""
+        """Go on until the subproblem is solved, or work has taken ``budget`` ns, or time is over; the subproblem
+        holds the β reached. Returns False where that does not get on: systems are too large, or never solved."""
         tuning, cuts = self._tuning, 0
         until = work.ns + budget
         sigma = work.sigma or self._first_sigma()
         while True:
-            solved = self._prox(sigma, work, allowed)
+            try:
+                solved = self._prox(sigma, work, allowed)
+            except OutOfTime:
+                return True
             if solved is None:
                 return False
             cuts = 0 if solved else cuts + 1
@@ -83,8 +88,8 @@ class Multipliers:
         return self._tuning.sigma * size / max(violation, 1e-12)
 
     def _prox(self, sigma: float, work: NewtonWork, allowed: float) -> bool | None:
-        """One prox from the subproblem's β, to which it is put. False where it was not solved in time, and β is
-        what it was; None where J has no room."""
+        """One prox from the subproblem's β, to which it is put. False where it was not solved in so many steps, and
+        β is what it was; None where J has no room. Raises OutOfTime."""
         sub, tuning = self._sub, self._tuning
         start = sub.beta.copy()
         inverse = 1.0 / sigma
@@ -105,6 +110,7 @@ class Multipliers:
                     return True
             if step == tuning.inner_steps or not inside.any():
                 return False
+            self._progress.check()
             if np.count_nonzero(inside) > self._most_rows:
                 return None
             work.ns += newton_price(int(np.count_nonzero(inside)), len(sub), tuning)
@@ -139,21 +145,19 @@ class Multipliers:
         self, from_start: Vector, weight: Vector, off: Vector, inside: NDArray[np.bool_]
     ) -> tuple[Vector, float] | None:
         """δ and δb; None where the matrix is not definite."""
-        from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
         sub, J = self._sub, np.flatnonzero(inside)
         delta = np.where(inside, 0.0, off)
         right = from_start[J] - self._f[J] - self._b - weight[J] * self._v[J] - sub.times(delta)[J]
         A = sub.K[np.ix_(J, J)]
         A.flat[:: len(J) + 1] += weight[J]
         try:
-            factor = cho_factor(A.T, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
+            factor = Cholesky(A, upper=True)
+        except np.linalg.LinAlgError:
             return None
         if not sub.free_intercept:
-            delta[J] = cho_solve(factor, right, check_finite=False)
+            delta[J] = factor.solve(right)
             return delta, 0.0
-        both = cho_solve(factor, np.stack([right, np.ones(len(J))], axis=1), check_finite=False)
+        both = factor.solve(np.stack([right, np.ones(len(J))], axis=1))
         missing = sub.total - float(self._v.sum()) - float(delta.sum())
         b = (float(both[:, 0].sum()) - missing) / float(both[:, 1].sum())
         delta[J] = both[:, 0] - b * both[:, 1]

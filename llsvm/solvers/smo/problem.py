@@ -20,6 +20,7 @@ from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.smo.work import Worker
 from llsvm.solvers.state import Value
 from llsvm.solvers.state_arrays import ProblemArrays
+from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
@@ -38,7 +39,13 @@ class SMOProblem:
     """
 
     def __init__(
-        self, settings: Settings, tuning: SMOTuning, loss: PLQLoss, part: ProblemRows, arrays: ProblemArrays
+        self,
+        settings: Settings,
+        tuning: SMOTuning,
+        loss: PLQLoss,
+        part: ProblemRows,
+        arrays: ProblemArrays,
+        progress: Progress,
     ) -> None:
         self.tol, self.tuning, self.loss = settings.tol, tuning, loss
         self.rows, self._sign, self._cost, sizes = part
@@ -53,7 +60,7 @@ class SMOProblem:
         self.primal = self._objective.largest_primal(self.f, self.f, self.best_b)
         self.dual = 0.0  # of α = 0
         self.converged = False
-        self.worker = Worker(tuning)
+        self.worker = Worker(tuning, progress)
         self._share, self._failures = tuning.share, 0
         self._whole = False  # all rows have been worked on
         self._gradients: ConjugateGradients | None = None

@@ -87,7 +87,7 @@ class _Run(KernelRun[SMOProblem]):
         super().__init__(solver, stream, matrix, saved)
 
     def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> SMOProblem:
-        return SMOProblem(self.settings, self._tuning, self.loss, part, arrays)
+        return SMOProblem(self.settings, self._tuning, self.loss, part, arrays, self.stream.progress)
 
     def _pass(self, last: bool) -> None:
         todo = [p for p in self.problems if not p.ended]

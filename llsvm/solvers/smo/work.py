@@ -15,6 +15,7 @@ from llsvm.solvers.smo.newton import Multipliers, NewtonWork, newton_price
 from llsvm.solvers.smo.subproblem import Subproblem
 from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.state import Value
+from llsvm.stream.progress import Progress
 
 _LOOK_STEPS = 5  # of conjugate gradients, between looks at the gap
 _SETTLED = 1e-13  # of the largest gradient: ascents that are only rounding
@@ -27,11 +28,11 @@ class Worker:
     steps: of pairs, single rows and conjugate gradients, so far. newton: steps and σ.
     """
 
-    def __init__(self, tuning: SMOTuning) -> None:
+    def __init__(self, tuning: SMOTuning, progress: Progress) -> None:
         self.solved = False
         self.steps = 0
         self.newton = NewtonWork()
-        self._tuning = tuning
+        self._tuning, self._progress = tuning, progress
         self._spent = 0.0  # ns, but by Newton's method
         self._by_newton = False  # he has been changed to
         self._no_newton = False  # he does not get on
@@ -50,12 +51,11 @@ class Worker:
         """
         until = self._spent + self.newton.ns + budget
         missing = sub.missing(sub.beta, sub.f, allowed)
-        while missing > 1.0 and self._spent + self.newton.ns < until:
+        while missing > 1.0 and self._spent + self.newton.ns < until and not self._progress.out_of_time:
             if self._by_newton and not self._no_newton:
                 left = until - self._spent - self.newton.ns
-                self._no_newton = not Multipliers(sub, most_rows, self._tuning).run(
-                    self.newton, allowed, left
-                )
+                multipliers = Multipliers(sub, most_rows, self._tuning, self._progress)
+                self._no_newton = not multipliers.run(self.newton, allowed, left)
                 missing = sub.missing(sub.beta, sub.f, allowed)
                 continue
             before, spent = missing, self._spent

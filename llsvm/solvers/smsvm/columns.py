@@ -13,6 +13,7 @@ from llsvm.block import CSR, Matrix
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.smsvm.column_kernels import add_columns, dot_columns, sweep_columns
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
+from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -52,11 +53,18 @@ class ColumnModel:
     """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over some of the columns: a ``Quadratic`` of newton.py."""
 
     def __init__(
-        self, columns: Columns, active: Index, h: Vector, ridge: Vector, tuning: SmSVMTuning = DEFAULT
+        self,
+        columns: Columns,
+        active: Index,
+        h: Vector,
+        ridge: Vector,
+        tuning: SmSVMTuning = DEFAULT,
+        progress: Progress | None = None,
     ) -> None:
-        """active: (A,) the columns that p has. h: (n,) curvatures of the rows, not negative. ridge: (A,)."""
+        """active: (A,) the columns that p has. h: (n,) curvatures of the rows, not negative. ridge: (A,).
+        progress: of the run."""
         self.columns, self.active, self.h, self.ridge = columns, active, h, ridge
-        self._tuning = tuning
+        self._tuning, self._progress = tuning, progress or Progress()
         self.diagonal = np.empty(len(active))
         dot_columns(*columns.arrays, active, h, True, self.diagonal)
 
@@ -90,7 +98,7 @@ class ColumnModel:
         direction = residual / scale
         size = first = float(residual @ direction)
         for _ in range(self._tuning.max_products):
-            if size <= self._tuning.products_until**2 * first:
+            if size <= self._tuning.products_until**2 * first or self._progress.out_of_time:
                 break
             product = self.product(some, direction)
             bend = float(direction @ product)
@@ -100,7 +108,7 @@ class ColumnModel:
             residual -= size / bend * product
             before, size = size, float(residual @ (residual / scale))
             direction = residual / scale + size / before * direction
-        return d
+        return d if d.any() else direction
 
     def product(self, some: Index, d: Vector) -> Vector:
         columns, rows, out = self.active[some], np.zeros(self.columns.n_rows), np.empty(len(some))

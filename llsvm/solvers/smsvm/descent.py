@@ -20,6 +20,7 @@ from llsvm.solvers.smsvm.columns import ColumnModel, Columns, active_columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
+from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
@@ -231,10 +232,10 @@ class Descent:
             before = self.radius if kept and np.isfinite(self.radius) else 0.0
             self.radius = max(before, length * (tuning.longer if kept else 2.0))
 
-    def newton_step(self, penalty: Penalty, columns: Columns | None = None) -> None:
-        """The step to the minimiser of the quadratic model on the active columns.
+    def newton_step(self, penalty: Penalty, columns: Columns | None, progress: Progress) -> None:
+        """The step to the minimiser of the quadratic model on the active columns; where time is over, on the way.
 
-        columns: the rows at hand, whose curvatures the point has, in place of a Hessian.
+        columns: the rows at hand, whose curvatures the point has, in place of a Hessian, or None.
         """
         active, tuning = self.point.active, self.tuning
         assert active is not None
@@ -246,7 +247,8 @@ class Descent:
             diagonal = H.diagonal().copy()
         else:
             assert self.point.curvature is not None
-            model = ColumnModel(columns, active, self.point.curvature, np.zeros(len(active)), tuning)
+            h, no_ridge = self.point.curvature, np.zeros(len(active))
+            model = ColumnModel(columns, active, h, no_ridge, tuning, progress)
             diagonal = model.diagonal
         if len(active) == len(self.w) > len(self.scale):
             self.scale = np.where(diagonal > 0, diagonal, 1.0)
@@ -255,12 +257,12 @@ class Descent:
             if columns is None:
                 H.flat[:: len(H) + 1] = diagonal + ridge
                 roughly = len(active) > tuning.exact_columns
-                new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning)
+                new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
             else:
                 model.ridge = ridge
-                new, fall = minimise(model, g, now, l1, True, tuning)
+                new, fall = minimise(model, g, now, l1, True, tuning, progress)
             length = self._length(new - now, active)
-            if length <= self.radius or self.proximal >= tuning.max_proximal:
+            if length <= self.radius or self.proximal >= tuning.max_proximal or progress.out_of_time:
                 break
             self.proximal *= tuning.proximal_rise
         target = self.w.copy()

@@ -14,9 +14,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.smsvm.column_kernels import sweep_dense
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
+from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -84,18 +86,8 @@ class Dense:
 def solve(H: Vector, right: Vector, least: float = DEFAULT.ridge) -> Vector:
     """H⁻¹ right for a symmetric positive semidefinite H (n, n), right (n,). Where H is singular, with a ridge:
     least, a share of its diagonal (its mean where that is 0), or as many times more as it takes."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    ridge = 0.0
-    diagonal = H.diagonal()
-    scale = np.where(diagonal > 0, diagonal, max(float(diagonal.mean()), 1e-300)) if len(H) else diagonal
-    while True:
-        work = H.copy()
-        work.flat[:: len(H) + 1] += ridge * scale
-        try:
-            return np.asarray(cho_solve(cho_factor(work, lower=True, overwrite_a=True), right))
-        except np.linalg.LinAlgError:
-            ridge = max(ridge * 100, least)
+    factor = factor_with_ridge(H.copy(), upper=True, ridge=least)
+    return right / np.maximum(H.diagonal(), 1e-300) if factor is None else factor.solve(right)
 
 
 def minimise(
@@ -105,12 +97,15 @@ def minimise(
     l1: Vector,
     roughly: bool = False,
     tuning: SmSVMTuning = DEFAULT,
+    progress: Progress | None = None,
 ) -> tuple[Vector, float]:
     """The weights v that minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, the zeros among them exact; and how much
     the model falls from w to there.
 
-    g, w, l1: (n,). roughly: the minimiser may be missed by a little.
+    g, w, l1: (n,). roughly: the minimiser may be missed by a little. progress: of the run; where time is over, v is
+    what was found so far.
     """
+    progress = progress or Progress()
     until, stalled = tuning.model_until, tuning.model_stalled
     if roughly:
         until, stalled = tuning.model_until_roughly, tuning.model_stalled_roughly
@@ -120,14 +115,15 @@ def minimise(
     for _ in range(tuning.max_rounds):
         largest = float(np.max(_violation(v, slope, l1), initial=0.0))
         first = first or largest
-        if largest <= until * first:
+        if largest <= until * first or progress.out_of_time:
             break
         fall = model.sweep(v, slope, l1) if l1.any() else 0.0
         while True:
             before = np.count_nonzero(l1 * v)
             more = _newton_step(model, v, slope, l1)
             fall += more
-            if np.count_nonzero(l1 * v) == before or more <= stalled * (total + fall):
+            stands = np.count_nonzero(l1 * v) == before or more <= stalled * (total + fall)
+            if stands or progress.out_of_time:
                 break  # each further step has a weight less, so this ends
         total += fall
         if fall <= stalled * total:

@@ -32,6 +32,7 @@ from llsvm.solvers.smsvm.near_rows import NearRows
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
 from llsvm.solvers.stall import Stall
+from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 SumUp = Callable[[list[Point]], list[Sums]]
@@ -94,11 +95,11 @@ class NewtonRun:
 
     def passes_to_the_end(self) -> Iterator[Report]:
         """Until converged, or out of passes, from wherever it is."""
-        with Threads(self._n_threads) as self._threads, one_blas_thread():
+        with Threads(self._n_threads, self.progress.stop) as self._threads, one_blas_thread():
             yield from self._finish_steps()
             while True:
                 report = self._pass()
-                if not self.live or self._out_of_passes():
+                if not self.live or self._out_of_passes() or self.progress.out_of_time:
                     yield report
                     return
                 hard = [p for p in self.live if self._is_hard(p)]
@@ -113,6 +114,10 @@ class NewtonRun:
                 if near:
                     yield from self._go_near(near)
                 yield from self._finish_steps()
+
+    @property
+    def progress(self) -> Progress:
+        return self.stream.progress
 
     @property
     def costs(self) -> RowCosts:
@@ -184,16 +189,8 @@ class NewtonRun:
 
     def _summing(self, points: list[Point]) -> Summing:
         constant, one_sided = self.settings.constant, self.near.one_sided
-        return Summing(
-            points,
-            self.loss,
-            self.costs,
-            constant,
-            self._threads,
-            one_sided,
-            self.penalty.intercept,
-            self.tuning,
-        )
+        given = (points, self.loss, self.costs, constant, self._threads, self.progress)
+        return Summing(*given, one_sided, self.penalty.intercept, self.tuning)
 
     # -- steps --------------------------------------------------------------------------------------------
 
@@ -227,7 +224,7 @@ class NewtonRun:
             self.steps, self.products = [self._cg_step(p, self.tuning.cg_until) for p in problems], 0
             return
         for problem in problems:
-            problem.newton_step(self.penalty, self.columns)
+            problem.newton_step(self.penalty, self.columns, self.progress)
             problem.reduce_smoothing(self.settings.tol)
 
     def _finish_steps(self) -> Iterator[Report]:
@@ -250,7 +247,7 @@ class NewtonRun:
             most, until = tuning.smooth_max_cg, tuning.smooth_cg_until
         steps = [self._cg_step(p, until) for p in problems]
         for _ in range(most):
-            if not _multiply(steps, self._sum_near):
+            if not _multiply(steps, self._sum_near) or self.progress.out_of_time:
                 break
         self._take(steps)
         return None
@@ -290,7 +287,7 @@ class NewtonRun:
                 and not (inner[i].exhausted or self._is_hard(inner[i]))
             ]
             ahead = [i for i in going if inner[i].line_search(self.penalty, tol)]
-            if not going or number == self.tuning.max_near:
+            if not going or number == self.tuning.max_near or self.progress.out_of_time:
                 break
             yield self._report("epoch", n_near)
         for problem, near in zip(problems, inner, strict=True):

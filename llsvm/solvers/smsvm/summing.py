@@ -30,6 +30,7 @@ from llsvm.solvers.smsvm.kernels import (
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
+from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
@@ -39,8 +40,9 @@ class Summing:
     """One pass for several points: give it every block, then ``finish``. Results repeat for the same number
     of threads.
 
-    loss: of the rows, and costs: its factors. bias: value of the constant feature. one_sided: rows with a loss have
-    no slack, however large it is. by_sides: what rows with α_i y_i < 0 come to is wanted too.
+    loss: of the rows, and costs: its factors. bias: value of the constant feature. progress: of the run; Hessians
+    are given up where time is over. one_sided: rows with a loss have no slack, however large it is. by_sides: what
+    rows with α_i y_i < 0 come to is wanted too.
     """
 
     points: list[Point]
@@ -48,6 +50,7 @@ class Summing:
     costs: RowCosts
     bias: float
     threads: Threads
+    progress: Progress
     one_sided: bool = False
     by_sides: bool = False
     tuning: SmSVMTuning = DEFAULT
@@ -103,7 +106,7 @@ class Summing:
             self._add_minus(rows, slope, sign, target, cost, into)
         if point.curvature is not None:
             point.curvature[piece] = curvature
-        elif point.active is not None:
+        elif point.active is not None and not self.progress.out_of_time:
             rows.add_products(curvature, point, into.hessian)
         if point.diagonal:
             rows.add_squares(curvature, into.diagonal)

@@ -18,6 +18,7 @@ from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
+from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
@@ -45,7 +46,8 @@ class Passes:
     bias: float
 
     def measure(self, W: Array, hessian: Array | None) -> Measured:
-        """hessian: (k, d + 1, k, d + 1), overwritten with the loss's, classes (a, b) with a ≥ b alone."""
+        """hessian: (k, d + 1, k, d + 1), overwritten with the loss's, classes (a, b) with a ≥ b alone; where time
+        is over before it is summed, it is given up."""
         found = Measured(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if hessian is None else None)
         if hessian is not None:
             hessian[...] = 0.0
@@ -58,7 +60,7 @@ class Passes:
                 if found.diagonal is not None and part.diagonal is not None:
                     found.diagonal += part.diagonal
             if hessian is not None:
-                rows.add_hessian(W, hessian, self.threads)
+                rows.add_hessian(W, hessian, self.threads, self.stream.progress)
         return found
 
     def product(self, W: Array, d: Array) -> Array:
@@ -114,9 +116,11 @@ class _Rows:
 
         return work
 
-    def add_hessian(self, W: Array, hessian: Array, threads: Threads) -> None:
+    def add_hessian(self, W: Array, hessian: Array, threads: Threads, progress: Progress) -> None:
         step = self.products.dense_piece_rows
         for start in range(0, self.block.n_rows, step):
+            if progress.out_of_time:
+                return
             rows = np.arange(start, min(start + step, self.block.n_rows))
             X, cost = self.products.dense(rows), self.cost[rows]
             p, _ = _softmax(X @ W)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.softmax.passes import Measured, Passes
@@ -93,7 +94,8 @@ class SoftmaxRun:
         most = self._primal + tuning.decrease * self._length * self._slope + ROUNDING * abs(primal)
         if primal <= most:
             self._primal, at["W"] = primal, W
-            self._begin_step(found)
+            if not self._stream.progress.out_of_time:  # else there is no other, and may be no Hessian for it
+                self._begin_step(found)
         else:
             self._length *= 0.5
             if self._length < tuning.shortest:
@@ -181,14 +183,14 @@ def coef_of(W: Array) -> Array:
 def _solved(hessian: Array, right: Array) -> Array:
     """(I + H)⁻¹ right; hessian: (k, d + 1, k, d + 1), of whose classes (a, b) those with a ≥ b are there.
     Overwritten."""
-    from scipy.linalg import cho_factor, cho_solve
-
     d, k = right.shape
     flat = hessian.reshape(k * d, k * d)
     diagonal = np.einsum("ii->i", flat)  # a view
     diagonal += 1.0 + RIDGE * len(flat) * diagonal.max()
-    factor = cho_factor(flat.T, lower=False, overwrite_a=True, check_finite=False)
-    s: Array = cho_solve(factor, right.T.ravel(), check_finite=False)
+    factor = factor_with_ridge(flat, ridge=100 * RIDGE * len(flat))
+    if factor is None:
+        return right
+    s = factor.solve(right.T.ravel())
     return np.ascontiguousarray(s.reshape(k, d).T)
 
 

@@ -64,7 +64,7 @@ class Softmax:
         stream.prepare(plan.needs)
         loss = joint_loss("softmax", len(dataset.classes))
         bound = stream.rounding_bound(loss, self._costs.by_class, settings.constant)
-        with Threads(self.threads) as threads:
+        with Threads(self.threads, stream.progress.stop) as threads:
             passes = Passes(stream, self._costs, threads, settings.constant)
             self._run = SoftmaxRun(stream, passes, settings, bound, plan.whole, self.tuning, saved)
             del saved  # which may be large

@@ -1,0 +1,126 @@
+"""Decompositions of symmetric matrices by LAPACK, which leave the interpreter to other threads.
+
+SciPy's functions hold its lock while they are at work: seconds, for some thousands of unknowns, in which no other
+thread gets on and no signal is answered. The same routines, called from here, do not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_RIDGE_GROWTH = 100.0
+_MIRRORED = 256  # rows at a time
+
+
+class Cholesky:
+    """The factor of a matrix H (n, n), which takes H's place: H is float64, contiguous, in C order.
+
+    upper: that triangle of H is looked at, else the lower one.
+    Raises np.linalg.LinAlgError where H is not positive definite, or not finite; H is spoilt then.
+    """
+
+    def __init__(self, H: Array, upper: bool = False) -> None:
+        assert H.flags.c_contiguous
+        assert H.dtype == np.float64
+        self._factor, self._n = H, len(H)
+        self._triangle = b"L" if upper else b"U"  # as Fortran sees it: transposed
+        if (
+            _call("dpotrf", self._triangle, self._n, H, max(self._n, 1))
+            or not np.isfinite(H.diagonal()).all()
+        ):
+            raise np.linalg.LinAlgError("the matrix is not positive definite")
+
+    def solve(self, right: Array) -> Array:
+        """H⁻¹ right; right: (n,), or (n, r) for several."""
+        columns = np.array(right.T, np.float64, order="C")  # which is Fortran's order of right
+        n, r = self._n, columns.size // max(self._n, 1)
+        _call("dpotrs", self._triangle, n, r, self._factor, max(n, 1), columns, max(n, 1))
+        return columns.T
+
+
+def factor_with_ridge(H: Array, upper: bool = False, ridge: float = 1e-14) -> Cholesky | None:
+    """The factor of H, which takes its place. Where rounding has made H indefinite, with a ridge: as small a share
+    of its diagonal as it takes, of the mean where that is not above 0. None where none does: H is not finite.
+
+    upper: H is symmetric as it stands, and that triangle is looked at; else the lower one, whatever the other has.
+    ridge: the least."""
+    if not upper:
+        _mirror(H)
+    diagonal = H.diagonal().copy()
+    mean = float(diagonal.mean()) if len(H) else 0.0
+    scale = np.where(diagonal > 0, diagonal, max(mean, 1e-300))
+    while True:
+        try:
+            return Cholesky(H, upper)
+        except np.linalg.LinAlgError:
+            if not ridge < 1.0:
+                return None
+            _mirror(H.T if upper else H, back=True)  # from the triangle that was left alone
+            H.flat[:: len(H) + 1] = diagonal + ridge * scale
+            ridge *= _RIDGE_GROWTH
+
+
+def _mirror(H: Array, back: bool = False) -> None:
+    """Make the upper triangle the lower one's transpose, or, ``back``, that the upper one's; the diagonal stays."""
+    for start in range(0, len(H), _MIRRORED):
+        stop = start + _MIRRORED
+        square, right, below = H[start:stop, start:stop], H[start:stop, stop:], H[stop:, start:stop]
+        if back:
+            below[...] = right.T
+            square[...] = np.triu(square) + np.triu(square, 1).T
+        else:
+            right[...] = below.T
+            square[...] = np.tril(square) + np.tril(square, -1).T
+
+
+def eigenvectors(H: Array) -> tuple[Array, Array]:
+    """Eigenvalues (n,), ascending, and eigenvectors (n, n), in columns, of a symmetric H (n, n), whose lower
+    triangle is looked at. Raises np.linalg.LinAlgError where they are not found."""
+    n = len(H)
+    vectors, values = np.array(H, np.float64, order="F"), np.empty(n)
+    size, whole_size = np.empty(1), np.empty(1, np.int32)
+    head = (b"V", b"L", n, vectors, max(n, 1), values)
+    _call("dsyevd", *head, size, -1, whole_size, -1)  # asks how much room is best
+    work, whole = np.empty(int(size[0])), np.empty(int(whole_size[0]), np.int32)
+    if _call("dsyevd", *head, work, len(work), whole, len(whole)):
+        raise np.linalg.LinAlgError("the eigenvalues of the matrix are not found")
+    return values, vectors
+
+
+def _call(name: str, *arguments: bytes | int | NDArray[Any]) -> int:
+    """A routine of LAPACK with these arguments and ``info``, which it returns."""
+    info = ctypes.c_int(0)
+
+    def pointer(argument: bytes | int | NDArray[Any]) -> Any:
+        if isinstance(argument, np.ndarray):
+            return argument.ctypes.data
+        return argument if isinstance(argument, bytes) else ctypes.byref(ctypes.c_int(argument))
+
+    _routine(name)(*map(pointer, arguments), ctypes.byref(info))
+    return info.value
+
+
+@cache
+def _routine(name: str) -> Any:
+    """LAPACK's, by the address that SciPy has for compiled code; its arguments are pointers, and ctypes calls it
+    without the interpreter's lock."""
+    from scipy.linalg import cython_lapack
+
+    capsule = cython_lapack.__pyx_capi__[name]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    signature = api.PyCapsule_GetName(capsule)
+    address = api.PyCapsule_GetPointer(capsule, signature)
+    pointers = [
+        ctypes.c_char_p if "char" in each else ctypes.c_void_p for each in signature.decode().split(",")
+    ]
+    return ctypes.CFUNCTYPE(None, *pointers)(address)
