@@ -12,6 +12,7 @@ from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.face import Face
 from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.tuning import FaceTuning
+from llsvm.stream.progress import Progress
 
 LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]
 LOSSES += ["quantile", "huber"]
@@ -54,7 +55,9 @@ def subproblem(layout, loss, cost, n=40, d=60):
     target = 1.0 if loss.kind == "classification" else rng.normal(size=n)
     sign = sign if loss.kind == "classification" else np.ones(n)
     at = np.arange(n)
-    problem = Subproblem(chosen_rows(rows, d, 1.0, 1 << 20), at, sign, target, cost, loss, np.zeros(d + 1))
+    problem = Subproblem(
+        chosen_rows(rows, d, 1.0, 1 << 20, Progress()), at, sign, target, cost, loss, np.zeros(d + 1)
+    )
     return problem, rng
 
 
@@ -66,7 +69,7 @@ def test_what_d_gains(name, layout):
     alpha = cost * np.clip(0.3 * rng.normal(size=40), loss.lower, loss.upper)
     w = problem.weights(alpha)
     before = problem.dual(alpha, w)
-    face = Face(problem, FaceTuning(), lambda alpha, _: alpha, lambda: False)
+    face = Face(problem, FaceTuning(), lambda alpha, _: alpha)
     for _ in range(5):
         gain = face.step(alpha, w)
         np.testing.assert_allclose(w, problem.weights(alpha), atol=1e-12)
@@ -83,9 +86,7 @@ def test_one_step_is_enough_where_no_bound_is_met():
     alpha = np.full(40, 1e3)
     alpha[5] = 0
     w = problem.weights(alpha)
-    face = Face(
-        problem, FaceTuning(first_sigma=1e12, most_sigma=1e12, cg_until=1e-9), lambda a, _: a, lambda: False
-    )
+    face = Face(problem, FaceTuning(first_sigma=1e12, most_sigma=1e12, cg_until=1e-9), lambda a, _: a)
     free = np.flatnonzero(alpha)
     X = np.array([problem.rows.dots(problem.at, e) for e in np.eye(61)]).T * problem.sign[:, None]
     exact = np.linalg.solve((X @ X.T)[np.ix_(free, free)], np.ones(len(free)))
@@ -97,7 +98,7 @@ def test_where_nothing_is_free_nothing_moves():
     problem, _ = subproblem("csr", new_loss("hinge"), np.ones(40))
     alpha = np.zeros(40)
     w = problem.weights(alpha)
-    assert Face(problem, FaceTuning(), lambda a, _: a, lambda: False).step(alpha, w) == 0.0
+    assert Face(problem, FaceTuning(), lambda a, _: a).step(alpha, w) == 0.0
     assert not w.any()
 
 

@@ -156,7 +156,7 @@ def test_a_matrix_that_rounding_made_indefinite():
 def test_a_step_goes_down_where_few_rows_are_nearly_parallel():
     X = np.full((4, 2), 1e3)
     X[:, 0] = 1.2, -0.3, 0.7, 0.1
-    rows, J, h = chosen_rows(X, 2, 0.0, MANY), np.array([0, 1]), np.full(2, 6e10)
+    rows, J, h = chosen_rows(X, 2, 0.0, MANY, Progress()), np.array([0, 1]), np.full(2, 6e10)
     for seed in range(10):
         g = np.append(X.T @ np.random.default_rng(seed).normal(size=4) * 3e4, 0.0)
         step = NewtonSystem(rows, J, h, 3, Prices(True, 3, 2.0, MANY, 3000, 100)).solve(g, 0.1)

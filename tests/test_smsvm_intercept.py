@@ -27,6 +27,7 @@ from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
+from llsvm.stream.progress import Progress
 
 FREE = {"solver": "smsvm", "intercept": True}
 
@@ -109,7 +110,9 @@ def summed(loss, seed, dense=True):
     w, a = rng.normal(size=d + 1), 0.3
     with Threads(2) as threads:
         costs = RowCosts(np.full(2, 2.0))
-        summing = Summing([Point(w, np.zeros(d + 1), a, 0.0, 1)], loss, costs, 1.0, threads, by_sides=True)
+        summing = Summing(
+            [Point(w, np.zeros(d + 1), a, 0.0, 1)], loss, costs, 1.0, threads, Progress(), by_sides=True
+        )
         for part in (slice(0, 25), slice(25, n)):
             summing.add(Block(X[part], y[part], np.arange(n)[part], cost[part]))
         return summing.finish()[0], X.astype(float), y, 2.0 * cost.astype(float), w

@@ -15,6 +15,7 @@ from llsvm.settings.objective import REGRESSION
 from llsvm.solvers.smsvm.columns import Columns
 from llsvm.solvers.smsvm.multipliers import AtHand, Multipliers, Rest
 from llsvm.solvers.smsvm.tuning import DEFAULT
+from llsvm.stream.progress import Progress
 
 LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]
 LOSSES += ["quantile", "huber"]
@@ -33,7 +34,7 @@ def at_hand(loss, X, y, cost, layout):
     columns = Columns(held, X.shape[1], BIAS) if layout == "wide" else None
     positive = None if loss.kind == REGRESSION else 1
     n = X.shape[1] + 1
-    return AtHand(block, positive, cost, BIAS, n, columns, n, DEFAULT)
+    return AtHand(block, positive, cost, BIAS, n, columns, n, DEFAULT, Progress())
 
 
 def optimum(loss, penalty, Z, target, cost):

@@ -62,7 +62,11 @@ CASES = {
     "one against one": (lambda: ill_conditioned(classes=5), {"multiclass": "ovo", "C": 1e4}),
     "smsvm": (ill_conditioned, {"solver": "smsvm", "C": 1e4}),
     "smsvm, products": (wide, {"solver": "smsvm", "C": 1e4}),
-    "smsvm, l1": (lambda: wide(d=700), {"solver": "smsvm", "C": 1.0, "penalty": "l1"}),
+    "smsvm, l1": (lambda: wide(30, 200), {"solver": "smsvm", "C": 1.0, "penalty": "l1"}),
+    "smsvm, l1, multipliers": (
+        lambda: ill_conditioned(300, 40),
+        {"solver": "smsvm", "C": 1e4, "penalty": "elasticnet"},
+    ),
     "crammer-singer": (lambda: ill_conditioned(classes=4), {"multiclass": "crammer-singer", "C": 1e4}),
     "weston-watkins, sparse": (lambda: sparse(4), {"multiclass": "weston-watkins", "C": 1e4}),
     "softmax": (lambda: ill_conditioned(classes=3), {"multiclass": "softmax", "loss": "logistic", "C": 1e4}),
@@ -86,8 +90,9 @@ def run_to(source, last, ledger=10**8, **settings):
 def primal(model, X, y, C=1.0, loss="hinge", penalty="l2", multiclass="ovr", constant=1.0, **_):
     """The objective at the model's weights, for all its problems together."""
     W, b = model.coef_, model.intercept_
-    norm = 0.5 * (np.sum(W * W) + np.sum(b * b) / constant**2) if penalty == "l2" else np.abs(W).sum()
-    norm += 0.0 if penalty == "l2" else np.abs(b).sum() / constant
+    share = {"l2": 0.0, "elasticnet": 0.5, "l1": 1.0}[penalty]
+    norm = share * (np.abs(W).sum() + np.abs(b).sum() / constant)
+    norm += (1.0 - share) * 0.5 * (np.sum(W * W) + np.sum(b * b) / constant**2)
     scores, k = X @ W.T + b, len(np.unique(y))
     row = np.arange(len(y))
     if multiclass == "ovo" and k > 2:

@@ -37,9 +37,8 @@ class Face:
         problem: Subproblem,
         tuning: FaceTuning,
         rounded: Callable[[Vector, Vector], Vector],
-        is_over: Callable[[], bool],
     ) -> None:
-        self._problem, self._tuning, self._rounded, self._is_over = problem, tuning, rounded, is_over
+        self._problem, self._tuning, self._rounded = problem, tuning, rounded
         assert isinstance(problem.loss, PLQLoss)
         self._loss = problem.loss
         self._squares = problem.rows.squares(problem.at)
@@ -100,7 +99,7 @@ class Face:
         enough = tuning.cg_until**2 * size
         v = np.empty(len(problem.rest))
         for _ in range(tuning.max_products):
-            if not size > enough or self._is_over():
+            if not size > enough or problem.rows.progress.out_of_time:
                 break
             v[...] = 0.0
             problem.rows.add(at, direction * sign, v)

@@ -104,7 +104,7 @@ class SecondOrder:
         def rounded(alpha: Vector, cost: Vector) -> Vector:
             return loss.alpha((alpha / cost).astype(np.float32), cost) if sweeps.round_to_float32 else alpha
 
-        face = Face(problem, tuning, rounded, lambda: progress.out_of_time)
+        face = Face(problem, tuning, rounded)
         scale = Scale(run)
         for _ in range(tuning.max_steps):
             part.active[c] = at
@@ -113,7 +113,7 @@ class SecondOrder:
             if met <= enough or scale.is_enough(part, c, met, enough) or progress.out_of_time:
                 return
             for _ in range(tuning.sweeps - 1):
-                if sweeps.sweep(part, c) <= enough:
+                if progress.out_of_time or sweeps.sweep(part, c) <= enough:
                     break
             alpha, margin = part.load(c, at)
             some = alpha[at]

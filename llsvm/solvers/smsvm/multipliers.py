@@ -33,6 +33,7 @@ from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
+from llsvm.stream.progress import OutOfTime, Progress
 
 Vector = NDArray[np.float64]
 
@@ -76,16 +77,17 @@ class AtHand:
         columns: Columns | None,
         most: int,
         tuning: SmSVMTuning,
+        progress: Progress,
     ) -> None:
         """positive: the class whose rows have sign +1; None where labels are numbers. bias: value of the constant
         feature, and n_weights: d + 1 with its weight. columns: the same rows by column, where no Hessian has room;
-        most: columns of one, where it has."""
+        most: columns of one, where it has. progress: of the run."""
         n = block.n_rows
         self.sign = np.ones(n) if positive is None else np.where(block.y == positive, 1.0, -1.0)
         self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
         self.cost = np.maximum(cost, LEAST_COST)
         self.n_weights, self.columns, self.most = n_weights, columns, most
-        self._block, self._bias, self._tuning = block, bias, tuning
+        self._block, self._bias, self._tuning, self.progress = block, bias, tuning, progress
 
     def margins(self, w: Vector) -> Vector:
         """(n,) y_i w·x_i."""
@@ -110,14 +112,16 @@ class AtHand:
         return out
 
     def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense | ColumnModel:
-        """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns."""
+        """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns. Raises OutOfTime."""
+        self.progress.check()
         if self.columns is not None:
-            return ColumnModel(self.columns, active, h, ridge, self._tuning)
+            return ColumnModel(self.columns, active, h, ridge, self._tuning, self.progress)
         H = np.zeros((len(active), len(active)))
         none = np.zeros(self.n_weights)
         point = Point(none, none, 0.0, 0.0, 0)
         point.activate(active)
         for piece, rows in self._pieces():
+            self.progress.check()
             if h[piece].any():
                 rows.add_products(h[piece], point, H)
         upper = np.triu_indices(len(H), 1)
@@ -149,7 +153,8 @@ class Multipliers:
         self.primal, self.dual = np.inf, -np.inf
 
     def solve(self, unit: float, gap: float) -> Iterator[None]:
-        """A step each, to P − D ≤ gap · P or where nothing is left to gain. unit: what margins are measured in."""
+        """A step each, to P − D ≤ gap · P, or where nothing is left to gain, or time is over.
+        unit: what margins are measured in."""
         rows, rest, penalty, tuning = self._rows, self._rest, self._penalty, self._tuning
         w = self.w
         l1, l2 = penalty.l1_of(len(w)), penalty.l2_of(len(w))
@@ -173,7 +178,10 @@ class Multipliers:
                 in_point = 0
                 continue
             yield
-            p = self._newton(g, w, squares / inverse)
+            try:
+                p = self._newton(g, w, squares / inverse)
+            except OutOfTime:
+                return
             change = rows.margins(p)
             t = self._line_search(residual, change, before, inverse, w, p)
             in_point += 1
@@ -256,7 +264,7 @@ class Multipliers:
         model = self._rows.model(self._curvature, active, ridge)
         now = w[active]
         roughly = len(active) > tuning.exact_columns
-        new, _ = minimise(model, g[active], now, l1, roughly, tuning)
+        new, _ = minimise(model, g[active], now, l1, roughly, tuning, self._rows.progress)
         p = np.zeros(n)
         p[active] = new - now
         self._zeros = active[(new == 0) & (l1 > 0)]

@@ -157,7 +157,7 @@ class NewtonRun:
         assert report.certificate is not None
         opened = [self.problems[i] for i in report.certificate.open(settings.tol)]
         self.live = [p for p in opened if p in self.live and (not p.exhausted or self._is_hard(p))]
-        if not self.live and not report.converged:
+        if not self.live and not report.converged and not self.progress.out_of_time:
             report.cause = ROUNDED
         elif self.stall.note(self.passes, report.certificate.primal, report.certificate.dual):
             report.cause, self.live = STALLED, []
@@ -322,6 +322,8 @@ class NewtonRun:
         self._take_columns()
         block = self.near.rows if self.near.all_rows is None else self.near.all_rows
         for p in problems:
+            if self.progress.out_of_time:
+                break
             n = len(p.w)
             rest = Rest.nothing(n)
             if self.near.all_rows is None and not self.near.one_sided:
@@ -330,7 +332,7 @@ class NewtonRun:
             positive = p.positive if self.loss.kind == CLASSIFICATION else None
             cost, constant = self.costs.of(block), self.settings.constant
             most = self.layout.most_active
-            rows = AtHand(block, positive, cost, constant, n, self.columns, most, tuning)
+            rows = AtHand(block, positive, cost, constant, n, self.columns, most, tuning, self.progress)
             found = Multipliers(rows, rest, self.loss, self.penalty, p.w, tuning)
             for _ in found.solve(p.unit, tuning.near_gap * tol):
                 yield self._report("epoch", block.n_rows)
