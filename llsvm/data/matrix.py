@@ -328,7 +328,10 @@ class MatrixReader:
         with np.errstate(invalid="ignore"):  # what is not a number is refused
             y = y.astype(np.float64)
         if not np.isfinite(y).all():
-            self._bad(start + int(np.argmin(np.isfinite(y))), "the label is missing (NaN) or infinite")
+            self._bad(
+                start + int(np.argmin(np.isfinite(y))),
+                "the label is missing (NaN) or infinite; give it a finite number, or leave the row out",
+            )
         return y
 
     def _weights(self, start: int, stop: int) -> NDArray[np.float32] | None:

@@ -119,10 +119,10 @@ def minimise(
             break
         fall = model.sweep(v, slope, l1) if l1.any() else 0.0
         while True:
-            before = np.count_nonzero(l1 * v)
+            before = np.count_nonzero(v)
             more = _newton_step(model, v, slope, l1)
             fall += more
-            stands = np.count_nonzero(l1 * v) == before or more <= stalled * (total + fall)
+            stands = np.count_nonzero(v) == before or more <= stalled * (total + fall)
             if stands or progress.out_of_time:
                 break  # each further step has a weight less, so this ends
         total += fall
