@@ -77,7 +77,7 @@ def layout(
     most_active = min(n, tuning.max_active, max(room, 1))
     wide = n > most_active or (n > tuning.all_active and n > dataset.n_rows)
     row_work = ROW_WORK_BYTES + 8 * problems
-    if l1 and isinstance(loss, PLQLoss):
+    if (l1 or intercept) and isinstance(loss, PLQLoss):
         row_work = max(row_work, MULTIPLIERS_BYTES)
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
     by_column = (

@@ -311,7 +311,9 @@ class NewtonRun:
 
     def _is_hard(self, problem: Descent) -> bool:
         """Does the smoothing crawl, and are there rows at hand for the method of multipliers?"""
-        if self.penalty.l1 == 0 or not isinstance(self.loss, PLQLoss) or not problem.crawls:
+        # without L1 that is for a free intercept: else coordinate descent (llsvm) is there for hard problems
+        wanted = self.penalty.l1 > 0 or (self.penalty.intercept and not self.layout.by_products)
+        if not wanted or not isinstance(self.loss, PLQLoss) or not problem.crawls:
             return False
         return self.near.all_rows is not None or self.near.enough(problem.margins_move)
 

@@ -101,7 +101,7 @@ class SmSVMTuning:
     safety: float = 4.0
     """The factor of it after too many of the rows that were left out have crossed the margin."""
 
-    # The method of multipliers, with L1, where the above crawls (multipliers.py)
+    # The method of multipliers, with L1 or a free intercept, where the above crawls (multipliers.py)
     patience: int = 30
     """Points that are summed at before it takes over, on whichever rows: more waits longer for the smoothing."""
     patience_growth: int = 2
