@@ -30,8 +30,8 @@ Active set: all columns while their Hessian is small; else the weights that are 
 has room for): where the rows are in memory all of them are "near", and Newton's steps are found by conjugate
 gradients (L2), or by coordinate descent and conjugate gradients on the active columns (L1); where they are not,
 conjugate gradients take a pass for each product (L2), or the active set is limited (L1).
-Where this crawls with L1 or a free intercept (a large C, nearly separable classes, raw columns), the method of multipliers solves the
-problem of the rows in memory (multipliers.py), and the pass after that certifies the result.
+Where this crawls with L1 or a free intercept (a large C, nearly separable classes, raw columns), the method of
+multipliers solves the problem of the rows in memory (multipliers.py), and the pass after that certifies the result.
 Stop when P − D ≤ tol · P.
 """
 
