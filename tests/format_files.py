@@ -77,6 +77,13 @@ def _jsonl(path, X, y, opener=open):
             out.write(json.dumps(row).encode() + b"\n")
 
 
+def _vw(path, X, y):
+    """Every value is written, zeros too, so that columns appear in their order."""
+    rows = zip(X.tolist(), y.tolist(), strict=True)
+    lines = (f"{label} |" + "".join(f" x{j}:{v}" for j, v in enumerate(x)) for x, label in rows)
+    path.write_text("\n".join(lines) + "\n")
+
+
 def _headless(path, X, y):
     pacsv.write_csv(table(X, y), path, pacsv.WriteOptions(include_header=False))
 
@@ -131,6 +138,7 @@ WRITERS = {
     "svm.xz": lambda path, X, y: _svm(path, X, y, lzma.open),
     "svm.zst": lambda path, X, y: _pyarrow_compressed(path, X, y, "zstd"),
     "svm.lz4": lambda path, X, y: _pyarrow_compressed(path, X, y, "lz4"),
+    "vw": _vw,
     "csv": _csv,
     "csv.gz": lambda path, X, y: _csv(path, X, y, gzip.open),
     "jsonl": _jsonl,

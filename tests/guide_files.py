@@ -71,6 +71,11 @@ def _tables(folder):
     ]
     with pa.CompressedOutputStream(pa.OSFile(str(folder / "events.jsonl.zst"), "wb"), "zstd") as out:
         out.write("".join(json.dumps(event) + "\n" for event in events).encode())
+    ads = (
+        f"{2 * y - 1:.0f} |user x:{x:.3f} |ad id={i % 9}\n"
+        for i, (x, y) in enumerate(zip(X[:, 1], Y, strict=True))
+    )
+    (folder / "ads.vw.gz").write_bytes(gzip.compress("".join(ads).encode()))
     towns = ["Oslo", "Lima", "Cairo"]
     people = [
         [20 + i % 50, towns[i % 3], "" if i % 9 == 0 else 100 * i, ["low", "high"][i > 60]] for i in range(99)

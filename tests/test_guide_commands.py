@@ -76,6 +76,7 @@ def test_there_are_commands_for_every_format():
     for word in (
         ".svm.gz",
         ".jsonl.zst",
+        ".vw.gz",
         ".feather",
         ".h5ad",
         ".npy",

@@ -11,6 +11,7 @@ from oracle import rows, run, write_svmlight
 from llsvm.data import open_source
 from llsvm.errors import EXIT_LIMIT, EXIT_NOT_CONVERGED, BudgetError
 from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import LIBRARY
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
 
@@ -81,7 +82,7 @@ def test_text_categories(tmp_path):
 
     with pytest.raises(BudgetError) as caught:
         trained(51 * MB)
-    assert caught.value.lines["the file format's library"] >= 24 * MB + 200 * 2000
+    assert caught.value.lines[LIBRARY] >= 24 * MB + 200 * 2000
     assert trained(caught.value.smallest_bytes).certificate is not None
 
 

@@ -38,7 +38,8 @@ class Format(NamedTuple):
     reader: "module:class", loaded when it is used.
     suffixes: of file names, lower case.
     magic: the files' first bytes, any of these.
-    kind: "rows" (one file; text), "table" (columns with names; several files)
+    kind: "rows" (one file; text), "table" (columns with names; several files),
+    "named" (sparse rows of features with names; several files)
     or "matrix" (one file; options name what is in it).
     """
 
@@ -54,6 +55,7 @@ FORMATS = {
         "llsvm.data.svmlight:SvmlightSource", (".svm", ".svmlight", ".libsvm", ".txt", ".dat")
     ),
     "csv": Format("llsvm.data.csv:CSVSource", (".csv", ".tsv", ".tab"), kind="table"),
+    "vw": Format("llsvm.data.vw:VWSource", (".vw",), kind="named"),
     "jsonl": Format("llsvm.data.jsonl:JSONLinesSource", (".jsonl", ".ndjson", ".json"), kind="table"),
     "parquet": Format("llsvm.data.parquet:ParquetSource", (".parquet", ".pq"), (b"PAR1",), kind="table"),
     "arrow": Format(
@@ -98,8 +100,8 @@ def open_source(
     model knows of its table (``extra["table"]``), to read for prediction. need_label: refuse data without labels.
     label_kind: what labels are to be taken for, a name of llsvm.settings.objective; unlabelled rows need none.
     target_scale: of a regression's, a choice of that option.
-    told: label, features, missing and text_labels as a model's own data were read: they hold where ``options`` does
-    not say, and the format has such a thing.
+    told: label, features, missing, text_labels and names (of the columns) as a model's own data were read: they
+    hold where ``options`` does not say, and the format has such a thing.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
     """
     if names_files(data):
@@ -196,17 +198,20 @@ def _open_files(
         encoder = None if table is None else TableEncoder.from_dict(table)
         result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label, lenient, threads)
         return result
+    if entry.kind in ("rows", "named") and any(options.get(key) for key in ("label", "features", "weight")):
+        raise UsageError(
+            f"{paths[0]}: read as {name}, which has no columns to choose from; leave out --label, "
+            "--features and --weight, or pass --format"
+        )
+    if entry.kind == "named":
+        rows: BlockSource = reader(paths, need_label, told.get("names"), threads)
+        return rows
     if entry.kind == "matrix":
         picked = {
             key: options.get(key) or told.get(key) for key in ("label", "features", "weight", "missing")
         }
         sources = [reader(path, need_label=need_label, **picked) for path in paths]
     else:
-        if options.get("label") or options.get("features") or options.get("weight"):
-            raise UsageError(
-                f"{paths[0]}: read as {name}, which has no columns to choose from; leave out --label, "
-                "--features and --weight, or pass --format"
-            )
         read = partial(reader, zero_based=zero_based, threads=threads)
         sources = [read(paths[0], text_labels=told.get("text_labels"))]
         sources += [read(path, text_labels=sources[0].text_labels) for path in paths[1:]]

@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from llsvm.data.jsonl_chunks import MAX_LINE_BYTES, Chunk, cut_lines, parse, parse_ahead, refuse_long
 from llsvm.data.jsonl_columns import Leaf, Seen, parsed_schema, paths_in, read_type
 from llsvm.data.jsonl_errors import complaint
+from llsvm.data.jsonl_parse import parse
 from llsvm.data.table import TableSource
+from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
 from llsvm.errors import DataError
 from llsvm.features.encoder import LISTS, TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
@@ -28,7 +29,6 @@ _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together
 _READER_BYTES = 24 << 20  # measured: a chunk of long lines as text and as values
 _HELD_BYTES = 5 << 20  # for each chunk that is parsed meanwhile; measured
 _COLUMN_BYTES = 10_000  # held for each column of the file, however small; measured
-_BOM = b"\xef\xbb\xbf"
 
 
 class JSONLinesSource(TableSource):
@@ -85,7 +85,7 @@ class JSONLinesSource(TableSource):
             if len(text) > MAX_LINE_BYTES and b"\n" not in text:
                 refuse_long(path, 1)
             whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
-            self._heads[number] = self._seen_in(number, whole.removeprefix(_BOM))
+            self._heads[number] = self._seen_in(number, whole.removeprefix(BYTE_ORDER_MARK))
         return self._heads[number]
 
     def _seen_in(self, number: int, text: bytes) -> list[Leaf]:
@@ -156,8 +156,8 @@ class JSONLinesSource(TableSource):
             (head, stream), self._stdin = self._stdin, None
         else:
             stream = Input(path, reading)
-            head = read_up_to(stream, len(_BOM))
-        head = head.removeprefix(_BOM)
+            head = read_up_to(stream, len(BYTE_ORDER_MARK))
+        head = head.removeprefix(BYTE_ORDER_MARK)
 
         def read(size: int) -> bytes:
             nonlocal head

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from llsvm.data.jsonl_chunks import Chunk
+from llsvm.data.text_chunks import Chunk
 
 _SHOWN = 40
 _NAMES = {

@@ -5,7 +5,7 @@ what changed by accident: a change goes unnoticed with a chance of about 2^-32, 
 that is not noticed. What the checksums are of depends on who does the reading:
 
     svmlight, CSV,   the file's bytes as they are stored (compressed ones if so; of standard input those that
-    JSON Lines       came), every ``CHUNK_BYTES`` from the beginning
+    JSON Lines, VW   came), every ``CHUNK_BYTES`` from the beginning
     Parquet          the stored bytes of the columns that are read, a checksum per row group; of addresses such as
                      s3://... nothing, since all would have to be fetched twice
     Arrow            the buffers of the columns that are read, a checksum per record batch

@@ -264,7 +264,7 @@ def check_regular(path: str) -> os.stat_result:
     """The status of a regular file. Raises DataError."""
     if path == STDIN:
         raise DataError(
-            "-: standard input is for svmlight, CSV and JSON Lines; write this format to a file first"
+            "-: standard input is for svmlight, VW, CSV and JSON Lines; write this format to a file first"
         )
     try:
         status = os.stat(path)

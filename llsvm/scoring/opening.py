@@ -32,6 +32,8 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     options.setdefault("zero_based", zero_based(model))
     table, label = model.extra.get("table"), None
     told: dict[str, Any] = {"text_labels": True} if need_label and is_text(model.classes_) else {}
+    if table is None and model.feature_names is not None:
+        told["names"] = model.feature_names
     if table is None:
         label = model.settings.get("label")
         if options.get("options", {}).get("label") or (label or "").endswith(".npy"):
@@ -89,11 +91,16 @@ def _require_same_kind(model: Model, source: BlockSource) -> None:
         raise ModelError(
             f"{info.name}: the columns of {info.format} have no names, but the model was trained on a table with "
             f"columns {names}{', ...' if len(table['columns']) > 6 else ''}; give it CSV, "
-            "Parquet or Arrow (or pass --format, if that is what it is)"
+            "JSON Lines, Parquet or Arrow (or pass --format, if that is what it is)"
         )
     if model.feature_names is None and table is None and info.first_indicator is not None:
         raise ModelError(
             f"{info.name}: has text columns, but the model was not trained on a table; give it numbers only"
+        )
+    if info.format == "vw" and (table is not None or model.feature_names is None):
+        raise ModelError(
+            f"{info.name}: features have names, but the model was not trained on Vowpal Wabbit text; give it data "
+            "of the format that it was trained on"
         )
     width, known = info.n_features, model.n_features_in_
     if info.is_dense and table is None and not by_name and width is not None and width != known:

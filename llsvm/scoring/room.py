@@ -10,6 +10,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import DataError
 from llsvm.files.inputs import open_binary
 from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import LIBRARY
 from llsvm.memory.process import RUNTIME_BYTES, resident_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
@@ -46,7 +47,7 @@ def block_bytes(
         "model": model_bytes,
     }
     if reader_bytes:
-        fixed["the file format's library"] = reader_bytes
+        fixed[LIBRARY] = reader_bytes
     fixed |= more or {}
     budget.require(fixed | {"blocks of rows": _BLOCKS_HELD * at_least})
     return min(max(_LARGEST_BLOCK_BYTES, at_least), (limit - sum(fixed.values())) // _BLOCKS_HELD)

@@ -1,0 +1,61 @@
+"""The parsing of JSON Lines by pyarrow.
+
+pyarrow is given no text that has not been looked at: a line that is no object, such as ``null``, would end the
+process; and an object that goes on in the next line must not be cut in two.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pajson
+
+from llsvm.data.jsonl_columns import Leaf, flat
+from llsvm.data.text_chunks import Chunk
+
+_SPACE = b" \t\r"
+_NEWLINE, _OPEN, _CLOSE = b"\n{}"
+_NULL_BETWEEN = re.compile(rb"\}[ \t\r]*null")
+
+
+def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordBatch:
+    """The columns ``leaves`` of the rows in a chunk. schema: of what pyarrow parses, see ``parsed_schema``.
+
+    Raises ArrowInvalid or ValueError where a line is not what it should be; ``jsonl_errors`` tells which and why.
+    """
+    text = chunk.text
+    if not text.isascii():
+        text.decode()
+    n_rows = _count_objects(text)
+    options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    read = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
+    table = pajson.read_json(pa.BufferReader(text), read_options=read, parse_options=options)
+    if table.num_rows != n_rows:
+        raise ValueError("there is more than one object in a line")
+    batches = table.to_batches()
+    return flat(batches[0] if batches else pa.RecordBatch.from_pylist([], schema), leaves)
+
+
+def _count_objects(text: bytes) -> int:
+    """Lines that are not blank. Raises ValueError unless each looks like one object."""
+    data = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(data == _NEWLINE)
+    if data[-1] != _NEWLINE:
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    odd = np.flatnonzero((data[starts] != _OPEN) | (data[ends - 1] != _CLOSE))
+    n_rows = len(ends)
+    for start, end in zip(starts[odd].tolist(), ends[odd].tolist(), strict=True):
+        line = text[start:end].strip(_SPACE)
+        if not line:
+            n_rows -= 1
+        elif line[0] != _OPEN or line[-1] != _CLOSE:
+            raise ValueError("a line is no object")
+    for found in _NULL_BETWEEN.finditer(text):
+        start = text.rfind(b"\n", 0, found.start()) + 1
+        json.loads(text[start : (text.find(b"\n", start) + 1) or len(text)])
+    return n_rows

@@ -1,0 +1,239 @@
+"""Rows of Vowpal Wabbit text, some at a time: ``label weight 'tag|namespace:2 feature:value feature |other ...``.
+
+https://github.com/VowpalWabbit/vowpal_wabbit/wiki/Input-format. A feature is named ``namespace^feature``, as VW's
+own --invert_hash and audits have it, or ``feature`` in a namespace without a name.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from llsvm.data.svmlight_errors import shorten
+
+_NEWLINE, _BAR, _COLON = b"\n|:"
+_SEPARATES = np.isin(np.arange(256), list(b" \t\r\n|"))
+
+
+class BadLineError(Exception):
+    """What is wrong with a line.
+
+    line: in the chunk, from 0. reason: a sentence.
+    """
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(line, reason)
+        self.line, self.reason = line, reason
+
+
+class Head(NamedTuple):
+    """What stands before a row's features. label: NaN where there is none. weight: 1 where there is none."""
+
+    label: float
+    weight: float
+
+
+class Rows(NamedTuple):
+    """Some rows.
+
+    label, weight: (n,) float64, as in Head. line: (n,) where each stands in the chunk, from 0.
+    row, name: (m,) of each feature of each row, in the file's order: its row, and which of ``names`` it is.
+    value: (m,) float64, the namespace's included. names: distinct, in order of appearance.
+    """
+
+    label: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    line: NDArray[np.int64]
+    row: NDArray[np.int64]
+    name: NDArray[np.int64]
+    value: NDArray[np.float64]
+    names: list[str]
+
+
+def parse_rows(text: bytes) -> Rows:
+    """The rows of whole lines. Raises BadLineError."""
+    if text[-1] != _NEWLINE:
+        text += b"\n"
+    if not text.isascii():
+        _require_utf8(text)
+    data = np.frombuffer(text, np.uint8)
+    separates = _SEPARATES[data]
+    starts = np.flatnonzero(~separates & np.concatenate([[True], separates[:-1]]))
+    stops = np.flatnonzero(separates & np.concatenate([[False], ~separates[:-1]]))
+    newlines, bars = np.flatnonzero(data == _NEWLINE), np.flatnonzero(data == _BAR)
+    line_of, bar_line = np.searchsorted(newlines, starts), np.searchsorted(newlines, bars)
+    lines = np.union1d(line_of, bar_line)  # that are not blank
+    barred, first = np.unique(bar_line, return_index=True)
+    if len(barred) < len(lines):
+        line = int(np.setdiff1d(lines, barred)[0])
+        raise BadLineError(line, "no bar (|) before the features; write 'label |namespace feature:value ...'")
+    label, weight = _heads(text, newlines, lines, bars[first])
+    first_bar = np.full(len(newlines), len(data))
+    first_bar[barred] = bars[first]
+    is_feature = (starts > first_bar[line_of]) & ~np.isin(starts - 1, bars)
+    starts_of, stops_of = starts[is_feature], stops[is_feature]
+    prefixes, space, factor = _namespaces(text, bars, bar_line, starts, stops)
+    bar = np.searchsorted(bars, starts_of) - 1
+    feature, words, value = _features(text, data, starts_of, stops_of, line_of[is_feature])
+    pair, at, name = np.unique(
+        space[bar] * max(len(words), 1) + feature, return_index=True, return_inverse=True
+    )
+    order = np.argsort(at)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    names = [prefixes[p // len(words)] + words[p % len(words)] for p in pair[order].tolist()]
+    row = np.searchsorted(lines, line_of[is_feature])
+    return Rows(label, weight, lines, row, rank[name], value * factor[bar], names)
+
+
+def head_of_line(text: bytes) -> Head:
+    """Of what stands before a line's first bar. Raises ValueError(reason)."""
+    words = text.decode().split()
+    if words and not text[-1:].isspace():
+        tag = words.pop()
+        if not words and _number(tag) is not None:
+            raise ValueError(
+                f"{tag} touches the bar, so that VW takes it for the row's tag, and the row for unlabelled; put a "
+                "space after it"
+            )
+    elif words and words[-1].startswith("'"):
+        words.pop()
+    if not words:
+        return Head(math.nan, 1.0)
+    label = _number(words[0])
+    if label is None:
+        what = "costs of classes (class:cost) are not read" if ":" in words[0] else "it is not a number"
+        raise ValueError(f"label {shorten(words[0])}: {what}; write one finite number, such as -1 or 1")
+    weight = 1.0 if len(words) == 1 else _number(words[1])
+    if weight is None or weight < 0:
+        raise ValueError(f"importance weight {shorten(words[1])}; weights are numbers, 0 or more")
+    if len(words) > 3 or (len(words) == 3 and _number(words[2]) != 0):
+        raise ValueError(
+            f"{shorten(words[2])} after label and weight: initial predictions are not supported, and a tag touches "
+            "the bar or begins with '"
+        )
+    return Head(label, weight)
+
+
+def _heads(
+    text: bytes, newlines: NDArray[np.int64], lines: NDArray[np.int64], bars: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Labels and weights. bars: the first of each of the lines."""
+    begins = np.concatenate([[0], newlines[:-1] + 1])[lines]
+    known: dict[bytes, Head] = {}
+    heads = []
+    for i, (begin, bar) in enumerate(zip(begins.tolist(), bars.tolist(), strict=True)):
+        raw = text[begin:bar]
+        head = known.get(raw)
+        if head is None:
+            try:
+                head = known[raw] = head_of_line(raw)
+            except ValueError as error:
+                raise BadLineError(int(lines[i]), str(error)) from error
+        heads.append(head)
+    both = np.array(heads, np.float64).reshape(-1, 2)
+    return both[:, 0].copy(), both[:, 1].copy()
+
+
+def _namespaces(
+    text: bytes,
+    bars: NDArray[np.int64],
+    bar_line: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+) -> tuple[list[str], NDArray[np.int64], NDArray[np.float64]]:
+    """What names in each namespace begin with; and of each bar its namespace and what its values are multiplied
+    by."""
+    at = np.minimum(np.searchsorted(starts, bars + 1), max(len(starts) - 1, 0))
+    named = starts[at] == bars + 1 if len(starts) else np.zeros(len(bars), bool)
+    ends = np.where(named, stops[at], bars + 1) if len(starts) else bars + 1
+    numbers: dict[str, int] = {}
+    known: dict[bytes, tuple[int, float]] = {}
+    found = []
+    for i, (bar, end) in enumerate(zip(bars.tolist(), ends.tolist(), strict=True)):
+        raw = text[bar + 1 : end]
+        each = known.get(raw)
+        if each is None:
+            name, colon, factor = raw.decode().partition(":")
+            times = _number(factor) if colon else 1.0
+            if times is None or (colon and not name):
+                what = f"namespace {shorten(raw.decode())}: its value is not a number, or it has no name"
+                raise BadLineError(int(bar_line[i]), f"{what}; write |name:2.0")
+            each = known[raw] = numbers.setdefault(f"{name}^" if name else "", len(numbers)), times
+        found.append(each)
+    both = np.array(found, np.float64).reshape(-1, 2)
+    return list(numbers), both[:, 0].astype(np.int64), both[:, 1].copy()
+
+
+def _features(
+    text: bytes,
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    line: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
+    """Of the features ``text[starts:stops]``: which of some names each has, these, and the values."""
+    colons = np.append(np.flatnonzero(data == _COLON), [len(data), len(data)])
+    at = np.searchsorted(colons, starts)
+    ends = np.minimum(colons[at], stops)
+    bad = np.flatnonzero((colons[at + 1] < stops) | (ends == starts))
+    if len(bad):
+        shown = shorten(text[starts[bad[0]] : stops[bad[0]]].decode())
+        raise BadLineError(
+            int(line[bad[0]]), f"{shown}: write a feature as name or name:value, with one colon"
+        )
+    encoded = _gathered(data, starts, ends).cast(pa.large_string()).dictionary_encode()
+    value = np.ones(len(starts))
+    valued = np.flatnonzero(ends < stops)
+    if len(valued):
+        first = ends[valued] + 1
+        try:
+            found = _gathered(data, first, stops[valued]).cast(pa.string()).cast(pa.float64())
+            value[valued] = np.frombuffer(found.buffers()[1], np.float64, len(found))
+        except pa.ArrowInvalid:  # a form that Python reads, or none
+            spans = zip(first.tolist(), stops[valued].tolist(), strict=True)
+            numbers = [_number(text[begin:end].decode()) for begin, end in spans]
+            value[valued] = [math.nan if each is None else each for each in numbers]
+        wrong = np.flatnonzero(~np.isfinite(value))
+        if len(wrong):
+            shown = shorten(text[starts[wrong[0]] : stops[wrong[0]]].decode())
+            raise BadLineError(
+                int(line[wrong[0]]), f"{shown}: the value is not a finite number; write name:value"
+            )
+    codes = np.zeros(0, np.int32)
+    if len(encoded):
+        codes = np.frombuffer(encoded.indices.buffers()[1], np.int32, len(encoded))
+    return codes.astype(np.int64), encoded.dictionary.to_pylist(), value
+
+
+def _gathered(data: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
+    """Parts of a text, as an Arrow array of bytes."""
+    lengths = stops - starts
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    where = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[where])]
+    return pa.Array.from_buffers(pa.binary(), len(starts), buffers)
+
+
+def _number(word: str) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and "_" not in word else None
+
+
+def _require_utf8(text: bytes) -> None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start)
+        byte = f"byte {text[error.start]:#04x} is not UTF-8"
+        raise BadLineError(
+            line, f"{byte}; convert the text, perhaps with iconv -f latin1 -t utf-8"
+        ) from error
