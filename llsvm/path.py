@@ -6,8 +6,8 @@ The data are read once; each point is trained to its own certificate on the same
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,15 +30,15 @@ MAX_LINES, NAMED = 50, 8  # weights drawn, and of these so many named
 
 @dataclass(slots=True)
 class PathPoint:
-    """lambda1: of (1/N) Σ hinge + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this
-    point alone. score: of the model on the validation data, None without;
-    scored_by: what that is, accuracy or of a regression r2."""
+    """lambda1: of (1/N) Σ loss + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this
+    point alone. figures: of the model on the validation data by name, none without such: accuracy, log_loss and
+    brier (where the loss gives probabilities), or of a regression r2, mean_absolute_error, mean_squared_error; the
+    first is what it is judged by."""
 
     lambda1: float
     model: Model
     passes: int
-    score: float | None = None
-    scored_by: str = "accuracy"
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def nonzero_weights(self) -> int:
@@ -52,8 +52,13 @@ class PathPoint:
             "passes": self.passes,
             "relative_gap": None if certificate is None else certificate.relative_gap,
             "converged": self.model.converged,
-            self.scored_by: self.score,
+            **self.figures,
         }
+
+    @property
+    def main_figure(self) -> tuple[str, float] | None:
+        """The first of the figures, and its name."""
+        return next(iter(self.figures.items()), None)
 
 
 def path(
@@ -116,10 +121,11 @@ def plot(points: Sequence[PathPoint], file: str) -> None:
     below.set(xscale="log", xlabel="λ₁ (sparser to the left)", ylabel="weights that are not zero")
     below.yaxis.set_major_locator(MaxNLocator(integer=True))
     below.invert_xaxis()
-    if points[0].score is not None:
+    if points[0].main_figure is not None:
+        name, _ = points[0].main_figure
         right = below.twinx()
-        right.plot(lambdas, [point.score or 0.0 for point in points], "C0.--")
-        right.set_ylabel(f"validation {points[0].scored_by}", color="C0")
+        right.plot(lambdas, [point.figures[name] for point in points], "C0.--")
+        right.set_ylabel(f"validation {name}", color="C0")
         right.tick_params(axis="y", colors="C0")
         right.yaxis.set_major_formatter(PercentFormatter(1.0))
     kind = os.path.splitext(file)[1].lstrip(".").lower()

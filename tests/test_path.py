@@ -1,9 +1,13 @@
-"""A path's points are what training at their λ₁ alone gives."""
+"""A path's points are what training at their λ₁ alone gives, measured on rows that were held out."""
+
+import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import llsvm
+from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.path import path
 from llsvm.settings.settings import Settings
@@ -23,3 +27,43 @@ def test_each_point_is_trained_with_its_own_lambda1(more):
     weights = [np.abs(point.model.coef_).sum() for point in points]
     assert weights == sorted(weights)
     assert weights[0] < 0.5 * weights[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "figures"),
+    [
+        (["--loss", "hinge"], ["accuracy"]),
+        (["--loss", "logistic", "--intercept"], ["accuracy", "log_loss", "brier"]),
+        (["--loss", "huber", "--delta", "0.5"], ["r2", "mean_absolute_error", "mean_squared_error"]),
+        (
+            ["--loss", "quantile", "--quantile", "0.4", "--intercept"],
+            ["r2", "mean_absolute_error", "mean_squared_error"],
+        ),
+    ],
+)
+def test_held_out_rows_are_measured_at_each_point(tmp_path, options, figures):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    t = 20.0 + 3 * X[:, 0] + rng.normal(size=300)
+    label = t if figures[0] == "r2" else (t > 21).astype(int)
+    for name, part in (("train.csv", slice(200)), ("held.csv", slice(200, None))):
+        rows = np.c_[X, label][part]
+        np.savetxt(tmp_path / name, rows, delimiter=",", header="a,b,c,d,label", comments="", fmt="%.6f")
+    files = [str(tmp_path / "train.csv"), "--validation", str(tmp_path / "held.csv")]
+    done = CliRunner().invoke(app, ["path", *files, *options, "--points", "6", "--json"])
+    assert done.exit_code == 0, done.stderr
+    points = json.loads(done.stdout)["points"]
+    assert all(set(figures) <= set(point) for point in points)
+    assert points[0]["nonzero_weights"] <= 1  # at the largest λ₁ there is
+    assert points[-1]["nonzero_weights"] >= 1
+    assert points[-1][figures[0]] > 0.7
+    assert figures[0].replace("_", " ") in done.stderr
+    if figures[0] == "r2":
+        model = llsvm.train(
+            str(tmp_path / "train.csv"),
+            penalty="l1",
+            lambda1=points[-1]["lambda1"],
+            **{"loss": options[1], options[2][2:]: float(options[3]), "intercept": "--intercept" in options},
+        )
+        answer = llsvm.evaluate(model, str(tmp_path / "held.csv"))
+        assert points[-1]["mean_squared_error"] == pytest.approx(answer["mean_squared_error"], rel=0.05)

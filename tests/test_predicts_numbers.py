@@ -15,7 +15,7 @@ import llsvm
 from llsvm.cli import app
 from llsvm.errors import DataError, ModelError, UsageError
 from llsvm.models.model import Model
-from llsvm.scoring.measure import main_figure, measure
+from llsvm.scoring.measure import FIGURES, measure
 from llsvm.scoring.scores import predict_file
 from llsvm.settings.objective import REGRESSION, UNLABELLED
 
@@ -115,7 +115,7 @@ def test_the_figures_of_a_regression():
     assert answer["root_mean_squared_error"] == pytest.approx(
         metrics.root_mean_squared_error(y, p), rel=1e-12
     )
-    assert main_figure(answer) == ("r2", answer["r2"])
+    assert next(name for name in FIGURES if name in answer) == "r2"
     assert np.isnan(measure(model, Rows(X[:1], y[:1]))["r2"])  # as scikit-learn's of one row
     assert measure(model, Rows(X, np.full(N, 3.0)))["r2"] == 0.0
 

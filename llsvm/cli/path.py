@@ -15,7 +15,8 @@ from llsvm.settings.option import MOST_USED, OUTPUT
 
 
 @takes(
-    *("penalty", "lambda2", "tol", "memory_limit", "bias", "scale", "threads", "spill_dir"),
+    *("penalty", "lambda2", "tol", "memory_limit", "bias", "intercept", "scale", "threads", "spill_dir"),
+    *("loss", "epsilon", "quantile", "delta", "target_scale"),
     *(name for name in READING if name != "hash_bits"),
     penalty={"default": "l1", "choices": ("l1", "elasticnet"), "help": "Penalty on the weights."},
     lambda2={"help": "Factor of ½‖w‖², with elasticnet."},
@@ -40,7 +41,8 @@ def path(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Data to measure each model on: its accuracy, or of a regression R².",
+            help="Data to measure each model on: its accuracy, with --loss logistic log loss and Brier score too; "
+            "of a regression R², mean absolute and squared error.",
             rich_help_panel=MOST_USED,
         ),
     ] = None,
@@ -61,7 +63,7 @@ def path(
     from llsvm.memory.process import default_threads
     from llsvm.path import path as train_path
     from llsvm.path import plot as draw
-    from llsvm.scoring.measure import main_figure, measure
+    from llsvm.scoring.measure import FIGURES, measure
     from llsvm.scoring.opening import open_for
     from llsvm.settings.defaults import said_of_defaults
     from llsvm.solvers.report import in_passes
@@ -94,13 +96,12 @@ def path(
                 threads=settings.threads or default_threads(),
             )
             answer = measure(point.model, source, memory_limit=settings.memory_limit)
-            point.scored_by, point.score = main_figure(answer)
+            point.figures = {name: answer[name] for name in FIGURES if name in answer}
         found.append(point)
         if not quiet:
             words = [f"λ₁ {point.lambda1:.4g}", f"{point.nonzero_weights} weights not zero"]
             words.append(in_passes(point.passes) + ("" if point.model.converged else ", not converged"))
-            if point.score is not None:
-                words.append(f"{point.scored_by} {point.score:.2%}")
+            words += [f"{name.replace('_', ' ')} {value:.4g}" for name, value in point.figures.items()]
             echo(", ".join(words), err=True)
     say_notes(training_data, quiet)
     _show([point.as_dict() for point in found], json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,12 @@ _FIGURES: dict[str, type[ClassCounts] | type[NumberErrors] | type[Outliers]] = {
     REGRESSION: NumberErrors,
     UNLABELLED: Outliers,
 }
+
+# Those that a sequence of models is judged by, the first that there is above all
+FIGURES = (
+    *("accuracy", "r2", "outlier_share"),
+    *("log_loss", "brier", "mean_absolute_error", "mean_squared_error"),
+)
 
 
 def measure(
@@ -44,9 +49,3 @@ def measure(
         figures.add(block, values)
     at_least_one(n_rows, source)
     return dict(figures.answer())
-
-
-def main_figure(answer: Mapping[str, Any]) -> tuple[str, float]:
-    """The one number of an evaluation, and its name."""
-    name = next(name for name in ("accuracy", "r2", "outlier_share") if name in answer)
-    return name, float(answer[name])

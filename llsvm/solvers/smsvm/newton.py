@@ -129,7 +129,11 @@ def minimise(
         if fall <= stalled * total:
             break
     p = v - w
-    return v, float(-0.5 * (p @ (g + slope)) + (l1 @ np.abs(w) - l1 @ np.abs(v)))
+    return v, float(-0.5 * (p @ (g + slope)) + _norm(l1, w) - _norm(l1, v))
+
+
+def _norm(l1: Vector, v: Vector) -> float:
+    return float((l1 * np.abs(v)).sum())
 
 
 def _violation(v: Vector, slope: Vector, l1: Vector) -> Vector:
@@ -152,7 +156,7 @@ def _newton_step(model: Quadratic, v: Vector, slope: Vector, l1: Vector) -> floa
 
     def fall(to: Vector, Hp: Vector) -> float:
         p = to - now
-        return float(-(s @ p) - 0.5 * p @ Hp + (l1 @ np.abs(now) - l1 @ np.abs(to)))
+        return float(-(s @ p) - 0.5 * p @ Hp + _norm(l1, now) - _norm(l1, to))
 
     falls = [fall(along, Hd * step if np.isfinite(step) else Hd), fall(cut, model.product(active, cut - now))]
     best = int(np.argmax(falls))

@@ -35,6 +35,8 @@ from llsvm.solvers.stall import Stall
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
+NO_WEIGHTS = 1e6  # times as much as makes a weight zero
+
 SumUp = Callable[[list[Point]], list[Sums]]
 
 
@@ -137,12 +139,19 @@ class NewtonRun:
         self.stall = Stall(self.settings.tol, None)
 
     def largest_gradient(self) -> float:
-        """Of the losses alone, at w = 0: the largest |Σ C_i φ'(0) y_i x_ij|. A pass."""
+        """Of the losses alone, where all weights are zero: the largest |Σ C_i φ' y_i x_ij|. A pass; a free
+        intercept takes more, until it is what it is with no other weight."""
         zero, a = np.zeros(len(self.problems[0].w)), self.tuning.min_smoothing
         points = [Point(zero, zero, a, a, p.positive) for p in self.problems]
         with Threads(self._n_threads) as self._threads:
             sums = self._sum(points)
-        return max(float(np.abs(s.v).max()) for s in sums)
+        largest = max(float(np.abs(s.v).max()) for s in sums)
+        if not self.penalty.intercept:
+            return largest
+        self.begin_again(replace(self.penalty, l1=NO_WEIGHTS * largest, l2=0.0))
+        for _ in self.passes_to_the_end():
+            pass
+        return max(float(np.abs(p.gradient[:-1]).max()) for p in self.problems)
 
     def _pass(self) -> Report:
         """A full pass for what is live; what is done then no longer is."""

@@ -124,7 +124,7 @@ class SmSVM:
         yield from self.run.passes_to_the_end()
 
     def largest_lambda1(self) -> float:
-        """The smallest λ₁ with which all weights are zero: the largest |Σ c_i φ'(0) y_i x_ij| / N. A pass."""
+        """The smallest λ₁ with which all weights are zero: the largest |Σ c_i φ' y_i x_ij| / N there."""
         run = self.run
         return run.largest_gradient() / (run.penalty.C * run.stream.dataset.n_rows)
 
