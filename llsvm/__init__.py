@@ -1,9 +1,8 @@
 """Linear SVMs on data larger than memory, under a byte limit, with a certificate.
 
-train, predict, evaluate, load: from files, data frames and arrays. LLSVMClassifier, LLSVMRegressor: scikit-learn
-estimators. Model
-and Certificate: what they hand back. LLSVMError and its subclasses: what they raise; LLSVMWarning: something beside
-the result went wrong.
+train, predict, evaluate, load: from files, data frames and arrays. LLSVMClassifier, LLSVMRegressor,
+LLSVMOutlierDetector: scikit-learn estimators. Model and Certificate: what they hand back. LLSVMError and its
+subclasses: what they raise; LLSVMWarning: something beside the result went wrong.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from llsvm.estimators.classifier import LLSVMClassifier
+    from llsvm.estimators.outlier_detector import LLSVMOutlierDetector
     from llsvm.estimators.regressor import LLSVMRegressor
     from llsvm.models.model import Model
     from llsvm.objective.certificate import Certificate
@@ -43,6 +43,7 @@ __all__ = [
     "DiskError",
     "LLSVMClassifier",
     "LLSVMError",
+    "LLSVMOutlierDetector",
     "LLSVMRegressor",
     "LLSVMWarning",
     "LongRowError",
@@ -64,6 +65,7 @@ os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 _WHERE = {
     "Certificate": "llsvm.objective.certificate",
     "LLSVMClassifier": "llsvm.estimators.classifier",
+    "LLSVMOutlierDetector": "llsvm.estimators.outlier_detector",
     "LLSVMRegressor": "llsvm.estimators.regressor",
     "Model": "llsvm.models.model",
     "evaluate": "llsvm.predict",

@@ -131,7 +131,7 @@ class DatasetInfo:
     kind: what labels are, a name of llsvm.settings.objective. target: of a regression's.
     classes: (k,) labels, ascending; counts: (k,) rows of each. Where labels are no classes there are none of them,
     and counts has one number, of all rows. is_dense: blocks are dense arrays.
-    dtype: of the values. weighted: rows have sample weights.
+    dtype: of the values. weighted: rows have sample weights. weight_sum: of these; rows without have 1.
     squared_norm: about how large ‖x_i‖² is, as solvers see the rows: what scaling leaves, else that of the first.
     largest_value: absolute, of the first rows as the source has them.
     digest: what tells it from other data of the same shape, as far as llsvm/stream/digest.py says; "": unknown.
@@ -148,6 +148,7 @@ class DatasetInfo:
     is_dense: bool
     dtype: np.dtype
     weighted: bool
+    weight_sum: float = 0.0
     squared_norm: float = 0.0
     largest_value: float = 0.0
     digest: str = ""

@@ -15,6 +15,7 @@ from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.report import in_passes
 from llsvm.training.training import Training
 
@@ -67,10 +68,12 @@ def train(
         "squared_epsilon_insensitive",
         "quantile",
         "huber",
+        "one_class",
     ] = "hinge",
     epsilon: float = 0.1,
     quantile: float = 0.5,
     delta: float = 1.0,
+    nu: float = 0.5,
     penalty: Literal["l2", "l1", "elasticnet"] = "l2",
     l1_ratio: float = 0.5,
     lambda1: float | None = None,
@@ -134,6 +137,8 @@ def train_with(
         advice = (remedies or {}).get(cause, advice)
     for note in source.info().notes:
         warnings.warn(in_python(note, names), stacklevel=warn_at)
+    if model.certificate is not None and model.certificate.is_nothing:
+        warnings.warn(in_python(NOTHING, names), stacklevel=warn_at)
     if not model.converged:
         _warn_not_converged(model, in_python(advice, names), warn_at + 1)
     if output is not None:

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import llsvm.estimators.base
 import llsvm.memory.process
-from llsvm import LLSVMClassifier, LLSVMRegressor
+from llsvm import LLSVMClassifier, LLSVMOutlierDetector, LLSVMRegressor
 from llsvm.errors import UsageError
 
 
@@ -122,6 +122,11 @@ def test_wrong_parameters_are_value_errors():
     ]
 )
 def test_scikit_learns_checks_of_a_regressor(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks([LLSVMOutlierDetector()])
+def test_scikit_learns_checks_of_an_outlier_detector(estimator, check):
     check(estimator)
 
 

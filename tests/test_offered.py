@@ -19,18 +19,27 @@ from oracle import rows
 import llsvm
 from llsvm.errors import UsageError
 from llsvm.settings.methods import METHODS
-from llsvm.settings.objective import CLASSIFICATION, KINDS, LOSSES, MULTICLASS, PENALTIES
+from llsvm.settings.objective import (
+    CLASSIFICATION,
+    KINDS,
+    LOSSES,
+    MULTICLASS,
+    ONE_CLASS,
+    PENALTIES,
+    UNLABELLED,
+)
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.settings.solver import SOLVERS
 
 N, D, CLASSES = 60, 4, 3
-C, L1_RATIO, EPSILON, QUANTILE, DELTA, GAMMA = 0.3, 0.4, 0.2, 0.8, 0.7, 0.5
+C, L1_RATIO, EPSILON, QUANTILE, DELTA, NU, GAMMA = 0.3, 0.4, 0.2, 0.8, 0.7, 0.3, 0.5
 TOL = 1e-3
 OWN = {  # what a loss is asked with
     "epsilon_insensitive": {"epsilon": EPSILON},
     "squared_epsilon_insensitive": {"epsilon": EPSILON},
     "quantile": {"quantile": QUANTILE},
     "huber": {"delta": DELTA},
+    ONE_CLASS: {"nu": NU},
 }
 
 # Σ over rows, of z = 1 - y w.x for classes and z = t - w.x for numbers
@@ -65,6 +74,12 @@ JOINT: dict[tuple[str, str], Callable] = {
 IN_PROBLEMS = ("ovr", "ovo")
 
 
+def one_class(X):
+    """Its variables, w and rho, and its objective, which has no C."""
+    w, rho = cp.Variable(X.shape[1]), cp.Variable()
+    return w, rho, 0.5 * cp.sum_squares(w) - NU * len(X) * rho + cp.sum(cp.pos(rho - X @ w))
+
+
 class Offer(NamedTuple):
     loss: str
     penalty: str
@@ -84,12 +99,19 @@ class Offer(NamedTuple):
         solver = {"solver": method.solver} if method.solver else {}
         named = {"loss": self.loss, "penalty": self.penalty, "multiclass": self.multiclass}
         named["intercept"] = self.intercept
-        return {**named, **solver, **kernel, **share, **OWN.get(self.loss, {})}
+        cost = {} if self.loss == ONE_CLASS else {"C": C}
+        return {**named, **solver, **kernel, **share, **cost, **OWN.get(self.loss, {})}
 
 
 def forms(loss):
     """Of multi-class, that there are for the labels of a loss."""
     return MULTICLASS if KINDS[loss] == CLASSIFICATION else ("ovr",)
+
+
+def intercepts(loss, method):
+    """Which of --intercept there are."""
+    takes = method.name in OPTIONS["intercept"].methods and loss != ONE_CLASS
+    return (False, True) if takes else (False,)
 
 
 OFFERED = [
@@ -99,14 +121,16 @@ OFFERED = [
     for penalty in penalties
     for form in method.multiclass
     if form in forms(loss)
-    for intercept in ((False, True) if method.name in OPTIONS["intercept"].methods else (False,))
+    for intercept in intercepts(loss, method)
 ]
 
 
 @cache
 def data(kind):
-    """X, and classes 0, 1, 2 or numbers."""
+    """X, and classes 0, 1, 2 or numbers; rows on one side of 0 where there are none."""
     X, y = rows(N, D, seed=4, classes=CLASSES, noise=0.3)
+    if kind == UNLABELLED:
+        return (X + 2).astype(np.float32).astype(float), None
     if kind == CLASSIFICATION:
         return X, y
     rng = np.random.default_rng(5)
@@ -114,9 +138,9 @@ def data(kind):
 
 
 @cache
-def features(kernel):
+def features(kernel, kind=CLASSIFICATION):
     """Rows whose dot products are the kernel's: linear machines on these are kernel machines."""
-    X, _ = data(CLASSIFICATION)
+    X, _ = data(kind)
     if not kernel:
         return X
     squares = ((X[:, None] - X[None, :]) ** 2).sum(axis=2)
@@ -126,8 +150,8 @@ def features(kernel):
 @cache
 def objectives(loss, penalty, multiclass, kernel, intercept):
     """A list of problems in CVXPY, each with its variables: their sum is the objective; and their optima's sum."""
-    X, y = features(kernel), data(KINDS[loss])[1]
-    made = []
+    X, y = features(kernel, KINDS[loss]), data(KINDS[loss])[1]
+    made = [one_class(X)] if loss == ONE_CLASS else []
     if multiclass not in IN_PROBLEMS:
         w, b = cp.Variable((CLASSES, X.shape[1])), cp.Variable(CLASSES)
         cost = sum(JOINT[multiclass, loss](w @ x + intercept * b, own) for x, own in zip(X, y, strict=True))
@@ -142,6 +166,8 @@ def objectives(loss, penalty, multiclass, kernel, intercept):
 
 def binary(y, kind, multiclass):
     """Which rows, their signs, what is to be met."""
+    if kind == UNLABELLED:
+        return []
     if kind != CLASSIFICATION:
         return [(np.ones(N, bool), np.ones(N), y)]
     if multiclass == "ovr":
@@ -166,19 +192,22 @@ def test_what_is_offered_reaches_the_optimum(offer):
     kernel = bool(METHODS[offer.method].kernels)
     problems, best = objectives(offer.loss, offer.penalty, offer.multiclass, kernel, offer.intercept)
     X, y = data(KINDS[offer.loss])
-    model = llsvm.train(X, y, C=C, tol=TOL, max_passes=3000, threads=1, **offer.options)
+    model = llsvm.train(X, y, tol=TOL, max_passes=3000, threads=1, **offer.options)
     assert model.converged
     w, primal = weights(model, kernel), 0.0
     joint, b = offer.multiclass not in IN_PROBLEMS, model.intercept_
     parts, levels = ([w], [b]) if joint else (list(w), list(b))
+    if offer.loss == ONE_CLASS:
+        levels = [-b[0]]
     for part, level, (of_part, of_level, problem) in zip(parts, levels, problems, strict=True):
         of_part.value, of_level.value = part, level
         primal += problem.objective.value
     certificate = model.certificate
     assert certificate.relative_gap <= TOL
     assert primal == pytest.approx(sum(certificate.primal), rel=1e-5)
-    assert best * (1 - 1e-6) <= primal <= best * (1 + 1.01 * TOL)
-    assert sum(certificate.dual) <= best * (1 + 1e-6)
+    assert best - 1e-6 * abs(best) <= primal <= best + 1.01 * TOL * abs(best)
+    assert sum(certificate.dual) <= best + 1e-6 * abs(best)
+    assert best < 0 or offer.loss != ONE_CLASS
 
 
 REFUSED = [
@@ -217,7 +246,7 @@ def test_every_choice_is_somewhere_on_offer_or_refused():
     for offer in OFFERED:
         assert offer.loss in LOSSES
         assert offer.penalty in OF_PENALTIES
-        assert offer.loss in OF_ROWS or offer.multiclass not in IN_PROBLEMS
+        assert offer.loss in (*OF_ROWS, ONE_CLASS) or offer.multiclass not in IN_PROBLEMS
         assert offer.multiclass in IN_PROBLEMS or (offer.multiclass, offer.loss) in JOINT
     assert {offer.penalty for offer in OFFERED} == set(PENALTIES)
     assert {offer.multiclass for offer in OFFERED} == set(MULTICLASS)

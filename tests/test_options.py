@@ -23,6 +23,7 @@ from llsvm.errors import (
     options_as_typed,
 )
 from llsvm.estimators.classifier import LLSVMClassifier
+from llsvm.estimators.outlier_detector import LLSVMOutlierDetector
 from llsvm.estimators.regressor import LLSVMRegressor
 from llsvm.settings.methods import METHODS
 from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
@@ -41,9 +42,12 @@ NOT_OF_THE_ESTIMATOR = {"paper", "spill_format", "cache", "survivors"}
 OF_REGRESSION = {"epsilon", "quantile", "delta"}
 OF_CLASSES = {"class_weight", "multiclass"}
 OF_NESVM = {"step", "mu", "mu_end", "homotopy", "stop"}  # which takes no regression
+OF_OUTLIERS = {"nu"}
+OF_LABELS = {"C", "loss", "penalty", "l1_ratio", "lambda1", "lambda2", "bias", "intercept"}
 NOT_THERE = {
-    LLSVMClassifier: NOT_OF_THE_ESTIMATOR | OF_REGRESSION,
-    LLSVMRegressor: NOT_OF_THE_ESTIMATOR | OF_CLASSES | OF_NESVM,
+    LLSVMClassifier: NOT_OF_THE_ESTIMATOR | OF_REGRESSION | OF_OUTLIERS,
+    LLSVMRegressor: NOT_OF_THE_ESTIMATOR | OF_CLASSES | OF_NESVM | OF_OUTLIERS,
+    LLSVMOutlierDetector: NOT_OF_THE_ESTIMATOR | OF_CLASSES | OF_REGRESSION | OF_NESVM | OF_LABELS,
 }
 
 
@@ -131,7 +135,8 @@ def test_the_estimator_takes_the_joint_problems_as_scikit_learn_writes_them():
 @pytest.mark.parametrize("estimator", NOT_THERE)
 def test_the_estimators_have_every_option_with_its_default(estimator):
     given = parameters(estimator.__init__)
-    del given["self"], given["fit_intercept"]
+    del given["self"]
+    given.pop("fit_intercept", None)
     names = {TO_OPTION.get(name, name) for name in given}
     assert names | READING | NOT_THERE[estimator] == set(DEFAULTS)
     assert not names & NOT_THERE[estimator]
@@ -142,10 +147,7 @@ def test_the_estimators_have_every_option_with_its_default(estimator):
 
 @pytest.mark.parametrize(
     ("text", "names"),
-    [
-        (estimator.__doc__, set(parameters(estimator.__init__)) - {"self"})
-        for estimator in (LLSVMClassifier, LLSVMRegressor)
-    ],
+    [(estimator.__doc__, set(parameters(estimator.__init__)) - {"self"}) for estimator in NOT_THERE],
 )
 def test_every_option_is_explained(text, names):
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []

@@ -6,6 +6,7 @@ from state_suite import Case, check_refuses, check_resumes
 
 LEDGER = 40_000  # bytes: with small_pages, a few blocks, survivors in memory and spilled
 
+REGRESSION = ("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber")
 MULTICLASS = [(2, "ovr"), (4, "ovr"), (4, "ovo")]
 
 
@@ -41,10 +42,12 @@ def test_out_of_core(tmp_path, monkeypatch, classes, multiclass, threads, place)
     check_resumes(case, tmp_path)
 
 
-@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber"])
-def test_regression_out_of_core(tmp_path, monkeypatch, loss):
+@pytest.mark.parametrize(
+    "loss", ["epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber", "one_class"]
+)
+def test_other_losses_out_of_core(tmp_path, monkeypatch, loss):
     small_pages(monkeypatch)
-    settings = {"loss": loss, "tol": 1e-3, "max_passes": 4}
+    settings = {"loss": loss, "tol": 1e-3, "max_passes": 4, "bias": float(loss in REGRESSION)}
     check_resumes(Case(settings, LEDGER, n=700, from_file="cache", in_one_block=False, spills=True), tmp_path)
 
 

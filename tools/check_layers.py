@@ -37,7 +37,7 @@ ALONE = {
         *("jsonl_columns", "jsonl_parse", "jsonl_errors", "text_chunks", "vw_rows"),
     ),
     "solvers": (
-        *("base", "report", "state", "stall", "blas", "lapack"),
+        *("base", "report", "state", "stall", "blas", "lapack", "advice"),
         *("binary_solver", "saved_numbers", "state_arrays", "kernel_machine", "row_products"),
     ),
 }

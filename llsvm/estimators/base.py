@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import signature
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -50,21 +51,30 @@ _ESTIMATORS = {
 }
 Class = TypeVar("Class", bound=type)
 
-# A line or more of each parameter, by its name; an estimator's docstring has those that it takes.
-EXPLAINED = """
+# Of parameters, by their names; an estimator's docstring has those that it takes.
+_EXPLAINED = {
+    ("solver",): """
     solver: "auto" (the only one that does what is asked for, else by shape and a trial; ``model_.extra`` says which
-    and why), "llsvm", "smsvm", "nesvm" or "smo"; all reach the same certified optimum.
+    and why), "llsvm", "smsvm", "nesvm" or "smo"; all reach the same certified optimum.""",
+    ("penalty",): """
     penalty: "l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.
-    lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.
-    C: penalty, > 0. tol: relative duality gap at which to stop.
+    lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.""",
+    ("C",): """
+    C: penalty, > 0.""",
+    ("tol", "max_iter", "max_seconds"): """
+    tol: relative duality gap at which to stop.
     max_iter: full passes over the data at most, None for no limit. max_seconds: once this time is
-    over there is no other step, and a last pass measures what there is; None for no limit.
+    over there is no other step, and a last pass measures what there is; None for no limit.""",
+    ("fit_intercept", "penalize_intercept"): """
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others (as in LIBLINEAR),
-    or not (as in LIBSVM and LogisticRegression) where ``penalize_intercept`` is False and the solver can.
+    or not (as in LIBSVM and LogisticRegression) where ``penalize_intercept`` is False and the solver can.""",
+    ("random_state", "n_jobs", "memory_limit", "disk_limit", "spill_dir"): """
     random_state: of every random choice.
     n_jobs: threads; None or -1 for all processors that the process may use, -2 for all but one, and so on.
     memory_limit: of the whole process, such as "2GB" or "25%"; None for half of what is free beyond what the
-    process holds already. disk_limit, spill_dir: for what does not fit into memory.
+    process holds already. disk_limit, spill_dir: for what does not fit into memory.""",
+}
+_ATTRIBUTES = """
 
     Attributes after ``fit``: coef_ (k, n_features) float64 and intercept_ (k,); n_iter_ (full passes);
     certificate_ (``Certificate``); model_ (``Model``); n_features_in_ and, where columns have names,
@@ -73,8 +83,10 @@ EXPLAINED = """
 
 
 def explained(estimator: Class) -> Class:
-    """A decorator: appends to the class's docstring what all estimators have."""
-    estimator.__doc__ = (estimator.__doc__ or "").rstrip() + EXPLAINED
+    """A decorator: appends to the class's docstring what estimators have in common."""
+    taken = set(signature(estimator).parameters)
+    words = "".join(text for names, text in _EXPLAINED.items() if taken.issuperset(names))
+    estimator.__doc__ = (estimator.__doc__ or "").rstrip() + words + _ATTRIBUTES
     return estimator
 
 

@@ -5,9 +5,11 @@ A model may come from anywhere. Whatever its header holds is looked at here befo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from llsvm.errors import CertificateError
 from llsvm.files.json_checks import (
     MAX_FEATURES,
     Test,
@@ -21,6 +23,7 @@ from llsvm.files.json_checks import (
     one_of,
     shown,
 )
+from llsvm.objective.certificate import Certificate
 from llsvm.settings.objective import REGRESSION, UNLABELLED
 
 _COLUMN_KINDS = ("number", "text", "vector", "indices", "values", "struct")
@@ -53,8 +56,8 @@ _CERTIFICATE: dict[str, Test] = {
     "dual": list_of(maybe(is_number)),
     "passes": is_whole(0),
 }
-_ROUNDING: dict[str, Test] = {"rounding": list_of(is_number)}
 # Of what is not always there.
+_CERTIFICATE_EXTRA: dict[str, Test] = {"rounding": list_of(is_number), "negligible": is_number}
 _SETTINGS: dict[str, Test] = {
     "label": maybe(is_text),
     "weight": maybe(is_text),
@@ -108,7 +111,8 @@ def check_header(header: Mapping[str, Any]) -> None:
     check(header, _HEADER, "header")
     if header["certificate"] is not None:
         certificate = header["certificate"]
-        check(certificate, _CERTIFICATE | (_ROUNDING if "rounding" in certificate else {}), "certificate")
+        more = {name: test for name, test in _CERTIFICATE_EXTRA.items() if name in certificate}
+        check(certificate, _CERTIFICATE | more, "certificate")
         if len(certificate["primal"]) != len(certificate["dual"]):
             raise ValueError("its certificate has other numbers of primals and duals")
     settings, extra = header["settings"], header["extra"]
@@ -142,3 +146,26 @@ def _check_table(table: dict[str, Any], n_features: int) -> None:
     width += (categories if kinds["text"] else 0) + table["largest_index"] + 1
     if width != n_features:
         raise ValueError(f"its table has {width:,} features, but the model {n_features:,}")
+
+
+def certificate_of(values: Mapping[str, Any]) -> Certificate | None:
+    """As saved; None where that is no proof (models of kernels have been saved with duals above their primals)."""
+    try:
+        primal, dual = tuple(values["primal"]), tuple(values["dual"])
+        rounding, negligible = tuple(values.get("rounding", ())), values.get("negligible", math.inf)
+        return Certificate(primal, dual, values["passes"], rounding, negligible=negligible)
+    except CertificateError:
+        return None
+
+
+def certificate_values(certificate: Certificate) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "primal": certificate.primal,
+        "dual": certificate.dual,
+        "passes": certificate.passes,
+    }
+    if certificate.rounding:
+        values["rounding"] = certificate.rounding
+    if math.isfinite(certificate.negligible):
+        values["negligible"] = certificate.negligible
+    return values

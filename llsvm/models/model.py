@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 
 import llsvm
 from llsvm.block import CSR, Block, Matrix
-from llsvm.errors import CertificateError, DataError, ModelError
+from llsvm.errors import DataError, ModelError
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.frames import as_rows, column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import decisions, model_file
+from llsvm.models.header import certificate_of, certificate_values
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -294,7 +295,7 @@ class Model:
         header = {name: getattr(self, name) for name in _PLAIN_FIELDS} | {
             "n_features": self.n_features_in_,
             "n_weights": int(self.coef_.size),
-            "certificate": None if self.certificate is None else _certificate_values(self.certificate),
+            "certificate": None if self.certificate is None else certificate_values(self.certificate),
             "settings": _without(self.settings, _PLACE_SETTINGS),
             "history": [_without(row, _CLOCK_COLUMNS) for row in self.history],
             "feature_names": self.feature_names,
@@ -321,7 +322,7 @@ class Model:
                 coef_=arrays["coef"].T,
                 intercept_=arrays["intercept"],
                 classes_=arrays["classes"],
-                certificate=None if certificate is None else _certificate(certificate),
+                certificate=None if certificate is None else certificate_of(certificate),
                 settings=with_new_names({**header["settings"], **log.get("settings", {})}),
                 history=[dict(row) for row in header["history"]],
                 **{name: header[name] for name in _PLAIN_FIELDS},
@@ -365,24 +366,6 @@ def _matrices(X: Any) -> Iterator[Matrix]:
     step = max(1, _CHUNK_BYTES // (8 * max(d, 1)))
     for start in range(0, n, step):
         yield X[start : start + step]
-
-
-def _certificate(values: Mapping[str, Any]) -> Certificate | None:
-    """As saved; None where that is no proof (models of kernels have been saved with duals above their primals)."""
-    try:
-        primal, dual = tuple(values["primal"]), tuple(values["dual"])
-        return Certificate(primal, dual, values["passes"], tuple(values.get("rounding", ())))
-    except CertificateError:
-        return None
-
-
-def _certificate_values(certificate: Certificate) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "primal": certificate.primal,
-        "dual": certificate.dual,
-        "passes": certificate.passes,
-    }
-    return values | ({"rounding": certificate.rounding} if certificate.rounding else {})
 
 
 def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ class Certificate:
     the dual holds for those data (see rounding.py). rounding_gap: how much of a relative gap is due to that, at
     most, primal and dual together; rounding_floor: about how much of that stays when the rest is closed; neither
     is kept in a model's file.
+    negligible: an objective that is not positive, and at least minus this, is as good as 0. Infinite where no
+    weights have an objective below 0, as with all losses but one_class: primal 0 is then the optimum.
 
     Every certificate passes through here: CertificateError where a number is not finite, or where a dual is above
     its primal by more than rounding, which no feasible point and no weights can bring about.
@@ -33,6 +35,7 @@ class Certificate:
     rounding: tuple[float, ...] = ()
     rounding_gap: float = field(default=0.0, compare=False)
     rounding_floor: float = field(default=0.0, compare=False)
+    negligible: float = math.inf
 
     def __post_init__(self) -> None:
         for number, (primal, dual) in enumerate(zip(self.primal, self.dual, strict=True)):
@@ -60,7 +63,7 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        """The largest (primal + rounding - dual) / primal over the problems; 0 where the primal is 0.
+        """The largest ``relative_gap`` of the problems.
 
         Where summing has put the dual above, the size of the difference: so much that amounts to."""
         return max(self.gaps, default=0.0)
@@ -69,7 +72,16 @@ class Certificate:
     def gaps(self) -> tuple[float, ...]:
         """(p,) the relative gap of each problem."""
         rounding = self.rounding or (0.0,) * len(self.primal)
-        return tuple(map(relative_gap, self.primal, self.dual, rounding))
+        return tuple(
+            relative_gap(*each, self.negligible)
+            for each in zip(self.primal, self.dual, rounding, strict=True)
+        )
+
+    @property
+    def is_nothing(self) -> bool:
+        """Is the optimum as good as 0, where objectives may be negative? Then w = 0 is as good as any weights."""
+        objectives = zip(self.primal, self.dual, strict=True)
+        return any(primal <= 0 and -dual <= self.negligible < math.inf for primal, dual in objectives)
 
     def open(self, tol: float) -> list[int]:
         """The problems whose own relative gap is still above ``tol``."""
@@ -85,6 +97,14 @@ class Certificate:
         }
 
 
-def relative_gap(primal: float, dual: float, rounding: float = 0.0) -> float:
-    """(|primal - dual| + rounding) / primal; 0 where the primal is 0."""
-    return (abs(primal - dual) + rounding) / primal if primal > 0 else 0.0
+def relative_gap(primal: float, dual: float, rounding: float = 0.0, negligible: float = math.inf) -> float:
+    """How far the primal is above the optimum at most, as a share: (|primal − dual| + rounding) over the primal or,
+    where that is not positive, over −dual. See Certificate for ``negligible``; 0 within it.
+
+    The optimum P* is in [dual, primal]. P > 0: no weights have less than (1 − gap) P. P < 0: P* is at least the
+    dual, so (P − P*) / |P*| ≤ (P − dual) / |dual|, and no weights have less than P / (1 − gap); from P = 0 on, the
+    gap is 1 or more."""
+    off = abs(primal - dual) + rounding
+    if primal > 0:
+        return off / primal
+    return 0.0 if -dual <= negligible else off / -dual

@@ -10,7 +10,7 @@ so that C_i φ(m_i) + α_i m_i − C_i b(a_i) ≥ 0 is what row i adds to the du
 C_i φ'(m_i) = −α_i at the optimum.
 
 All but the logistic loss are piecewise linear-quadratic (Rockafellar & Wets 1998, 11.14; Aravkin et al. 2013) and
-one family, of four numbers:
+one family, of four numbers; one_class has a linear term beside them (one_class.py):
 
     b(a, t) = t a − epsilon |a| − ½ ridge a²
     φ(m, t) = max over lower ≤ a ≤ upper of  a (t − m) − epsilon |a| − ½ ridge a²
@@ -23,6 +23,7 @@ one family, of four numbers:
     squared_epsilon_insensitive   max(0, |z| − ε)²                              −∞, ∞          ½      ε
     quantile                      max(τ z, (τ − 1) z)                           τ − 1, τ       0      0
     huber                         ½ z² where |z| ≤ δ, beyond δ |z| − ½ δ²       −δ, δ          1      0
+    one_class                     max(0, z), t = 0, m = w·x − ρ                 0, 1           0      0
 
 To add one of the family: a line in ``loss_of`` and a name in llsvm.settings.objective. Kernels know a loss by these
 four numbers, since Numba does not keep compiled what is passed a function. Which solver takes which loss is said in
@@ -38,7 +39,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.settings.objective import CLASSIFICATION, REGRESSION
+from llsvm.settings.objective import CLASSIFICATION, ONE_CLASS, REGRESSION, UNLABELLED
 from llsvm.settings.settings import Settings
 
 Vector = NDArray[np.float64]
@@ -50,7 +51,7 @@ class Loss(ABC):
     """φ(m, t) and what follows from it. Arrays are float64, of any one shape; a has no unit, margins have the
     target's.
 
-    name: as in Settings. kind: CLASSIFICATION or REGRESSION, what the labels are for it.
+    name: as in Settings. kind: what the labels are for it, a name of llsvm.settings.objective.
     lower, upper: bounds of a_i = α_i / C_i; infinite where there are none.
     slope: the largest |φ'|, infinite where it is not bounded.
     smoothness: the largest second derivative, infinite where φ has a kink (solvers smooth it).
@@ -361,4 +362,6 @@ def new_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5, delta: floa
         return PLQLoss(name, REGRESSION, quantile - 1.0, quantile)
     if name == "huber":
         return PLQLoss(name, REGRESSION, -delta, delta, 1.0)
+    if name == ONE_CLASS:
+        return PLQLoss(name, UNLABELLED, 0.0, 1.0)
     raise KeyError(name)

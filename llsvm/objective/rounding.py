@@ -123,6 +123,7 @@ class RoundingBound:
     takes part in each. loss: of a row, or of all its margins at once. l1, l2: of the penalty.
     free_bias: the last weight, of the constant feature, is not penalised.
     factors: of all costs, for each variant of the problems (llsvm.objective.problems).
+    total: ν C of the one-class SVM, whose −ρ is the last weight; 0 for all others. negligible: see Certificate.
     """
 
     lost: float
@@ -136,6 +137,8 @@ class RoundingBound:
     free_bias: bool = False
     noise: float = 0.0
     factors: tuple[float, ...] = (1.0,)
+    total: float = 0.0
+    negligible: float = math.inf
 
     def certificate(
         self,
@@ -155,9 +158,10 @@ class RoundingBound:
             of_constant[at] += float(w[-1]) ** 2
         of_all = of_features + of_constant
         norms = np.sqrt(np.stack([of_features, of_all, of_features if self.free_bias else of_all], axis=1))
-        measured = Certificate(
-            tuple(map(float, primal)), tuple(map(float, dual)), passes
-        )  # refuses what is false
+        measured = Certificate(  # refuses what is false
+            tuple(map(float, primal)), tuple(map(float, dual)), passes, negligible=self.negligible
+        )
+        on_threshold = self._on_threshold(coef, of_features)
         more, less, part, floor = [], [], 0.0, 0.0
         close = repeat(math.inf) if close_squares is None else map(math.sqrt, close_squares)
         for p, d, norm, (total, largest), some in zip(
@@ -165,14 +169,24 @@ class RoundingBound:
         ):
             costs = (total, largest, some)
             up, down = self._moved(costs, p, d, *map(float, norm))
-            more.append(up)
-            less.append(d - down)
-            if p > 0:
-                part = max(part, (up + down) / p)
-                floor = max(floor, sum(self._moved(costs, p, p, *map(float, norm))) / p)
+            more.append(up + on_threshold)
+            less.append(d - down - on_threshold)
+            size = p if p > 0 else -d
+            if p > 0 or size > self.negligible:
+                part = max(part, (up + down + 2.0 * on_threshold) / size)
+                least = sum(self._moved(costs, p, p, *map(float, norm))) + 2.0 * on_threshold
+                floor = max(floor, least / size)
         if part <= NO_NOISE and not (self.lost or self.weights):
             return measured
-        return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor)
+        return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor, self.negligible)
+
+    def _on_threshold(self, coef: NDArray[np.float64], of_features: NDArray[np.float64]) -> float:
+        """What rounding may change of the one-class SVM's terms, which are larger than the objective that they sum
+        up to: those in ρ, and by weights of rows ½‖w‖² of the dual."""
+        if not self.total:
+            return 0.0
+        terms = 2.0 * self.total * abs(float(coef[0, -1])) + float(of_features[0])
+        return terms * (4.0 * HALF_ULP if self.weights else NOISE)
 
     def _costs(self, n: int) -> Iterator[tuple[float, float]]:
         """sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
@@ -236,4 +250,4 @@ class RoundingBound:
             less = soft_norm * moved + 0.5 * moved * moved / self.l2
         else:
             less = max(dual, 0.0) * moved / (self.l1 + moved)
-        return more + share * primal, less + 4.0 * share * primal
+        return more + share * max(primal, 0.0), less + 4.0 * share * max(primal, 0.0)

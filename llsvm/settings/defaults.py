@@ -5,14 +5,16 @@ from __future__ import annotations
 from llsvm.settings.features import AUTO
 from llsvm.settings.settings import Settings
 
+_SCALED = {"standard": "mean 0 and variance 1", "maxabs": "at most 1"}
+
 
 def said_of_defaults(chosen: Settings, is_table: bool) -> str:
     """What "auto" of scale and bias has made of a table, in a sentence; "" where they change nothing."""
     if not is_table:
         return ""
     settings, words, undo = chosen.resolved(is_table), [], []
-    if chosen.scale == AUTO and settings.scale == "standard":
-        words.append("columns scaled to mean 0 and variance 1")
+    if chosen.scale == AUTO and settings.scale in _SCALED:
+        words.append(f"columns scaled to {_SCALED[settings.scale]}")
         undo.append("--scale none")
     if chosen.bias == AUTO and settings.bias:
         words.append(f"bias {settings.bias:g}")

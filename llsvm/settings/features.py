@@ -24,7 +24,7 @@ class FeatureOptions:
         AUTO,
         FEATURES,
         "Scaling of the columns, learned and kept in the model. auto: standard for tables (CSV, JSON Lines, "
-        "Parquet, Arrow), none for svmlight, arrays and kernels.",
+        "Parquet, Arrow; maxabs with loss one_class), none for svmlight, arrays and kernels.",
         choices=SCALES,
     )
     target_scale: str = option(

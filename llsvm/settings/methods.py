@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llsvm.errors import UsageError
 from llsvm.settings.features import KERNEL_NAMES
-from llsvm.settings.objective import DEFAULT_LOSS, DIRECT, KINKED, LOSSES, SOFTMAX
+from llsvm.settings.objective import DEFAULT_LOSS, DIRECT, KINKED, LOSSES, ONE_CLASS, SOFTMAX
 from llsvm.settings.option import Option
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ METHODS = {
             dict.fromkeys(LOSSES, ("l2",)),
             ("ovr", "ovo"),
         ),
-        Method("smsvm", "smsvm", dict.fromkeys(LOSSES, _ANY), ("ovr",)),
+        Method("smsvm", "smsvm", {name: _ANY for name in LOSSES if name != ONE_CLASS}, ("ovr",)),
         Method("nesvm", "nesvm", {**_SQUARES, "hinge": ("l2", "l1")}, ("ovr", "ovo")),
         Method("smo", "smo", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("kernel", "nesvm", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),

@@ -21,13 +21,15 @@ KINDS = {  # loss -> what it takes for labels
     "squared_epsilon_insensitive": REGRESSION,
     "quantile": REGRESSION,
     "huber": REGRESSION,
+    "one_class": UNLABELLED,
 }
 LOSSES = tuple(KINDS)
-DEFAULT_LOSS = "hinge"
+DEFAULT_LOSS, ONE_CLASS = "hinge", "one_class"
 KINKED = (
     "hinge",
     "epsilon_insensitive",
     "quantile",
+    "one_class",
 )  # that are smoothed where a method takes smooth losses alone
 PENALTIES = ("l2", "l1", "elasticnet")
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem, of hinges
@@ -55,7 +57,8 @@ class ObjectiveOptions:
     loss: str = option(
         DEFAULT_LOSS,
         OBJECTIVE,
-        "Loss of a row: of classes; or, from epsilon_insensitive on, of labels that are numbers (regression).",
+        "Loss of a row: of classes; from epsilon_insensitive on, of labels that are numbers (regression); "
+        "one_class looks at no labels, and tells outliers.",
         choices=LOSSES,
     )
     epsilon: float = option(
@@ -79,6 +82,13 @@ class ObjectiveOptions:
         "Up to which residual the loss is a square, in the units of the labels as --epsilon is; beyond, it is "
         "linear (loss huber).",
         rule=POSITIVE,
+        metavar="FLOAT",
+    )
+    nu: float = option(
+        0.5,
+        OBJECTIVE,
+        "Share of the rows that may be outliers (loss one_class, which has no -C): at most so many are.",
+        rule=Rule("above 0 and at most 1", lambda value: 0 < value <= 1),
         metavar="FLOAT",
     )
     multiclass: str = option(

@@ -19,6 +19,7 @@ from llsvm.settings.methods import Demand, Method, able_methods, demands, only_m
 from llsvm.settings.objective import (
     CLASSIFICATION,
     KINDS,
+    ONE_CLASS,
     REGRESSION,
     ObjectiveOptions,
     scaled_targets,
@@ -30,6 +31,7 @@ from llsvm.settings.solver import SolverOptions
 # Fields of text that need not be given so: names of columns, labels and folders; and of bytes.
 _NAMES = ("label", "weight", "positive", "spill_dir")
 _SIZES = ("memory_limit", "disk_limit")
+_COSTS = ("C", "lambda1", "lambda2")  # how much losses count against the penalty
 
 
 @cache
@@ -49,7 +51,8 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
     penalties take the place of ½‖w‖²: ‖w‖₁ ("l1"), (1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁ ("elasticnet").
     lambda1, lambda2 are, instead of C, the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁; "l2" takes lambda2,
     "l1" lambda1, "elasticnet" both (not l1_ratio). The joint problems' objective: see
-    solvers/sequential_dual/shares.py. class_weight "balanced" is n / (k · count), as scikit-learn has it.
+    solvers/sequential_dual/shares.py; that of one_class: objective/one_class.py. class_weight "balanced" is
+    n / (k · count), as scikit-learn has it.
     The model takes raw data, whatever ``scale`` was.
     """
 
@@ -112,8 +115,9 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     @property
     def constant(self) -> float:
-        """The value of the constant feature: 1 for an unpenalised intercept, else ``bias`` ("auto" is 0 here)."""
-        if self.intercept:
+        """The value of the constant feature: 1 for an unpenalised intercept, as −ρ of loss one_class is, else
+        ``bias`` ("auto" is 0 here)."""
+        if self.intercept or self.loss == ONE_CLASS:
             return 1.0
         return 0.0 if isinstance(self.bias, str) else float(self.bias)
 
@@ -127,10 +131,11 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         usual = is_table and not self.takes_rows_as_they_are
         scale, bias = self.scale, self.bias
         target_scale = scaled_targets(self.target_scale, KINDS[self.loss], is_table)
-        if scale == AUTO:
-            scale = "standard" if usual else "none"
+        one_class = self.loss == ONE_CLASS
+        if scale == AUTO:  # rows around 0 have no half-space away from it
+            scale = ("maxabs" if one_class else "standard") if usual else "none"
         if bias == AUTO:
-            bias = 1.0 if usual and not self.intercept else 0.0
+            bias = 1.0 if usual and not self.intercept and not one_class else 0.0
         return replace(self, scale=scale, bias=bias, target_scale=target_scale)
 
     def _check_class_weight(self) -> None:
@@ -175,6 +180,11 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
     def _check_constant_term(self) -> None:
         if self.intercept and self.bias not in (AUTO, 0):
             raise UsageError("--intercept and --bias are two ways to have a constant term; choose one")
+        if self.loss == ONE_CLASS and (self.intercept or self.bias not in (AUTO, 0)):
+            raise UsageError(
+                f"--loss {ONE_CLASS} has a constant term of its own, the threshold rho: leave "
+                f"{'--intercept' if self.intercept else '--bias'} out"
+            )
 
     def _check_kernel(self) -> None:
         allowed_scales = (AUTO, "none") if self.feature_map else (AUTO, "none", "unit-row")
@@ -197,8 +207,14 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     def _check_unused(self) -> None:
         """Refuse what would silently be left aside, because another option is not there."""
-        kernel = self.takes_rows_as_they_are
+        kernel, one_class = self.takes_rows_as_they_are, self.loss == ONE_CLASS
         where = {  # option -> whether something looks at it, and what to do
+            "nu": (one_class, f"pass --loss {ONE_CLASS}"),
+            **dict.fromkeys(_COSTS, (not one_class, f"--loss {ONE_CLASS} takes --nu: pass that")),
+            "paper": (
+                not one_class,
+                f"the slides' algorithm is not for --loss {ONE_CLASS}: pass --loss hinge",
+            ),
             "mu_end": (self.stop == "change", "pass --stop change"),
             "l1_ratio": (
                 self.penalty == "elasticnet" and self.lambda1 is None,

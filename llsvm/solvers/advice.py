@@ -17,6 +17,10 @@ LARGE_C = 10.0
 FINE_TOL = 1e-8  # below, the last digits of sums over all rows begin to count
 MAX_TOL = 0.2  # a gap that is worth asking for, twice over
 FEWEST_PASSES = 3  # that can be called slow
+NOTHING = (  # of the one-class SVM's answer
+    "0 is amidst the rows, so that no half-space away from it holds them, and the best weights are 0, which tell "
+    "nothing: do not centre the columns (--scale maxabs, or none), or pass --feature-map rff or nystroem"
+)
 LAST_PASSES = (
     10  # at most, whose trend tells how many more would do; fewer in the time there was say little else
 )

@@ -30,7 +30,7 @@ class Stall:
         best = self._least = np.minimum(self._least, np.atleast_1d(primal))
         gap = best - dual
         self._gaps.append(gap)
-        missing = gap - self._tol * best
+        missing = gap - self._tol * np.abs(best)
         behind = missing > 0
         if len(self._gaps) <= WINDOW or not behind.any():
             return False

@@ -31,6 +31,7 @@ _OBJECTIVE = (
     "epsilon",
     "quantile",
     "delta",
+    "nu",
     "penalty",
     "l1_ratio",
     "C",

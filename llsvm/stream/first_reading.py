@@ -66,6 +66,7 @@ class FirstReading:
         self._weight_squares = np.zeros(0)  # Σ (s_i² − 1) over the rows of each class, s_i their weights
         self._source = source
         self._progress = progress
+        self._weight_sum = 0.0
         self._n_rows = self._nnz = self._n_columns = 0
         self._dtype = np.dtype(np.float32)
         self._weighted = False
@@ -178,6 +179,7 @@ class FirstReading:
         self._n_rows += raw.n_rows
         self._nnz += raw.nnz
         self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
+        self._weight_sum += raw.n_rows if raw.weight is None else float(np.sum(raw.weight, dtype=np.float64))
         if raw.weight is not None:
             self._weighted = True
             self._look_at_weights(page.class_ids, raw.weight)
@@ -339,6 +341,7 @@ class FirstReading:
             is_dense=filled,
             dtype=self._dtype,
             weighted=self._weighted,
+            weight_sum=self._weight_sum,
             largest_value=self.largest_value,
             kind=self.labels.kind,
             target=self.labels.target,

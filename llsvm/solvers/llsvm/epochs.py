@@ -3,6 +3,8 @@ second order (second_order.py) over those in memory where sweeps crawl."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,6 +39,28 @@ class Epochs:
     def in_block(self, threshold: float) -> int:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
         are, all problems together."""
+        kept = 0
+        for _ in self._multipliers(self._run.duals.whole):
+            kept = self._in_block(threshold)
+        return kept
+
+    def _multipliers(self, part: BlockState | None, missing: float | None = None) -> Iterator[None]:
+        """Once; of the one-class SVM, until the sum of its dual variables is where it should be, as far as the rows
+        of the part can bring it there. missing: a share of it that still may be; None for the usual."""
+        yield
+        threshold, tuning = self._run.threshold, self._run.tuning
+        if threshold is None or part is None:
+            return
+        most = tuning.sum_share * self._run.settings.tol if missing is None else missing
+        for _ in range(tuning.max_multipliers):
+            reached = threshold.within_reach(part)
+            if threshold.update() <= most or threshold.cautious or not reached:
+                break
+            if self._run.stream.progress.out_of_time:
+                break
+            yield
+
+    def _in_block(self, threshold: float) -> int:
         sweeps, part = self._run.sweeps, self._run.duals.whole
         assert part is not None
         kept, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
@@ -66,7 +90,8 @@ class Epochs:
             resident = run.duals.of(survivors.resident)
             chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
 
-            self._settle_resident(resident, chosen, threshold)
+            for _ in self._multipliers(resident):
+                self._settle_resident(resident, chosen, threshold)
             self.put_back(resident)
             if survivors.spilled is None or self._progress.out_of_time:
                 break
@@ -77,7 +102,7 @@ class Epochs:
             if np.all(met <= self._enough(first)) or all(map(self._is_spent, sweeps.open)):
                 break
             rewrite = n_within < run.tuning.rewrite_below * n_spilled
-        run.start[...] = sweeps.w
+        run.begin_at_weights()
         return len(survivors)
 
     def to_standstill(self, all_problems: bool) -> int:
@@ -91,6 +116,12 @@ class Epochs:
         if all_problems:
             sweeps.open = list(range(k))
         run.duals.set_enough(0.0)
+        if run.threshold is not None and self._second_order.pays(
+            part, part.n_rows, part.n_rows, 0, late=True
+        ):
+            for _ in self._multipliers(part, tuning.standstill):  # sweeps would take many to stand still
+                self._finish(part, [0], 0.0)
+            return part.n_rows
         runs = tuning.small_visits // (k * tuning.small_sweeps * (part.n_rows + part.block.nnz))
         crawling = []
         for c in sweeps.open:
@@ -112,7 +143,7 @@ class Epochs:
 
     def _finish(self, part: BlockState, crawling: list[int], gap: float) -> None:
         """Solve these problems over all their rows, which the part has, to such a gap, a share of the dual."""
-        self._run.start[...] = self._run.sweeps.w
+        self._run.begin_at_weights()
         members = [part.members(c) for c in crawling]
         self._second_order.solve(part, crawling, members, gap, whole=True)
 
@@ -194,13 +225,13 @@ class Epochs:
 
     def _enough(self, first: NDArray[np.float64] | float, c: int | None = None) -> NDArray[np.float64]:
         """The gap at which epochs end that began with a gap of ``first``: of problem ``c``, or (k,) of all."""
-        dual = self._run.sweeps.dual
-        of_tol = self._of_tol * (dual if c is None else dual[c])
+        sizes = self._run.sizes
+        of_tol = self._of_tol * (sizes if c is None else sizes[c])
         return np.maximum(self._run.tuning.survivors_until * first, of_tol)
 
     @property
     def _of_tol(self) -> float:
-        """The gap that is small enough in any case, as a share of the dual."""
+        """The gap that is small enough in any case, as a share of the objective."""
         return self._tol_share * self._run.settings.tol
 
     @property

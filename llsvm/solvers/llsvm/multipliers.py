@@ -120,10 +120,10 @@ class Multipliers:
         alpha: Vector,
         w: Vector,
         sigma: float,
-        enough: Callable[[float], float],
+        enough: Callable[[float, Vector], float],
     ) -> Solution:
-        """alpha: (n,), w: (d + 1,) dual variables and weights to begin with. sigma: the first σ. enough: of D(α),
-        the gap at which to end, if time is not over before."""
+        """alpha: (n,), w: (d + 1,) dual variables and weights to begin with. sigma: the first σ. enough: of D(α)
+        and v(α), the gap at which to end, if time is not over before."""
         problem, tuning, totals = self._problem, self._tuning, self._totals
         smooth = self._is_smooth(sigma)
         inverse = 0.0 if smooth else 1.0 / sigma
@@ -136,8 +136,9 @@ class Multipliers:
             g = w - v
             square = float(g @ g)
             dual = float(np.sum(problem.target * self._alpha)) + totals[DUAL] - 0.5 * float(v @ v)
-            good = 0.5 * square + totals[GAP] <= enough(dual)
-            if good and (polished == tuning.max_polish or self._agree(v, enough(dual))):
+            allowed = enough(dual, v)
+            good = 0.5 * square + totals[GAP] <= allowed
+            if good and (polished == tuning.max_polish or self._agree(v, allowed)):
                 break
             polished += good
             if not smooth and not good and square <= tuning.kappa * totals[MOVED] * inverse:

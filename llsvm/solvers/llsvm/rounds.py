@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.best import BestPrimal
+from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
@@ -36,7 +37,7 @@ class Rounds:
         self._at_standstill, self._small_rounds = False, 0  # small data: are at their end; rounds that were
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
         self._sweeps_of_block = run.tuning.block_sweeps
-        self._threshold = 0.0  # rows of a slack up to this are spilled too
+        self._slack = 0.0  # rows of a slack up to this are spilled too
         # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
         self._factor = np.ones(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -49,14 +50,18 @@ class Rounds:
             (primal, close_squares, costs), n_active = self._full_pass(measure=self.passes > 0)
             self.passes += 1
             run.duals.set_enough(self._worth(primal, costs))
-            self._best.offer(primal, close_squares, run.start, self._factor)
-            certificate = self._best.certificate(sweeps.dual, self.passes, run.bound)
+            self._best.offer(primal, close_squares, run.certified, self._factor)
+            feasible = run.dual
+            certificate = self._best.certificate(feasible, self.passes, run.bound)
             converged = certificate.relative_gap <= tol
             sweeps.open = certificate.open(tol)
-            coef, dual = self._best.coef, run.total_dual
+            if run.threshold is not None:
+                run.threshold.note(certificate.relative_gap)
+            coef, dual = self._best.coef, float(feasible.sum())
             report = Report("pass", self.passes, coef, certificate, dual, n_active, converged)
+            report.note = NOTHING if certificate.is_nothing else ""
             report.extra["updates_per_row"] = int(sweeps.visits.sum()) / run.stream.dataset.n_rows
-            stalled = self._stall.note(self.passes, self._best.primal, sweeps.dual) and not converged
+            stalled = self._stall.note(self.passes, self._best.primal, feasible) and not converged
             self._at_standstill |= stalled
             at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)
             if stalled and not self.small:
@@ -78,8 +83,8 @@ class Rounds:
             self.small = not converged and self._small_rounds < run.tuning.small_rounds
             return kept
         if run.duals.whole is not None:
-            return self._epochs.in_block(self._threshold)
-        kept = self._epochs.over_survivors(n_active, self._threshold, self._limited)
+            return self._epochs.in_block(self._slack)
+        kept = self._epochs.over_survivors(n_active, self._slack, self._limited)
         self._factor[...] = self._scale.by_survivors(self._best.primal)
         return kept
 
@@ -97,17 +102,21 @@ class Rounds:
         """Measure the primal at the weights it begins with, and update; returns it with what BestPrimal wants,
         and the sum of costs, (3, k), and how many rows are free or violate."""
         run, sweeps, stream = self._run, self._run.sweeps, self._run.stream
-        measured = np.full((3, len(run.start)), np.inf)
+        measured, threshold = np.full((3, len(run.start)), np.inf), run.threshold
         squares = np.zeros(len(run.start))
         for c in sweeps.open:
             squares[c] = np.einsum("i,i", run.start[c], run.start[c])
             measured[:, c] = 0.5 * float(squares[c] * self._factor[c] ** 2), 0.0, 0.0
+        if threshold is not None:
+            threshold.begin_pass(run.start[0] if measure else None)
         n_active, drift = 0, 0.0
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
             part = run.duals.of(block)
             sweeps.measure(part, run.start if measure else None)
+            if threshold is not None:
+                threshold.measure(part, stream.in_one_block)
 
             def train(c: int, part: BlockState = part) -> None:
                 if stream.in_one_block:
@@ -133,15 +142,17 @@ class Rounds:
             few = len(stream.survivors) < run.tuning.limited_below * n_active
             self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
             self._limited |= few
-        self._threshold = run.tuning.drift_share * drift
+        self._slack = run.tuning.drift_share * drift
+        if threshold is not None:
+            measured[0, 0] = threshold.end_pass(stream.in_one_block)
         return measured, n_active
 
     def _block_threshold(self, slack: NDArray[np.float32]) -> float:
         """Up to which slack the rows of a block are spilled: at most some times as many as are free or violate."""
         most = int(self._run.tuning.spill_most * np.count_nonzero(slack <= 0)) + 1
         if most >= len(slack):
-            return self._threshold
-        return min(self._threshold, float(np.partition(slack, most)[most]))
+            return self._slack
+        return min(self._slack, float(np.partition(slack, most)[most]))
 
     def _train(self, part: BlockState, c: int) -> None:
         """Sweep over a block until its part of the gap has fallen enough."""
@@ -185,7 +196,7 @@ class Rounds:
             "small rounds": self._small_rounds,
             "limited": bool(self._limited),
             "sweeps of a block": self._sweeps_of_block,
-            "slack threshold": self._threshold,
+            "slack threshold": self._slack,
             "enough": self._run.duals.enough,
         }
 
@@ -197,5 +208,5 @@ class Rounds:
         self._run.start[...], self._factor[...] = arrays["start"], arrays["factor"]
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
-        self._sweeps_of_block, self._threshold = numbers["sweeps of a block"], numbers["slack threshold"]
+        self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
         self._run.duals.set_enough(numbers["enough"])

@@ -13,6 +13,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.duals import AllDuals
 from llsvm.solvers.llsvm.sweeps import Sweeps
+from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.stream.stream import Stream
 
@@ -25,6 +26,7 @@ class Run:
     start: (k, d + 1) float64, the weights that the pass at hand, or the next one, measures; while epochs over
     survivors go on, those that they began with.
     bound: makes certificates. in_small_data: all rows are at hand and so few that they may be swept over at will.
+    threshold: of the one-class SVM, else None.
     """
 
     settings: Settings
@@ -35,10 +37,33 @@ class Run:
     bound: RoundingBound
     start: NDArray[np.float64]
     in_small_data: bool
+    threshold: Threshold | None = None
 
     @property
     def total_dual(self) -> float:
-        return float(self.sweeps.dual.sum())
+        return float(self.dual.sum())
+
+    @property
+    def dual(self) -> NDArray[np.float64]:
+        """(k,) D of a feasible α."""
+        return self.sweeps.dual if self.threshold is None else self.threshold.dual()
+
+    def begin_at_weights(self) -> None:
+        """Let the next pass measure the weights as they are, or as near by as makes them those of a feasible α."""
+        if self.threshold is None:
+            self.start[...] = self.sweeps.w
+        else:
+            self.threshold.feasible(self.start[0])
+
+    @property
+    def certified(self) -> NDArray[np.float64]:
+        """(k, d + 1) weights whose primal the last pass has measured, in the unit of ``settings.constant``."""
+        return self.start if self.threshold is None else self.threshold.certified(self.start)
+
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """(k,) of the objectives: what gaps are measured against."""
+        return self.sweeps.dual if self.threshold is None else np.array([self.threshold.size])
 
     def drift(self, block: Block) -> float:
         """How far margins have moved since ``start``: root mean square over some of the block's rows, the largest

@@ -68,7 +68,7 @@ class SecondOrder:
             return prices.room_bytes >= 0
         spent = visits * prices.visit()
         free = min(n_active, n_rows)
-        if self._is_wide(prices, free):
+        if run.threshold is None and self._is_wide(prices, free):
             return spent > run.tuning.face.products * 2 * free * prices.product()
         step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(free), free)
         steps = tuning.smooth_steps if math.isfinite(run.sweeps.loss.smoothness) else tuning.steps
@@ -80,7 +80,7 @@ class SecondOrder:
     ) -> None:
         """Solve each of the problems over the rows of the part that are given for it.
 
-        gap: at which to end, a share of the dual. whole: these are all rows that the problems have, and
+        gap: at which to end, a share of the objective. whole: these are all rows that the problems have, and
         ``run.start`` becomes the weights of the smallest gap."""
         if not problems:
             return
@@ -146,43 +146,57 @@ class SecondOrder:
 
     def _solve(self, part: BlockState, c: int, at: Positions, gap: float, whole: bool) -> None:
         run, sweeps, progress = self._run, self._run.sweeps, self._run.stream.progress
-        tuning, loss = run.tuning, sweeps.loss
+        loss, threshold = sweeps.loss, run.threshold
         at = np.sort(at[part.cost(c)[at] > 0])
         if not len(at) or progress.out_of_time:
             return
         prices, piece_bytes = self._prices(part, len(at))
         alpha, margin = part.load(c, at)
         before, w = alpha[at], sweeps.w[c]
-        rows = chosen_rows(part.block.X, self._columns - 1, run.settings.constant, piece_bytes, progress)
+        bias = sweeps.bias
+        if threshold is not None:
+            bias, w = threshold.steep, threshold.steepened(w)
+        rows = chosen_rows(part.block.X, self._columns - 1, bias, piece_bytes, progress)
         cost, rest = part.cost(c)[at], np.zeros_like(w)
         target = part.target(at) if isinstance(loss, PLQLoss) else 0.0
         problem = Subproblem(rows, at, part.signs(c)[at], target, cost, loss, rest)
-        if self._is_wide(prices, int(np.count_nonzero(loss.free(before, cost)))):
+        if threshold is None and self._is_wide(prices, int(np.count_nonzero(loss.free(before, cost)))):
             self._along_faces(part, c, problem, gap)
             if whole:
                 run.start[c] = w
             return
         if not whole:
             rest += w - problem.weights(before)
-        others = sweeps.dual[c] - problem.dual(before, w) if not whole else 0.0
+        others, begun = 0.0, float(sweeps.dual[c])
+        if threshold is not None:
+            sum_of_others = 0.0 if whole else threshold.alpha_sum - float(before.sum())
+            rest[-1] = threshold.rest(sum_of_others)
+            begun = problem.dual(before, problem.weights(before))
+        elif not whole:
+            others = begun - problem.dual(before, w)
         squares = np.zeros_like(w)
         rows.add_squares(at, np.ones(len(at)), squares)
-        sigma = len(at) / max(float(squares.sum()), 1e-300)
+        sigma = len(at) / max(float((squares if threshold is None else squares[:-1]).sum()), 1e-300)
 
-        def enough(dual: float) -> float:
-            return gap * max(dual + others, float(sweeps.dual[c]))
+        def enough(dual: float, v: Vector) -> float:
+            size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
+            return gap * size
 
-        solver = Multipliers(problem, prices, tuning.multipliers)
+        solver = Multipliers(problem, prices, run.tuning.multipliers)
         found = solver.solve(before, w, sigma, enough)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = loss.alpha((new / cost).astype(np.float32), cost)
             v = problem.weights(new)
             dual = problem.dual(new, v)
-        if dual + others < sweeps.dual[c]:
+        if dual + others < begun:
             return
         alpha[at], margin[at] = new, problem.margins(v)
         part.store(c, at, alpha, margin)
+        if threshold is not None:
+            threshold.take(v, sum_of_others + float(new.sum()))
+            run.begin_at_weights()
+            return
         sweeps.w[c], sweeps.dual[c] = v, dual + others
         if whole:
             run.start[c] = found.w

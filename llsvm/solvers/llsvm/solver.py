@@ -34,7 +34,9 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
+from llsvm.objective.one_class import negligible
 from llsvm.objective.problems import Problems
+from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.duals import AllDuals
 from llsvm.solvers.llsvm.layout import Layout, layout
@@ -42,6 +44,7 @@ from llsvm.solvers.llsvm.paper import Paper
 from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.sweeps import Sweeps
+from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import SolverState, Value, data_of, objective_of
@@ -96,16 +99,25 @@ class LLSVM:
             yield from mode.reports()
 
     def _new_sweeps(self, stream: Stream, round_to_float32: bool) -> Sweeps:
-        settings, n_columns = self.settings, stream.dataset.n_columns
-        given = (self.problems, n_columns, loss_of(settings), settings.constant, self.threads)
+        settings, dataset = self.settings, stream.dataset
+        bias = settings.constant
+        if settings.loss == ONE_CLASS:  # see threshold.py
+            bias = math.sqrt(dataset.squared_norm) * self.tuning.threshold_bias or 1.0
+        given = (self.problems, dataset.n_columns, loss_of(settings), bias, self.threads)
         return Sweeps(*given, round_to_float32, settings.seed, self.tuning, stream.progress)
 
     def _new_run(self, stream: Stream, plan: Layout, sweeps: Sweeps) -> Run:
         costs, dataset = RowCosts.of_classes(self.settings.C, self.class_weight), stream.dataset
         stored = None if plan.at_hand else stream.row_state(self.problems.width, plan.state_dtype)
+        free = self.settings.loss == ONE_CLASS
         bound = stream.rounding_bound(
-            sweeps.loss, costs.by_class, self.settings.constant, self.problems.pairs
+            sweeps.loss, costs.by_class, self.settings.constant, self.problems.pairs, free_bias=free
         )
+        threshold = None
+        if self.settings.loss == ONE_CLASS:
+            total = self.settings.nu * dataset.weight_sum
+            threshold = Threshold(sweeps, total, dataset.weight_sum, self.tuning)
+            bound = replace(bound, total=total, negligible=negligible(total, dataset.squared_norm))
         return Run(
             self.settings,
             self.tuning,
@@ -115,6 +127,7 @@ class LLSVM:
             replace(bound, factors=self.problems.costs),
             start=np.zeros_like(sweeps.w),
             in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= self.tuning.small_values,
+            threshold=threshold,
         )
 
     # -- while it goes on, and after --------------------------------------------------------------------
@@ -128,7 +141,7 @@ class LLSVM:
     @property
     def dual(self) -> NDArray[np.float64]:
         """(k,) D(α) of each problem."""
-        return self.run.sweeps.dual
+        return self.run.dual
 
     @property
     def updates(self) -> int:
@@ -151,7 +164,7 @@ class LLSVM:
             "llsvm",
             mode.passes,
             {**self._of(), **data_of(run.stream.dataset)},
-            {**run.sweeps.arrays, **mode.arrays},
+            {**run.sweeps.arrays, **mode.arrays, **(run.threshold.arrays if run.threshold else {})},
             run.duals.rows,
             {**run.sweeps.numbers, **mode.numbers, "stream generator": run.stream.random_state},
         )
@@ -175,6 +188,8 @@ class LLSVM:
         if run.duals.stored is not None:
             state.require_type("share", run.duals.stored.dtype)
         run.sweeps.restore(state.arrays, state.numbers)
+        if run.threshold is not None:
+            run.threshold.restore(state.arrays)
         run.duals.restore(state.rows[run.duals.name])
         mode.restore(state.passes, state.arrays, state.numbers)
         run.stream.random_state = state.numbers["stream generator"]

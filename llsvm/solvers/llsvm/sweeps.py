@@ -32,8 +32,9 @@ _NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.floa
 class Sweeps:
     """The problems' weights and what moves them; see the file's head.
 
-    loss: of a row. w: (k, d + 1) float64, the last column that of the constant feature. dual: (k,) their D(α).
-    open: the problems that are still worked on. visits: (k,) to rows, by sweeps so far; calls: (k,) sweeps.
+    loss: of a row. bias: the constant feature's value. w: (k, d + 1) float64, the last column that of the constant
+    feature. dual: (k,) their D(α). open: the problems that are still worked on. visits: (k,) to rows, by sweeps so
+    far; calls: (k,) sweeps.
     round_to_float32: α_i / C_i is rounded, as it is stored.
     """
 
@@ -58,7 +59,7 @@ class Sweeps:
         self.visits, self.calls = np.zeros(k, np.int64), np.zeros(k, np.int64)
         self._problems = problems
         self.loss = loss
-        self._bias = bias
+        self.bias = bias
         self.round_to_float32 = round_to_float32
         self._tuning = tuning
         self._progress = progress or Progress()
@@ -179,7 +180,7 @@ class Sweeps:
         alpha, margin = part.load(c, order)
         loss, X = self.loss, part.block.X
         head = (X.indptr, X.indices, X.data) if isinstance(X, CSR) else (X,)
-        rows = (*head, part.labels(c), part.cost(c), alpha, margin, order, w, self._bias)
+        rows = (*head, part.labels(c), part.cost(c), alpha, margin, order, w, self.bias)
         end = (self.round_to_float32, totals)
         if isinstance(loss, PLQLoss):
             numbers = (part.targets is not None, loss.lower, loss.upper, loss.ridge, loss.epsilon)
@@ -230,7 +231,7 @@ class Sweeps:
             some = block.slice(start, stop)
             X = some.X
             rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*_NO_ROWS, X)
-            pair_margins(*rows, some.y, w, self._bias, out[:, start:stop])
+            pair_margins(*rows, some.y, w, self.bias, out[:, start:stop])
 
         self._threads.over_rows(block.n_rows, measure)
 
@@ -243,9 +244,9 @@ class Sweeps:
         def dots(_: int, start: int, stop: int) -> None:
             X = block.slice(start, stop).X
             if isinstance(X, CSR):
-                dots_csr(X.indptr, X.indices, X.data, w, self._bias, out[start:stop])
+                dots_csr(X.indptr, X.indices, X.data, w, self.bias, out[start:stop])
             else:
-                dots_dense(X, w, self._bias, out[start:stop])
+                dots_dense(X, w, self.bias, out[start:stop])
 
         self._threads.over_rows(block.n_rows, dots)
         out *= signs

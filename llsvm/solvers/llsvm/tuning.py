@@ -152,6 +152,23 @@ class LLSVMTuning:
     face: FaceTuning = FaceTuning()
     """on rows that are long and wide."""
 
+    # The one-class SVM's threshold
+    threshold_bias: float = 3.0
+    """Its constant feature, in units of a row's length: more brings the sum of α faster to where it should be, and
+    has sweeps crawl."""
+    steepness: float = 100.0
+    """... of second order, in units of that."""
+    sum_share: float = 0.1
+    """The sum is there when no more than this share of the tolerance, of it, is missing;"""
+    max_multipliers: int = 8
+    """multipliers, at most, between two full passes;"""
+    longest_step: float = 10.0
+    """steps from one to the next are extrapolated to so many times as long, at most."""
+    patient_passes: int = 3
+    """Where so many full passes have"""
+    progress: float = 0.5
+    """not brought the gap down to this share, survivors alone are not trusted with multipliers any more."""
+
     # Paper mode
     max_paper_epochs: int = 1000
     """Over the survivors, if α has not settled before."""

@@ -1,0 +1,225 @@
+"""Threshold: ρ of the one-class SVM in coordinate descent, by the method of multipliers.
+
+The dual has a constraint, Σ α_i = ν C (llsvm.objective.one_class), which steps on single α_i cannot keep. Instead
+of steps on pairs of rows (Chou, Lin & Lin 2020), both of which would have to be at hand, its augmented Lagrangian
+is maximised (Hestenes 1969, Powell 1969), with a multiplier ρ_k and σ = B²:
+
+    max over 0 ≤ α ≤ C_i of  −½‖Σ α_i x_i‖² + ρ_k (Σ α − ν C) − ½ B² (Σ α − ν C)²,   then   ρ_{k+1} = ρ(α),
+
+ρ(α) = ρ_k + B² (ν C − Σ α). That is the dual of the family's loss with target 0 and a constant feature B whose
+weight is −ρ/B: it begins at −ρ_k/B − B ν C, and moves by B for each unit of α. So sweeps over rows, in whatever
+block, survivors and second order are what they are for other losses.
+
+In primal terms each ρ_{k+1} is a proximal point of min over w of P(w, ρ) (Rockafellar 1976), whose curvature in ρ
+is 1/d², d the distance of 0 from the affine hull of the rows at ρ: what is missing to ν C falls by B²/d² + 1.
+Between two full passes multipliers change as often as the survivors can bring Σ α to ν C by themselves; where that
+does not get on (they are not all the rows that would move), once a pass, for all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block
+from llsvm.objective.one_class import (
+    Candidates,
+    best_threshold,
+    feasible_weights,
+    linear_part,
+    sum_rounding,
+)
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.sweeps import Sweeps
+from llsvm.solvers.llsvm.tuning import LLSVMTuning
+
+Vector = NDArray[np.float64]
+
+_PIECE, _PIECE_ROWS = 1 << 16, 1 << 10  # values, and rows of them, that are summed at a time
+
+
+class Threshold:
+    """Of the one problem of ``sweeps``, whose constant feature is ``bias``, B.
+
+    total, cost_sum: ν C and C. cautious: multipliers change once a pass.
+    """
+
+    def __init__(self, sweeps: Sweeps, total: float, cost_sum: float, tuning: LLSVMTuning) -> None:
+        """α is 0, and so is ρ_0."""
+        self.total, self.cost_sum = total, cost_sum
+        self.bias = sweeps.bias
+        self._sweeps, self._tuning = sweeps, tuning
+        self._w = sweeps.w[0]
+        self._alpha_sum = 0.0
+        self._last_weight = 0.0  # as of _alpha_sum
+        self.cautious = False
+        self._gaps: list[float] = []
+        self._missing = 0.0  # at the last multiplier, where the next step may be longer
+        self._all_rows = np.zeros(len(self._w) - 1)
+        self._dual = -np.inf  # the best so far
+        self._pass: Candidates | None = None
+        self._square, self._rho, self._linear = 0.0, 0.0, 0.0
+        self.set(0.0, 0.0)
+        self.update()
+
+    # -- multipliers --------------------------------------------------------------------------------------
+
+    @property
+    def rho(self) -> float:
+        """ρ(α)."""
+        return -self.bias * float(self._w[-1])
+
+    @property
+    def alpha_sum(self) -> float:
+        """Σ α: sweeps add B to the last weight for each unit."""
+        return self._alpha_sum + (float(self._w[-1]) - self._last_weight) / self.bias
+
+    def set(self, rho: float, alpha_sum: float) -> None:
+        """Go on with this ρ(α), Σ α being that."""
+        self._w[-1] = self._last_weight = -rho / self.bias
+        self._alpha_sum = alpha_sum
+        self._sweeps.dual[0] = -0.5 * float(np.einsum("i,i", self._w, self._w))
+
+    def update(self) -> float:
+        """The next multiplier; returns how much was missing to Σ α = ν C, as a share of that."""
+        alpha_sum = self.alpha_sum
+        missing, before = self.total - alpha_sum, self._missing
+        # where the sum closes in slowly, as far as the last two would bring it in the end (Aitken)
+        closes = missing / before if before else 0.0
+        longer = 1.0
+        if 0.0 < closes < 1.0 and not self.cautious:
+            longer = min(1.0 / (1.0 - closes), self._tuning.longest_step)
+        self._missing = missing if longer == 1.0 else 0.0
+        self.set(self.rho + longer * self.bias**2 * missing, alpha_sum)
+        return abs(missing) / self.total if self.total > 0 else 0.0
+
+    def within_reach(self, part: BlockState) -> bool:
+        """Can Σ α become ν C by rows of the part alone? If not, a multiplier for them would be without bounds."""
+        alpha = part.alpha[0]
+        missing = self.total - self.alpha_sum
+        return -float(alpha.sum()) <= missing <= float((part.cost(0) - alpha).sum())
+
+    @property
+    def size(self) -> float:
+        """Of the objective, as α has it: what gaps are measured against."""
+        return 0.5 * float(np.einsum("i,i", self._w[:-1], self._w[:-1]))
+
+    @property
+    def steep(self) -> float:
+        """A larger B, for second order, which does not mind."""
+        return self.bias if self.cautious else self._tuning.steepness * self.bias
+
+    # -- second order, in whose weights the constant feature is ``steep`` ---------------------------------
+
+    def steepened(self, w: Vector) -> Vector:
+        """(d + 1,) w with the last weight for the steep feature."""
+        return np.append(w[:-1], w[-1] * (self.bias / self.steep))
+
+    def rest(self, others: float) -> float:
+        """Where the last weight begins at a multiplier of ρ(α) for rows, the others' α having a sum of that."""
+        return -self.rho / self.steep - self.steep * (self.total - others)
+
+    def take(self, v: Vector, alpha_sum: float) -> None:
+        """Go on from these weights (d + 1,) of α with that sum."""
+        self._w[:-1] = v[:-1]
+        self.set(-self.steep * float(v[-1]), alpha_sum)
+
+    # -- a full pass --------------------------------------------------------------------------------------
+
+    def begin_pass(self, w: Vector | None) -> None:
+        """w: (d + 1,) the weights it measures, with B as for sweeps; None in the first pass: 0."""
+        self._pass = None
+        self._square, self._rho, self._linear = 0.0, 0.0, 0.0
+        if w is not None:
+            self._square = float(np.einsum("i,i", w[:-1], w[:-1]))
+            self._rho = -self.bias * float(w[-1])
+            unit = max(abs(self._rho), self.bias * self._square**0.5) or 1.0
+            self._pass = Candidates(self._rho, unit)
+
+    def measure(self, part: BlockState, whole: bool) -> None:
+        """Take in rows, with their margins at the weights that the pass measures. whole: these are all."""
+        cost, off = part.cost(0), part.margin[0]
+        if self._pass is None:
+            self._add_rows(part.block, cost)
+        elif whole:
+            self._alpha_sum, self._last_weight = float(part.alpha[0].sum()), float(self._w[-1])
+            score = off + self._rho
+            self._rho = best_threshold(score, cost, self.total) if cost.any() else 0.0
+            self._linear = linear_part(score, cost, self.total, self._rho)
+        else:
+            self._pass.add(off, cost)
+
+    def end_pass(self, whole: bool) -> float:
+        """P of the weights that the pass measures, as long as is best, with the best ρ."""
+        if self._pass is not None and not whole:
+            self._rho, self._linear = self._pass.best(self.total)
+        self._pass = None
+        return 0.5 * self._square * self._length**2 + self._length * self._linear
+
+    @property
+    def _length(self) -> float:
+        """t, see llsvm.objective.one_class."""
+        return max(-self._linear / self._square, 0.0) if self._square > 0 else 0.0
+
+    def certified(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(1, d + 1) what the pass has measured of w, (1, d + 1): the weights, then −ρ."""
+        coef = self._length * w
+        coef[0, -1] = -self._length * self._rho
+        return coef
+
+    def dual(self) -> NDArray[np.float64]:
+        """(1,) D of a feasible α, the best so far."""
+        v = self.feasible(np.empty(len(self._w)))[:-1]
+        lost = sum_rounding(self.total, self.rho, int(self._sweeps.visits.sum()))
+        self._dual = max(self._dual, -0.5 * float(np.einsum("i,i", v, v)) - lost)
+        return np.array([self._dual])
+
+    def feasible(self, out: Vector) -> Vector:
+        """out, (d + 1,): the weights that a feasible α makes, next to ρ(α)."""
+        out[-1] = self._w[-1]
+        feasible_weights(
+            self._w[:-1], self.alpha_sum, self.total, self.cost_sum, self._all_rows, out=out[:-1]
+        )
+        return out
+
+    def note(self, gap: float) -> None:
+        """Take in the gap of a pass: where the last ones have hardly brought it down, multipliers change once a
+        round from now on."""
+        self._gaps.append(gap)
+        before = self._gaps[-1 - self._tuning.patient_passes :]
+        if len(before) > self._tuning.patient_passes and gap > self._tuning.progress * before[0]:
+            self.cautious = True
+
+    def _add_rows(self, block: Block, cost: Vector) -> None:
+        """To Σ C_i x_i."""
+        X, total = block.X, self._all_rows
+        if not isinstance(X, CSR):
+            step = max(1, _PIECE // max(X.shape[1], 1))
+            for start in range(0, block.n_rows, step):
+                piece = slice(start, start + step)
+                total[: X.shape[1]] += cost[piece] @ X[piece].astype(np.float64)
+            return
+        for start in range(0, block.n_rows, _PIECE_ROWS):
+            stop = min(start + _PIECE_ROWS, block.n_rows)
+            each = np.repeat(cost[start:stop], np.diff(X.indptr[start : stop + 1]))
+            at = slice(int(X.indptr[start]), int(X.indptr[stop]))
+            for some in range(at.start, at.stop, _PIECE):
+                piece = slice(some, min(some + _PIECE, at.stop))
+                values = X.data[piece] * each[some - at.start : piece.stop - at.start]
+                np.add.at(total, X.indices[piece], values)
+
+    # -- what a SolverState holds of it -------------------------------------------------------------------
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        numbers = np.array([self.alpha_sum, self._dual, self._missing])
+        return {"threshold": numbers, "all_rows": self._all_rows}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what these were; the weights have been restored."""
+        alpha_sum, self._dual, self._missing = map(float, arrays["threshold"])
+        self._all_rows[:] = arrays["all_rows"]
+        self._alpha_sum, self._last_weight = alpha_sum, float(self._w[-1])
