@@ -183,7 +183,7 @@ def solved(X, y, cost, loss, gap, w=None, alpha=None, bias=1.0, **tuning):
     prices = Prices(not sp.issparse(X), d + 1, float(d), MANY, 3000, 100)
     alpha = np.zeros(n) if alpha is None else alpha
     solver = Multipliers(problem, prices, MultipliersTuning(**tuning))
-    found = solver.solve(alpha, np.zeros(d + 1), 1.0, lambda dual: gap * abs(dual))
+    found = solver.solve(alpha, np.zeros(d + 1), 1.0, lambda dual, v: gap * abs(dual))
     np.testing.assert_allclose(found.v, problem.weights(found.alpha))
     assert (found.alpha >= loss.lower * cost).all()
     assert (found.alpha <= loss.upper * cost).all()
@@ -241,7 +241,7 @@ def test_part_of_the_rows_while_the_others_rest():
     prices = Prices(True, 6, 5.0, MANY, 3000, 100)
     solver = Multipliers(problem, prices, MultipliersTuning())
     begin = others[:30] @ wide[:30] + rest
-    found = solver.solve(others[:30], begin, 0.1, lambda dual: 1e-9)
+    found = solver.solve(others[:30], begin, 0.1, lambda dual, v: 1e-9)
     np.testing.assert_allclose(found.v, rest + found.alpha @ wide[:30])
     assert problem.gap(found.alpha, problem.margins(found.v)) <= 1e-6
     assert found.dual >= problem.dual(others[:30], begin)
