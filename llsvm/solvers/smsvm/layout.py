@@ -16,6 +16,7 @@ from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 # of a problem, beside those of the threads: Descent, its copy for rows near the margin, what is left out,
 # conjugate gradients, a report; measured where the weights are most of all that is held
 VECTORS = 24
+HESSIANS_BYTES = 32  # of an element of a Hessian, and what solving with it takes
 ROW_WORK_BYTES = 64  # slack, and what keeping the rows of least slack takes
 
 
@@ -86,6 +87,12 @@ def layout(
     all_near = wide and in_memory and tuning.spare * (rows + dataset.n_rows * by_column) <= left
     by_columns, by_products = all_near and l1, wide and not l1
     if by_columns:
+        if isinstance(loss, PLQLoss):  # Hessians of the method of multipliers, of one problem at a time
+            spare = left - int(tuning.spare * (rows + dataset.n_rows * by_column))
+            most_active = min(n, tuning.multiplier_columns, max(int((spare / HESSIANS_BYTES) ** 0.5), 1))
+            lines["Hessian of some columns"] = HESSIANS_BYTES * most_active**2
+            if loss.ridge == 0:
+                tuning = replace(tuning, patience=tuning.wide_patience)
         row_work += by_column
     elif not by_products:
         lines["Hessian"] = copies * most_active**2

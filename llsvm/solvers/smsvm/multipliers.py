@@ -80,8 +80,8 @@ class AtHand:
         progress: Progress,
     ) -> None:
         """positive: the class whose rows have sign +1; None where labels are numbers. bias: value of the constant
-        feature, and n_weights: d + 1 with its weight. columns: the same rows by column, where no Hessian has room;
-        most: columns of one, where it has. progress: of the run."""
+        feature, and n_weights: d + 1 with its weight. most: columns that a Hessian has room for. columns: the same
+        rows by column, for more of them than that. progress: of the run."""
         n = block.n_rows
         self.sign = np.ones(n) if positive is None else np.where(block.y == positive, 1.0, -1.0)
         self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
@@ -114,7 +114,7 @@ class AtHand:
     def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense | ColumnModel:
         """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns. Raises OutOfTime."""
         self.progress.check()
-        if self.columns is not None:
+        if self.columns is not None and len(active) > self.most:
             return ColumnModel(self.columns, active, h, ridge, self._tuning, self.progress)
         H = np.zeros((len(active), len(active)))
         none = np.zeros(self.n_weights)
@@ -149,6 +149,7 @@ class Multipliers:
         self._tuning = tuning
         n = len(rows.sign)
         self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
+        self._least_curvature = tuning.least_curvature
         self.w = w.copy()
         self.primal, self.dual = np.inf, -np.inf
 
@@ -185,6 +186,7 @@ class Multipliers:
             change = rows.margins(p)
             t = self._line_search(residual, change, before, inverse, w, p)
             in_point += 1
+            self._trust(t)
             if t == 0.0:  # rounding is all that is left of the step
                 standing += 1
                 if standing > tuning.max_standing:
@@ -203,6 +205,15 @@ class Multipliers:
         losses = float(np.sum(self._rows.cost * self._loss.value(-residual, 0.0)))
         primal = losses + self._penalty.value(self.w) + self._rest.loss
         return max(len(residual) * unit * unit / max(0.1 * primal, 1e-300), 1e-300)
+
+    def _trust(self, t: float) -> None:
+        """After a step of which the line search took so much. Where few rows are inside their bounds the Hessian is
+        singular without L2, and its least curvature all that keeps steps short."""
+        tuning = self._tuning
+        if t < tuning.too_short:
+            self._least_curvature = min(self._least_curvature * tuning.curvature_rise, tuning.most_curvature)
+        elif t == 1.0:
+            self._least_curvature = max(self._least_curvature * tuning.curvature_sink, tuning.least_curvature)
 
     def _is_solved(self, violation: Vector, inverse: float, gap: float) -> bool:
         """Is the proximal point near enough? Without L2, where violated conditions cost the dual a share of all it
@@ -254,12 +265,14 @@ class Multipliers:
         Hessian's diagonal, were all rows inside their bounds."""
         tuning, n, most = self._tuning, len(w), self._rows.most
         l1, l2 = self._penalty.l1_of(n), self._penalty.l2_of(n)
-        if self._rows.columns is None and n <= min(most, tuning.all_active):
+        if n <= min(most, tuning.all_active):
             active = np.arange(n)
         else:
-            active = active_columns(w, g, n if self._rows.columns is not None else most, self._penalty)
+            if self._rows.columns is not None and np.count_nonzero(w) >= 0.8 * most:
+                most = n
+            active = active_columns(w, g, most, self._penalty)
         ridge, l1 = l2[active], l1[active]
-        least = tuning.least_curvature * np.where(largest[active] > 0, largest[active], 1.0)
+        least = self._least_curvature * np.where(largest[active] > 0, largest[active], 1.0)
         ridge += np.where(ridge == 0, least, 0.0)
         model = self._rows.model(self._curvature, active, ridge)
         now = w[active]

@@ -104,12 +104,16 @@ class SmSVMTuning:
     # The method of multipliers, with L1 or a free intercept, where the above crawls (multipliers.py)
     patience: int = 30
     """Points that are summed at before it takes over, on whichever rows: more waits longer for the smoothing."""
+    wide_patience: int = 12
+    """The same on wide data with a loss that is smoothed, where a step is found by conjugate gradients."""
     patience_growth: int = 2
     """That is multiplied by this each time."""
     next_to_none: float = 0.01
     """Of the tolerance, that the smoothing costs afterwards, in the pass that measures the result."""
     max_multiplier_steps: int = 400
     """Newton steps and proximal points, at most."""
+    multiplier_columns: int = 1500
+    """Of a Hessian, in steps over rows by column: beyond, conjugate gradients and coordinate descent."""
     kappa: float = 0.1
     """With L2 a proximal point is near enough where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ."""
     growth: float = 3.0
@@ -117,7 +121,15 @@ class SmSVMTuning:
     fast_growth: float = 10.0
     """... this where one Newton step has led there."""
     least_curvature: float = 1e-10
-    """Without L2, of a column, as a share of what it would have if no row were at a bound."""
+    """Without L2, of a column, as a share of what it would have if no row were at a bound ..."""
+    too_short: float = 0.1
+    """... and after a step of which the line search takes less than this share ..."""
+    curvature_rise: float = 100.0
+    """... so many times as much ..."""
+    most_curvature: float = 1e-2
+    """... up to this; and ..."""
+    curvature_sink: float = 0.01
+    """... so much less after one that is taken whole."""
     line_until: float = 0.1
     """The line search ends where the slope fell to this share ..."""
     max_line: int = 40
