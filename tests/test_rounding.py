@@ -12,6 +12,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from oracle import run
 
 from llsvm.data import open_with_settings
 from llsvm.models.model import Model
@@ -430,3 +431,14 @@ def test_an_intercept_that_is_not_penalised_is_rounded_too(name):
     certificates = [bound[free].certificate(w[None], [1.0], [1.0], 1) for free in (True, False)]
     assert certificates[0].rounding == certificates[1].rounding
     assert certificates[0].rounding[0] > 1e-10
+
+
+def test_residuals_next_to_a_large_epsilon_are_rounded():
+    """|t − m| − ε keeps no more digits than ε has, however small the margins are."""
+    rng = np.random.default_rng(0)
+    X, y, C, epsilon = 1e-3 * rng.normal(size=(8, 200)), rng.choice([-1.0, 1.0], 8) * (1e7 + 1), 1e7, 1e7
+    training = run(X, y, loss="epsilon_insensitive", epsilon=epsilon, C=C, solver="llsvm", max_passes=30)
+    w, certificate = np.longdouble(training.model.coef_[0]), training.model.certificate
+    true = 0.5 * w @ w + C * np.maximum(np.abs(y - np.longdouble(X) @ w) - epsilon, 0).sum()
+    assert certificate.rounding[0] >= C * 1e-9
+    assert true <= certificate.primal[0] + certificate.rounding[0]

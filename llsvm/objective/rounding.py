@@ -16,7 +16,8 @@ Cauchy and Schwarz that bounds what a pass over x_i measures, for costs C_i and 
 and D falls by at most (s δ + δ²/2) / l2, s = ‖soft(v, l1)‖ ≤ l2 (‖w‖ + 2 sqrt((P − D)/l2)) (P and D are strongly
 convex and concave in w and v); without l2, α is scaled until it is feasible again. The joint multi-class losses are
 the hinge's but for the slope. 64-bit sums lose some 2^-52 of what their terms come to, as if each x_i were off by
-that share of ‖x_i‖: it is counted with E, and matters where C is so large that costs dwarf the objective.
+that share of ‖x_i‖, and t_i by that of ε: it is counted with E, and matters where C is so large that costs dwarf
+the objective.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.joint_loss import JointLoss
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.settings.objective import CLASSIFICATION
 
 SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64
@@ -122,6 +123,7 @@ class RoundingBound:
     largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
     takes part in each. loss: of a row, or of all its margins at once. l1, l2: of the penalty.
     free_bias: the last weight, of the constant feature, is not penalised.
+    n_rows: where t − m, ε or so, is rounded before ε is taken from it.
     factors: of all costs, for each variant of the problems (llsvm.objective.problems).
     total: ν C of the one-class SVM, whose −ρ is the last weight; 0 for all others. negligible: see Certificate.
     """
@@ -136,6 +138,7 @@ class RoundingBound:
     l2: float = 1.0
     free_bias: bool = False
     noise: float = 0.0
+    n_rows: int = 0
     factors: tuple[float, ...] = (1.0,)
     total: float = 0.0
     negligible: float = math.inf
@@ -220,9 +223,12 @@ class RoundingBound:
         soft_norm = penalised + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
         share = HALF_ULP if self.weights else 0.0
         slope = self.loss.slope
+        of_epsilon = 0.0
+        if isinstance(self.loss, PLQLoss):
+            of_epsilon = NOISE * self.loss.epsilon * math.sqrt(self.n_rows)
         if isinstance(self.loss, Loss) and math.isfinite(self.loss.smoothness):
             steep, bent = math.sqrt(2.0 * self.loss.smoothness), 0.5 * self.loss.smoothness
-            shift = norm * self.lost + norm_of_all * self.noise
+            shift = norm * self.lost + norm_of_all * self.noise + of_epsilon
             more = steep * shift * math.sqrt(largest * primal) + bent * largest * shift * shift
             alpha = steep * math.sqrt(largest) * (math.sqrt(max(primal, 0.0)) + math.sqrt(gap))
             if math.isfinite(slope):
@@ -231,7 +237,7 @@ class RoundingBound:
             spread, bounded = 1.0, 1.0
             if isinstance(self.loss, JointLoss):
                 spread, bounded = self.loss.spread, self.loss.bounded
-            shift = norm * self.lost + norm_of_all * self.noise
+            shift = norm * self.lost + norm_of_all * self.noise + of_epsilon
             risen = total * shift
             if close < total:
                 risen = min(risen, close * shift + largest * shift * shift / (4.0 * CLOSE))
