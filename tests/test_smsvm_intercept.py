@@ -201,6 +201,10 @@ def test_it_can_be_stopped_and_gone_on_with(loss, tmp_path):
     check_resumes(case, tmp_path)
 
 
+def test_why_a_solver_was_taken_is_a_sentence():
+    assert Settings(intercept=True).only_solver == ("smsvm", "intercept is smsvm's")
+
+
 def test_what_cannot_be_is_refused():
     with pytest.raises(UsageError, match="intercept is for solver smsvm or nesvm or smo, not for llsvm"):
         Settings(solver="llsvm", intercept=True)

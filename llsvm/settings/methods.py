@@ -106,7 +106,8 @@ def demands(settings: Settings, options: Mapping[str, Option]) -> list[Demand]:
                     f"{asked} is of how a loss with a kink is smoothed, and --loss "
                     f"{settings.loss} has none: leave one of them out"
                 )
-            found.append(Demand(f"{name} {value}", asked, _looks_at(each)))
+            words = name if value is True else f"{name} {value}"
+            found.append(Demand(words, asked, _looks_at(each)))
     loss, penalty = settings.loss, settings.penalty
     return [
         *found,
