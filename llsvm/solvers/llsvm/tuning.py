@@ -119,7 +119,7 @@ class LLSVMTuning:
     """... or to this share of the gap that is asked for."""
     share_falls: float = 0.5
     """... times this after each pass from the one on that most data do without:"""
-    share_from: int = 8
+    share_from: int = 12
     """where C is large, much less than the gap of weights that move is met by the sweeps that move them."""
     row_share: float = 0.1
     """Where no dual variable rests at a bound: a row that adds less than this share of what the gap asked for comes

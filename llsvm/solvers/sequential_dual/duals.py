@@ -53,6 +53,10 @@ class JointDual(ABC):
     def derivative(self, face: Mask, scores: Array, y: Ids) -> Array:
         """P_i s_i: −v changes by σ P_i s_i if the scores do by s_i, while the face stays."""
 
+    def tangent(self, face: Mask, gradient: Array, y: Ids) -> Array:
+        """The part of ∂D/∂p along which p stays on the face; gradient: 0 for the row's own class."""
+        return self.derivative(face, gradient, y)
+
     @abstractmethod
     def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
         """(n,) P_i[a, b]."""
@@ -187,6 +191,9 @@ class WestonWatkins(JointDual):
         moved = np.where(face, scores - scores[i, y][:, None], 0.0)
         moved[i, y] = -moved.sum(axis=1)
         return moved
+
+    def tangent(self, face: Mask, gradient: Array, y: Ids) -> Array:
+        return np.where(face, gradient, 0.0)
 
     def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
         if a == b:

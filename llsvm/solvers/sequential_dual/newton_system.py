@@ -9,6 +9,7 @@ the diagonal.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,22 @@ MAX_PRODUCTS = 200  # of conjugate gradients in a step
 ACCURACY = 0.03  # to which they solve
 SMALL = 400  # weights: so few are solved for as they are, which loses least in rounding
 RIDGE = 1e-15  # of the largest curvature: below that, rounding would make the system indefinite
+
+
+class Way(Enum):
+    WHOLE = auto()
+    RANK = auto()
+    PRODUCTS = auto()
+
+
+def way_of(whole: int, rank: int, copied: float, room: int) -> Way:
+    """To solve for so many weights with faces of so many dimensions in all. copied: float64 numbers of their rows.
+    room: for matrices, in float64."""
+    if whole <= SMALL or (whole * whole <= room and whole <= 2 * rank):
+        return Way.WHOLE
+    if 2 * (rank * rank + copied) <= room and 2 * rank <= whole:
+        return Way.RANK
+    return Way.WHOLE if whole * whole <= room else Way.PRODUCTS
 
 
 class NewtonSystem:
@@ -51,13 +68,8 @@ class NewtonSystem:
         if r == 0:
             return g.copy()
         copied = len(self._rows) * self._products.row_numbers  # of the rows on a face
-        if whole <= SMALL or (whole * whole <= self._room and whole <= 2 * r):
-            return self._whole(g)
-        if 2 * (r * r + copied) <= self._room and 2 * r <= whole:
-            return self._by_rank(g)
-        if whole * whole <= self._room:
-            return self._whole(g)
-        return self._by_products(g)
+        solve = {Way.WHOLE: self._whole, Way.RANK: self._by_rank, Way.PRODUCTS: self._by_products}
+        return solve[way_of(whole, r, copied, self._room)](g)
 
     def _pieces(self, step: int) -> list[NDArray[np.int64]]:
         """The rows on a face, so many at a time."""

@@ -19,7 +19,9 @@ Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their boun
 same way each time. So after a shrunk loop they move on along the way that they came (extrapolation.py), as long
 as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured;
 and once loops have cost what Newton's method would, that takes over (multipliers.py), if it has room: it needs
-some dozens of steps, however long the rows are.
+some dozens of steps, however long the rows are. Where there are many columns, steps of conjugate gradients along
+the face (face.py) follow each loop instead. Weights whose margins are all a little short are handed back longer, by
+the factor of the least objective (scale.py).
 """
 
 from __future__ import annotations
@@ -38,12 +40,14 @@ from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.sequential_dual.duals import joint_dual
+from llsvm.solvers.sequential_dual.face import Face
 from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
-from llsvm.solvers.sequential_dual.prices import is_due
+from llsvm.solvers.sequential_dual.prices import Due, what_is_due
 from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
+from llsvm.solvers.sequential_dual.scale import scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand, coef_of, squared_norm
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
 from llsvm.solvers.stall import Stall
@@ -79,7 +83,8 @@ class SequentialDual:
         self._loops: Loops | None = None
         self._rounds: Rounds | None = None  # where not all rows are at hand
         self._share = SharesAtHand(np.zeros((0, len(class_weight))))  # where they are
-        self._newton: Multipliers | None = None  # where it has room
+        self._newton: Multipliers | None = None  # where it has room; then _face is there, too
+        self._face: Face
         self._terms: float | None = None  # of all rows, see resum.py
         self._bound: RoundingBound | None = None
         self._rounded = (
@@ -118,6 +123,7 @@ class SequentialDual:
                     dual = joint_dual(settings.multiclass)
                     tail = (loops.threads, plan.matrix_numbers, loops.grid)
                     self._newton = Multipliers(dual, settings.constant, *tail)
+                    self._face = Face(dual, settings.constant, loops.threads, loops.grid)
                 reports = self._in_memory(stream, loops, report, state is not None)
             else:
                 make = stream.sparse_state if plan.sparse else stream.row_state
@@ -146,10 +152,13 @@ class SequentialDual:
             if not again:
                 self._passes += 1
                 n_active = int(np.count_nonzero(part.slack <= 0))
-                primal = 0.5 * squared_norm(w) + losses
+                primal, factor = 0.5 * squared_norm(w) + losses, 1.0
                 if self._resum([part], loops, w, primal) and w is loops.w:
                     primal = 0.5 * squared_norm(w) + loops.measure(part, w)
-                report = make_report(primal, w, n_active)
+                if self._kept is not None:
+                    each = self.settings.multiclass == "weston-watkins"
+                    factor, primal = scaled(part, w, loops.bias, each, primal, loops.dual)
+                report = make_report(primal, w, n_active, factor)
                 report.resumable = not (report.converged or report.cause)
                 yield report
                 if report.converged or report.cause:
@@ -157,7 +166,7 @@ class SequentialDual:
             again = False
             if self._is_last_pass:
                 return
-            if not self._newton_stage(stream, loops, part):
+            if not self._second_order_stage(stream, loops, part):
                 loops.train([part], self.tuning.block_until_in_memory, self.tuning.loops_in_memory)
 
     def _resum(
@@ -175,17 +184,28 @@ class SequentialDual:
         loops.dual = resum(parts, joint_dual(self.settings.multiclass), loops.bias, loops.w)
         return True
 
-    def _newton_stage(self, stream: Stream, loops: Loops, part: BlockShares) -> bool:
-        """Steps of Newton's method, if they are due; after some that gained nothing, loops come first."""
-        newton, tuning, dataset = self._newton, self.tuning, stream.dataset
+    def _second_order_stage(self, stream: Stream, loops: Loops, part: BlockShares) -> bool:
+        """Steps of Newton's method, or along the face, if they are due; after some that gained nothing, loops come
+        first."""
+        newton, tuning = self._newton, self.tuning
         if newton is None:
             return False
         if not newton.gained:
             newton.gained = True
             return False
-        due = newton.W is not None or self._newton_due
-        if not due and not is_due(loops, part, dataset, newton.matrix_numbers, tuning):
+        due = Due.NEWTON
+        if self._face.sigma:
+            due = Due.FACE
+        elif newton.W is None and not self._newton_due:
+            due = what_is_due(loops, part, stream.dataset, newton.matrix_numbers, tuning)
+        if due is Due.NOTHING:
             return False
+        if due is Due.FACE:
+            loops.train([part], tuning.block_until_in_memory, 1)
+            gain = self._face.step(part, loops.w, stream.progress)
+            loops.dual, loops.made = loops.dual + gain, loops.made + 1
+            newton.gained = gain > 0.0
+            return True
         if newton.W is None:
             self._stall = Stall(self.settings.tol, self.settings.max_passes)
         enough = tuning.newton_until * self.settings.tol
@@ -206,20 +226,27 @@ class SequentialDual:
             coef, dual = report.coef, rounds.loops.dual
             yield Report("epoch", self._passes, coef, report.certificate, dual, kept, resumable=True)
 
-    def _report(self, bound: RoundingBound, primal: float, w: NDArray[np.float64], n_active: int) -> Report:
+    def _report(
+        self,
+        bound: RoundingBound,
+        primal: float,
+        w: NDArray[np.float64],
+        n_active: int,
+        factor: float = 1.0,
+    ) -> Report:
+        """primal: of so many times w."""
         assert self._loops is not None
+        if self._kept is not None:
+            w = np.multiply(w, factor, out=self._kept)
         coef, dual = coef_of(w), self._loops.dual
         certificate = bound.certificate(coef, [primal], [dual], self._passes)
         converged = certificate.relative_gap <= self.settings.tol
-        if self._kept is not None:
-            self._kept[...] = w
-            coef = coef_of(self._kept)
         report = Report("pass", self._passes, coef, certificate, dual, n_active, converged)
         measured = certificate.relative_gap - certificate.rounding_gap
         if not converged and measured <= self.tuning.exact * self.settings.tol:
             report.cause = ROUNDED
         elif self._stall.note(self._passes, primal, dual) and not converged:
-            if self._newton is not None and self._newton.W is None:
+            if self._newton is not None and self._newton.W is None and not self._face.sigma:
                 self._newton_due = True
             else:
                 report.cause = STALLED
@@ -242,7 +269,7 @@ class SequentialDual:
         arrays: dict[str, NDArray[Any]] = {"w": loops.w, **self._stall.arrays}
         if self._newton is not None:
             arrays |= self._newton.arrays
-            numbers |= self._newton.numbers | {"newton due": self._newton_due}
+            numbers |= self._newton.numbers | {"newton due": self._newton_due, "face sigma": self._face.sigma}
         if rounds is not None:
             arrays |= rounds.arrays
             numbers["n active"] = rounds.n_active
@@ -267,6 +294,7 @@ class SequentialDual:
         loops.restore(state.arrays["w"], state.numbers)
         if self._newton is not None:
             self._newton_due = state.numbers.get("newton due", False)
+            self._face.sigma = state.numbers.get("face sigma", 0.0)
             self._newton = self._newton if self._newton.restore(state.arrays, state.numbers) else None
         shares = self._share if self._rounds is None else self._rounds.shares
         state.require_type("share", shares.dtype)

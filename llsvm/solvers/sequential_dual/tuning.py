@@ -22,7 +22,7 @@ class SequentialDualTuning:
     """Classes: more do without extrapolation, which takes two more copies of the weights,"""
     extrapolate_share: float = 0.25
     """if these need at most this share of the memory there is."""
-    keep_share: float = 0.01
+    keep_share: float = 0.02
     """Of the memory there is, at most, for a copy of the weights as they were last certified."""
     sparse_from: int = 32
     """Classes: their shares are packed, since most are 0: less memory, slower to get and set."""
@@ -68,6 +68,8 @@ class SequentialDualTuning:
     """and at most so many float64."""
     newton_steps: int = 40
     """That it is taken to need: it begins when loops have cost as much as these would."""
+    face_products: int = 15
+    """Of conjugate gradients on the face (face.py): they begin when loops have cost as much as so many."""
     newton_stage: int = 25
     """Steps between two measurements, at most."""
     newton_until: float = 0.5
