@@ -125,14 +125,14 @@ def test_text_that_is_not_utf8(tmp_path, encoding, far):
         assert f"{path}:4: byte 0xfc" in text
 
 
-@pytest.mark.parametrize("kind", ["parquet", "feather", "h5", "npz", "svm.gz", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", "feather", "h5", "npz", "svm.gz", "csv", "jsonl", "vw"])
 def test_an_empty_file(tmp_path, kind):
     path = tmp_path / f"empty.{kind}"
     path.write_bytes(b"")
     refusal(path)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "feather", "h5", "npz", "svm.gz", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", "feather", "h5", "npz", "svm.gz", "csv", "jsonl", "vw"])
 def test_no_such_file(tmp_path, kind):
     assert "No such file" in refusal(tmp_path / f"none.{kind}")
 

@@ -205,7 +205,7 @@ def test_a_long_cell_of_a_csv_file(tmp_path, n):
     assert sum(block.n_rows for block in source.blocks(PLENTY)) == 2
 
 
-@pytest.mark.parametrize("format", ["svmlight", "csv", "parquet", "arrow", "hdf5", "numpy"])
+@pytest.mark.parametrize("format", ["svmlight", "vw", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"])
 def test_a_disk_that_fails_is_named(format):
     """This file of the system's answers every reading with EIO."""
     with pytest.raises(DataError, match=r"^/proc/self/mem: .*Input/output error; the disk may be"):

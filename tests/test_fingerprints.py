@@ -103,7 +103,7 @@ def test_the_same_however_a_file_is_read(tmp_path, monkeypatch, kind):
     assert other.parts != found.parts
 
 
-@pytest.mark.parametrize("kind", ["svm", "csv", "svm.gz"])
+@pytest.mark.parametrize("kind", ["svm", "csv", "jsonl", "vw", "svm.gz"])
 def test_of_text_they_are_of_the_stored_bytes(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(fingerprint, "CHUNK_BYTES", 10_000)
     path = write(tmp_path, kind, X, Y)
@@ -113,7 +113,7 @@ def test_of_text_they_are_of_the_stored_bytes(tmp_path, monkeypatch, kind):
     assert found.parts == (("bytes", b"".join(each.to_bytes(8, "little") for each in sums)),)
 
 
-@pytest.mark.parametrize("kind", ["svm", "csv", "svm.gz", "csv.gz"])
+@pytest.mark.parametrize("kind", ["svm", "csv", "jsonl", "vw", "svm.gz", "csv.gz", "jsonl.gz"])
 def test_of_standard_input_they_are_of_what_came(tmp_path, monkeypatch, kind):
     path = write(tmp_path, kind, X, Y)
     (of_file,) = prints(path, kind)

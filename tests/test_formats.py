@@ -64,7 +64,7 @@ def test_same_optimum(tmp_path, kind, reference):
     np.testing.assert_allclose(model.coef_, reference.coef_, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv", "h5", "arrows", "npz", "svm.gz"])
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl", "jsonl.gz", "h5", "arrows", "npz", "svm.gz"])
 def test_the_first_bytes_tell_what_the_name_does_not(tmp_path, kind):
     path = write(tmp_path, kind, X, Y)
     nameless = path.rename(tmp_path / "nameless")
@@ -73,7 +73,9 @@ def test_the_first_bytes_tell_what_the_name_does_not(tmp_path, kind):
     assert format_of(nameless) == open_source(nameless).info().format
 
 
-@pytest.mark.parametrize("kind", ["svm", "svm.gz", "csv", "parquet", "feather", "h5", "h5ad", "npz"])
+@pytest.mark.parametrize(
+    "kind", ["svm", "svm.gz", "vw", "csv", "jsonl.gz", "parquet", "feather", "h5", "h5ad", "npz"]
+)
 @pytest.mark.parametrize("how", ["list", "folder", "pattern"])
 def test_several_files_are_one(tmp_path, kind, how):
     folder = tmp_path / "parts"

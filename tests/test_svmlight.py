@@ -301,6 +301,8 @@ def test_holds_at_most_five_blocks(tmp_path, row, threads):
         (b"nan 1:1", r"label 'nan' is not finite"),
         (b"-Infinity 1:1", r"not finite"),
         (b"1e999 1:1", r"too large for a 64-bit float"),
+        (b"1 |f a:1", r"'\|f' is no feature; is this Vowpal Wabbit text\? Then pass (--)?format vw"),
+        (b'{"a":1}', r"starts with .*; is this JSON, an object a line\? Then pass (--)?format jsonl"),
         (b"3:1", r"the label is missing: the line starts with '3:1'"),
         (b"1\x001:1", r"control bytes: this looks like a binary file"),
         (b"\xd9\xa1 1:1", r"is not a number"),

@@ -134,7 +134,7 @@ def test_rows_with_targets_take_more_room(width):
     assert buffer.block().y.dtype == np.float64
 
 
-@pytest.mark.parametrize("kind", ["svm", "csv", "parquet", "feather", "h5", "npz"])
+@pytest.mark.parametrize("kind", ["svm", "csv", "jsonl", "vw", "parquet", "feather", "h5", "npz"])
 def test_numbers_are_the_same_from_every_format(tmp_path, kind):
     X, _ = rows()
     y = np.random.default_rng(1).integers(-99, 99, len(X)) * 1e17  # no class could be as large

@@ -105,6 +105,8 @@ def _complaint(tokens: list[str], lowest: int, text_labels: bool) -> str:
 
 def _about_label(label: str, text_labels: bool) -> str | None:
     shown = shorten(label)
+    if label.startswith(("{", "[{")):
+        return f"the line starts with {shown}; is this JSON, an object a line? Then pass --format jsonl"
     if ":" in label:
         return (
             f"the label is missing: the line starts with {shown}; put one number or word before the features"
@@ -141,6 +143,8 @@ def _about_text_label(label: str, shown: str) -> str | None:
 def _about_feature(token: str, last: int, lowest: int) -> str | None:
     shown = shorten(token)
     index, colon, value = token.partition(":")
+    if token.startswith("|"):
+        return f"{shown} is no feature; is this Vowpal Wabbit text? Then pass --format vw"
     if not colon:
         return f"{shown} has no colon; a feature is written index:value"
     if ":" in value:

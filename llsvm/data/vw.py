@@ -55,7 +55,7 @@ class VWSource:
         self._learning = names is None
         self._numbers: dict[str, int] = {name: i for i, name in enumerate(names or ())}
         self._names: tuple[str, ...] | None = None if names is None else tuple(names)
-        self._name_bytes = 0
+        self._name_bytes = _NAME_BYTES * len(names or ())  # a model has the text itself
         self._n_unknown = 0  # values of features that a model does not know, in a pass
         self._unknown: list[str] = []  # some of these features
         self._notes: list[str] = []
