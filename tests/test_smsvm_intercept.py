@@ -21,7 +21,8 @@ from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
-from llsvm.settings.objective import CLASSIFICATION, LOSSES
+from llsvm.settings.methods import METHODS
+from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.solvers.smsvm.summing import Summing
@@ -30,6 +31,7 @@ from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
 FREE = {"solver": "smsvm", "intercept": True}
+LOSSES = tuple(METHODS["smsvm"].objectives)
 
 
 @cache
