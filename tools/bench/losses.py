@@ -188,7 +188,9 @@ def verdict(cell: dict[str, Any], best: float | None) -> str:
         return f"CONTRADICTED: the primal is {primal:.9g}, not {said:.9g}"
     if best is not None and dual > best + slack:
         return f"CONTRADICTED: a dual of {dual:.9g} is above a known primal, {best:.9g}"
-    if best is not None and cell["gap"] <= 1e-3 and primal > best + cell["gap"] * abs(primal) + slack:
+    # where an optimum below 0 is as good as 0, so is the gap
+    within = cell["gap"] * abs(primal) if said > 0 or cell["gap"] > 0 else said - dual
+    if best is not None and cell["gap"] <= 1e-3 and primal > best + within + slack:
         return f"CONTRADICTED: the primal {primal:.9g} is farther above {best:.9g} than its gap"
     return "" if cell["exit_code"] == 0 else f"NOT certified: gap {cell['gap']:.2g}: {cell['sentence']}"
 
