@@ -283,6 +283,23 @@ def test_newton_takes_over_with_the_squared_hinge_too():
     assert certificate.total_dual <= optimum * (1 + 1e-9)
 
 
+def test_coordinate_descent_takes_back_what_newton_does_not_end(monkeypatch):
+    """Its weights are kept, and a run that is stopped after the change goes on as if it had not been."""
+    with_tuning(monkeypatch, newton_start=0.0, smsvm_patience=2)
+    X, y = hard()
+    training = run(X, y, C=10.0, tol=1e-6)
+    assert training.solver == "llsvm"
+    assert "passes of smsvm" in training.why
+    notes = [report.note for report in training.reports if report.note]
+    assert any("going on with smsvm" in note for note in notes)
+    assert any("going on with llsvm" in note for note in notes)
+    primal = [r.certificate.total_primal for r in training.reports if r.certificate is not None]
+    assert all(np.diff(primal) <= 0)
+    optimum, _ = liblinear(X, y, C=10.0)
+    assert training.reports[-1].converged
+    assert optimum * (1 - 1e-9) <= primal[-1] <= optimum * (1 + 1e-6)
+
+
 @pytest.mark.usefixtures("no_start")
 def test_no_change_on_the_last_pass_allowed():
     X, y = hard()

@@ -131,6 +131,20 @@ def test_auto_changes_the_solver_wherever_it_is_stopped(loss, threads, tmp_path)
     check_resumes(wanted, tmp_path)
 
 
+def test_auto_changes_back_wherever_it_is_stopped(tmp_path):
+    tuning = AutoTuning(
+        newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=SMALL, smsvm_patience=2
+    )
+    wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0})
+    with wanted.stream(tmp_path) as stream:
+        solver = wanted.solver()
+        reports = list(solver.solve(stream))
+        assert solver.choice.solver == "llsvm"
+        assert any("going on with llsvm" in report.note for report in reports)
+        assert reports[-1].converged
+    check_resumes(wanted, tmp_path)
+
+
 def test_auto_that_stays_with_coordinate_descent(tmp_path):
     check_resumes(auto_case(tmp_path, AutoTuning(), settings={"C": 0.1}), tmp_path)
 

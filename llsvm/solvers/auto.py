@@ -15,7 +15,7 @@ from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough
-from llsvm.solvers.report import STALLED, Report
+from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.state import SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
@@ -33,8 +33,9 @@ class _Trial:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """To smsvm, and why. state: that it begins with."""
+    """To another solver, and why. state: that it begins with."""
 
+    solver: str
     why: str
     state: SolverState
 
@@ -58,6 +59,8 @@ class Auto:
         self.choice = choose(settings, threads, memory, tuning)
         self._trial = _Trial()
         self._change: _Change | None = None
+        self._taken_over_at = 0  # full passes when smsvm made its first
+        self._back = False  # coordinate descent has been given the problem back, and keeps it
         self._at_work: Solver | None = None
         self._restored: SolverState | None = None
 
@@ -66,15 +69,27 @@ class Auto:
         return self._solver().needs(memory)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
-        if self.choice.newton is None:
-            yield from self._begin().solve(stream)
-            return
-        yield from self._try_llsvm(stream, self.choice.newton)
-        if self._change is not None:
+        yield from self._passes(stream)
+        while self._change is not None:
             change, self._change, self._at_work = self._change, None, None  # and all that it holds
-            self.choice, self._restored = Choice("smsvm", change.why), change.state
+            self.choice, self._restored = Choice(change.solver, change.why), change.state
+            self._back = change.solver == "llsvm"
             stream.reset()
+            yield from self._passes(stream)
+
+    def _passes(self, stream: Stream) -> Iterator[Report]:
+        """Of the solver of ``choice``; where they end in ``_change``, another has to go on."""
+        if self.choice.newton is not None:
+            yield from self._try_llsvm(stream, self.choice.newton)
+        elif self._on_trial:
+            yield from self._watch_smsvm(stream)
+        else:
             yield from self._begin().solve(stream)
+
+    @property
+    def _on_trial(self) -> bool:
+        """Has Newton's method taken over from coordinate descent, which could take the problem back?"""
+        return self.choice.solver == "smsvm" and self.settings.only_solver is None and not self._back
 
     def _begin(self) -> Solver:
         """The solver of ``choice``, where the one before, or a run that was stopped, has come to."""
@@ -114,7 +129,7 @@ class Auto:
             if why:
                 report.cause, report.note = "", f"going on with smsvm: {why}"
                 report.resumable = True
-                self._change = _Change(why, self._warm_start(first, report, stream))
+                self._change = _Change("smsvm", why, self._warm_start(report, stream, "llsvm", first.dual))
                 yield report
                 reports.close()
                 return
@@ -125,17 +140,45 @@ class Auto:
             spent = f"{first.updates / n_rows:.0f} updates a row were enough"
             self.choice = replace(self.choice, why=f"{spent}; {self.choice.why}")
 
-    def _warm_start(self, first: LLSVM, report: Report, stream: Stream) -> SolverState:
-        """What Newton's method takes of coordinate descent's state, and nothing that holds its memory."""
+    def _watch_smsvm(self, stream: Stream) -> Iterator[Report]:
+        """Passes of Newton's method. Where its gap stands still, or it has taken far more of them than it should
+        over rows that second order of coordinate descent has at hand, that goes on."""
+        most = self.settings.max_passes
+        reports = cast(Generator[Report, None, None], self._begin().solve(stream))
+        for report in reports:
+            begun = self._taken_over_at = self._taken_over_at or report.passes
+            stands = report.cause in (STALLED, ROUNDED)
+            crawls = stream.in_one_block and report.passes - begun >= self.tuning.smsvm_patience
+            last = report.converged or (most and report.passes >= most - 1)
+            if report.kind == "pass" and (stands or crawls) and not last:
+                why = f"after {report.passes - begun} passes of smsvm its gap " + (
+                    "stood still" if stands else "was not yet small enough"
+                )
+                report.cause, report.note = "", f"going on with llsvm: {why}"
+                report.resumable = True
+                self._change = _Change("llsvm", why, self._warm_start(report, stream, "smsvm"))
+                yield report
+                reports.close()
+                return
+            yield report
+
+    def _warm_start(
+        self, report: Report, stream: Stream, solver: str, dual: NDArray[np.float64] | None = None
+    ) -> SolverState:
+        """What one solver takes of the other's state, and nothing that holds its memory. dual: (k,), of coordinate
+        descent."""
         assert report.certificate is not None
         assert report.coef is not None
         arrays = {
             "best_coef": report.coef,
             "best_primal": np.array(report.certificate.primal),
-            "dual": np.array(first.dual),
         }
+        if dual is not None:
+            arrays["dual"] = np.array(dual)
         of = objective_of(self.settings, self.class_weight) | data_of(stream.dataset)
-        return SolverState("llsvm", report.passes, of, arrays)
+        return SolverState(
+            solver, report.passes, of, arrays, numbers={"stream generator": stream.random_state}
+        )
 
     # -- state --------------------------------------------------------------------------------------------
 
@@ -143,7 +186,7 @@ class Auto:
         """That of the solver at work, or, where coordinate descent's trial has just ended, that which smsvm begins
         with; and which it is."""
         if self._change is not None:
-            state, name, why = self._change.state, "smsvm", self._change.why
+            state, name, why = self._change.state, self._change.solver, self._change.why
         else:
             assert self._at_work is not None, "solve() comes first"
             state, name, why = self._at_work.state(), self.choice.solver, self.choice.why
@@ -153,14 +196,17 @@ class Auto:
             "why": why,
             "work before": int(self._trial.before),
             "converged": self._trial.converged,
+            "taken over at": self._taken_over_at,
+            "back": self._back or (self._change is not None and name == "llsvm"),
         }
         return replace(state, solver="auto", numbers={**state.numbers, "auto": own})
 
     def restore(self, state: SolverState) -> None:
         state.require("auto", {})
         own = cast(dict[str, Any], state.numbers["auto"])
-        if own["at work"] == "smsvm" and self.choice.newton is not None:
-            self.choice = Choice("smsvm", own["why"])
+        self._taken_over_at, self._back = own["taken over at"], own["back"]
+        if (own["at work"] == "smsvm" or self._back) and self.choice.newton is not None:
+            self.choice = Choice(own["at work"], own["why"])
         self._trial = _Trial(own["work before"], own["converged"])
         self._restored = replace(state, solver=own["state of"])
         self._solver().restore(self._restored)  # refuses what is not for this objective

@@ -49,6 +49,8 @@ class AutoTuning:
     """Each visits the rows that are still free or violating as often as those so far have."""
     patience: float = 4
     """So many times Newton's price is enough, whatever is expected: more waits longer for coordinate descent."""
+    smsvm_patience: int = 30
+    """So many passes of smsvm over rows in memory are enough: then second order of coordinate descent is tried."""
     smsvm: SmSVMTuning = SMSVM
     """Of the solver that is changed to."""
 

@@ -184,6 +184,12 @@ class Rounds:
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 
+    def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""
+        self.passes = passes
+        self._best.primal[...] = arrays["best_primal"]
+        self._best.coef = np.array(arrays["best_coef"])
+
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {**self._best.arrays, **self._stall.arrays, "start": self._run.start, "factor": self._factor}

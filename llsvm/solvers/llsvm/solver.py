@@ -87,7 +87,7 @@ class LLSVM:
     def solve(self, stream: Stream) -> Iterator[Report]:
         state, self._restored = self._restored, None
         if state is not None:
-            state.require("llsvm", data_of(stream.dataset))
+            state.require(state.solver, data_of(stream.dataset))
         plan = self.layout(stream.memory_left)
         stream.prepare(plan.needs)
         with closing(self._new_sweeps(stream, plan.round_to_float32)) as sweeps:
@@ -170,8 +170,12 @@ class LLSVM:
         )
 
     def restore(self, state: SolverState) -> None:
-        """See llsvm.solvers.base. The data are looked at when ``solve`` has them."""
-        state.require("llsvm", self._of())
+        """See llsvm.solvers.base. The data are looked at when ``solve`` has them. The state of solver smsvm is only
+        its best weights and their primal: α begins at its start."""
+        if state.solver == "smsvm":
+            state.require("smsvm", objective_of(self.settings, self.class_weight))
+        else:
+            state.require("llsvm", self._of())
         self._restored = state
 
     def _of(self) -> dict[str, Value]:
@@ -179,6 +183,12 @@ class LLSVM:
         return {**objective_of(self.settings, self.class_weight), "problems": variants}
 
     def _go_on_from(self, state: SolverState, run: Run, mode: Rounds | Paper) -> None:
+        if state.solver == "smsvm":
+            assert isinstance(mode, Rounds)
+            state.require_shapes({"best_coef": run.sweeps.w.shape})
+            mode.know(state.passes, state.arrays)
+            run.stream.random_state = state.numbers["stream generator"]
+            return
         state.require_shapes(
             {
                 "w": run.sweeps.w.shape,
