@@ -241,6 +241,35 @@ def test_a_limit_too_small_is_refused_with_one_that_works(tmp_path, kind, limit)
     assert answer["peak_rss_bytes"] <= int(limit.removesuffix("MB")) * MB
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--multiclass", "ovo"),
+        ("--multiclass", "crammer-singer"),
+        ("--multiclass", "softmax", "--loss", "logistic"),
+        ("--solver", "smsvm"),
+        ("--solver", "smsvm", "--penalty", "l1"),
+        ("--kernel", "rbf"),
+    ],
+)
+def test_newtons_method_stays_under_the_smallest_limit_and_where_rows_just_fit(tmp_path, options):
+    """Its matrices, vectors and rows, and the libraries that it loads when the run has long been under way."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 300)) * np.logspace(0, -5, 300)
+    y = np.argmax(X @ rng.standard_normal((300, 3)) + 0.1 * rng.standard_normal((1500, 3)), axis=1)
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    hard = ("-C", "1e4", "--scale", "none", "--max-seconds", "10", *options)
+    status, _, errors = llsvm(path, tmp_path, "--memory", "50MB", *hard)
+    assert status == 4, errors
+    smallest = int(smallest_of(errors))
+    for limit in (smallest, smallest + 10, smallest + 40):
+        status, answer, errors = llsvm(path, tmp_path, "--memory", f"{limit}MB", *hard)
+        assert status in (0, 5), errors
+        assert answer["peak_rss_bytes"] <= limit * MB
+
+
 def test_a_huge_feature_index_is_refused_by_the_ledger(tmp_path):
     path = tmp_path / "rows.svm"
     path.write_text("1 1:1 2147483646:1\n-1 2:1\n")
