@@ -197,8 +197,23 @@ def test_slack_and_freedom_do_not_depend_on_the_unit(plq, m, a, cost):
     assert plq.free(alpha)[0] == (plq.lower < a < plq.upper and (a != 0 or plq.epsilon == 0))
 
 
+@pytest.mark.parametrize("name", ["least-squares", "squared_epsilon_insensitive"])
+@given(m=NUMBERS, a=st.sampled_from([0.0, -0.7, 1e-3, 2.0]), enough=st.sampled_from([0.0, 1e-3, 0.5]))
+def test_where_no_dual_variable_rests_rows_of_slack_add_no_more_than_enough(name, m, a, enough):
+    loss = new_loss(name, epsilon=0.3)
+    for moved in (m, loss.ridge * a - 0.3, loss.ridge * a - 0.29):  # far from its best margin, and near
+        alpha, margin = np.array([8.0 * a]), np.array([1.0 - moved])
+        adds = (loss.value(margin) + a * margin - loss.dual_value(np.array([a])))[0]
+        slack = loss.slack(alpha, margin, 8.0, enough=enough)[0]
+        assert slack == 0 or adds <= enough + 1e-12
+        nearer = loss.slack(
+            alpha, np.array([1.0 - loss.ridge * a - loss.epsilon * np.sign(a)]), 8.0, enough=0.5
+        )
+        assert nearer[0] > 0
+
+
 def test_slack_of_what_was_not_measured_is_none(plq):
-    if plq.name != "least-squares":  # whose rows are told apart by what they add to the gap
+    if math.isfinite(plq.lower):  # else rows are told apart by what they add to the gap
         assert plq.slack(*one(0.1, np.nan))[0] == 0  # free, wherever its margin is
     for bound in filter(math.isfinite, (plq.lower, plq.upper)):
         assert np.isnan(plq.slack(*one(bound, np.nan))[0])

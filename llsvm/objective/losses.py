@@ -187,10 +187,12 @@ class PLQLoss(Loss):
         target: Target = 1.0,
         enough: float = 0.0,
     ) -> Vector:
-        if math.isinf(self.lower) and math.isinf(self.upper) and not self.epsilon:
-            # no α rests; the row adds C e² / (2 ridge) to the gap, its margin being off by e
+        if math.isinf(self.lower) and math.isinf(self.upper):
+            # no α rests, but at 0; the row adds C e² / (2 ridge) to the gap at most, its margin being off by e
             a = np.divide(alpha, cost, out=np.zeros_like(margin), where=np.greater(cost, 0))
-            off = np.abs(target - margin - self.ridge * a)
+            off = np.abs(target - margin - self.ridge * a - self.epsilon * np.sign(a))
+            if self.epsilon:
+                off = np.where(a == 0, off - self.epsilon, off)
             return np.maximum(math.sqrt(2.0 * self.ridge * enough) - off, 0.0)
         outward = np.zeros_like(margin)
         if self.epsilon:

@@ -277,11 +277,12 @@ class Stream:
     def all(self) -> Iterator[Block]:
         """Every row once. A block is valid until the next is asked for."""
         self.progress.begin("pass", self.dataset.n_rows)
-        for block in self._all():
+        for block in self.again():
             yield block
             self.progress.rows_done += block.n_rows
 
-    def _all(self) -> Iterator[Block]:
+    def again(self) -> Iterator[Block]:
+        """As ``all``, for epochs between two passes."""
         plan, reader, rows = self._spent, self._reader, self._reader.rows
         scaling = None if self._scaled_in_place else self.scaling
         if reader.views:
@@ -378,8 +379,7 @@ class Stream:
     def disk_room(self) -> tuple[int, str]:
         """Bytes that may still be spilled, and where."""
         workspace = self._open_workspace()
-        free = workspace.free_bytes() - RESERVE_BYTES
-        limit = workspace.disk_limit_bytes
+        free, limit = workspace.free_bytes() - RESERVE_BYTES, workspace.disk_limit_bytes
         if limit is not None and limit - workspace.used_bytes < free:
             return limit - workspace.used_bytes, "the disk limit"
         return free, str(workspace.folder.parent)

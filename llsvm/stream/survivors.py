@@ -46,6 +46,7 @@ class Survivors:
         """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
         that it refuses wait for the next full pass, and ``note`` says so."""
         self.note = ""
+        self._crowded = False  # more rows violate than fit in memory
         self._generation = 0
         self._writer = PageWriter(page_bytes, self._next_store)
         self.spilled: PageStore | None = None  # the generation that may be read now
@@ -78,12 +79,14 @@ class Survivors:
     def _retain(self, mask: NDArray[np.bool_]) -> None:
         self._buffer.keep(mask)
         self._slack = self._slack[mask]
+        self._crowded &= bool(mask.all())
 
     def clear(self) -> None:
         """Forget all rows, in memory and on disk."""
         self._wait()
         self._buffer.clear()
         self._slack = np.zeros(0, np.float32)
+        self._crowded = False
         if self.spilled is not None:
             self.spilled.retire()
             self.spilled = None
@@ -91,7 +94,7 @@ class Survivors:
     def set_slack(self, slack: NDArray[np.float32]) -> None:
         """Set that of the resident rows, (n,) float32: 0 for those that violate."""
         self._wait()
-        self._slack = slack
+        self._slack, self._crowded = slack, False
 
     def add(self, block: Block, slack: NDArray[np.float32], threshold: float | None) -> None:
         """Offer rows; the nearest of them and of the resident ones stay in memory.
@@ -117,6 +120,8 @@ class Survivors:
                 self._selecting = None
 
     def _select(self, block: Block, slack: NDArray[np.float32], threshold: float | None) -> None:
+        if self._crowded and threshold is None:
+            return  # none would be kept
         wanted = np.flatnonzero(slack < np.inf)
         keep_old, keep_new = self._choose(block, wanted, slack[wanted])
         if threshold is not None:
@@ -160,7 +165,10 @@ class Survivors:
             nearest = np.flatnonzero(
                 both <= 0
             )  # often there are more violating rows than fit: nothing to sort
-            if len(nearest) <= self._max_resident and sizes[nearest].sum() <= self._buffer.capacity_bytes:
+            self._crowded = (
+                len(nearest) > self._max_resident or sizes[nearest].sum() > self._buffer.capacity_bytes
+            )
+            if not self._crowded:
                 nearest = np.argsort(both, kind="stable")
             fitting = np.searchsorted(np.cumsum(sizes[nearest]), self._buffer.capacity_bytes, side="right")
             keep[:] = False

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import Block
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
@@ -76,11 +77,11 @@ class Epochs:
         self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
         return int(kept.sum())
 
-    def over_survivors(self, n_active: int, threshold: float, limited: bool) -> int:
+    def over_survivors(self, n_active: int, threshold: float, limited: bool, in_cache: bool) -> int:
         """Epochs over the survivors, in memory and spilled; returns how many there are.
 
         n_active: how many of them were free or violating when they were kept. threshold: of slack. limited: there
-        are few, and all of them take part."""
+        are few, and all of them take part. in_cache: nothing was spilled, the cache has them."""
         run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
         run.stream.progress.begin("survivors", len(survivors))
         first = np.zeros(len(sweeps.w))
@@ -93,17 +94,20 @@ class Epochs:
             for _ in self._multipliers(resident):
                 self._settle_resident(resident, chosen, threshold)
             self.put_back(resident)
-            if survivors.spilled is None or self._progress.out_of_time:
+            if self._progress.out_of_time:
                 break
-            n_spilled = survivors.spilled.n_rows
-            met, within, n_within = self._over_spill(within, rewrite)
+            if in_cache and run.tuning.cached_epochs:
+                met, rewrite = self._over_cache(), False
+            elif survivors.spilled is not None:
+                met, within, rewrite = self._over_spill(within, rewrite)
+            else:
+                break
             if epoch == 0:
                 first = met
-            if np.all(met <= self._enough(first)) or all(map(self._is_spent, sweeps.open)):
+            if np.all(met <= self._enough_spilled(first)) or all(map(self._is_spent, sweeps.open)):
                 break
-            rewrite = n_within < run.tuning.rewrite_below * n_spilled
         run.begin_at_weights()
-        return len(survivors)
+        return n_active if in_cache else len(survivors)
 
     def to_standstill(self, all_problems: bool) -> int:
         """Sweep over small data until w stands still; returns how many rows that are.
@@ -170,27 +174,19 @@ class Epochs:
         seen = ~np.isnan(resident.margin).all(axis=0)
         survivors.set_slack(np.where(seen, resident.slack(), survivors.slack))
 
-    def _over_spill(self, within: float, rewrite: bool) -> tuple[NDArray[np.float64], float, int]:
-        """Sweep over each spilled block; returns the gap as met, (k,), the slack threshold, and how many rows are
-        within it.
+    def _over_spill(self, within: float, rewrite: bool) -> tuple[NDArray[np.float64], float, bool]:
+        """Sweep over each spilled block; returns the gap as met, (k,), the slack threshold, and whether so few rows
+        are within it that the next epoch is to rewrite them.
 
         rewrite: these become the next generation, and those of least slack of all move to memory. The threshold is
         then no more than margins have drifted since the epochs began."""
-        run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
-        met, n_within, drift = np.zeros(len(sweeps.w)), 0, 0.0
+        run, survivors, spilled = self._run, self._run.stream.survivors, self._run.stream.survivors.spilled
+        assert spilled is not None
+        met, n_within, drift, n_spilled = np.zeros(len(run.sweeps.w)), 0, 0.0, spilled.n_rows
         for block in run.stream.active():
-            part = run.duals.of(block)
-
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
-
-            def sweep(c: int, part: BlockState = part) -> None:
-                met[c] += sweeps.sweep(part, c)
-                sweeps.sweep(part, c)
-
-            sweeps.each(sweep)
-            run.duals.store(part)
-            slack = part.slack()
+            slack = self._sweep(block, met, 2, run.tuning.scan_spilled).slack()
             if rewrite:
                 drift = max(drift, run.tuning.epoch_drift_share * run.drift(block))
                 survivors.add(block, slack, min(within, drift))
@@ -198,7 +194,37 @@ class Epochs:
         if rewrite:
             survivors.swap_generation()
             within = min(within, drift)
-        return met, within, n_within
+        return met, within, n_within < run.tuning.rewrite_below * n_spilled
+
+    def _over_cache(self) -> NDArray[np.float64]:
+        """Sweep over all rows, block by block; returns the gap as met, (k,)."""
+        met = np.zeros(len(self._run.sweeps.w))
+        for block in self._run.stream.again():
+            if self._progress.out_of_time:
+                break
+            self._sweep(block, met, 1, False)
+        return met
+
+    def _sweep(self, block: Block, met: NDArray[np.float64], times: int, scan: bool) -> BlockState:
+        """Sweep over a block's rows, and after that over those that are free or were violating; adds the gap as met
+        by the first sweep to ``met``, (k,).
+
+        scan: the others are found before, and left alone by the first sweep too; what they add to the gap is none."""
+        run, sweeps = self._run, self._run.sweeps
+        part = run.duals.of(block)
+        if scan:
+            sweeps.measure(part, sweeps.w)
+
+        def sweep(c: int) -> None:
+            if scan:
+                part.active[c] = part.violating(c)
+            met[c] += sweeps.sweep(part, c)
+            for _ in range(times - 1):
+                sweeps.sweep(part, c)
+
+        sweeps.each(sweep)
+        run.duals.store(part)
+        return part
 
     def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int) -> bool:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
@@ -223,11 +249,14 @@ class Epochs:
                     break
         return False
 
-    def _enough(self, first: NDArray[np.float64] | float, c: int | None = None) -> NDArray[np.float64]:
-        """The gap at which epochs end that began with a gap of ``first``: of problem ``c``, or (k,) of all."""
-        sizes = self._run.sizes
-        of_tol = self._of_tol * (sizes if c is None else sizes[c])
-        return np.maximum(self._run.tuning.survivors_until * first, of_tol)
+    def _enough(self, first: float, c: int) -> float:
+        """The gap at which epochs over rows in memory end that began with a gap of ``first``, of problem ``c``."""
+        return max(self._run.tuning.survivors_until * first, self._of_tol * float(self._run.sizes[c]))
+
+    def _enough_spilled(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(k,) the gaps at which epochs over spilled rows end that began with gaps of ``first``, (k,)."""
+        tuning, tol = self._run.tuning, self._run.settings.tol
+        return np.maximum(tuning.spill_until * first, tuning.spill_tol_share * tol * self._run.sizes)
 
     @property
     def _of_tol(self) -> float:

@@ -38,6 +38,7 @@ class Rounds:
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
         self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
+        self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
         # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
         self._factor = np.ones(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -84,7 +85,7 @@ class Rounds:
             return kept
         if run.duals.whole is not None:
             return self._epochs.in_block(self._slack)
-        kept = self._epochs.over_survivors(n_active, self._slack, self._limited)
+        kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
         self._factor[...] = self._scale.by_survivors(self._best.primal)
         return kept
 
@@ -109,7 +110,7 @@ class Rounds:
             measured[:, c] = 0.5 * float(squares[c] * self._factor[c] ** 2), 0.0, 0.0
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
-        n_active, drift = 0, 0.0
+        n_active, drift, spills = 0, 0.0, None
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
@@ -136,16 +137,26 @@ class Rounds:
             stream.progress.survivors = n_active
             drift = run.drift(block)
             if not stream.in_one_block:
-                stream.survivors.add(block, slack, self._block_threshold(slack))
+                spills = self._spills(slack) if spills is None else spills
+                stream.survivors.add(block, slack, self._block_threshold(slack) if spills else None)
         if not stream.in_one_block:
             stream.survivors.swap_generation()
-            few = len(stream.survivors) < run.tuning.limited_below * n_active
+            few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
             self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
             self._limited |= few
-        self._slack = run.tuning.drift_share * drift
+            self._in_cache = not spills
+        tuning = run.tuning
+        self._slack = drift * (tuning.drift_share if stream.in_one_block else tuning.spill_drift_share)
         if threshold is not None:
             measured[0, 0] = threshold.end_pass(stream.in_one_block)
         return measured, n_active
+
+    def _spills(self, slack: NDArray[np.float32]) -> bool:
+        """Does a pass spill rows, whose first block, of pages from all over the data, has these slacks?"""
+        tuning = self._run.tuning
+        if self.passes >= tuning.unspilled_passes or self._limited or self._run.stream.place != "cache":
+            return True
+        return bool(np.count_nonzero(slack <= 0) <= tuning.spill_below * len(slack))
 
     def _block_threshold(self, slack: NDArray[np.float32]) -> float:
         """Up to which slack the rows of a block are spilled: at most some times as many as are free or violate."""

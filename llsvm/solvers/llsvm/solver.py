@@ -11,7 +11,8 @@ Exact mode runs rounds (rounds.py). A round is a full pass and epochs over its s
 block is (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the
 pass; (2) trained: a sweep or two over the rows that are free or violate their optimality conditions at w₀;
 (3) selected from: such rows, and rows of so little slack that the last pass's drift of the margins would use it up,
-survive, in memory or spilled. Where sweeps over rows in memory have cost what Newton's steps would, these take over
+survive, in memory or spilled; where most rows would, none are spilled: the binary cache has them (tuning.py). Where
+sweeps over rows in memory have cost what Newton's steps would, these take over
 (second_order.py). P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed
 back. Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there
 (llsvm/solvers/stall.py).
@@ -45,7 +46,7 @@ from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
-from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
+from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
@@ -63,14 +64,14 @@ class LLSVM:
         class_weight: NDArray[np.float64],
         threads: int = 1,
         problems: Problems | None = None,
-        tuning: LLSVMTuning = DEFAULT,
+        tuning: LLSVMTuning | None = None,
     ) -> None:
         """class_weight: (n_classes,) factors of C. problems: to solve; None: those that ``settings.multiclass``
-        makes of the classes."""
+        makes of the classes. tuning: None: what suits the loss."""
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
-        self.tuning = tuning
+        self.tuning = tuning or tuning_of(loss_of(settings))
         self.problems = problems or Problems(len(class_weight), settings.multiclass == "ovo")
         self.allowance = math.inf
         self._run: Run | None = None  # while ``solve`` is at it, and after

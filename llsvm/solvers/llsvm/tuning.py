@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+
+from llsvm.objective.losses import Loss
+from llsvm.settings.objective import REGRESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,17 @@ class LLSVMTuning:
     drift_share: float = 1.0
     """Rows whose slack is less than so much of the last pass's drift are spilled with the free and violating ones:
     a larger spill, fewer rows that are missed until the next pass."""
+    spill_drift_share: float = 1.0
+    """The same, where rows are spilled."""
     spill_most: float = 4.0
     """... but of each block at most so many times as many as are free or violate."""
+    unspilled_passes: float = 0
+    """Of the first so many passes,"""
+    spill_below: float = 0.3
+    """... where more than this share of the rows are free or violate, one spills none, if there is a binary
+    cache: writing most rows anew, and reading them, against reading the cache."""
+    cached_epochs: bool = False
+    """Epochs are over all rows of the cache then; else the next pass follows at once."""
     epoch_drift_share: float = 2.0
     """``drift_share`` for the drift of the epochs so far, once their rows are spilled anew."""
     rewrite_below: float = 0.5
@@ -112,9 +125,16 @@ class LLSVMTuning:
     """Over all the survivors in memory."""
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again."""
+    scan_spilled: bool = False
+    """A block's margins are measured before it is swept over, by all threads, and only rows that are free or violate
+    are visited."""
+    spill_until: float = 0.1
+    """... which end when the spilled rows' part of the gap fell to this share of what it was,"""
+    spill_tol_share: float = 0.3
+    """... or to this share of the gap that is asked for."""
     survivors_until: float = 0.1
-    """Epochs end when the survivors' part of the gap fell to this share of what it was: lower spends more work on
-    the same rows, higher takes more passes."""
+    """Epochs over rows in memory end when their part of the gap fell to this share of what it was: lower spends
+    more work on the same rows, higher takes more passes."""
     tol_share: float = 0.3
     """... or to this share of the gap that is asked for."""
     share_falls: float = 0.5
@@ -175,3 +195,23 @@ class LLSVMTuning:
 
 
 DEFAULT = LLSVMTuning()
+# Where dual variables rest at 0 or at either bound: it takes some passes until few rows are worth a spill, which is
+# then gone over for longer.
+TWO_SIDED = replace(
+    DEFAULT,
+    unspilled_passes=2,
+    spill_drift_share=0.5,
+    epoch_drift_share=1.0,
+    scan_spilled=True,
+    spill_until=0.05,
+    spill_tol_share=0.5,
+)
+# Where hardly any ever rests: all rows are wanted again.
+FREE = replace(DEFAULT, unspilled_passes=math.inf, spill_most=1.0, cached_epochs=True)
+
+
+def tuning_of(loss: Loss) -> LLSVMTuning:
+    """The constants that suit a loss."""
+    if loss.kind != REGRESSION and loss.name != "logistic":
+        return DEFAULT
+    return TWO_SIDED if math.isinf(loss.smoothness) else FREE
