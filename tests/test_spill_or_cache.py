@@ -47,7 +47,8 @@ def test_rows_that_are_all_free_are_read_from_the_cache(train, loss):
     """No more passes, fewer bytes spilled than where every pass spills; without a cache, they are spilled."""
     reports, spilled, read = train(loss)
     always, spilled_always, read_always = train(loss, DEFAULT)
-    assert reports[-1].converged and always[-1].converged
+    assert reports[-1].converged
+    assert always[-1].converged
     assert reports[-1].certificate.relative_gap <= 1e-3
     assert spilled < 0.5 * spilled_always
     assert read < 1.2 * read_always
@@ -62,7 +63,8 @@ def test_first_passes_of_a_two_sided_loss_spill_nothing(train, loss):
     always, spilled_always, read_always = train(loss, DEFAULT)
     assert reports[-1].passes <= always[-1].passes + 2
     assert read < 1.2 * read_always
-    assert reports[-1].converged and always[-1].converged
+    assert reports[-1].converged
+    assert always[-1].converged
     assert reports[-1].certificate.relative_gap <= 1e-3
     assert spilled < spilled_always
     again, spilled_again, _ = train(loss)

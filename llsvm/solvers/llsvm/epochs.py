@@ -209,7 +209,7 @@ class Epochs:
         """Sweep over a block's rows, and after that over those that are free or were violating; adds the gap as met
         by the first sweep to ``met``, (k,).
 
-        scan: the others are found before, and left alone by the first sweep too; what they add to the gap is none."""
+        scan: the others are found before, and left alone by the first sweep too; they add nothing to the gap."""
         run, sweeps = self._run, self._run.sweeps
         part = run.duals.of(block)
         if scan:

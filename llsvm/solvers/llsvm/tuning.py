@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 
 from llsvm.objective.losses import Loss
-from llsvm.settings.objective import REGRESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +194,8 @@ class LLSVMTuning:
 
 
 DEFAULT = LLSVMTuning()
-# Where dual variables rest at 0 or at either bound: it takes some passes until few rows are worth a spill, which is
-# then gone over for longer.
+# Where dual variables rest at 0 or at either bound: it takes some passes until few rows are worth a spill, which
+# is then gone over for longer.
 TWO_SIDED = replace(
     DEFAULT,
     unspilled_passes=2,
@@ -212,6 +211,6 @@ FREE = replace(DEFAULT, unspilled_passes=math.inf, spill_most=1.0, cached_epochs
 
 def tuning_of(loss: Loss) -> LLSVMTuning:
     """The constants that suit a loss."""
-    if loss.kind != REGRESSION and loss.name != "logistic":
+    if loss.name in ("hinge", "squared_hinge", "one_class"):
         return DEFAULT
     return TWO_SIDED if math.isinf(loss.smoothness) else FREE
