@@ -125,8 +125,8 @@ class LLSVMTuning:
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again."""
     scan_spilled: bool = False
-    """A block's margins are measured before it is swept over, by all threads, and only rows that are free or violate
-    are visited."""
+    """A block's margins are measured before it is swept over, by all threads, and only rows that are free or
+    violate are visited."""
     spill_until: float = 0.1
     """... which end when the spilled rows' part of the gap fell to this share of what it was,"""
     spill_tol_share: float = 0.3
@@ -194,8 +194,8 @@ class LLSVMTuning:
 
 
 DEFAULT = LLSVMTuning()
-# Where dual variables rest at 0 or at either bound: it takes some passes until few rows are worth a spill, which
-# is then gone over for longer.
+# Where dual variables rest at 0 or at either bound: it takes some passes until few rows are worth a spill,
+# which is then gone over for longer.
 TWO_SIDED = replace(
     DEFAULT,
     unspilled_passes=2,
