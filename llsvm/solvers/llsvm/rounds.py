@@ -85,9 +85,7 @@ class Rounds:
             return kept
         if run.duals.whole is not None:
             return self._epochs.in_block(self._slack)
-        kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
-        self._factor[...] = self._scale.by_survivors(self._best.primal)
-        return kept
+        return self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
         """The gap, for each unit of cost, that is left to rows; see BlockState.enough. primal, costs: (k,), of the
@@ -203,7 +201,7 @@ class Rounds:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start, "factor": self._factor}
+        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start}
 
     @property
     def numbers(self) -> dict[str, Value]:
@@ -222,7 +220,7 @@ class Rounds:
         self.passes = passes
         self._best.restore(arrays)
         self._stall.restore(arrays)
-        self._run.start[...], self._factor[...] = arrays["start"], arrays["factor"]
+        self._run.start[...] = arrays["start"]
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]

@@ -1,7 +1,8 @@
 """Which multiple of its weights a pass measures and hands back: see llsvm/objective/scale.py. Where C is large,
 coordinate descent knows the weights' direction long before its margins are exact enough to cost little.
 
-Only the hinge has it: smooth losses cost next to nothing where a margin is a little short."""
+Only the hinge has it, where all rows are at hand: smooth losses cost next to nothing where a margin is a little
+short."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Scale:
         self._is_hinge = loss.name == "hinge"
 
     def factor(self, part: BlockState, c: int, w: Vector) -> float:
-        """Of weights w (d + 1,) of problem ``c``, whose margins the part has: all rows, or those of least slack."""
+        """Of weights w (d + 1,) of problem ``c``, whose margins the part has: all rows."""
         if not self._is_hinge:
             return 1.0
         t, primal, scaled = self._primals(part, c, w)
@@ -37,23 +38,9 @@ class Scale:
         above? As far as the part's margins tell, which are as last seen."""
         sweeps = self._run.sweeps
         dual = float(sweeps.dual[c])
-        if not self._is_hinge or gap <= FAR * dual:
+        if not self._is_hinge or gap <= FAR * dual or part is not self._run.duals.whole:
             return False
         return self._primals(part, c, sweeps.w[c])[2] - dual <= enough
-
-    def by_survivors(self, primal: Vector) -> Vector:
-        """(k,) factors of ``run.start``, by the survivors in memory. primal: (k,) the least of each problem so
-        far."""
-        run, sweeps = self._run, self._run.sweeps
-        factors = np.ones(len(sweeps.w))
-        resident = run.stream.survivors.resident
-        far = np.any((primal - sweeps.dual > FAR * primal)[sweeps.open])
-        if self._is_hinge and resident.n_rows and far:
-            part = run.duals.of(resident)
-            sweeps.measure(part, run.start)
-            for c in sweeps.open:
-                factors[c] = self.factor(part, c, run.start[c])
-        return factors
 
     def _primals(self, part: BlockState, c: int, w: Vector) -> tuple[float, float, float]:
         """The best factor, P(w), and P(factor · w)."""
