@@ -79,19 +79,39 @@ def path(
         raise UsageError("a path with --penalty elasticnet needs --lambda2")
     settings = replace(settings, solver="smsvm", lambda1=1.0)  # any λ₁ will do until the data are known
     with Training(source, settings, output) as training:
-        dataset = training.read()
-        weights = class_weights(settings.class_weight, dataset)
-        solver = SmSVM(settings, weights, settings.threads or default_threads())
-        solver.prepare(training.stream)
+        solver = _begun(training, settings)
         if isinstance(lambdas, int):
             lambdas = solver.largest_lambda1() * np.geomspace(1.0, MIN_RATIO, lambdas)
         for lambda1 in np.sort(np.asarray(lambdas, float))[::-1]:
             training.settings = replace(settings, lambda1=float(lambda1))
             training.history = []
             before = solver.passes
-            for report in solver.optimise(Penalty.of(training.settings, dataset.n_rows)):
-                training.note(report)
+            if not _solved(training, solver):  # nor would those after it be
+                passes = solver.passes - before
+                del solver  # and all it holds
+                training.keep_double()
+                solver = _begun(training, settings)
+                before = -passes
+                _solved(training, solver)
             yield PathPoint(float(lambda1), training.model, solver.passes - before)
+
+
+def _begun(training: Training, settings: Settings) -> SmSVM:
+    """A solver at w = 0, the data having been read."""
+    weights = class_weights(settings.class_weight, training.read())
+    solver = SmSVM(settings, weights, settings.threads or default_threads())
+    solver.prepare(training.stream)
+    return solver
+
+
+def _solved(training: Training, solver: SmSVM) -> bool:
+    """Train at the λ₁ of ``training.settings``; False where it must begin again with 64-bit floats."""
+    reports = solver.optimise(Penalty.of(training.settings, training.stream.dataset.n_rows))
+    for report in reports:
+        if training.must_begin_again(report):
+            return False
+        training.note(report)
+    return True
 
 
 def plot(points: Sequence[PathPoint], file: str) -> None:

@@ -223,7 +223,23 @@ def test_sparse_lists_of_different_lengths(tmp_path):
 def test_vectors_of_different_lengths(tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"v": [[1.0, 2.0], [3.0]], "label": [0, 1]}), path)
-    assert "row 2: a list of 1 numbers" in refusal(path)
+    assert "row 2: column v: a list of length 1, where the first row's has 2" in refusal(path)
+
+
+def test_an_empty_vector_in_the_first_row(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"v": pa.array([[], []], pa.list_(pa.float64())), "label": [0, 1]}), path)
+    said = refusal(path)
+    assert "row 1: column v: no list, or an empty one, in the first row" in said
+    assert "exclude v" in said
+
+
+def test_an_index_that_is_no_whole_number(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(
+        pa.table({"x": [{"indices": i, "values": [3.0]} for i in ([0.0], [2.5])], "label": [0, 1]}), path
+    )
+    assert "row 2: index 2.5 with value 3; both must be finite, the index a whole number" in refusal(path)
 
 
 def test_a_type_that_is_no_feature(tmp_path):

@@ -160,6 +160,9 @@ def test_a_regressor_reads_files_and_refuses_what_is_for_classes(tmp_path):
         LLSVMClassifier(loss="huber").fit(X, y > 0)
     with pytest.raises(UsageError, match="loss hinge is for LLSVMClassifier"):
         LLSVMRegressor(loss="hinge").fit(X, y)
+    for estimator in (LLSVMClassifier, LLSVMRegressor):
+        with pytest.raises(UsageError, match="loss one_class is for LLSVMOutlierDetector, not for"):
+            estimator(loss="one_class").fit(X, y > 0)
 
 
 def test_quantiles_of_the_targets():

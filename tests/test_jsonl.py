@@ -144,7 +144,7 @@ def test_lists_are_vectors_and_sparse_rows(tmp_path):
     path = write(tmp_path, {"v": [1, 2.5, 3], "label": 1}, {"v": [4, 5, 6], "label": 0})
     np.testing.assert_array_equal(dense_of(open_source(path))[0], [[1, 2.5, 3], [4, 5, 6]])
     path = write(tmp_path, {"i": [0, 3], "x": [1, 2], "label": 1}, {"i": [], "x": [], "label": 0})
-    with pytest.raises(DataError, match="row 2: a list of 0 numbers, where the first row has 2"):
+    with pytest.raises(DataError, match="row 2: column i: a list of length 0, where the first row's has 2"):
         names_of(path)
     for rows in (
         [{"idx": [0, 3], "val": [1, 2], "label": 1}, {"idx": [], "val": [], "label": 0}],
@@ -264,6 +264,23 @@ def test_text_that_is_not_utf8(tmp_path):
     path.write_bytes(path.read_bytes() + '{"x": 1, "word": "é", "label": 2}\n'.encode("latin-1"))
     with pytest.raises(DataError, match=r"rows\.jsonl:2: byte 0xe9 is not UTF-8; convert the text.* iconv"):
         names_of(path)
+
+
+def test_text_in_utf16(tmp_path):
+    path = write(tmp_path, GOOD, GOOD)
+    path.write_bytes(path.read_text().encode("utf-16"))
+    with pytest.raises(DataError, match=r"rows\.jsonl:1: byte 0x.. is not UTF-8"):
+        names_of(path)
+
+
+@pytest.mark.parametrize("value", ["1e400", r'"\ud800"'])
+def test_what_pyarrow_says_has_one_line_number(tmp_path, value):
+    key = "x" if value[0] != '"' else "word"
+    path = write(tmp_path, *[f'{{"{key}": {each}, "label": 1}}' for each in ("null", value, "null")])
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: not readable: JSON parse error") as error:
+        names_of(path, missing="zero")
+    assert " row " not in str(error.value)
+    assert str(error.value).endswith("; correct the line")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_diabetes
 from typer.testing import CliRunner
 
 import llsvm
@@ -67,3 +68,28 @@ def test_held_out_rows_are_measured_at_each_point(tmp_path, options, figures):
         )
         answer = llsvm.evaluate(model, str(tmp_path / "held.csv"))
         assert points[-1]["mean_squared_error"] == pytest.approx(answer["mean_squared_error"], rel=0.05)
+
+
+def test_where_rounding_hides_the_optimum_the_rest_is_of_64_bit_floats(tmp_path):
+    X, t = load_diabetes(return_X_y=True, scaled=False)
+    np.savetxt(
+        tmp_path / "rows.csv", np.c_[X, t], delimiter=",", header="a,b,c,d,e,f,g,h,i,j,target", comments=""
+    )
+    asked = [
+        "path",
+        str(tmp_path / "rows.csv"),
+        "--loss",
+        "squared_epsilon_insensitive",
+        "--points",
+        "8",
+        "--json",
+    ]
+    ran = CliRunner().invoke(app, asked)
+    points = json.loads(ran.stdout)["points"]
+    assert ran.exit_code == 0
+    assert all(point["converged"] for point in points)
+    lambdas = [point["lambda1"] for point in points]
+    assert lambdas == sorted(lambdas, reverse=True)
+    assert len(lambdas) == 8
+    assert points[0]["nonzero_weights"] == 0
+    assert min(point["passes"] for point in points) >= 1

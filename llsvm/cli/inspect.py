@@ -222,7 +222,7 @@ def _print_data(answer: dict[str, Any]) -> None:
     from llsvm.cli.tables import print_table
     from llsvm.memory.sizes import format_size
 
-    named = [name for name in _DATA_ROWS if name != "index_base" or not answer["columns"]]
+    named = [name for name in _DATA_ROWS if name != "index_base" or answer["format"] == "svmlight"]
     rows = [[name.replace("_", " "), answer[name]] for name in named]
     rows.insert(1, ["size", "-" if answer["bytes"] is None else format_size(answer["bytes"])])
     rows.append(["density", f"{answer['density']:.4%}"])

@@ -97,7 +97,7 @@ class JSONLinesSource(TableSource):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line)
+                row = json.loads(line.decode())  # json would take bytes for UTF-16, too
             except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.types as types
 from llsvm.data.text_chunks import Chunk
 
 _SHOWN = 40
+_PLACE = re.compile(r" in row \d+$")  # where pyarrow says it is, in the few lines it was given
 _NAMES = {
     dict: "an object",
     list: "a list",
@@ -46,7 +48,7 @@ def complaint(
         good, bad, error = (middle, bad, error) if nearer is None else (good, middle, nearer)
     if error is None:
         return None
-    reason = " ".join(str(error).split()).rstrip(".")
+    reason = _PLACE.sub("", " ".join(str(error).split())).rstrip(".")
     return chunk.number + good, reason if "--" in reason else f"not readable: {reason}; correct the line"
 
 

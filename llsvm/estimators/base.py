@@ -178,7 +178,10 @@ class LLSVMEstimator(BaseEstimator):
             require_kind(name, given[name], kinds)
         fits, scaling, penalised = (given.pop(name) for name in _NO_INTERCEPT)
         seed, n_jobs, form = given.pop("random_state"), given.pop("n_jobs"), given.pop("multi_class", "ovr")
-        settings = Settings(
+        loss = given.get("loss")
+        if isinstance(loss, str) and loss in KINDS and (kind := KINDS[loss]) != self._label_kind:
+            raise UsageError(f"loss {loss} is for {_ESTIMATORS[kind]}, not for {type(self).__name__}")
+        return Settings(
             bias=scaling if fits and penalised else 0.0,
             intercept=fits and not penalised,
             seed=int(check_random_state(seed).randint(2**31 - 1)),
@@ -187,11 +190,6 @@ class LLSVMEstimator(BaseEstimator):
             **{_OPTION.get(name, name): value for name, value in given.items()},
             **reading,
         )
-        if (kind := KINDS[settings.loss]) != self._label_kind:
-            raise UsageError(
-                f"loss {settings.loss} is for {_ESTIMATORS[kind]}, not for {type(self).__name__}"
-            )
-        return settings
 
     def _keep(self, model: Model, from_file: bool = False) -> Self:
         self.model_, self._from_file = model, from_file

@@ -191,8 +191,13 @@ def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: 
     return y
 
 
-def vectors(column: pa.Array, width: int) -> NDArray[np.float64]:
+def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:
     """Lists of ``width`` numbers as (n, width) float64, NaN for what is missing. Raises ValueError(row, reason)."""
+    remedy = (
+        f"write lists of one length (or two, of indices and of values), or leave it out (--exclude {name})"
+    )
+    if width == 0:
+        raise ValueError(0, f"column {name}: no list, or an empty one, in the first row; {remedy}")
     gone = nulls(column)
     if types.is_fixed_size_list(column.type):
         start = column.offset * width
@@ -201,7 +206,8 @@ def vectors(column: pa.Array, width: int) -> NDArray[np.float64]:
     lengths = plain(pc.list_value_length(column).fill_null(width))
     if np.any(lengths != width):
         row = int(np.argmax(lengths != width))
-        raise ValueError(row, f"a list of {lengths[row]} numbers, where the first row has {width}")
+        what = f"a list of length {lengths[row]}, where the first row's has {width}"
+        raise ValueError(row, f"column {name}: {what}; {remedy}")
     values = np.full((len(column), width), np.nan)
     values[~gone] = numbers(column.flatten()).reshape(-1, width)
     return values
@@ -224,11 +230,12 @@ def sparse_lists(
     indptr = np.zeros(n + 1, np.int64)
     np.cumsum(lengths[0], out=indptr[1:])
     flat, data = numbers(indices.flatten()), numbers(values.flatten())
-    bad = ~(flat >= 0) | ~np.isfinite(data) | (flat > 2**31 - 2)
+    bad = ~(flat >= 0) | ~np.isfinite(data) | (flat > 2**31 - 2) | (flat != np.floor(flat))
     if bad.any():
         at = int(np.argmax(bad))
         row = int(np.searchsorted(indptr, at, "right")) - 1
         raise ValueError(
-            row, f"index {flat[at]:g} with value {data[at]:g}; both must be finite, the index >= 0"
+            row,
+            f"index {flat[at]:g} with value {data[at]:g}; both must be finite, the index a whole number from 0 on",
         )
     return indptr, flat.astype(np.int64), data

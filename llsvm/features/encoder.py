@@ -230,7 +230,7 @@ class TableEncoder:
                 if c.kind == "number":
                     wide = arrow.numbers(columns[c.name])[:, None]
                 else:
-                    wide = arrow.vectors(columns[c.name], c.width)
+                    wide = arrow.vectors(columns[c.name], c.name, c.width)
                 dense[:, at : at + c.width] = wide
                 self.rounding.note(wide, dense[:, at : at + c.width])
                 at += c.width

@@ -196,6 +196,8 @@ class Model:
         """Raise ModelError where there are none."""
         if not self.has_probabilities:
             loss = self.settings.get("loss", "hinge")
+            if self.label_kind != CLASSIFICATION:
+                raise ModelError(f"the {loss} loss knows no classes, and so no probabilities of them")
             raise ModelError(
                 f"the {loss} loss gives scores, but no probabilities, and nothing here makes such of them "
                 "(calibration): train with --loss logistic"

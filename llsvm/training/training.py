@@ -211,8 +211,8 @@ class Training:
             yield Report("read", 0, note="; ".join(filter(None, (self.stream.note, wide, chosen))))
             reports, hidden = solver.solve(self.stream), False
             for report in reports:
-                hidden = rounding_hides_the_optimum(report, self.settings, self._begins_again)
-                if hidden and self._begins_again:
+                hidden = rounding_hides_the_optimum(report, self.settings, self._can_begin_again)
+                if hidden and self._can_begin_again:
                     break
                 report.cause = report.cause or (ROUNDED if hidden else "")
                 self.note(report)
@@ -225,7 +225,7 @@ class Training:
                 break
             cast(Generator[Report, None, None], reports).close()
             del solver, reports, report  # and all they hold
-            self._keep_double()
+            self.keep_double()
         if self._last is not None and self._last.expand is not None:
             self._support, self._map = self._last.expand()
 
@@ -235,11 +235,15 @@ class Training:
         try:
             return self.stream.read()
         except ValuesRounded:
-            self._keep_double()
+            self.keep_double()
             return self.stream.read()
 
+    def must_begin_again(self, report: Report) -> bool:
+        """Does rounding values to 32-bit floats hide the optimum? Then ``keep_double``, read and solve again."""
+        return self._can_begin_again and rounding_hides_the_optimum(report, self.settings, True)
+
     @property
-    def _begins_again(self) -> bool:
+    def _can_begin_again(self) -> bool:
         """Would reading the source again, as 64-bit floats, give other values?"""
         return self.stream.rounded and not self._doubled and self.stream.source.info().rereadable
 
@@ -247,8 +251,8 @@ class Training:
         keep_double(source.info().rounding)
         self._doubled = True
 
-    def _keep_double(self) -> None:
-        """Begin again, with values as 64-bit floats."""
+    def keep_double(self) -> None:
+        """Begin again, with values as 64-bit floats: nothing may hold on to the stream, or what came of it."""
         stream, self._last, self._measured, self._auto = self.stream, None, None, None
         self.history.clear()
         stream.__exit__(None, None, None)
