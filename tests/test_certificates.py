@@ -59,6 +59,12 @@ def test_outcome_knows_no_negative_gap():
     }  # fmt: skip
     summary["relative_gap"] = Certificate((1.0,), (1.0 + 1e-12,), 3).relative_gap
     assert "within 0.000% of the optimum" in outcome(summary, Settings())
+    found = {
+        **summary,
+        "relative_gap": 3.2e-6,
+        "converged": False,
+    }  # what was asked for is told from what is there
+    assert "within 0.00032% of the optimum (asked for 0.00010%)" in outcome(found, Settings(tol=1e-6))
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN")

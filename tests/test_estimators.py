@@ -19,7 +19,7 @@ from llsvm.errors import UsageError
 def test_a_remedy_is_one_that_the_estimator_has():
     X, y = rows(n=60, d=3)
     with pytest.warns(ConvergenceWarning, match="put a StandardScaler.*before the estimator"):
-        LLSVMClassifier(solver="nesvm", max_iter=2, tol=1e-9, C=10).fit(1e4 * X, y)
+        LLSVMClassifier(solver="nesvm", max_iter=12, tol=1e-9, C=10).fit(1e4 * X, y)
 
 
 @parametrize_with_checks([LLSVMClassifier()])

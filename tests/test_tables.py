@@ -205,7 +205,7 @@ def test_a_table_model_wants_a_table(trained):
     for kind in ("svm", "npz", "h5"):
         with pytest.raises(
             ModelError,
-            match=r"have no names, but the model was trained on .* columns age.*pass format",
+            match=r"is no table of named columns, but the model was trained on .* columns age.*pass format",
         ):
             open_for(model, write(folder, kind, X, y))
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from source_suite import SourceSuite, joined
 from test_formats import dense_of
+from typer.testing import CliRunner
 
 import llsvm
+from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import EXIT_LIMIT, DataError, ModelError, UsageError
 
@@ -243,5 +245,18 @@ def test_models_and_options_of_other_formats(tmp_path):
     svm = write(tmp_path, "1 1:1\n-1 1:-1\n", "rows.svm")
     with pytest.raises(ModelError, match="the model was not trained on Vowpal Wabbit text"):
         llsvm.predict(llsvm.train(svm), path)
+    table = tmp_path / "rows.csv"
+    table.write_text("a,label\n1,0\n-1,1\n")
+    with pytest.raises(
+        ModelError, match=r"rows\.vw: vw is no table of named columns, .* trained on one, with .* a;"
+    ):
+        llsvm.predict(llsvm.train(table), path)
     with pytest.raises(UsageError, match="read as vw, which has no columns to choose from; leave out label"):
         open_source(path, options={"label": "y"})
+
+
+def test_inspect_tells_of_columns_by_name_not_of_index_bases(tmp_path):
+    shown = CliRunner().invoke(app, ["inspect", str(write(tmp_path, SAMPLE))])
+    assert shown.exit_code == 0
+    assert "features" in shown.stdout
+    assert "index base" not in shown.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -94,9 +95,10 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
     state = "converged" if summary["converged"] else "not converged"
     proof = "how far from the optimum was not measured"
     if summary["relative_gap"] is not None:
+        places = max(3, math.ceil(-math.log10(settings.tol)) - 1)
         proof = (
             f"objective {summary['primal']:.8g}; no weights whatever reach less than {summary['dual']:.8g}: "
-            f"within {summary['relative_gap']:.3%} of the optimum (asked for {settings.tol:.3%})"
+            f"within {summary['relative_gap']:.{places}%} of the optimum (asked for {settings.tol:.{places}%})"
         )
     why = f" (solver {summary['solver']}: {summary['why']})" if summary.get("why") else ""
     spilled = f", {format_size(summary['bytes_spilled'])} spilled" if summary.get("bytes_spilled") else ""

@@ -89,7 +89,7 @@ def _require_same_kind(model: Model, source: BlockSource) -> None:
     if table is not None and info.encoder is None and not by_name:
         names = ", ".join(column["name"] for column in table["columns"][:6])
         raise ModelError(
-            f"{info.name}: the columns of {info.format} have no names, but the model was trained on a table with "
+            f"{info.name}: {info.format} is no table of named columns, but the model was trained on one, with "
             f"columns {names}{', ...' if len(table['columns']) > 6 else ''}; give it CSV, "
             "JSON Lines, Parquet or Arrow (or pass --format, if that is what it is)"
         )
