@@ -141,3 +141,16 @@ def test_it_goes_on_with_the_rows_that_have_room(tmp_path, monkeypatch):
     assert max(report.survivors for report in few.reports) < len(X) / 2
     primal = [t.reports[-1].certificate.total_primal for t in (all_rows, few)]
     assert primal[0] == pytest.approx(primal[1], rel=1e-3)
+
+
+def test_wide_rows_go_to_the_method_of_multipliers_at_once():
+    """Steps on the smoothed hinge cost more than the whole solution does, and led nowhere."""
+    rng = np.random.default_rng(0)
+    n, d = 200, 1500
+    words = (d * rng.random((n, 40)) ** 4).astype(int)
+    X = sp.csr_matrix((np.ones(words.size), (np.repeat(np.arange(n), 40), words.ravel())), (n, d))
+    y = (X[:, :300] @ rng.normal(size=300) + rng.normal(size=n) > 0).astype(int)
+    training = run(X, y, solver="smsvm", penalty="l1", C=1.0)
+    last = training.reports[-1]
+    assert last.converged
+    assert last.passes == 2

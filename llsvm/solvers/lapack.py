@@ -52,7 +52,7 @@ def factor_with_ridge(H: Array, upper: bool = False, ridge: float = 1e-14) -> Ch
     upper: H is symmetric as it stands, and that triangle is looked at; else the lower one, whatever the other has.
     ridge: the least."""
     if not upper:
-        _mirror(H)
+        mirror(H)
     diagonal = H.diagonal().copy()
     mean = float(diagonal.mean()) if len(H) else 0.0
     scale = np.where(diagonal > 0, diagonal, max(mean, 1e-300))
@@ -62,12 +62,12 @@ def factor_with_ridge(H: Array, upper: bool = False, ridge: float = 1e-14) -> Ch
         except np.linalg.LinAlgError:
             if not ridge < 1.0:
                 return None
-            _mirror(H.T if upper else H, back=True)  # from the triangle that was left alone
+            mirror(H.T if upper else H, back=True)  # from the triangle that was left alone
             H.flat[:: len(H) + 1] = diagonal + ridge * scale
             ridge *= _RIDGE_GROWTH
 
 
-def _mirror(H: Array, back: bool = False) -> None:
+def mirror(H: Array, back: bool = False) -> None:
     """Make the upper triangle the lower one's transpose, or, ``back``, that the upper one's; the diagonal stays."""
     for start in range(0, len(H), _MIRRORED):
         stop = start + _MIRRORED

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
+from llsvm.solvers.lapack import mirror
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns, active_columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
@@ -242,8 +243,7 @@ class Descent:
         now, g, l1 = self.w[active], self.gradient[active], penalty.l1_of(len(self.w))[active]
         if columns is None:
             H = self.sums.hessian
-            upper = np.triu_indices(len(H), 1)
-            H[upper] = H.T[upper]
+            mirror(H)
             diagonal = H.diagonal().copy()
         else:
             assert self.point.curvature is not None

@@ -91,8 +91,7 @@ def layout(
             spare = left - int(tuning.spare * (rows + dataset.n_rows * by_column))
             most_active = min(n, tuning.multiplier_columns, max(int((spare / HESSIANS_BYTES) ** 0.5), 1))
             lines["Hessian of some columns"] = HESSIANS_BYTES * most_active**2
-            if loss.ridge == 0:
-                tuning = replace(tuning, patience=tuning.wide_patience)
+            tuning = replace(tuning, patience=tuning.wide_patience)
         row_work += by_column
     elif not by_products:
         lines["Hessian"] = copies * most_active**2

@@ -28,6 +28,7 @@ from llsvm.block import Block
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.penalty import Penalty
+from llsvm.solvers.lapack import mirror
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns, active_columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
@@ -88,6 +89,7 @@ class AtHand:
         self.cost = np.maximum(cost, LEAST_COST)
         self.n_weights, self.columns, self.most = n_weights, columns, most
         self._block, self._bias, self._tuning, self.progress = block, bias, tuning, progress
+        self._hessian = np.empty(0)
 
     def margins(self, w: Vector) -> Vector:
         """(n,) y_i w·x_i."""
@@ -116,7 +118,7 @@ class AtHand:
         self.progress.check()
         if self.columns is not None and len(active) > self.most:
             return ColumnModel(self.columns, active, h, ridge, self._tuning, self.progress)
-        H = np.zeros((len(active), len(active)))
+        H = self._zeroed(len(active))
         none = np.zeros(self.n_weights)
         point = Point(none, none, 0.0, 0.0, 0)
         point.activate(active)
@@ -124,10 +126,17 @@ class AtHand:
             self.progress.check()
             if h[piece].any():
                 rows.add_products(h[piece], point, H)
-        upper = np.triu_indices(len(H), 1)
-        H[upper] = H.T[upper]
+        mirror(H)
         H.flat[:: len(H) + 1] += ridge
         return Dense(H, self._tuning.ridge)
+
+    def _zeroed(self, n: int) -> Vector:
+        """(n, n) zeros, in the place of those before: pages that are new at each step cost as much as the step."""
+        if len(self._hessian) < n * n:
+            self._hessian = np.empty(n * n)
+        H = self._hessian[: n * n].reshape(n, n)
+        H[...] = 0.0
+        return H
 
     def _pieces(self) -> Iterator[tuple[slice, Rows]]:
         start = 0
@@ -268,8 +277,10 @@ class Multipliers:
         if n <= min(most, tuning.all_active):
             active = np.arange(n)
         else:
-            if self._rows.columns is not None and np.count_nonzero(w) >= 0.8 * most:
+            taken = int(np.count_nonzero(w))
+            if self._rows.columns is not None and taken >= 0.8 * most:
                 most = n
+            most = min(most, tuning.new_columns + tuning.columns_growth * taken)
             active = active_columns(w, g, most, self._penalty)
         ridge, l1 = l2[active], l1[active]
         least = self._least_curvature * np.where(largest[active] > 0, largest[active], 1.0)

@@ -104,8 +104,8 @@ class SmSVMTuning:
     # The method of multipliers, with L1 or a free intercept, where the above crawls (multipliers.py)
     patience: int = 30
     """Points that are summed at before it takes over, on whichever rows: more waits longer for the smoothing."""
-    wide_patience: int = 12
-    """The same on wide data with a loss that is smoothed, where a step is found by conjugate gradients."""
+    wide_patience: int = 1
+    """The same on wide data by columns, where a step of Newton's is dear and the proximal point keeps few rows."""
     patience_growth: int = 2
     """That is multiplied by this each time."""
     next_to_none: float = 0.01
@@ -114,6 +114,10 @@ class SmSVMTuning:
     """Newton steps and proximal points, at most."""
     multiplier_columns: int = 1500
     """Of a Hessian, in steps over rows by column: beyond, conjugate gradients and coordinate descent."""
+    new_columns: int = 200
+    """Of a step's active columns, beside ..."""
+    columns_growth: int = 2
+    """... so many times as many as there are weights: most of the others stay zero."""
     kappa: float = 0.1
     """With L2 a proximal point is near enough where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ."""
     growth: float = 3.0
