@@ -32,6 +32,7 @@ gradients (L2), or by coordinate descent and conjugate gradients on the active c
 conjugate gradients take a pass for each product (L2), or the active set is limited (L1).
 Where this crawls with L1 or a free intercept (a large C, nearly separable classes, raw columns), the method of
 multipliers solves the problem of the rows in memory (multipliers.py), and the pass after that certifies the result.
+With L1 on wide data in memory it does so after the first pass, but for the logistic loss.
 Stop when P − D ≤ tol · P.
 """
 
