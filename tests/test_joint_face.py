@@ -85,6 +85,17 @@ def test_the_best_multiple(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_the_best_weights_of_all_passes_are_handed_back(method):
+    X, y = texts(n=1500, contradict=5, classes=4)
+    training = run(X, y, C=1e4, multiclass=method, tol=1e-7, max_passes=6)
+    primal = [report.certificate.primal[0] for report in training.reports if report.kind == "pass"]
+    assert primal == sorted(primal, reverse=True)
+    W = training.coef.T
+    losses = joint_dual(method).loss(X @ W[:-1], y.astype(np.int32), np.full(len(y), 1e4))
+    assert 0.5 * (W * W).sum() + losses == pytest.approx(primal[-1], rel=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_many_columns_at_a_large_cost(method):
     X, y = texts(n=1500, contradict=5, classes=4)
     training = run(X, y, C=1e4, multiclass=method, max_seconds=60)

@@ -91,7 +91,8 @@ class SequentialDual:
             False  # rounding alone may come to more than the gap asked for, by the last certificate
         )
         self._newton_due = False  # since loops hardly get on any more
-        self._kept: NDArray[np.float64] | None = None  # the weights as last certified, if there is room
+        self._kept: NDArray[np.float64] | None = None  # the best weights so far, if there is room
+        self._least = np.inf  # their P
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
@@ -234,10 +235,13 @@ class SequentialDual:
         n_active: int,
         factor: float = 1.0,
     ) -> Report:
-        """primal: of so many times w."""
+        """primal: of so many times w. Of the best weights so far, where these are kept."""
         assert self._loops is not None
         if self._kept is not None:
-            w = np.multiply(w, factor, out=self._kept)
+            if primal < self._least:
+                self._least = primal
+                np.multiply(w, factor, out=self._kept)
+            w, primal = self._kept, self._least
         coef, dual = coef_of(w), self._loops.dual
         certificate = bound.certificate(coef, [primal], [dual], self._passes)
         converged = certificate.relative_gap <= self.settings.tol
@@ -267,6 +271,8 @@ class SequentialDual:
         assert loops is not None
         numbers: dict[str, Value] = {**loops.numbers, "stream generator": stream.random_state}
         arrays: dict[str, NDArray[Any]] = {"w": loops.w, **self._stall.arrays}
+        if self._kept is not None:
+            arrays["best w"], numbers["least primal"] = self._kept, self._least
         if self._newton is not None:
             arrays |= self._newton.arrays
             numbers |= self._newton.numbers | {"newton due": self._newton_due, "face sigma": self._face.sigma}
@@ -292,6 +298,9 @@ class SequentialDual:
         self._passes = state.passes
         self._stall.restore(state.arrays)
         loops.restore(state.arrays["w"], state.numbers)
+        if self._kept is not None and "best w" in state.arrays:
+            self._kept[...] = state.arrays["best w"]
+            self._least = state.numbers["least primal"]
         if self._newton is not None:
             self._newton_due = state.numbers.get("newton due", False)
             self._face.sigma = state.numbers.get("face sigma", 0.0)
