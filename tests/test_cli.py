@@ -232,7 +232,7 @@ def test_predict_writes_labels_and_scores(data, model, tmp_path):
 
 
 def test_a_failed_prediction_leaves_the_old_output(model, tmp_path):
-    (tmp_path / "bad").write_text("1 1:1\nhello\n")
+    (tmp_path / "bad").write_text("1 1:1\n1 hello\n")
     (tmp_path / "out").write_text("old")
     assert run("predict", model, tmp_path / "bad", "--output", tmp_path / "out").exit_code == 3
     assert (tmp_path / "out").read_text() == "old"
