@@ -345,14 +345,14 @@ def test_predictions_read_values_as_training_did(tmp_path, kind):
         np.savez(path, X=X, y=y)
     else:
         pq.write_table(frame, path)
-    options = {"memory_limit": "900MB", "threads": 1, "scale": "standard", "bias": 1.0}
+    options = {"memory_limit": "3GB", "threads": 1, "scale": "standard", "bias": 1.0}
     model = train(frame.select(["a", "b"]), y, **options) if kind == "arrays" else train(path, **options)
     model.save(tmp_path / "m")
     loaded = load(tmp_path / "m")
     assert (loaded.predict(X) == y).mean() > 0.95
     assert (loaded.predict(frame.select(["a", "b"])) == y).mean() > 0.95
     source = open_for(loaded, path, need_label=True, **({"format": "parquet"} if kind == "arrays" else {}))
-    assert measure(loaded, source, memory_limit="900MB")["accuracy"] > 0.95
+    assert measure(loaded, source, memory_limit="3GB")["accuracy"] > 0.95
 
 
 @pytest.mark.parametrize("lost", [1e-6, 1e-3, 0.1, 3.0])

@@ -25,7 +25,7 @@ _ENDS_LINE = np.isin(np.arange(256), list(b"\n#"))
 
 def words_among(text: bytes) -> tuple[str, str] | None:
     """A label that is a word, and one that is a number or ""; None where no label is a word. text: whole lines."""
-    labels = dict.fromkeys(_LABEL.findall(text))
+    labels = dict.fromkeys(match[1] for match in _LABEL.finditer(text))  # of 500,000 short lines, one
     lettered = (label for label in labels if _LETTER.search(label))
     word = next((label.decode() for label in lettered if is_label_word(label)), None)
     if word is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from types import TracebackType
 from typing import TypeVar
@@ -43,14 +43,16 @@ class Threads:
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """``work`` of each item."""
-        jobs = [self._pool.submit(work, item) for item in items]
+        jobs: list[Future[R]] = []
         try:
+            for item in items:
+                jobs.append(self._pool.submit(work, item))
             wait(jobs)
-        except BaseException:
-            for job in jobs:
-                job.cancel()
+        except BaseException:  # an interrupt may come while work is still being handed out
             if self._stop is not None:
                 self._stop()
+            for job in jobs:
+                job.cancel()
             raise
         return [job.result() for job in jobs]
 
