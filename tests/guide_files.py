@@ -40,7 +40,8 @@ def _svmlight(folder):
     for i, part in enumerate((slice(0, 100), slice(100, 300))):
         write(folder, "svm.gz", X[part], Y[part]).rename(folder / f"part-{i}.svm.gz")
     (folder / "plain.svm").unlink()
-    for name, part in (("clicks", slice(0, 200)), ("clicks-test", slice(200, 300)), ("new", slice(200, 300))):
+    first, last = slice(0, 200), slice(200, 300)
+    for name, part in (("clicks", first), ("clicks-test", last), ("normal", first), ("new", last)):
         dump_svmlight_file(
             X[part].astype(float), 2 * Y[part] - 1, str(folder / f"{name}.svm"), zero_based=False
         )
