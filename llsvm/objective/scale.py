@@ -14,6 +14,7 @@ Vector = NDArray[np.float64]
 
 # t is taken where it closes all but this share of the gap: where it gains less, the next steps gain as much.
 LEFT = 0.1
+FAR = 0.1  # of the objective: a smaller gap is left to the solver alone
 
 
 def best_factor(square: float, margin: Vector, cost: Vector) -> float:

@@ -29,6 +29,7 @@ from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.tuning import MultipliersTuning
+from llsvm.solvers.regula_falsi import regula_falsi
 from llsvm.stream.progress import OutOfTime
 
 Vector = NDArray[np.float64]
@@ -209,19 +210,9 @@ class Multipliers:
             return slope + t * square - float(self._totals[SLOPE])
 
         first = derivative(0.0)
-        low, high, at_low, at_high = 0.0, 1.0, first, derivative(1.0)
-        if not at_high > tuning.line_until * abs(first):
+        last, enough = derivative(1.0), tuning.line_until * abs(first)
+        if not last > enough:
             return 1.0
         if first >= 0.0:
             return 0.0  # rounding is all that is left of the step
-        t = 0.0
-        for _ in range(tuning.max_line):
-            t = (low * at_high - high * at_low) / (at_high - at_low)
-            here = derivative(t)
-            if abs(here) <= tuning.line_until * abs(first):
-                break
-            if here > 0:
-                high, at_high, at_low = t, here, 0.5 * at_low
-            else:
-                low, at_low, at_high = t, here, 0.5 * at_high
-        return t
+        return regula_falsi(derivative, first, last, enough, tuning.max_line)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.scale import LEFT, scaled_primal
+from llsvm.objective.scale import FAR, LEFT, scaled_primal
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 
 Vector = NDArray[np.float64]
-FAR = 0.1  # of the objective: a smaller gap is left to coordinate descent alone
 
 
 class Scale:

@@ -6,12 +6,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.scale import LEFT, best_factor
+from llsvm.objective.scale import FAR, LEFT, best_factor
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 
 Array = NDArray[np.float64]
-FAR = 0.1  # of the objective: a smaller gap is left to the loops alone
 
 
 def scaled(

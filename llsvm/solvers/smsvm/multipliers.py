@@ -29,6 +29,7 @@ from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.lapack import mirror
+from llsvm.solvers.regula_falsi import regula_falsi
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns, active_columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
@@ -316,19 +317,8 @@ class Multipliers:
             kinks = np.where(there == 0, np.abs(p) if t == 0 else -np.abs(p), np.sign(there) * p)
             return at_w + t * square + float(l1 @ kinks) - float(self._totals[SLOPE]) - rest
 
-        first, at_high = derivative(0.0), derivative(1.0)
+        first, last = derivative(0.0), derivative(1.0)
+        enough = tuning.line_until * -first
         if first >= 0.0:
             return 0.0
-        if at_high <= tuning.line_until * -first:
-            return 1.0
-        low, high, at_low, t = 0.0, 1.0, first, 1.0
-        for _ in range(tuning.max_line):
-            t = (low * at_high - high * at_low) / (at_high - at_low)
-            here = derivative(t)
-            if abs(here) <= tuning.line_until * -first:
-                break
-            if here > 0:
-                high, at_high, at_low = t, here, 0.5 * at_low
-            else:
-                low, at_low, at_high = t, here, 0.5 * at_high
-        return t
+        return 1.0 if last <= enough else regula_falsi(derivative, first, last, enough, tuning.max_line)
