@@ -59,7 +59,7 @@ def liblinear_options():
 def test_what_liblinear_calls_otherwise_trains(folder):
     options = liblinear_options()
     assert "--loss squared_hinge" in options
-    assert len(options) == 12
+    assert len(options) == 13
     for words in options:
         trains(f"llsvm train clicks.svm --model m {words}", folder)
 
