@@ -1,4 +1,5 @@
-"""What Numba lacks: ``fetch`` tells the processor which memory comes next, ``load_word`` reads eight bytes at once.
+"""What Numba lacks: ``fetch`` tells the processor which memory comes next, ``load_word`` and ``store_word`` move
+eight bytes at once.
 
 They are no compiled functions but code that is put in place, so kernel files may import them; who edits them
 deletes the kernels' cache.
@@ -44,6 +45,20 @@ def load_word(typing, data, k):
     return types.uint64(data, types.int64), emit
 
 
+@intrinsic
+def store_word(typing, data, k, word):
+    """``data[k:k + 8]`` (uint8) becomes the bytes of a little-endian uint64, unchecked, wherever it lies."""
+
+    def emit(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(array.data, [args[1]])
+        store = builder.store(args[2], builder.bitcast(place, ir.IntType(64).as_pointer()))
+        store.align = 1
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, types.uint64), emit
+
+
 if config.DISABLE_JIT:
 
     def fetch(array, index):
@@ -52,3 +67,7 @@ if config.DISABLE_JIT:
     def load_word(data, k):
         """The same, as Python has it."""
         return np.uint64(int.from_bytes(data[k : k + 8].tobytes(), "little"))
+
+    def store_word(data, k, word):
+        """The same, as Python has it."""
+        data[k : k + 8] = np.frombuffer(int(word).to_bytes(8, "little"), np.uint8)

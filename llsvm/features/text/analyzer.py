@@ -1,0 +1,158 @@
+"""Analyzer: documents to their distinct n-grams, by compiled code, a thread for each part of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from llsvm.features.text.options import TextOptions
+from llsvm.features.text.unicode import flags, folding, in_small_letters
+from llsvm.kernels import text as kernels
+
+_GROWTH = 1.2  # of text that is folded, at first
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """Of a string column. text: (any,) uint8; offsets: (n + 1,) int32 or int64."""
+
+    text: NDArray[np.uint8]
+    offsets: NDArray[np.integer]
+
+    @property
+    def number(self) -> int:
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, column: pa.Array) -> Documents:
+        """Nulls are empty documents. column: string or large_string."""
+        if column.null_count:
+            column = column.fill_null("")
+        if not len(column):
+            return cls(np.zeros(0, np.uint8), np.zeros(1, np.int64))
+        wide = np.dtype(np.int64 if pa.types.is_large_string(column.type) else np.int32)
+        _, offsets, data = column.buffers()
+        at: NDArray[np.integer] = np.frombuffer(offsets, wide, len(column) + 1, column.offset * wide.itemsize)
+        text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+        return cls(text, at)
+
+
+class NotUTF8(Exception):
+    """Text that is not UTF-8. document: its number. byte: the first bad one, its number in the document."""
+
+    def __init__(self, document: int, byte: int) -> None:
+        super().__init__(document, byte)
+        self.document, self.byte = document, byte
+
+
+@dataclass(frozen=True, slots=True)
+class Grams:
+    """Of some documents: what ``llsvm.kernels.text.distinct`` leaves.
+
+    grams: (n, 3) uint64: key; place in ``text``; count << 32 | length. first: (documents + 1,) int64, of each
+    document. text: (any,) uint8, in which n-grams are slices.
+    """
+
+    grams: NDArray[np.uint64]
+    first: NDArray[np.int64]
+    text: NDArray[np.uint8]
+
+
+class Workspace:
+    """Arrays that are used again and again: fresh memory costs as much as what is done in it."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[Any]] = {}
+
+    def array(self, name: str, length: int, dtype: type, width: int | None = None) -> NDArray[Any]:
+        """(length,) or (length, width), of any values; what was handed out before under that name is gone."""
+        cells = length * (width or 1)
+        kept = self._arrays.get(name)
+        if kept is None or len(kept) < cells:
+            kept = self._arrays[name] = np.empty(cells + cells // 4, dtype)
+        return kept[:cells] if width is None else kept[:cells].reshape(length, width)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self._arrays.values())
+
+
+class Analyzer:
+    """See the file's head. For one thread: what it returns is gone when it is called again."""
+
+    def __init__(self, options: TextOptions) -> None:
+        self.options = options
+        self.workspace = Workspace()
+        self._folding = folding(options.lowercase, options.strip_accents)
+        self._stops = _keys(options.stop_words)
+
+    def grams(self, documents: Documents, first: int, stop: int) -> Grams:
+        """Of documents ``first`` to ``stop``. Raises NotUTF8."""
+        folded, ends = self._fold(documents, first, stop)
+        shortest, longest = self.options.ngrams
+        sizes = longest - shortest + 1
+        array, n_bytes, n = self.workspace.array, int(ends[-1]), stop - first
+        first_unit, first_gram = array("units", n + 1, np.int64), array("first", n + 1, np.int64)
+        text = array("text", n_bytes + 2 * n + kernels.PADDING_BYTES, np.uint8)
+        if self.options.analyzer == "word":
+            most = n_bytes // 2 + 1
+            starts, keys = array("starts", most, np.int64), array("keys", most, np.uint64)
+            kernels.words(folded, ends, flags(), self._stops, text, starts, keys, first_unit)
+            grams = array("grams", int(first_unit[-1]) * sizes, np.uint64, 3)
+            kernels.word_grams(starts, keys, first_unit, shortest, longest, grams, first_gram)
+        else:
+            within = self.options.analyzer == "char_wb"
+            starts = array("starts", n_bytes + 2 * n + 1, np.int64)
+            kernels.characters(folded, ends, flags(), within, text, starts, first_unit)
+            units = int(first_unit[-1])
+            units += units // 2 if within else 0  # two words share the space between them
+            grams = array("grams", units * sizes, np.uint64, 3)
+            kernels.character_grams(text, starts, first_unit, shortest, longest, within, grams, first_gram)
+        most = int(np.diff(first_gram).max(initial=0))
+        seen = array("seen", max(16, 1 << (2 * most).bit_length()), np.int64)
+        kernels.distinct(grams, first_gram, seen)
+        return Grams(grams[: first_gram[-1]], first_gram, text)
+
+    def _fold(
+        self, documents: Documents, first: int, stop: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """(text, ends) of ``llsvm.kernels.text.fold``."""
+        text, offsets = documents.text, documents.offsets
+        ends = self.workspace.array("ends", stop - first + 1, np.int64)
+        room = int(offsets[stop]) - int(offsets[first])
+        room = int(room * _GROWTH) + kernels.MOST_BYTES + 16
+        lower, tables = self._folding.lower, (flags(), self._folding.at, self._folding.folds)
+        in_context = lower
+        begin, end = first, stop  # in ``text`` as it is now
+        while True:
+            out = self.workspace.array("folded", room, np.uint8)
+            why, done, at = kernels.fold(text, offsets, begin, end, lower, in_context, *tables, out, ends)
+            if why == kernels.DONE:
+                return out, ends
+            if why == kernels.NOT_UTF8:
+                raise NotUTF8(first + done, at - int(offsets[begin + done]))
+            if why == kernels.NO_ROOM:
+                room *= 2
+            else:
+                text, offsets = self._in_context(text, offsets, begin, end)
+                begin, end, in_context = 0, stop - first, False
+
+    def _in_context(
+        self, text: NDArray[np.uint8], offsets: NDArray[np.integer], first: int, stop: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """The documents, with those letters small that the kernel leaves to us."""
+        parts = [in_small_letters(text[offsets[i] : offsets[i + 1]].tobytes()) for i in range(first, stop)]
+        joined = np.frombuffer(b"".join(parts), np.uint8)
+        return joined, np.cumsum([0, *map(len, parts)], dtype=np.int64)
+
+
+def _keys(words: tuple[str, ...]) -> NDArray[np.uint64]:
+    """Of words, ascending."""
+    texts = [word.encode() for word in words]
+    padded = [np.frombuffer(text + bytes(kernels.PADDING_BYTES), np.uint8) for text in texts]
+    keys = [kernels.hash_of(each, 0, len(text)) for each, text in zip(padded, texts, strict=True)]
+    return np.array(sorted(set(keys)), np.uint64)

@@ -1,0 +1,79 @@
+"""Vectorizer: documents to rows, as scikit-learn's CountVectorizer, TfidfVectorizer and HashingVectorizer have
+them, in so much memory and by so many threads."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR
+from llsvm.features.text.analyzer import Analyzer, Documents, Grams
+from llsvm.features.text.options import TextOptions
+from llsvm.features.text.vocabulary import Vocabulary
+from llsvm.kernels import ngrams as kernels
+from llsvm.process.threads import Threads
+
+_TF = {
+    "tfidf": kernels.COUNTS,
+    "sublinear": kernels.SUBLINEAR,
+    "count": kernels.COUNTS,
+    "binary": kernels.BINARY,
+}
+
+
+class Vectorizer:
+    """Rows of documents. vocabulary: None: columns are numbered by hash.
+
+    idf: (n_columns,) float64 that counts are multiplied by; None: what the options say of the vocabulary."""
+
+    def __init__(
+        self,
+        options: TextOptions,
+        vocabulary: Vocabulary | None,
+        threads: Threads,
+        idf: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.options = options
+        self._analyzers = [Analyzer(options) for _ in range(threads.number)]
+        self._threads = threads
+        self._keys, self._columns = np.zeros(0, np.uint64), np.zeros(0, np.int32)
+        self._buckets, self._idf = np.zeros(2, np.int64), np.zeros(0)
+        self.n_columns = 1 << (options.hash_bits or 0)
+        if vocabulary is not None:
+            self._keys, self._columns = vocabulary.keys, vocabulary.columns
+            self._buckets, self.n_columns = vocabulary.buckets(), len(vocabulary)
+            if options.idf and idf is None:
+                idf = vocabulary.idf()
+        if idf is not None:
+            self._idf = idf
+
+    def rows(self, documents: Documents) -> CSR:
+        """Of each document, float32. Raises NotUTF8."""
+        parts = self._threads.over_rows(
+            documents.number, lambda t, *part: self._encoded(t, self._analyzers[t].grams(documents, *part))
+        )
+        before = np.cumsum([0, *(part.indptr[-1] for part in parts)])
+        indptr = [part.indptr[1:] + start for part, start in zip(parts, before, strict=False)]
+        return CSR(
+            np.concatenate([np.zeros(1, np.int64), *indptr]),
+            np.concatenate([part.indices for part in parts]),
+            np.concatenate([part.data for part in parts]),
+        )
+
+    def _encoded(self, t: int, grams: Grams) -> CSR:
+        array, n = self._analyzers[t].workspace.array, len(grams.grams)
+        indptr, indices = np.empty(len(grams.first), np.int64), array("indices", n, np.int32)
+        data, packed = array("data", n, np.float64), array("packed", n, np.uint64)
+        kernels.encode(
+            *(
+                grams.grams,
+                grams.first,
+                self._keys,
+                self._columns,
+                self._buckets,
+                self.options.hash_bits or 0,
+            ),
+            *(self._idf, _TF[self.options.weight], self.options.unit_rows, packed, indptr, indices, data),
+        )
+        stored = int(indptr[-1])
+        return CSR(indptr, indices[:stored].copy(), data[:stored].astype(np.float32))

@@ -1,0 +1,155 @@
+"""What is made of the n-grams of documents (``llsvm.kernels.text``): ``count`` counts the documents that have
+them, and ``encode`` makes rows of them."""
+
+# mypy: ignore-errors
+# Numba infers the types here, and mypy cannot follow it.
+
+from __future__ import annotations
+
+import numpy as np
+
+from llsvm.kernels.intrinsics import fetch
+from llsvm.kernels.options import JIT, njit
+
+COUNTS, BINARY, SUBLINEAR = 0, 1, 2  # what a value is made of
+
+TWO, ONE, ZERO = (np.uint64(n) for n in (2, 1, 0))
+S32, S64 = np.uint64(32), np.uint64(64)
+LOW_HALF = np.uint64(0xFFFFFFFF)
+
+
+@njit(**JIT)
+def count(grams, begin, stop, text, shard, n_shards, table, strings, state):
+    """Count documents and occurrences of n-grams in an open-addressing table; new ones are written down.
+
+    grams: as ``distinct`` left them; begin, stop: of these. text: in which they are slices.
+    shard, n_shards: int, those n-grams are counted whose key's high bits say so.
+    table: (2^k, 4) uint64: key (0: empty), documents << 32 | length, occurrences, place in ``strings``.
+    strings: (any,) uint8, filled.
+    state: (2,) int64: n-grams in the table, bytes of ``strings`` used.
+    Returns where it stopped: before ``stop`` if the table is three quarters full or ``strings`` has no room.
+    """
+    mask = np.uint64(table.shape[0] - 1)
+    most = table.shape[0] // 4 * 3
+    places = table.reshape(-1)
+    shards = np.uint64(n_shards)
+    for i in range(begin, stop):
+        if i + 8 < stop:
+            fetch(places, np.int64((grams[i + 8, 0] & mask) << TWO))
+        key = grams[i, 0]
+        if n_shards > 1 and np.int64((key >> S32) % shards) != shard:
+            continue
+        at = key & mask
+        while table[at, 0] != key and table[at, 0] != ZERO:
+            at = (at + ONE) & mask
+        if table[at, 0] == ZERO:
+            length = np.int64(grams[i, 2] & LOW_HALF)
+            used = state[1]
+            if state[0] >= most or used + length > strings.shape[0]:
+                return i
+            table[at, 0], table[at, 1], table[at, 2], table[at, 3] = (
+                key,
+                np.uint64(length),
+                ZERO,
+                np.uint64(used),
+            )
+            start = np.int64(grams[i, 1])
+            for k in range(length):
+                strings[used + k] = text[start + k]
+            state[0] += 1
+            state[1] = used + length
+        table[at, 1] += ONE << S32
+        table[at, 2] += grams[i, 2] >> S32
+    return stop
+
+
+@njit(**JIT)
+def grow(old, new):
+    """Put what is in a table of ``count`` into a larger, empty one."""
+    mask = np.uint64(new.shape[0] - 1)
+    for i in range(old.shape[0]):
+        if old[i, 0] != ZERO:
+            at = old[i, 0] & mask
+            while new[at, 0] != ZERO:
+                at = (at + ONE) & mask
+            new[at, 0], new[at, 1], new[at, 2], new[at, 3] = old[i, 0], old[i, 1], old[i, 2], old[i, 3]
+
+
+@njit(**JIT)
+def gather(strings, starts, lengths, out):
+    """Put slices of ``strings`` one behind the other: (n,) int64 each, where they start and their bytes."""
+    q = 0
+    for i in range(starts.shape[0]):
+        for k in range(lengths[i]):
+            out[q + k] = strings[starts[i] + k]
+        q += lengths[i]
+
+
+@njit(**JIT)
+def encode(
+    grams, first_gram, keys, columns, buckets, hash_bits, weights, tf, unit, packed, indptr, indices, data
+):
+    """Rows of documents: values by column, the columns ascending.
+
+    grams, first_gram: as ``distinct`` left them.
+    keys, columns: (n,) uint64, ascending, and int32, of the n-grams that have a column; others are left out.
+    buckets: (2^b + 1,) int64, where in ``keys`` those begin whose b high bits are these.
+    hash_bits: int, > 0: columns are that many high bits of keys instead, and the three above are not looked at.
+    weights: (columns,) float64, by which counts are multiplied, such as inverse document frequencies; (0,): 1.
+    tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.
+    packed: (grams,) uint64 workspace.
+    indptr: (documents + 1,) int64; indices: (grams,) int32; data: (grams,) float64; filled.
+    """
+    down = S64 - np.uint64(hash_bits)
+    bits = 0
+    while (1 << bits) < buckets.shape[0] - 1:
+        bits += 1
+    to_bucket = np.uint64(64 - bits)
+    k = 0
+    indptr[0] = 0
+    for document in range(first_gram.shape[0] - 1):
+        start, stop = first_gram[document], first_gram[document + 1]
+        n = 0
+        for i in range(start, stop):
+            key = grams[i, 0]
+            if hash_bits > 0:
+                packed[n] = (key >> down) << S32 | grams[i, 2] >> S32
+                n += 1
+                continue
+            if i + 8 < stop:
+                fetch(buckets, np.int64(grams[i + 8, 0] >> to_bucket))
+            if i + 4 < stop:
+                fetch(keys, buckets[grams[i + 4, 0] >> to_bucket])
+            at, end = buckets[key >> to_bucket], buckets[(key >> to_bucket) + ONE]
+            while at < end and keys[at] < key:
+                at += 1
+            if at < end and keys[at] == key:
+                packed[n] = np.uint64(columns[at]) << S32 | grams[i, 2] >> S32
+                n += 1
+        packed[:n].sort()
+        row = k
+        squares = 0.0
+        i = 0
+        while i < n:
+            column = packed[i] >> S32
+            total = packed[i] & LOW_HALF
+            i += 1
+            while i < n and packed[i] >> S32 == column:
+                total += packed[i] & LOW_HALF
+                i += 1
+            value = np.float64(total)
+            if tf == BINARY:
+                value = 1.0
+            elif tf == SUBLINEAR:
+                value = 1.0 + np.log(value)
+            if weights.shape[0] > 0:
+                value *= weights[column]
+            squares += value * value
+            indices[k] = column
+            data[k] = value
+            k += 1
+        if unit and squares > 0.0:
+            length = np.sqrt(squares)
+            for i in range(row, k):
+                data[i] /= length
+        indptr[document + 1] = k
