@@ -17,7 +17,7 @@ from llsvm.features.text.analyzer import Analyzer, Documents, NotUTF8
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vectorizer import Vectorizer
 from llsvm.features.text.vocabulary import VocabularyCounter
-from llsvm.kernels.text import PADDING_BYTES, hash_of
+from llsvm.kernels.text import PADDING_BYTES, combined, hash_of
 from llsvm.process.threads import Threads, row_ranges
 
 DOCUMENTS = [
@@ -127,6 +127,25 @@ def test_every_character_folds_and_joins_words_as_in_scikit_learn():
     for accents in ("", "unicode", "ascii"):
         options = TextOptions(strip_accents=accents)
         assert counted(texts, options) == counted_by_scikit_learn(texts, options)
+
+
+@pytest.mark.parametrize("letter", ["é", "語", "\u201c", "𝒜", "-"])
+def test_words_of_every_length_with_other_letters_in_every_place(letter):
+    words = [
+        string.ascii_lowercase[:place] + letter + string.ascii_lowercase[place:length]
+        for length in range(1, 26)
+        for place in range(length + 1)
+    ]
+    texts = [" ".join(words), *words, "  ".join(words), f"{letter} ".join(words)]
+    for options in (TextOptions(ngrams=(1, 2)), TextOptions(strip_accents="ascii")):
+        assert counted(texts, options) == counted_by_scikit_learn(texts, options)
+
+
+def test_words_fill_the_room_behind_the_text():
+    """Documents of words without anything between them, which are looked at eight bytes at a time."""
+    for length in range(2, 20):
+        texts = ["é" * (length // 2 + 1), "a" * length, "b" * length]
+        assert counted(texts, TextOptions()) == [{text: 1} for text in texts]
 
 
 def test_stop_words_are_left_out_before_n_grams_are_made():
@@ -251,6 +270,28 @@ def test_hashed_columns_are_the_high_bits_of_an_n_grams_hash(texts, options, bit
             padded = np.frombuffer(gram.encode() + bytes(PADDING_BYTES), np.uint8)
             expected[row, int(hash_of(padded, 0, len(gram.encode()))) >> (64 - bits)] += n
     assert abs(X - sp.csr_matrix(expected)).sum() == 0
+
+
+@pytest.mark.parametrize("bits", [3, 8, 9, 16, 17, 20, 24, 25, 30])
+def test_columns_of_long_rows_ascend_and_are_added_up(bits):
+    rng = np.random.default_rng(bits)
+    texts = [" ".join(f"w{n}" for n in rng.integers(0, 3000, size)) for size in (0, 1, 23, 24, 25, 300, 9000)]
+    X, _ = vectorized(texts, TextOptions(weight="count", hash_bits=bits, ngrams=(1, 2)))
+    for row, counts in zip(X, counted(texts, TextOptions(ngrams=(1, 2))), strict=True):
+        expected = Counter()
+        for gram, n in counts.items():
+            expected[_key(gram) >> (64 - bits)] += n
+        assert dict(zip(row.indices.tolist(), row.data.tolist(), strict=True)) == expected
+
+
+def _key(gram):
+    first, *others = (
+        int(hash_of(np.frombuffer(word.encode() + bytes(PADDING_BYTES), np.uint8), 0, len(word.encode())))
+        for word in gram.split(" ")
+    )
+    for other in others:
+        first = int(combined(np.uint64(first), np.uint64(other)))
+    return first
 
 
 def test_hashed_rows_are_as_long_as_those_of_the_hashing_vectorizer():

@@ -1,5 +1,5 @@
 """What Numba lacks: ``fetch`` tells the processor which memory comes next, ``load_word`` and ``store_word`` move
-eight bytes at once.
+eight bytes at once, ``trailing_zeros`` finds the lowest bit that is set.
 
 They are no compiled functions but code that is put in place, so kernel files may import them; who edits them
 deletes the kernels' cache.
@@ -59,6 +59,16 @@ def store_word(typing, data, k, word):
     return types.void(data, types.int64, types.uint64), emit
 
 
+@intrinsic
+def trailing_zeros(typing, word):
+    """Of a uint64, as int64; 64 of 0."""
+
+    def emit(context, builder, signature, args):
+        return builder.cttz(args[0], ir.IntType(1)(0))
+
+    return types.int64(types.uint64), emit
+
+
 if config.DISABLE_JIT:
 
     def fetch(array, index):
@@ -71,3 +81,8 @@ if config.DISABLE_JIT:
     def store_word(data, k, word):
         """The same, as Python has it."""
         data[k : k + 8] = np.frombuffer(int(word).to_bytes(8, "little"), np.uint8)
+
+    def trailing_zeros(word):
+        """The same, as Python has it."""
+        word = int(word)
+        return (word & -word).bit_length() - 1 if word else 64

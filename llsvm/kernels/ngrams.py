@@ -15,6 +15,7 @@ COUNTS, BINARY, SUBLINEAR = 0, 1, 2  # what a value is made of
 
 TWO, ONE, ZERO = (np.uint64(n) for n in (2, 1, 0))
 S32, S64 = np.uint64(32), np.uint64(64)
+SORT_BY_DIGITS = 24  # columns of a row; fewer are put in their places one by one
 LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
@@ -34,10 +35,10 @@ def count(grams, begin, stop, text, shard, n_shards, table, strings, state):
     places = table.reshape(-1)
     shards = np.uint64(n_shards)
     for i in range(begin, stop):
-        if i + 8 < stop:
+        if i + 8 < stop and np.int64((grams[i + 8, 0] >> S32) * shards >> S32) == shard:
             fetch(places, np.int64((grams[i + 8, 0] & mask) << TWO))
         key = grams[i, 0]
-        if n_shards > 1 and np.int64((key >> S32) % shards) != shard:
+        if np.int64((key >> S32) * shards >> S32) != shard:
             continue
         at = key & mask
         while table[at, 0] != key and table[at, 0] != ZERO:
@@ -86,70 +87,109 @@ def gather(strings, starts, lengths, out):
 
 
 @njit(**JIT)
+def _sort(columns, n, bits, other, counts):
+    """Sort the first ``n`` columns (uint32, below 2^bits) by their digits, the low ones first. other: as long, and
+    counts: (4, 256) int64, workspaces. Returns where they are: True in ``other``."""
+    if n < SORT_BY_DIGITS:
+        for i in range(1, n):
+            column, at = columns[i], i
+            while at > 0 and columns[at - 1] > column:
+                columns[at] = columns[at - 1]
+                at -= 1
+            columns[at] = column
+        return False
+    digits = (bits + 7) // 8
+    width = np.uint32((bits + digits - 1) // digits)
+    mask = np.uint32((1 << width) - 1)
+    for digit in range(digits):
+        for value in range(mask + 1):
+            counts[digit, value] = 0
+    for i in range(n):
+        column = columns[i]
+        for digit in range(digits):
+            counts[digit, column & mask] += 1
+            column >>= width
+    down = np.uint32(0)
+    for digit in range(digits):
+        place = 0
+        for value in range(mask + 1):
+            count = counts[digit, value]
+            counts[digit, value] = place
+            place += count
+        for i in range(n):
+            value = columns[i] >> down & mask
+            other[counts[digit, value]] = columns[i]
+            counts[digit, value] += 1
+        columns, other = other, columns
+        down += width
+    return digits & 1 == 1
+
+
+@njit(**JIT)
 def encode(
-    grams, first_gram, keys, columns, buckets, hash_bits, weights, tf, unit, packed, indptr, indices, data
+    keys, first, known, columns, buckets, hash_bits, weights, tf, unit, found, values, indptr, indices, data
 ):
     """Rows of documents: values by column, the columns ascending.
 
-    grams, first_gram: as ``distinct`` left them.
-    keys, columns: (n,) uint64, ascending, and int32, of the n-grams that have a column; others are left out.
-    buckets: (2^b + 1,) int64, where in ``keys`` those begin whose b high bits are these.
+    keys, first: (grams,) uint64, the n-grams of documents, as often as they are there; (documents + 1,) int64.
+    known, columns: (n,) uint64, ascending, and int32, of the n-grams that have a column; others are left out.
+    buckets: (2^b + 1,) int64, where in ``known`` those begin whose b high bits are these.
     hash_bits: int, > 0: columns are that many high bits of keys instead, and the three above are not looked at.
     weights: (columns,) float64, by which counts are multiplied, such as inverse document frequencies; (0,): 1.
     tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.
-    packed: (grams,) uint64 workspace.
-    indptr: (documents + 1,) int64; indices: (grams,) int32; data: (grams,) float64; filled.
+    found: (2, most of a document) uint32, values: (most of a document,) float64, workspaces.
+    indptr: (documents + 1,) int64; indices: (grams,) int32; data: (grams,) float32; filled.
     """
     down = S64 - np.uint64(hash_bits)
     bits = 0
     while (1 << bits) < buckets.shape[0] - 1:
         bits += 1
     to_bucket = np.uint64(64 - bits)
+    column_bits = hash_bits if hash_bits > 0 else bits
+    counts = np.empty((4, 256), np.int64)
     k = 0
     indptr[0] = 0
-    for document in range(first_gram.shape[0] - 1):
-        start, stop = first_gram[document], first_gram[document + 1]
+    for document in range(first.shape[0] - 1):
+        start, stop = first[document], first[document + 1]
         n = 0
-        for i in range(start, stop):
-            key = grams[i, 0]
-            if hash_bits > 0:
-                packed[n] = (key >> down) << S32 | grams[i, 2] >> S32
-                n += 1
-                continue
-            if i + 8 < stop:
-                fetch(buckets, np.int64(grams[i + 8, 0] >> to_bucket))
-            if i + 4 < stop:
-                fetch(keys, buckets[grams[i + 4, 0] >> to_bucket])
-            at, end = buckets[key >> to_bucket], buckets[(key >> to_bucket) + ONE]
-            while at < end and keys[at] < key:
-                at += 1
-            if at < end and keys[at] == key:
-                packed[n] = np.uint64(columns[at]) << S32 | grams[i, 2] >> S32
-                n += 1
-        packed[:n].sort()
-        row = k
-        squares = 0.0
-        i = 0
+        if hash_bits > 0:
+            for i in range(start, stop):
+                found[0, i - start] = keys[i] >> down
+            n = stop - start
+        else:
+            for i in range(start, stop):
+                if i + 8 < stop:
+                    fetch(buckets, np.int64(keys[i + 8] >> to_bucket))
+                if i + 4 < stop:
+                    fetch(known, buckets[keys[i + 4] >> to_bucket])
+                key = keys[i]
+                at, end = buckets[key >> to_bucket], buckets[(key >> to_bucket) + ONE]
+                while at < end and known[at] < key:
+                    at += 1
+                if at < end and known[at] == key:
+                    found[0, n] = columns[at]
+                    n += 1
+        moved = _sort(found[0], n, column_bits, found[1], counts)
+        row = found[1] if moved else found[0]
+        length, m, i = 0.0, 0, 0
         while i < n:
-            column = packed[i] >> S32
-            total = packed[i] & LOW_HALF
+            column, begin = row[i], i
             i += 1
-            while i < n and packed[i] >> S32 == column:
-                total += packed[i] & LOW_HALF
+            while i < n and row[i] == column:
                 i += 1
-            value = np.float64(total)
+            value = np.float64(i - begin)
             if tf == BINARY:
                 value = 1.0
             elif tf == SUBLINEAR:
                 value = 1.0 + np.log(value)
             if weights.shape[0] > 0:
                 value *= weights[column]
-            squares += value * value
-            indices[k] = column
-            data[k] = value
-            k += 1
-        if unit and squares > 0.0:
-            length = np.sqrt(squares)
-            for i in range(row, k):
-                data[i] /= length
+            length += value * value
+            indices[k + m] = column
+            values[m] = value
+            m += 1
+        length = np.sqrt(length) if unit and length > 0.0 else 1.0
+        for i in range(m):
+            data[k + i] = values[i] / length
+        k += m
         indptr[document + 1] = k

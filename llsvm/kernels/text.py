@@ -1,11 +1,9 @@
-"""Documents to n-grams: bytes of UTF-8 in; for each document, the hashes of its distinct n-grams and their counts.
+"""Documents to n-grams: what ``llsvm.kernels.fold`` wrote in; for each document, the hashes of its n-grams.
 
-Three steps. ``fold`` writes documents in lower case, without accents, as asked. ``words`` or ``characters`` writes
-what is analysed of that: words with a space behind each, or characters, where runs of white space are one space. An
-n-gram is then a slice of what was written; ``word_grams`` and ``character_grams`` hash them, and ``distinct``
-counts them for each document. What is made of them is in ``llsvm.kernels.ngrams``.
-
-What a character is, and what it folds to, comes in tables (``llsvm.features.text.unicode``).
+``words`` or ``characters`` writes what is analysed: words with a space behind each, or characters, where runs of
+white space are one space. An n-gram is then a slice of what was written; ``word_grams`` and ``character_grams``
+hash them, and ``distinct`` counts them for each document; ``word_gram_keys`` hashes alone. What is made of them is
+in ``llsvm.kernels.ngrams``. What a character is comes in a table (``llsvm.features.text.unicode``).
 
 N-grams are told apart by 64 bits of hash: that any two of 20 million have the same is a chance of 1 in 90,000. The
 hashes are part of what a model means (columns numbered by them): they must not change.
@@ -20,19 +18,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.intrinsics import load_word, store_word
+from llsvm.kernels.intrinsics import load_word, store_word, trailing_zeros
 from llsvm.kernels.options import JIT, njit
 
 PADDING_BYTES = 8  # that may be looked at behind the folded text
 
-WORD, WHITE, IN_CONTEXT = np.uint8(1), np.uint8(2), np.uint8(4)  # what a character is, as flags
+WORD, WHITE = np.uint8(1), np.uint8(2)  # what a character is, as flags
 SPACE = np.uint8(32)
-MOST_BYTES = 4 * 18  # that a character may fold to: U+FDFA is 18 characters under NFKD
 EACH_BYTE = 0x0101010101010101
 HIGH_BITS = np.uint64(EACH_BYTE * 0x80)
-FROM_A, BEYOND_Z = np.uint64(EACH_BYTE * (0x80 - ord("A"))), np.uint64(EACH_BYTE * (0x80 - ord("Z") - 1))
 
-DONE, NO_ROOM, NOT_UTF8, NEEDS_CONTEXT = 0, 1, 2, 3  # why ``fold`` came back
+LOW_BITS, SMALL_LETTER = np.uint64(EACH_BYTE * 0x7F), np.uint64(EACH_BYTE * 0x20)
+FROM_SMALL_A, BEYOND_SMALL_Z = (np.uint64(EACH_BYTE * (0x80 - ord(c))) for c in "a{")
+FROM_0, BEYOND_9 = (np.uint64(EACH_BYTE * (0x80 - ord(c))) for c in "0:")
+UNDERSCORES = np.uint64(EACH_BYTE * ord("_"))
 
 EIGHT, TWO, ONE, ZERO = (np.uint64(n) for n in (8, 2, 1, 0))
 ZERO8 = np.uint8(0)
@@ -50,6 +49,13 @@ def _mixed(h):
 
 
 @njit(**JIT)
+def _hashed(h, word):
+    """``h``, and eight bytes more."""
+    h = (h ^ (word * ODD2)) * ODD1
+    return h ^ (h >> S29)
+
+
+@njit(**JIT)
 def _hash(data, start, stop):
     """Of a slice of bytes, behind which 8 more may be looked at; never 0, which is an empty place in tables."""
     h = np.uint64(stop - start) * ODD1
@@ -59,8 +65,7 @@ def _hash(data, start, stop):
         if stop - p < 8:
             shift = EIGHT * np.uint64(8 - (stop - p))
             word = (word << shift) >> shift
-        h = (h ^ (word * ODD2)) * ODD1
-        h ^= h >> S29
+        h = _hashed(h, word)
         p += 8
     return max(_mixed(h), ONE)
 
@@ -72,51 +77,24 @@ def hash_of(data, start, stop):
 
 
 @njit(**JIT)
-def _character(text, p, stop):
-    """The code point at ``p`` and its bytes; 0 bytes where it is not UTF-8."""
-    c = np.int64(text[p])
-    if c < 0x80:
-        return c, 1
-    if 0xC2 <= c < 0xE0:
-        n, code, least = 2, c & 0x1F, 0x80
-    elif 0xE0 <= c < 0xF0:
-        n, code, least = 3, c & 0x0F, 0x800
-    elif 0xF0 <= c < 0xF5:
-        n, code, least = 4, c & 0x07, 0x10000
-    else:
-        return 0, 0
-    if p + n > stop:
-        return 0, 0
-    for k in range(1, n):
-        c = np.int64(text[p + k])
-        if c & 0xC0 != 0x80:
-            return 0, 0
-        code = code << 6 | (c & 0x3F)
-    if code < least or code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        return 0, 0
-    return code, n
+def combined(key, word_key):
+    """The key of words, and that of one more behind them: of all together."""
+    return max(_mixed(key * ODD1 + word_key), ONE)
 
 
 @njit(**JIT)
-def _write(out, q, code):
-    """Write a code point as UTF-8 at ``q``; returns the end."""
-    if code < 0x80:
-        out[q] = code
-        return q + 1
-    if code < 0x800:
-        out[q] = 0xC0 | code >> 6
-        out[q + 1] = 0x80 | code & 0x3F
-        return q + 2
-    if code < 0x10000:
-        out[q] = 0xE0 | code >> 12
-        out[q + 1] = 0x80 | code >> 6 & 0x3F
-        out[q + 2] = 0x80 | code & 0x3F
-        return q + 3
-    out[q] = 0xF0 | code >> 18
-    out[q + 1] = 0x80 | code >> 12 & 0x3F
-    out[q + 2] = 0x80 | code >> 6 & 0x3F
-    out[q + 3] = 0x80 | code & 0x3F
-    return q + 4
+def _character(folded, p):
+    """The code point at ``p`` of valid UTF-8, beyond ASCII, and its bytes."""
+    c = np.int64(folded[p])
+    if c < 0xE0:
+        n, code = 2, c & 0x1F
+    elif c < 0xF0:
+        n, code = 3, c & 0x0F
+    else:
+        n, code = 4, c & 0x07
+    for k in range(1, n):
+        code = code << 6 | (np.int64(folded[p + k]) & 0x3F)
+    return code, n
 
 
 @njit(**JIT)
@@ -133,71 +111,24 @@ def _is_there(keys, key):
 
 
 @njit(**JIT)
-def fold(text, offsets, first, stop, lower, in_context, flags, fold_at, folds, out, ends):
-    """Write documents ``first`` to ``stop`` one behind the other, each character as what it folds to.
-
-    text: (any,) uint8, all documents; document i is ``text[offsets[i]:offsets[i + 1]]``.
-    offsets: int32 or int64.
-    lower: bool, ASCII letters become small ones.
-    in_context: bool, come back where a character folds by what stands beside it.
-    flags: uint8 by code point, none for those beyond its end: IN_CONTEXT, that it is such a character.
-    fold_at: (0x110000 >> 8,) int32, where in ``folds`` the page of 256 code points begins; -1: they stay.
-    folds: (any,) int32: pages of places in ``folds`` itself, -1 where the character stays; at such a place, to how
-        many characters it folds, and these.
-    out: (any,) uint8, filled.
-    ends: (stop - first + 1,) int64, filled: where each document ends in ``out``, the first being 0.
-    Returns why it came back, how many documents are done, and of NOT_UTF8 where in ``text``.
-    """
-    room = out.shape[0] - MOST_BYTES - 8
-    q = 0
-    ends[0] = 0
-    for i in range(first, stop):
-        p, end = np.int64(offsets[i]), np.int64(offsets[i + 1])
-        while p < end:
-            if q > room:
-                return NO_ROOM, i - first, p
-            if p + 8 <= end:
-                word = load_word(text, p)
-                if word & HIGH_BITS == ZERO:
-                    if lower:
-                        letters = (word + FROM_A) & ~(word + BEYOND_Z) & HIGH_BITS
-                        word |= letters >> TWO  # 0x80 becomes 0x20, which makes letters small
-                    store_word(out, q, word)
-                    p += 8
-                    q += 8
-                    continue
-            c = text[p]
-            if c < 128:
-                if lower and 65 <= c <= 90:
-                    c |= np.uint8(32)
-                out[q] = c
-                p += 1
-                q += 1
-                continue
-            code, n = _character(text, p, end)
-            if n == 0:
-                return NOT_UTF8, i - first, p
-            if in_context and code < flags.shape[0] and flags[code] & IN_CONTEXT:
-                return NEEDS_CONTEXT, i - first, p
-            page = fold_at[code >> 8]
-            at = -1 if page < 0 else np.int64(folds[page + (code & 0xFF)])
-            if at < 0:
-                for k in range(n):
-                    out[q + k] = text[p + k]
-                q += n
-            else:
-                for k in range(at + 1, at + 1 + folds[at]):
-                    q = _write(out, q, np.int64(folds[k]))
-            p += n
-        ends[i - first + 1] = q
-    return DONE, stop - first, 0
+def _word_bytes(word):
+    """Of eight bytes, the high bit of each that is an ASCII letter, digit or underscore."""
+    low = word & LOW_BITS
+    letter = low | SMALL_LETTER
+    letters = (letter + FROM_SMALL_A) & ~(letter + BEYOND_SMALL_Z)
+    digits = (low + FROM_0) & ~(low + BEYOND_9)
+    underscores = ~((low ^ UNDERSCORES) + LOW_BITS)
+    return (letters | digits | underscores) & ~word & HIGH_BITS
 
 
 @njit(**JIT)
 def words(folded, ends, flags, stops, out, starts, keys, first_word):
     """Write the words of documents: runs of two or more word characters, as scikit-learn's ``(?u)\\b\\w\\w+\\b``.
 
-    folded: (any,) uint8, valid UTF-8, documents one behind the other; ends: (documents + 1,) int64, of each.
+    Eight bytes are looked at together; most words are no longer.
+
+    folded: (any,) uint8, valid UTF-8, documents one behind the other, and PADDING_BYTES more.
+    ends: (documents + 1,) int64, of each.
     flags: uint8 by code point, none for those beyond its end: WORD.
     stops: (any,) uint64, ascending, the keys of words that are left out.
     out: (bytes + documents + PADDING_BYTES,) uint8, filled: a space behind each word.
@@ -210,38 +141,61 @@ def words(folded, ends, flags, stops, out, starts, keys, first_word):
     for i in range(ends.shape[0] - 1):
         first_word[i] = n_words
         p, end = ends[i], ends[i + 1]
-        word, characters = q, 0
-        while True:
-            n = 0
-            if p < end:
-                c = folded[p]
-                if c < 128:
-                    n = 1
-                    within = flags[c] & WORD
-                else:
-                    code, n = _character(folded, p, end)
-                    within = flags[code] & WORD if code < flags.shape[0] else ZERO8
-                if within:
-                    for k in range(n):
-                        out[q + k] = folded[p + k]
-                    q += n
-                    p += n
-                    characters += 1
-                    continue
-            if characters >= 2:
-                key = _hash(out, word, q)
-                if not _is_there(stops, key):
-                    starts[n_words], keys[n_words] = word, key
-                    n_words += 1
-                    out[q] = SPACE
-                    word = q + 1
-            q = word
-            characters = 0
-            if n == 0:
+        while p < end:
+            word = load_word(folded, p)
+            begin = _word_bytes(word) | (word & HIGH_BITS)
+            if begin == ZERO:
+                p += 8
+                continue
+            p += trailing_zeros(begin) >> 3
+            if p >= end:
                 break
-            p += n
+            word = load_word(folded, p)
+            n = min(trailing_zeros(~_word_bytes(word) & HIGH_BITS) >> 3, end - p)
+            store_word(out, q, word)
+            if n < 8 and (p + n == end or folded[p + n] < 128):
+                p += n
+                if n < 2:
+                    continue
+                shift = EIGHT * np.uint64(8 - n)
+                key = max(_mixed(_hashed(np.uint64(n) * ODD1, (word << shift) >> shift)), ONE)
+                n_bytes = n
+            else:
+                p, n_bytes, n_characters = _long_word(folded, p, end, flags, out, q)
+                if n_characters < 2:
+                    continue
+                key = _hash(out, q, q + n_bytes)
+            if not _is_there(stops, key):
+                starts[n_words], keys[n_words] = q, key
+                n_words += 1
+                q += n_bytes
+                out[q] = SPACE
+                q += 1
     first_word[ends.shape[0] - 1] = n_words
     starts[n_words] = q
+
+
+@njit(**JIT)
+def _long_word(folded, p, end, flags, out, q):
+    """Write word characters to ``out`` at ``q``, of any length or beyond ASCII; returns where they end, their bytes
+    and their number. If there is none, the character there is passed over."""
+    first, number = q, 0
+    while p < end:
+        if folded[p] >= 128:
+            code, n = _character(folded, p)
+            if code >= flags.shape[0] or not flags[code] & WORD:
+                return p + (n if number == 0 else 0), q - first, number
+            for k in range(n):
+                out[q + k] = folded[p + k]
+            p, q, number = p + n, q + n, number + 1
+            continue
+        word = load_word(folded, p)
+        n = min(trailing_zeros(~_word_bytes(word) & HIGH_BITS) >> 3, end - p)
+        if n == 0:
+            break
+        store_word(out, q, word)
+        p, q, number = p + n, q + n, number + n
+    return p, q - first, number
 
 
 @njit(**JIT)
@@ -270,7 +224,7 @@ def characters(folded, ends, flags, within_words, out, starts, first_character):
                 n = 1
                 white = flags[c] & WHITE
             else:
-                code, n = _character(folded, p, end)
+                code, n = _character(folded, p)
                 white = flags[code] & WHITE if code < flags.shape[0] else ZERO8
             spaces = spaces + 1 if white else 0
             if spaces > 1:
@@ -314,9 +268,30 @@ def word_grams(starts, keys, first_word, shortest, longest, grams, first_gram):
             key = keys[i]
             for j in range(i, min(i + longest, stop)):
                 if j > i:
-                    key = max(_mixed(key * ODD1 + keys[j]), ONE)
+                    key = combined(key, keys[j])
                 if j - i + 1 >= shortest:
                     grams[n, 0], grams[n, 1], grams[n, 2] = key, starts[i], starts[j + 1] - 1 - starts[i]
+                    n += 1
+    first_gram[first_word.shape[0] - 1] = n
+
+
+@njit(**JIT)
+def word_gram_keys(keys, first_word, shortest, longest, out, first_gram):
+    """As ``word_grams``, the hashes alone, as often as they are there. out: (words * (longest - shortest + 1),)
+    uint64, filled."""
+    n = 0
+    for document in range(first_word.shape[0] - 1):
+        first_gram[document] = n
+        stop = first_word[document + 1]
+        for i in range(first_word[document], stop):
+            key = keys[i]
+            if shortest == 1:
+                out[n] = key
+                n += 1
+            for j in range(i + 1, min(i + longest, stop)):
+                key = combined(key, keys[j])
+                if j - i + 1 >= shortest:
+                    out[n] = key
                     n += 1
     first_gram[first_word.shape[0] - 1] = n
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.unicode import flags, folding, in_small_letters
+from llsvm.kernels import fold as folding_kernels
 from llsvm.kernels import text as kernels
 
 _GROWTH = 1.2  # of text that is folded, at first
@@ -92,50 +93,89 @@ class Analyzer:
 
     def grams(self, documents: Documents, first: int, stop: int) -> Grams:
         """Of documents ``first`` to ``stop``. Raises NotUTF8."""
-        folded, ends = self._fold(documents, first, stop)
-        shortest, longest = self.options.ngrams
-        sizes = longest - shortest + 1
-        array, n_bytes, n = self.workspace.array, int(ends[-1]), stop - first
-        first_unit, first_gram = array("units", n + 1, np.int64), array("first", n + 1, np.int64)
-        text = array("text", n_bytes + 2 * n + kernels.PADDING_BYTES, np.uint8)
+        array, (shortest, longest) = self.workspace.array, self.options.ngrams
+        first_gram = array("first", stop - first + 1, np.int64)
         if self.options.analyzer == "word":
-            most = n_bytes // 2 + 1
-            starts, keys = array("starts", most, np.int64), array("keys", most, np.uint64)
-            kernels.words(folded, ends, flags(), self._stops, text, starts, keys, first_unit)
-            grams = array("grams", int(first_unit[-1]) * sizes, np.uint64, 3)
-            kernels.word_grams(starts, keys, first_unit, shortest, longest, grams, first_gram)
+            text, starts, keys, first_word = self._words(documents, first, stop)
+            grams = array("grams", int(first_word[-1]) * (longest - shortest + 1), np.uint64, 3)
+            kernels.word_grams(starts, keys, first_word, shortest, longest, grams, first_gram)
         else:
-            within = self.options.analyzer == "char_wb"
-            starts = array("starts", n_bytes + 2 * n + 1, np.int64)
-            kernels.characters(folded, ends, flags(), within, text, starts, first_unit)
-            units = int(first_unit[-1])
-            units += units // 2 if within else 0  # two words share the space between them
-            grams = array("grams", units * sizes, np.uint64, 3)
-            kernels.character_grams(text, starts, first_unit, shortest, longest, within, grams, first_gram)
+            text, grams = self._character_grams(documents, first, stop, first_gram)
         most = int(np.diff(first_gram).max(initial=0))
         seen = array("seen", max(16, 1 << (2 * most).bit_length()), np.int64)
         kernels.distinct(grams, first_gram, seen)
         return Grams(grams[: first_gram[-1]], first_gram, text)
 
+    def keys(
+        self, documents: Documents, first: int, stop: int
+    ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The keys of all n-grams of documents ``first`` to ``stop``, as often as they are there, (n,) uint64, and
+        where each document's begin, (documents + 1,) int64. Raises NotUTF8."""
+        array, (shortest, longest) = self.workspace.array, self.options.ngrams
+        first_gram = array("first", stop - first + 1, np.int64)
+        if self.options.analyzer == "word":
+            _, _, keys, first_word = self._words(documents, first, stop)
+            out = array("gram keys", int(first_word[-1]) * (longest - shortest + 1), np.uint64)
+            kernels.word_gram_keys(keys, first_word, shortest, longest, out, first_gram)
+        else:
+            _, grams = self._character_grams(documents, first, stop, first_gram)
+            out = array("gram keys", int(first_gram[-1]), np.uint64)
+            out[:] = grams[: len(out), 0]
+        return out[: first_gram[-1]], first_gram
+
+    def _words(self, documents: Documents, first: int, stop: int) -> tuple[NDArray[Any], ...]:
+        """(out, starts, keys, first_word) of ``llsvm.kernels.text.words``."""
+        folded, ends = self._fold(documents, first, stop)
+        array, n_bytes, n = self.workspace.array, int(ends[-1]), stop - first
+        text, first_word = (
+            array("text", n_bytes + n + kernels.PADDING_BYTES, np.uint8),
+            array("units", n + 1, np.int64),
+        )
+        starts, keys = array("starts", n_bytes // 2 + 1, np.int64), array("keys", n_bytes // 2 + 1, np.uint64)
+        kernels.words(folded, ends, flags(), self._stops, text, starts, keys, first_word)
+        return text, starts, keys, first_word
+
+    def _character_grams(
+        self, documents: Documents, first: int, stop: int, first_gram: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+        """(text, grams) of ``llsvm.kernels.text.character_grams``."""
+        folded, ends = self._fold(documents, first, stop)
+        array, n_bytes, n = self.workspace.array, int(ends[-1]), stop - first
+        shortest, longest = self.options.ngrams
+        within = self.options.analyzer == "char_wb"
+        text = array("text", n_bytes + 2 * n + kernels.PADDING_BYTES, np.uint8)
+        starts, first_character = (
+            array("starts", n_bytes + 2 * n + 1, np.int64),
+            array("units", n + 1, np.int64),
+        )
+        kernels.characters(folded, ends, flags(), within, text, starts, first_character)
+        units = int(first_character[-1])
+        units += units // 2 if within else 0  # two words share the space between them
+        grams = array("grams", units * (longest - shortest + 1), np.uint64, 3)
+        kernels.character_grams(text, starts, first_character, shortest, longest, within, grams, first_gram)
+        return text, grams
+
     def _fold(
         self, documents: Documents, first: int, stop: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """(text, ends) of ``llsvm.kernels.text.fold``."""
+        """(text, ends) of ``llsvm.kernels.fold.fold``."""
         text, offsets = documents.text, documents.offsets
         ends = self.workspace.array("ends", stop - first + 1, np.int64)
         room = int(offsets[stop]) - int(offsets[first])
-        room = int(room * _GROWTH) + kernels.MOST_BYTES + 16
+        room = int(room * _GROWTH) + folding_kernels.MOST_BYTES + 16
         lower, tables = self._folding.lower, (flags(), self._folding.at, self._folding.folds)
         in_context = lower
         begin, end = first, stop  # in ``text`` as it is now
         while True:
             out = self.workspace.array("folded", room, np.uint8)
-            why, done, at = kernels.fold(text, offsets, begin, end, lower, in_context, *tables, out, ends)
-            if why == kernels.DONE:
+            why, done, at = folding_kernels.fold(
+                text, offsets, begin, end, lower, in_context, *tables, out, ends
+            )
+            if why == folding_kernels.DONE:
                 return out, ends
-            if why == kernels.NOT_UTF8:
+            if why == folding_kernels.NOT_UTF8:
                 raise NotUTF8(first + done, at - int(offsets[begin + done]))
-            if why == kernels.NO_ROOM:
+            if why == folding_kernels.NO_ROOM:
                 room *= 2
             else:
                 text, offsets = self._in_context(text, offsets, begin, end)

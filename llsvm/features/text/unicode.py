@@ -10,7 +10,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.kernels.text import IN_CONTEXT, WHITE, WORD
+from llsvm.kernels.fold import IN_CONTEXT
+from llsvm.kernels.text import WHITE, WORD
 
 _KNOWN = 0x34000  # beyond it no code point is a letter, a digit or white space, nor folds to anything
 _PAGE = 256
@@ -38,7 +39,7 @@ def in_small_letters(document: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """What characters fold to; see ``llsvm.kernels.text.fold``.
+    """What characters fold to; see ``llsvm.kernels.fold.fold``.
 
     lower: into small letters. at: (pages,) int32. folds: (any,) int32.
     """
@@ -50,7 +51,8 @@ class Folding:
 
 @cache
 def flags() -> NDArray[np.uint8]:
-    """(any,) of each code point: WORD, WHITE, IN_CONTEXT of llsvm.kernels.text; none of those beyond the end."""
+    """(any,) of each code point, WORD and WHITE of ``llsvm.kernels.text``, IN_CONTEXT of ``llsvm.kernels.fold``;
+    none of those beyond the end."""
     characters = [chr(code) for code in range(_KNOWN)]
     word = np.fromiter((c.isalnum() or c == "_" for c in characters), bool, _KNOWN)
     white = np.fromiter((c.isspace() for c in characters), bool, _KNOWN)

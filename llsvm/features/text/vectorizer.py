@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR
-from llsvm.features.text.analyzer import Analyzer, Documents, Grams
+from llsvm.features.text.analyzer import Analyzer, Documents
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vocabulary import Vocabulary
 from llsvm.kernels import ngrams as kernels
@@ -49,31 +49,32 @@ class Vectorizer:
 
     def rows(self, documents: Documents) -> CSR:
         """Of each document, float32. Raises NotUTF8."""
-        parts = self._threads.over_rows(
-            documents.number, lambda t, *part: self._encoded(t, self._analyzers[t].grams(documents, *part))
-        )
+        parts = self._threads.over_rows(documents.number, lambda *part: self._encoded(documents, *part))
         before = np.cumsum([0, *(part.indptr[-1] for part in parts)])
-        indptr = [part.indptr[1:] + start for part, start in zip(parts, before, strict=False)]
-        return CSR(
-            np.concatenate([np.zeros(1, np.int64), *indptr]),
-            np.concatenate([part.indices for part in parts]),
-            np.concatenate([part.data for part in parts]),
-        )
+        indices, data = np.empty(before[-1], np.int32), np.empty(before[-1], np.float32)
 
-    def _encoded(self, t: int, grams: Grams) -> CSR:
-        array, n = self._analyzers[t].workspace.array, len(grams.grams)
-        indptr, indices = np.empty(len(grams.first), np.int64), array("indices", n, np.int32)
-        data, packed = array("data", n, np.float64), array("packed", n, np.uint64)
-        kernels.encode(
-            *(
-                grams.grams,
-                grams.first,
-                self._keys,
-                self._columns,
-                self._buckets,
-                self.options.hash_bits or 0,
-            ),
-            *(self._idf, _TF[self.options.weight], self.options.unit_rows, packed, indptr, indices, data),
+        def put(t: int) -> None:
+            place = slice(before[t], before[t + 1])
+            indices[place], data[place] = parts[t].indices, parts[t].data
+
+        self._threads.map(put, range(len(parts)))
+        indptr = [part.indptr[1:] + start for part, start in zip(parts, before, strict=False)]
+        return CSR(np.concatenate([np.zeros(1, np.int64), *indptr]), indices, data)
+
+    def _encoded(self, documents: Documents, t: int, first_document: int, stop: int) -> CSR:
+        """By thread ``t``, in its workspace."""
+        keys, first = self._analyzers[t].keys(documents, first_document, stop)
+        array, n = self._analyzers[t].workspace.array, len(keys)
+        most = int(np.diff(first).max(initial=1))
+        found, values = array("found", 2, np.uint32, most), array("values", most, np.float64)
+        indptr, indices, data = (
+            array("indptr", len(first), np.int64),
+            array("indices", n, np.int32),
+            array("data", n, np.float32),
         )
-        stored = int(indptr[-1])
-        return CSR(indptr, indices[:stored].copy(), data[:stored].astype(np.float32))
+        kernels.encode(
+            *(keys, first, self._keys, self._columns, self._buckets, self.options.hash_bits or 0),
+            *(self._idf, _TF[self.options.weight], self.options.unit_rows),
+            *(found, values, indptr, indices, data),
+        )
+        return CSR(indptr, indices[: indptr[-1]], data[: indptr[-1]])
