@@ -70,7 +70,9 @@ def path(
     """A point for each λ₁, the largest first.
 
     lambdas: (m,) λ₁ in any order, or how many, spread evenly on a log scale from the smallest with which all
-    weights are zero. settings: with penalty "l1" ("elasticnet" with lambda2, where lambda1 is what varies).
+    weights are zero. settings: with penalty "l1" ("elasticnet" with lambda2, where lambda1 is what varies); once
+    max_seconds are over, of the whole path, the point that is being trained is the last, with a model of what there
+    is by then.
     Raises UsageError, DataError, BudgetError.
     """
     if settings.penalty == "l2":
@@ -94,6 +96,8 @@ def path(
                 before = -passes
                 _solved(training, solver)
             yield PathPoint(float(lambda1), training.model, solver.passes - before)
+            if training.progress.out_of_time:
+                return
 
 
 def _begun(training: Training, settings: Settings) -> SmSVM:

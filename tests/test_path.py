@@ -93,3 +93,23 @@ def test_where_rounding_hides_the_optimum_the_rest_is_of_64_bit_floats(tmp_path)
     assert len(lambdas) == 8
     assert points[0]["nonzero_weights"] == 0
     assert min(point["passes"] for point in points) >= 1
+
+
+def test_once_time_is_over_no_other_point_is_begun(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savetxt(
+        tmp_path / "rows.csv", np.c_[rng.normal(size=(300, 4)), rng.integers(0, 2, 300)], delimiter=","
+    )
+    header = (tmp_path / "rows.csv").read_text()
+    (tmp_path / "rows.csv").write_text("a,b,c,d,label\n" + header)
+    asked = ["path", str(tmp_path / "rows.csv"), "--points", "7", "--max-seconds"]
+    hurried = CliRunner().invoke(app, [*asked, "1e-9", "--json", "--quiet"])
+    assert hurried.exit_code == 5
+    told = json.loads(hurried.stdout)
+    assert (len(told["points"]), told["left_out"]) == (1, 6)
+    assert told["points"][0]["relative_gap"] is not None
+    assert "--max-seconds 1e-09 were over: 1 of 7 points are trained; give it more time" in hurried.stderr
+    calm = CliRunner().invoke(app, [*asked, "1000", "--json"])
+    assert calm.exit_code == 0, calm.stderr
+    assert (len(json.loads(calm.stdout)["points"]), json.loads(calm.stdout)["left_out"]) == (7, 0)
+    assert "were over" not in calm.stderr

@@ -17,12 +17,13 @@ from state_suite import Case, check_refuses, check_resumes
 
 import llsvm
 from llsvm.data import open_source
-from llsvm.errors import UsageError
+from llsvm.errors import DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import left_after_reading, smallest_for
 from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.solvers.softmax.intercept import balanced
 from llsvm.solvers.softmax.layout import layout
 from llsvm.solvers.softmax.passes import Passes
 from llsvm.solvers.softmax.solver import Softmax
@@ -112,12 +113,14 @@ def test_the_optimum_is_scikit_learns(tmp_path, tuning, dense, C):
 
 
 @pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
-def test_out_of_core_it_is_the_same_optimum(tmp_path, monkeypatch, tuning):
+@pytest.mark.parametrize("constant", [{"bias": 1.0}, {"bias": 0.0, "intercept": True}])
+def test_out_of_core_it_is_the_same_optimum(tmp_path, monkeypatch, tuning, constant):
     X, y = rows(n=900, d=8, classes=3)
-    at_hand, one = trained(tmp_path, X, y, tuning, C=0.1, tol=1e-5)
+    at_hand, one = trained(tmp_path, X, y, tuning, C=0.1, tol=1e-5, **constant)
     small_pages(monkeypatch)
-    ledger = 8_000 + Softmax(Settings(**ASKED), np.ones(3), 1, tuning).needs(_left(tmp_path, X, y)).nbytes
-    blocks, two = trained(tmp_path, X, y, tuning, C=0.1, tol=1e-5, ledger=ledger + 30_000, threads=1)
+    solver = Softmax(Settings(**ASKED, **constant), np.ones(3), 1, tuning)
+    ledger = solver.needs(_left(tmp_path, X, y)).nbytes + 38_000
+    blocks, two = trained(tmp_path, X, y, tuning, C=0.1, tol=1e-5, ledger=ledger, threads=1, **constant)
     assert (one, two) == (True, False)
     assert at_hand.converged
     assert blocks.converged
@@ -184,12 +187,89 @@ def test_of_two_classes_the_difference_decides():
         ({"multiclass": "crammer-singer", "loss": "logistic"}, "leave one of them out"),
         ({**ASKED, "penalty": "l1"}, "leave one of them out"),
         ({**ASKED, "solver": "llsvm"}, "softmax"),
-        ({**ASKED, "intercept": True}, "leave one of them out"),
+        ({**ASKED, "intercept": True, "bias": 1.0}, "choose one"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, said):
     with pytest.raises(UsageError, match=said):
         Settings(**options)
+
+
+def with_intercept(X, y, C, weight):
+    """scikit-learn's optimum where the intercept is not penalised: its weights (d + 1, k), and the objective."""
+    made = LogisticRegression(C=C, solver="newton-cg", tol=1e-9, max_iter=10_000).fit(
+        X, y, sample_weight=weight
+    )
+    scores = X @ made.coef_.T + made.intercept_
+    loss = C * weight @ (logsumexp(scores, axis=1) - scores[np.arange(len(y)), y])
+    return np.vstack([made.coef_.T, made.intercept_]), 0.5 * np.sum(made.coef_**2) + loss
+
+
+@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("C", [1e-3, 10.0])
+def test_a_free_intercept_is_scikit_learns(tmp_path, tuning, dense, C):
+    X, y = rows(n=300, d=6, classes=4, density=1.0 if dense else 0.4)
+    weight = np.random.default_rng(2).uniform(0.0, 2.0, 300).astype(np.float32).astype(float)
+    factors = np.array([0.3, 1.0, 3.0, 1.0])
+    last, _ = trained(
+        tmp_path,
+        X if dense else sp.csr_matrix(X),
+        y,
+        tuning,
+        weight,
+        C=C,
+        bias=0,
+        intercept=True,
+        class_weight=factors,
+    )
+    assert last.converged
+    W, best = with_intercept(X, y, C, weight * factors[y])
+    assert last.certificate.primal[0] == pytest.approx(best, rel=2e-6)
+    assert best * (1 - 2e-6) <= last.certificate.dual[0] <= best * (1 + 1e-9)
+    np.testing.assert_allclose(last.coef.T, W, atol=0.02 * np.abs(W).max())
+    assert last.coef[:, -1].sum() == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("C", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_digits])
+def test_a_free_intercept_ends_certified_on_raw_columns_and_rare_classes(C, load):
+    X, y = load(return_X_y=True)
+    weight = np.where(y == 0, 0.01, 1.0).astype(np.float32)
+    options = {"C": C, "scale": "none", "intercept": True, "memory_limit": "1GB", "max_passes": 60}
+    model = llsvm.train(X, y, sample_weight=weight, threads=1, **options, **ASKED)
+    assert model.certificate.relative_gap <= 1e-3
+    if C < 1e4 and load is not load_digits:  # which takes scikit-learn minutes
+        _, best = with_intercept(X, y, C, weight.astype(float))
+        assert best * (1 - 1e-6) <= model.certificate.primal[0] <= best * 1.001
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_makes_p_feasible_gives_no_more_than_its_dual(seed):
+    """Far from the optimum: each class in its share of the rows, the gradient that of p', the entropy not above."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(40, 4)), np.arange(40) % 3
+    cost, X[:, -1] = rng.uniform(0.1, 2.0, 40), 1.0
+    p, own = shares(rng.normal(scale=3.0, size=(40, 3)), axis=1), np.eye(3)[y]
+    sums = X.T @ (cost[:, None] * own)
+    entropy, gradient = balanced(cost @ entropies(p), X.T @ (cost[:, None] * (p - own)), sums)
+    ratio = (sums[-1] / (cost @ p)).min()
+    q = (sums[-1] - ratio * (cost @ p)) / (1 - ratio) / cost.sum()
+    assert q.min() >= -1e-12
+    feasible = ratio * p + (1 - ratio) * q
+    np.testing.assert_allclose(cost @ feasible, sums[-1])
+    np.testing.assert_allclose(gradient, (X.T @ (cost[:, None] * (feasible - own)))[:-1], atol=1e-9)
+    assert entropy <= cost @ entropies(feasible)
+
+
+def entropies(p):
+    return -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1)
+
+
+def test_a_class_without_weight_has_no_free_intercept():
+    X, y = rows(n=60, d=3, classes=3)
+    with pytest.raises(DataError, match=r"class 1 have a weight of 0.* or pass bias 1"):
+        llsvm.train(X, y, intercept=True, class_weight={1: 0.0}, memory_limit="1GB", **ASKED)
 
 
 def _make(tuning):
@@ -198,8 +278,10 @@ def _make(tuning):
 
 @pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
 @pytest.mark.parametrize(("threads", "classes", "weighted"), [(1, 4, False), (2, 3, True), (1, 2, False)])
-def test_it_goes_on_as_if_it_had_not_been_stopped(tmp_path, tuning, threads, classes, weighted):
-    settings = {"solver": "auto", **ASKED, "C": 10.0}
+@pytest.mark.parametrize("intercept", [False, True])
+def test_it_goes_on_as_if_it_had_not_been_stopped(tmp_path, tuning, threads, classes, weighted, intercept):
+    constant = {"intercept": True, "bias": 0.0} if intercept else {}
+    settings = {"solver": "auto", **ASKED, "C": 10.0, **constant}
     case = Case(
         settings, threads=threads, classes=classes, weighted=weighted, in_one_block=True, make=_make(tuning)
     )

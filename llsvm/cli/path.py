@@ -16,11 +16,16 @@ from llsvm.settings.option import MOST_USED, OUTPUT
 
 @takes(
     *("penalty", "lambda2", "tol", "memory_limit", "bias", "intercept", "scale", "threads", "spill_dir"),
+    "max_seconds",
     *("loss", "epsilon", "quantile", "delta", "target_scale"),
     *(name for name in READING if name != "hash_bits"),
     penalty={"default": "l1", "choices": ("l1", "elasticnet"), "help": "Penalty on the weights."},
     lambda2={"help": "Factor of ½‖w‖², with elasticnet."},
     tol={"help": "Relative gap of each model."},
+    max_seconds={
+        "help": "Once this time is over, for all models together, there is no other step: a last pass measures "
+        "what there is."
+    },
 )
 def path(
     data: Annotated[list[str], typer.Argument(metavar="DATA", help="Training data.")],
@@ -104,17 +109,23 @@ def path(
             words += [f"{name.replace('_', ' ')} {value:.4g}" for name, value in point.figures.items()]
             echo(", ".join(words), err=True)
     say_notes(training_data, quiet)
-    _show([point.as_dict() for point in found], json)
+    left_out = (len(lambda1) if lambda1 else points) - len(found)
+    if left_out:
+        n = f"{len(found)} of {len(found) + left_out} points are trained"
+        over = f"llsvm: --max-seconds {settings.max_seconds:g} were over"
+        echo(f"{over}: {n}; give it more time, or fewer points", err=True)
+    _show([point.as_dict() for point in found], left_out, json)
     if plot is not None:
         draw(found, plot)
-    return EXIT_CONVERGED if all(point.model.converged for point in found) else EXIT_NOT_CONVERGED
+    done = not left_out and all(point.model.converged for point in found)
+    return EXIT_CONVERGED if done else EXIT_NOT_CONVERGED
 
 
-def _show(rows: list[dict[str, Any]], json: bool) -> None:
+def _show(rows: list[dict[str, Any]], left_out: int, json: bool) -> None:
     if json:
         from llsvm.models.model_file import json_bytes
 
-        typer.echo(json_bytes({"points": rows}).decode(), nl=False)
+        typer.echo(json_bytes({"points": rows, "left_out": left_out}).decode(), nl=False)
         return
     from llsvm.cli.tables import cell_text, print_table
 

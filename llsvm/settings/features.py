@@ -46,9 +46,9 @@ class FeatureOptions:
         False,
         FEATURES,
         "A constant feature whose weight is not penalised, as LIBSVM's, instead of --bias (solvers smsvm, "
-        "nesvm, smo).",
+        "nesvm, smo; softmax).",
         flags=("--intercept",),
-        methods=("smsvm", "nesvm", "smo", "kernel"),
+        methods=("smsvm", "nesvm", "smo", "kernel", "softmax"),
     )
     kernel: str | None = option(
         None,

@@ -11,6 +11,7 @@ from llsvm.solvers.softmax.tuning import SoftmaxTuning
 WEIGHTS = (
     14  # arrays as large as the weights: a point, a trial, a step, conjugate gradients, what is reported
 )
+OF_INTERCEPT = 4  # more, where it is free: sums of classes, a feasible point's gradient
 OF_THREADS = 2  # and for each thread: sums and curvatures
 PIECES = 8  # pieces of rows, for each thread
 ROW_WORK_BYTES = 24  # C_i, and what is gathered of them
@@ -24,10 +25,11 @@ class Layout:
     whole: bool
 
 
-def layout(threads: int, memory: MemoryLeft, tuning: SoftmaxTuning) -> Layout:
+def layout(threads: int, memory: MemoryLeft, tuning: SoftmaxTuning, intercept: bool = False) -> Layout:
+    """intercept: it is free."""
     k, width = len(memory.dataset.classes), memory.dataset.n_columns + 1
     lines = {
-        "weights": 8 * k * width * (WEIGHTS + OF_THREADS * threads),
+        "weights": 8 * k * width * (WEIGHTS + OF_INTERCEPT * intercept + OF_THREADS * threads),
         "rows at hand": PIECES * threads * piece_bytes(width if memory.dataset.is_dense else 0),
     }
     without = Layout(Needs(lines, ROW_WORK_BYTES), False)

@@ -45,9 +45,9 @@ class Passes:
     threads: Threads
     bias: float
 
-    def measure(self, W: Array, hessian: Array | None) -> Measured:
+    def measure(self, W: Array, hessian: Array | None, class_sums: Array | None = None) -> Measured:
         """hessian: (k, d + 1, k, d + 1), overwritten with the loss's, classes (a, b) with a ≥ b alone; where time
-        is over before it is summed, it is given up."""
+        is over before it is summed, it is given up. class_sums: as W, Σ C_i x_i 1_yᵀ is added to it."""
         found = Measured(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if hessian is None else None)
         if hessian is not None:
             hessian[...] = 0.0
@@ -61,6 +61,8 @@ class Passes:
                     found.diagonal += part.diagonal
             if hessian is not None:
                 rows.add_hessian(W, hessian, self.threads, self.stream.progress)
+            if class_sums is not None:
+                rows.add_class_sums(class_sums)
         return found
 
     def product(self, W: Array, d: Array) -> Array:
@@ -115,6 +117,12 @@ class _Rows:
             return out
 
         return work
+
+    def add_class_sums(self, out: Array) -> None:
+        for rows in self.products.pieces(0, self.block.n_rows):
+            own = np.zeros((rows.stop - rows.start, out.shape[1]))
+            own[np.arange(len(own)), self.block.class_ids[rows]] = self.cost[rows]
+            self.products.add(self.products.matrix(rows), own, out)
 
     def add_hessian(self, W: Array, hessian: Array, threads: Threads, progress: Progress) -> None:
         step = self.products.dense_piece_rows

@@ -13,6 +13,7 @@ from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
+from llsvm.solvers.softmax.intercept import balanced, centred, require_weights
 from llsvm.solvers.softmax.passes import Measured, Passes
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 from llsvm.solvers.stall import Stall
@@ -24,11 +25,14 @@ RIDGE = 1e-15  # of the largest curvature: below that, rounding would make the s
 EXACT = 0.1  # of the tolerance: what is missing beside the rounding of values, where more steps do not help
 ROUNDING = 1e-13  # of the primal: so much may be lost in measuring it
 _NAMES = ("W", "step", "gradient", "diagonal", "s", "r", "direction")
+_WITH_INTERCEPT = ("class sums",)
 
 
 class SoftmaxRun:
     """Arrays are (d + 1, k). W: the point. step: the next trial is W + length · step. gradient: of P at W.
-    diagonal: of the Hessian there. s, r, direction: of conjugate gradients, while products is not −1."""
+    diagonal: of the Hessian there. s, r, direction: of conjugate gradients, while products is not −1. class sums:
+    Σ C_i x_i 1_yᵀ, where the intercept is free. identity: (d + 1, 1), the Hessian of the penalty: 0 for a free
+    intercept."""
 
     def __init__(
         self,
@@ -44,7 +48,10 @@ class SoftmaxRun:
         self._stream, self._passes, self._settings, self._bound = stream, passes, settings, bound
         self._tuning = tuning
         width, k = shape = stream.dataset.n_columns + 1, len(stream.dataset.classes)
-        self._at = {name: np.zeros(shape) for name in _NAMES}
+        self._names = _NAMES + (_WITH_INTERCEPT if settings.intercept else ())
+        self._at = {name: np.zeros(shape) for name in self._names}
+        self._identity = np.ones((width, 1))
+        self._identity[-1] = not settings.intercept
         self._hessian = np.zeros((k, width, k, width)) if whole else None
         self._stall = Stall(settings.tol, settings.max_passes)
         self._made = 0  # passes
@@ -88,9 +95,9 @@ class SoftmaxRun:
         ""."""
         at, tuning = self._at, self._tuning
         W = at["W"] + self._length * at["step"]
-        found = self._passes.measure(W, self._hessian)
-        primal = 0.5 * _dot(W, W) + found.loss
-        self._dual = max(self._dual, _dual(found.entropy, _dot(found.gradient, found.gradient)))
+        found = self._passes.measure(W, self._hessian, self._class_sums if self._made == 0 else None)
+        primal = 0.5 * _dot(self._identity * W, W) + found.loss
+        self._dual = max(self._dual, self._dual_of(found))
         most = self._primal + tuning.decrease * self._length * self._slope + ROUNDING * abs(primal)
         if primal <= most:
             self._primal, at["W"] = primal, W
@@ -102,16 +109,29 @@ class SoftmaxRun:
                 return ROUNDED
         return ""
 
+    @property
+    def _class_sums(self) -> Array | None:
+        return self._at.get("class sums")
+
+    def _dual_of(self, found: Measured) -> float:
+        entropy, gradient = found.entropy, found.gradient
+        if self._class_sums is not None:
+            if self._made == 0:
+                require_weights(self._class_sums, self._stream.dataset.classes)
+            entropy, gradient = balanced(entropy, gradient, self._class_sums)
+        return _dual(entropy, _dot(gradient, gradient))
+
     def _begin_step(self, found: Measured) -> None:
         at = self._at
-        at["gradient"] = at["W"] + found.gradient
+        at["gradient"] = self._identity * at["W"] + found.gradient
         norm = float(np.sqrt(_dot(at["gradient"], at["gradient"])))
         self._first_norm = self._first_norm or norm
         if self._hessian is not None:
-            self._take_step(_solved(self._hessian, -at["gradient"]))
+            self._take_step(_solved(self._hessian, self._identity, -at["gradient"]))
             return
         assert found.diagonal is not None
-        at["diagonal"] = 1.0 + found.diagonal
+        at["diagonal"] = self._identity + found.diagonal
+        np.maximum(at["diagonal"], RIDGE * at["diagonal"].max(), out=at["diagonal"])
         at["s"] = np.zeros_like(at["W"])
         at["r"] = -at["gradient"]
         at["direction"] = at["r"] / at["diagonal"]
@@ -128,7 +148,7 @@ class SoftmaxRun:
         """A step of conjugate gradients."""
         at = self._at
         d, r = at["direction"], at["r"]
-        Hd = d + self._passes.product(at["W"], d)
+        Hd = self._identity * d + self._passes.product(at["W"], d)
         length = self._rz / _dot(d, Hd)
         at["s"] += length * d
         r -= length * Hd
@@ -142,7 +162,7 @@ class SoftmaxRun:
             self._take_step(at["s"])
 
     def _take_step(self, step: Array) -> None:
-        self._at["step"] = step.copy()
+        self._at["step"] = step.copy() if self._class_sums is None else centred(step)
         self._slope, self._length, self._products = _dot(self._at["gradient"], step), 1.0, -1
 
     # -- stopping and going on --------------------------------------------------------------------------
@@ -164,7 +184,7 @@ class SoftmaxRun:
 
     def _restore(self, saved: SolverState) -> None:
         saved.require_shapes({name: array.shape for name, array in self._at.items()})
-        self._at = {name: np.array(saved.arrays[name]) for name in _NAMES}
+        self._at = {name: np.array(saved.arrays[name]) for name in self._names}
         self._stall.restore(saved.arrays)
         self._made = saved.passes
         numbers = SavedNumbers(saved.numbers)
@@ -180,13 +200,16 @@ def coef_of(W: Array) -> Array:
     return W.T if W.shape[1] > 2 else (W[:, 1:] - W[:, :1]).T
 
 
-def _solved(hessian: Array, right: Array) -> Array:
+def _solved(hessian: Array, identity: Array, right: Array) -> Array:
     """(I + H)⁻¹ right; hessian: (k, d + 1, k, d + 1), of whose classes (a, b) those with a ≥ b are there.
-    Overwritten."""
+    Overwritten. Where identity has no intercept, adding as much to all classes' changes nothing: these are held to
+    a sum of 0, by a penalty on it as large as their own curvature."""
     d, k = right.shape
     flat = hessian.reshape(k * d, k * d)
+    if not identity[-1]:
+        hessian[:, -1, :, -1] += float(np.einsum("aa->", hessian[:, -1, :, -1])) / k
     diagonal = np.einsum("ii->i", flat)  # a view
-    diagonal += 1.0 + RIDGE * len(flat) * diagonal.max()
+    diagonal += np.tile(identity[:, 0], k) + RIDGE * len(flat) * diagonal.max()
     factor = factor_with_ridge(flat, ridge=100 * RIDGE * len(flat))
     if factor is None:
         return right

@@ -5,6 +5,9 @@ Dual:    D(p) = Σ_i C_i H(p_i) − ½ ‖Σ_i C_i x_i (1_{y_i} − p_i)ᵀ‖²
          (Yu, Huang & Lin 2011, eq. 7 and 64, in units of C_i).
 One problem, whatever the number of classes. Stop when P − D ≤ tol · P, both over all rows.
 
+With ``intercept`` the constant feature's weights are not penalised, and Σ_i C_i (1_{y_i} − p_i) must be 0:
+intercept.py mixes p with one distribution until it is.
+
 A pass measures P at a trial W, with its gradient and its curvatures. The p_i there are feasible: with them, P − D
 is ½ ‖∇P‖². If P has fallen enough (Armijo), Newton's step from there gives the next trial, else the step is halved.
 The step is that of the whole Hessian, summed in the pass itself, if weights are few; else of conjugate gradients
@@ -53,17 +56,19 @@ class Softmax:
         self._run: SoftmaxRun | None = None
 
     def needs(self, memory: MemoryLeft) -> Needs:
-        return layout(self.threads, memory, self.tuning).needs
+        return layout(self.threads, memory, self.tuning, self.settings.intercept).needs
 
     def solve(self, stream: Stream) -> Iterator[Report]:
         settings, dataset = self.settings, stream.dataset
         saved, self._saved = self._saved, None
         if saved is not None:
             saved.require("softmax", data_of(dataset))
-        plan = layout(self.threads, stream.memory_left, self.tuning)
+        plan = layout(self.threads, stream.memory_left, self.tuning, settings.intercept)
         stream.prepare(plan.needs)
         loss = joint_loss("softmax", len(dataset.classes))
-        bound = stream.rounding_bound(loss, self._costs.by_class, settings.constant)
+        bound = stream.rounding_bound(
+            loss, self._costs.by_class, settings.constant, free_bias=settings.intercept
+        )
         with Threads(self.threads, stream.progress.stop) as threads:
             passes = Passes(stream, self._costs, threads, settings.constant)
             self._run = SoftmaxRun(stream, passes, settings, bound, plan.whole, self.tuning, saved)
