@@ -9,7 +9,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
-from tools.bench import documents
+from tools.bench import documents, vectorise
 
 
 def test_every_format_has_the_same_documents(tmp_path, monkeypatch, capsys):
@@ -49,3 +49,20 @@ def test_words_tell_the_stars():
     vectorizer = TfidfVectorizer()
     machine = LinearSVC().fit(vectorizer.fit_transform(reviews[:16_000]), stars[:16_000])
     assert 0.8 < machine.score(vectorizer.transform(reviews[16_000:]), stars[16_000:]) < 0.95
+
+
+@pytest.mark.slow
+def test_vectorising_beside_scikit_learn(tmp_path, capsys):
+    folders = ["--work", str(tmp_path / "work"), "--out", str(tmp_path / "out"), "--peers", str(tmp_path)]
+    arguments = ["--size", "100KB", "--rounds", "1", "--contestants", "scikit-learn,llsvm,vw", *folders]
+    assert vectorise.main(arguments, {}) == 0
+    rows = [
+        line.split("|")
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith(("| llsvm", "| sci"))
+    ]
+    stored = [int(row[-2].replace(",", "")) for row in rows]
+    assert len(stored) == 4
+    assert max(stored) - min(stored) < 20, "they differ by columns that n-grams share alone"
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert found["bytes"] == pytest.approx(100_000, rel=0.3)

@@ -120,11 +120,13 @@ class _CSV(_Lines):
         self._file.write(lines.getvalue())
 
 
-class _Parquet:
+class ParquetFile:
+    """A row group for each chunk."""
+
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, SCHEMA)
 
-    def __enter__(self) -> _Parquet:
+    def __enter__(self) -> ParquetFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -134,7 +136,7 @@ class _Parquet:
         self._writer.write_table(chunk.table())
 
 
-_WRITERS: dict[str, Callable[[Path], Any]] = {".jsonl": _JSONLines, ".csv": _CSV, ".parquet": _Parquet}
+_WRITERS: dict[str, Callable[[Path], Any]] = {".jsonl": _JSONLines, ".csv": _CSV, ".parquet": ParquetFile}
 
 
 # -- the documents -----------------------------------------------------------------------------------------------
