@@ -1,6 +1,7 @@
 """Conversion: the rows of any source into a file of another format, block by block.
 
-A table becomes a table with the same columns. Everything else is written as numbers:
+A table becomes a table with the same columns, unless it has columns of text that are to become n-grams. Everything
+else is written as numbers:
 
     svmlight        label index:value ..., indices from 1
     parquet, arrow  dense: a column per feature, named as the features are (or x0, x1, ...), or beyond 1000 features
@@ -25,11 +26,16 @@ from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.svmlight_errors import is_label_word
 from llsvm.errors import DataError, UsageError
 from llsvm.files.hdf5_output import HDF5Output
+from llsvm.files.remote import is_remote
 from llsvm.files.writing import STDOUT, naming, replacing
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import label_text
 from llsvm.row_buffer import sparsify, steps
-from llsvm.scoring.room import block_bytes
+from llsvm.scoring.room import DEFAULT_MEMORY, block_bytes
 from llsvm.settings.kinds import require_choice
+from llsvm.spill.workspace import choose_parent
+from llsvm.stream.stream import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,9 +78,10 @@ def convert(
     """
     path = os.fspath(path)
     name = format_for(path, to)
+    has_text = _learn_texts(source, path, memory_limit)
     info = source.info()
     max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes)
-    if name in ("parquet", "arrow") and info.record_batches is not None:
+    if name in ("parquet", "arrow") and info.record_batches is not None and not has_text:
         return _copy_table(info.record_batches(max_bytes), info.name, path, name)
     if info.index_base is None and info.rereadable:
         _read_through(source, max_bytes)
@@ -84,6 +91,19 @@ def convert(
             put(block)
             n_rows += block.n_rows
     return n_rows
+
+
+def _learn_texts(source: BlockSource, path: str, memory_limit: str | int | None) -> bool:
+    """Learn the vocabularies of text columns; are there such?"""
+    encoder = source.info().encoder
+    if encoder is None or encoder.documents is None:
+        return False
+    from llsvm.training.texts import learn_texts
+
+    parent = choose_parent(None, None if path == STDOUT or is_remote(path) else path)
+    with Stream(source, MemoryBudget(memory_limit_bytes(memory_limit or DEFAULT_MEMORY)), parent) as stream:
+        learn_texts(stream, exact=False)
+    return True
 
 
 def _read_through(source: BlockSource, max_bytes: int) -> None:

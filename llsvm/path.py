@@ -18,6 +18,7 @@ from llsvm.errors import UsageError
 from llsvm.files.writing import replacing
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
+from llsvm.models.tables import has_names, names_of
 from llsvm.objective.penalty import Penalty
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.solver import SmSVM
@@ -160,6 +161,6 @@ def plot(points: Sequence[PathPoint], file: str) -> None:
 def _name(model: Model, j: int) -> str:
     """Of the weight at place j of all the problems' weights."""
     problem, column = divmod(int(j), model.coef_.shape[1])
-    known = model.feature_names
-    name = str(known[column]) if known is not None else f"feature {column + model.index_base}"
+    name = names_of(model, [column])[0]
+    name = name if has_names(model) else f"feature {name}"
     return name if len(model.coef_) == 1 else f"{model.classes_[problem]}: {name}"

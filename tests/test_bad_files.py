@@ -120,7 +120,7 @@ def test_text_that_is_not_utf8(tmp_path, encoding, far):
     path.write_bytes(f"a,town,label\n{body}1,Zürich,1\n".encode(encoding))
     text = refusal(path)
     assert "UTF-8" in text
-    assert "iconv" in text
+    assert "encoding" in text
     if encoding == "latin1" and not far:
         assert f"{path}:4: byte 0xfc" in text
 
@@ -249,7 +249,7 @@ def test_a_type_that_is_no_feature(tmp_path):
 
 
 def test_too_many_categories(tmp_path, monkeypatch):
-    monkeypatch.setattr("llsvm.features.encoder.MAX_CATEGORIES", 10)
+    monkeypatch.setattr("llsvm.features.categories.MAX_CATEGORIES", 10)
     path = csv(tmp_path, "id,label", *[f"n{i},{i % 2}" for i in range(20)])
     text = refusal(path)
     assert "column id" in text

@@ -22,11 +22,12 @@ from typer.testing import CliRunner, Result
 
 import llsvm
 from llsvm import errors
-from llsvm.cli import app, inspect
+from llsvm.cli import app
 from llsvm.cli.declared import parse_class_weight
 from llsvm.cli.demo import write_data
 from llsvm.cli.display import Meter, _go_dark, report_line, showing
 from llsvm.errors import BudgetError, SpillError, UsageError
+from llsvm.models import strongest
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
@@ -299,14 +300,14 @@ def test_text_goes_to_standard_output_where_that_is_asked_for(model, data):
 
 
 def test_the_largest_weights_are_looked_for_in_pieces(monkeypatch):
-    monkeypatch.setattr(inspect, "_PIECE_WEIGHTS", 7)
+    monkeypatch.setattr(strongest, "PIECE_WEIGHTS", 7)
     coef = np.asfortranarray(np.random.default_rng(0).permutation(300).reshape(3, 100) - 150.0)
     coef[1, 5] = coef[0, 70] = 500
     expected = [divmod(i, 100) for i in np.argsort(-np.abs(coef).ravel(), kind="stable")[:10].tolist()]
-    found = inspect._places_of_largest(coef)
+    found = strongest.places_of_largest(coef, 10)
     assert found[:2] == expected[:2] == [(0, 70), (1, 5)]
     assert [abs(coef[place]) for place in found] == [abs(coef[place]) for place in expected]
-    assert inspect._places_of_largest(np.zeros((2, 0))) == []
+    assert strongest.places_of_largest(np.zeros((2, 0)), 10) == []
 
 
 def test_inspect_a_model(model, tmp_path):

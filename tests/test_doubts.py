@@ -282,7 +282,7 @@ def test_what_is_said_of_hashed_and_of_too_many_categories(tmp_path, monkeypatch
     path = write(tmp_path / "sales.csv", documents(30, lambda i: f"${i}"))
     with pytest.raises(DataError, match="are numbers written as text"):
         llsvm.train(path, hash_bits=8, memory_limit=LIMIT)
-    monkeypatch.setattr("llsvm.features.encoder.MAX_CATEGORIES", 300)
+    monkeypatch.setattr("llsvm.features.categories.MAX_CATEGORIES", 300)
     monkeypatch.setattr("llsvm.data.table._MAX_ROWS", 250)
     path = write(tmp_path / "docs.csv", documents(1000, lambda i: f"a document of its own number {i}"))
     with pytest.raises(DataError, match="rows have a value that no other row has"):  # hashing would not help

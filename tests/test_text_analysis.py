@@ -86,7 +86,7 @@ def vectorized(texts, options, threads=1, room=1 << 30, blocks=3, folder=None):
         vocabulary = None
         if options.hash_bits is None:
             numbers = itertools.count()
-            counter = VocabularyCounter(options, pool, room, lambda: folder / str(next(numbers)))
+            counter = VocabularyCounter(options, pool, room, lambda nbytes: folder / str(next(numbers)))
             analyzers = [Analyzer(options) for _ in range(threads)]
             for first, stop in row_ranges(len(texts), blocks):
                 documents = Documents.of(pa.array(texts[first:stop], pa.string()))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from llsvm.errors import UsageError
 from llsvm.settings.features import AUTO
-from llsvm.settings.option import COMMON, DATA, MOST_USED, Option
+from llsvm.settings.option import COMMON, DATA, MOST_USED, TEXT, Option
 from llsvm.settings.settings import OPTIONS, Settings
 
-READING = tuple(name for name, each in OPTIONS.items() if each.group == DATA)  # how data is read
+READING = tuple(name for name, each in OPTIONS.items() if each.group in (DATA, TEXT))  # how data is read
 _TYPES = {"INT": int, "FLOAT": float}  # of what help shows for a value; others are text
 
 
@@ -64,6 +65,8 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
     for name, parse in (
         ("bias", bias_value),
         ("class_weight", parse_class_weight),
+        ("min_df", partial(count_or_share, "--min-df")),
+        ("max_df", partial(count_or_share, "--max-df")),
     ):
         if name in found:
             found[name] = parse(found[name])
@@ -83,6 +86,16 @@ def bias_value(text: str) -> float | str:
         return float(text)
     except ValueError:
         raise UsageError(f"--bias must be auto or a number, not {text!r}") from None
+
+
+def count_or_share(flag: str, text: str | None) -> float | None:
+    """What ``--min-df`` and the like say, as Settings has it: whole numbers count. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        return int(text) if text.strip().isdigit() else float(text)
+    except ValueError:
+        raise UsageError(f"{flag} must be a number of documents, or a share of them, not {text!r}") from None
 
 
 def parse_class_weight(words: list[str] | None) -> str | dict[str, float] | None:

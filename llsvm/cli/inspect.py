@@ -14,13 +14,9 @@ from llsvm.settings.objective import KINDS, REGRESSION, UNLABELLED
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from llsvm.models.model import Model
 
 _LARGEST_WEIGHTS = 10
-_PIECE_WEIGHTS = 1 << 20
 _CLASSES_SHOWN = 20
 _COLUMNS_SHOWN = 60
 
@@ -95,6 +91,8 @@ def describe_model(model: Model) -> dict[str, Any]:
     """What ``inspect`` says of a model, as plain values."""
     import numpy as np
 
+    from llsvm.models.strongest import largest_weights, strongest
+
     return {
         "kind": "model",
         "version": model.version,
@@ -109,7 +107,8 @@ def describe_model(model: Model) -> dict[str, Any]:
         "converged": model.converged,
         "certificate": None if model.certificate is None else model.certificate.as_dict(),
         "settings": model.settings,
-        "largest_weights": _largest_weights(model),
+        "largest_weights": largest_weights(model, _LARGEST_WEIGHTS),
+        "strongest": strongest(model, _LARGEST_WEIGHTS),
         "history": model.history,
         "log": model.log,
         "extra": {name: value for name, value in model.extra.items() if not isinstance(value, np.ndarray)},
@@ -128,39 +127,6 @@ def _machine(model: Model) -> str:
     if mapping.kind == "kernel":
         return f"kernel machine ({kernel}, {mapping.width:,} support vectors)"
     return f"linear model on {mapping.width:,} {mapping.kind} features ({kernel})"
-
-
-def _largest_weights(model: Model) -> list[dict[str, Any]]:
-    """The largest in absolute value; features are numbered as in the svmlight file, or named."""
-    if model.feature_map is not None:
-        return []  # they are not weights of columns
-    labels = model.problem_names
-    return [
-        {
-            "class": labels[row],
-            "feature": model.feature_names[j] if model.feature_names else str(j + model.index_base),
-            "weight": float(model.coef_[row, j]),
-        }
-        for row, j in _places_of_largest(model.coef_)
-        if model.coef_[row, j] != 0
-    ]
-
-
-def _places_of_largest(coef: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """(row, column) of the largest of ``coef`` (k, d) in absolute value, in order; looked for in pieces, since a
-    model may be as large as memory."""
-    import numpy as np
-
-    found: list[tuple[float, int, int]] = []
-    step = max(1, _PIECE_WEIGHTS // len(coef))
-    for start in range(0, coef.shape[1], step):
-        piece = -np.abs(coef[:, start : start + step])
-        count = min(_LARGEST_WEIGHTS, piece.size)
-        rows, columns = np.divmod(np.argpartition(piece, count - 1, axis=None)[:count], piece.shape[1])
-        sizes = piece[rows, columns]
-        found += zip(sizes.tolist(), rows.tolist(), (columns + start).tolist(), strict=True)
-        found = sorted(found)[:_LARGEST_WEIGHTS]
-    return [(row, column) for _, row, column in found]
 
 
 def _print_model(answer: dict[str, Any]) -> None:
@@ -197,6 +163,12 @@ def _print_model(answer: dict[str, Any]) -> None:
         names = ("feature", "weight", "class")[: 2 if answer["label_kind"] == REGRESSION else 3]
         rows = [[row[name] for name in names] for row in answer["largest_weights"]]
         print_table(("largest weights: feature", "weight", "for class")[: len(names)], rows)
+    if answer["strongest"]:
+        rows = [
+            [row["class"], ", ".join(each["feature"] for each in row["features"])]
+            for row in answer["strongest"]
+        ]
+        print_table(("class", "strongest features"), rows)
     if answer["history"]:
         columns = list(answer["history"][-1])
         table = [[cell_text(row.get(name)) for name in columns] for row in answer["history"]]

@@ -136,7 +136,12 @@ def open_source(
 def table_options(settings: Settings) -> dict[str, Any]:
     """What the settings say of tables: the fields of TableOptions."""
     names = ("label", "features", "exclude", "weight", "categorical", "header", "missing", "hash_bits")
-    return {name: getattr(settings, name) for name in names}
+    more: dict[str, Any] = {"text": settings.text, "encoding": settings.encoding}
+    if settings.text:
+        from llsvm.features.text.options import text_options
+
+        more["text_options"] = text_options(settings, settings.hash_bits)
+    return {name: getattr(settings, name) for name in names} | more
 
 
 def open_with_settings(
@@ -195,18 +200,27 @@ def _open_files(
         from llsvm.features.encoder import TableEncoder
         from llsvm.features.table_options import TableOptions
 
+        options["encoding"] = told.get("encoding") or options.get("encoding", "utf-8")
         encoder = None if table is None else TableEncoder.from_dict(table)
+        if encoder is not None and encoder.documents is not None:
+            encoder.documents.n_threads = threads
         result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label, lenient, threads)
         return result
-    if entry.kind in ("rows", "named") and any(options.get(key) for key in ("label", "features", "weight")):
+    if entry.kind in ("rows", "named") and any(
+        options.get(key) for key in ("label", "features", "weight", "text")
+    ):
         raise UsageError(
             f"{paths[0]}: read as {name}, which has no columns to choose from; leave out --label, "
-            "--features and --weight, or pass --format"
+            "--features, --weight and --text, or pass --format"
         )
     if entry.kind == "named":
         rows: BlockSource = reader(paths, need_label, told.get("names"), threads)
         return rows
     if entry.kind == "matrix":
+        if options.get("text"):
+            raise UsageError(
+                f"{paths[0]}: {name} holds no text; leave --text out, or give CSV, JSON Lines, Parquet or Arrow"
+            )
         picked = {
             key: options.get(key) or told.get(key) for key in ("label", "features", "weight", "missing")
         }

@@ -86,7 +86,7 @@ class CSVSource(TableSource):
     def _head(self, number: int) -> _Head:
         if number not in self._heads:
             path = self._paths[number]
-            stream = Input(path, self._of_stdin if path == STDIN else None)
+            stream = Input(path, self._of_stdin if path == STDIN else None, self._options.encoding)
             text = read_up_to(stream, _PROBE_BYTES)
             while len(text) >= _PROBE_BYTES and text.count(b"\n", 0, -1) < 2:  # the header and a row, whole
                 if len(text) > 2 * _LONG_CHUNK_BYTES:
@@ -131,7 +131,7 @@ class CSVSource(TableSource):
             source: Any = _Chained(head.text, stream)
             head.text = b""
         else:
-            source = stream = Input(self._paths[number], reading)
+            source = stream = Input(self._paths[number], reading, self._options.encoding)
         seen = 0
         source = tail = _Tail(source)
         try:
@@ -171,7 +171,7 @@ class CSVSource(TableSource):
 
     def _type(self, name: str, seen: pa.DataType) -> pa.DataType:
         """The type to read a column as, where the first megabyte looks like ``seen``."""
-        if self.encoder.kind(name) == "text":
+        if self.encoder.kind(name) in ("text", "document"):
             return pa.string()
         if kind_of(seen) == "text":
             return pa.string()
@@ -200,7 +200,7 @@ class CSVSource(TableSource):
             raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
         if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
             raise DataError(
-                f"{path}: text that is not UTF-8: {text}; convert it, perhaps with iconv -f latin1 -t utf-8"
+                f"{path}: text that is not UTF-8: {text}; name its encoding (--encoding latin-1), or convert it"
             ) from error
         if "straddling" in text:
             raise DataError(_TOO_LONG.format(path)) from error
@@ -228,8 +228,8 @@ class _Head:
             raise DataError(f"{path}: the file is empty; give a file with at least one row")
         if b"\0" in first:
             raise DataError(
-                f"{path}: zero bytes: this is not CSV text in UTF-8; convert it (iconv -f utf-16 -t utf-8), "
-                "or name its format with --format"
+                f"{path}: zero bytes: this is not CSV text in UTF-8; name its encoding (--encoding utf-16), "
+                "or its format with --format"
             )
         _require_utf8(path, whole)
         self.longest_line = max(map(len, text.split(b"\n")))  # one that is cut off here, too
@@ -250,7 +250,7 @@ class _Head:
 
     def _inferred(self, rows: bytes, names: list[str], kinds: dict[str, str]) -> pa.Schema:
         """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
-        types = {name: pa.string() for name in names if kinds.get(name) == "text"}
+        types = {name: pa.string() for name in names if kinds.get(name) in ("text", "document")}
         fields: list[pa.Field] = []
         for first in range(0, len(names), _INFERRED_COLUMNS):
             some = names[first : first + _INFERRED_COLUMNS]
@@ -307,8 +307,8 @@ def _require_utf8(path: str, text: bytes) -> None:
             return
         line = text.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; convert the text, perhaps with "
-            "iconv -f latin1 -t utf-8"
+            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; name its encoding "
+            "(--encoding latin-1), or convert it"
         ) from error
 
 

@@ -71,7 +71,7 @@ class JSONLinesSource(TableSource):
         """The columns of a file, by its first megabyte."""
         if number not in self._heads:
             path = self._paths[number]
-            stream = Input(path, self._of_stdin if path == STDIN else None)
+            stream = Input(path, self._of_stdin if path == STDIN else None, self._options.encoding)
             text = read_up_to(stream, _PROBE_BYTES)
             while len(text) >= _PROBE_BYTES and b"\n" not in text and len(text) <= MAX_LINE_BYTES:
                 text += (more := read_up_to(stream, _PROBE_BYTES))
@@ -155,7 +155,7 @@ class JSONLinesSource(TableSource):
                 raise DataError("-: standard input can be read once only; write the data to a file")
             (head, stream), self._stdin = self._stdin, None
         else:
-            stream = Input(path, reading)
+            stream = Input(path, reading, self._options.encoding)
             head = read_up_to(stream, len(BYTE_ORDER_MARK))
         head = head.removeprefix(BYTE_ORDER_MARK)
 

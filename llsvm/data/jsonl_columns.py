@@ -114,7 +114,7 @@ def paths_in(line: bytes) -> set[str]:
 def read_type(seen: pa.DataType, kind: str | None) -> pa.DataType:
     """The type that a column is read as where its first values are ``seen``. kind: of the feature that it becomes,
     see ``Column``; numbers are read as decimals but where they are categories, or indices of sparse rows."""
-    if kind == "text":
+    if kind in ("text", "document"):
         return pa.string() if types.is_null(seen) or types.is_temporal(seen) else seen
     if types.is_list(seen):
         return seen if kind == "indices" else pa.list_(read_type(seen.value_type, None))

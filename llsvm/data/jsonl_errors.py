@@ -65,7 +65,7 @@ def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str, Any], str]) ->
         text = line.decode()
     except UnicodeDecodeError as error:
         byte = f"byte {line[error.start]:#04x} is not UTF-8"
-        return f"{byte}; convert the text, perhaps with iconv -f latin1 -t utf-8"
+        return f"{byte}; name its encoding (--encoding latin-1), or convert it"
     text = text.strip()
     if text.startswith("["):
         return "an array, where one object a line is wanted; jq -c '.[]' writes it so"

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from llsvm.block import Block
 from llsvm.data.partitions import partition_values
-from llsvm.data.source import SourceInfo
+from llsvm.data.source import SourceInfo, TextBatch
 from llsvm.data.table_columns import DESCRIBED_ROWS, count_missing, described
 from llsvm.data.table_errors import refuse_damage
 from llsvm.errors import DataError
@@ -83,7 +83,9 @@ class TableSource(ABC):
         self._begin(encoder)
         schema = self._full_schema(0)
         self.encoder = self._planned(schema) if encoder is None else self._bound(schema, encoder)
-        texts = {column.name for column in self.encoder.columns if column.kind == "text"}
+        if self.encoder.documents is not None:
+            self.encoder.documents.encoding = self._options.encoding
+        texts = {column.name for column in self.encoder.columns if column.kind in ("text", "document")}
         self._partitions = partition_values(self._paths, wanted, texts)
         self.encoder.empty_is_missing = self.format == "csv"
         self.bytes_read = 0  # what was looked at before does not count
@@ -135,6 +137,8 @@ class TableSource(ABC):
         n_features = self.encoder.n_features if self._n_rows is not None or self.encoder.is_dense else None
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
         library = LIBRARY_BYTES + library_bytes(self._paths) + self.encoder.nbytes
+        documents = self.encoder.documents
+        work, why = (0, ()) if documents is None else (documents.work_bytes, (documents.note,))
         return SourceInfo(
             name=name,
             format=self.format,
@@ -144,17 +148,18 @@ class TableSource(ABC):
             rereadable=STDIN not in self._paths,
             feature_names=None if n_features is None else self.encoder.feature_names,
             first_indicator=self.encoder.first_indicator,
-            reader_bytes=library + self._reader_bytes(),
+            reader_bytes=library + work + self._reader_bytes(),
             library_bytes=library,
             is_dense=self.encoder.is_dense,
             rounding=(self.encoder.rounding,),
             is_table=not any(c.kind in LISTS for c in self.encoder.columns),
             labelled=self.encoder.label is not None,
             fingerprints=None if None in self._fingerprints else tuple(filter(None, self._fingerprints)),
-            notes=(*self._notes, *self.encoder.doubts.notes),
+            notes=(*self._notes, *self.encoder.categories.doubts.notes, *filter(None, why)),
             encoder=self.encoder,
             describe=self.describe,
             record_batches=self.record_batches,
+            texts=self.texts,
         )
 
     def schema(self) -> pa.Schema:
@@ -199,11 +204,14 @@ class TableSource(ABC):
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows, file after file; see BlockSource. Raises DataError."""
-        row = 0
+        row, documents = 0, self.encoder.documents
+        growth = 1 if documents is None else documents.growth
         for number in range(len(self._paths)):
             first = row
             with self._unchanged(number):
-                for batch in self._read(number, max_bytes):
+                for batch in self._read(
+                    number, max_bytes // growth, self.encoder.used, self._reading(number)
+                ):
                     block = self._encoded(number, batch, row - first, row)
                     self._check_label_kind(number, block)
                     row += block.n_rows
@@ -211,24 +219,36 @@ class TableSource(ABC):
                         yield from cut(block, max_bytes)
         if row == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
-        for sentence in self.encoder.strange:
+        for sentence in self.encoder.categories.strange:
             self._note(f"{self.info().name}: {sentence}")
         if self._n_rows is None:
             self._n_rows = row
             self.encoder.finish()
 
-    def _read(self, number: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    def texts(self, max_bytes: int) -> Iterator[TextBatch]:
+        """See SourceInfo. Raises DataError."""
+        documents = self.encoder.documents
+        wanted = () if documents is None else documents.names
+        for number, path in enumerate(self._paths):
+            row = 0
+            with self._unchanged(number):
+                for batch in self._read(number, _ARROW_ROOM * max_bytes, wanted, None):
+                    yield TextBatch(batch, path, row)
+                    row += batch.num_rows
+
+    def _read(
+        self, number: int, max_bytes: int, used: Sequence[str], reading: Reading | None
+    ) -> Iterator[pa.RecordBatch]:
         partition = self._partitions[number]
-        names = [name for name in self.encoder.used if name not in partition]
+        names = [name for name in used if name not in partition]
         if number > 0:
             self._check_file(number, names)
         width = sum(c.width for c in self.encoder.columns) + 8
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
         with self._explaining(number):
-            reading = self._reading(number)
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
                 for name, value in partition.items():
-                    if name in self.encoder.used:
+                    if name in used:
                         constant = pa.repeat(value, batch.num_rows)
                         batch = batch.append_column(name, constant)
                 yield batch
@@ -304,7 +324,9 @@ class TableSource(ABC):
             )
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         widths = self._widths(lists)
-        return plan(where, schema, roles, self._options, widths, self._has_header(), self._lenient)
+        return plan(
+            where, schema, roles, self._options, widths, self._has_header(), self._lenient, self._threads
+        )
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         where = self._paths[0]

@@ -40,6 +40,14 @@ def kind_of(type_: pa.DataType) -> str:
     return ""
 
 
+def can_be_text(type_: pa.DataType) -> bool:
+    """Can a column of that Arrow type hold documents? One that is always missing can: they are empty."""
+    if types.is_dictionary(type_):
+        return can_be_text(type_.value_type)
+    bytes_ = types.is_binary(type_) or types.is_large_binary(type_)
+    return kind_of(type_) == "text" or bytes_ or types.is_null(type_)
+
+
 def are_dates(type_: pa.DataType) -> bool | None:
     """Does a column of that Arrow type hold dates or times? None where it holds nothing."""
     if types.is_dictionary(type_):

@@ -1,18 +1,16 @@
 """TableEncoder: columns of a table to columns of numbers, learned as the rows go by and kept in the model.
 
 The numbered columns are, in this order: numeric columns as they stand in the table; the elements of vector
-columns; then the categories of text columns, 0 or 1 each, in the order in which they first appear (row by row, so
-that block sizes do not matter), or 2^hash_bits columns that they are hashed into; last the entries of
-sparse lists. Without text and sparse lists rows are dense, else CSR.
+columns; the n-grams of documents (``llsvm.features.text``); the categories of other text columns
+(``llsvm.features.categories``); last the entries of sparse lists. Rows of numbers and vectors alone are dense, else
+CSR.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from sys import getsizeof
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,19 +19,17 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
-from llsvm.features.csr_rows import beside, from_cells
-from llsvm.features.doubts import Doubts
+from llsvm.features.categories import Categories, Coded
+from llsvm.features.csr_rows import beside, from_cells, moved
 from llsvm.objective.rounding import Rounding
 from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
-MAX_CATEGORIES = 100_000
+if TYPE_CHECKING:
+    from llsvm.features.text.columns import DocumentColumns
+
 MAX_NAMES = 1_000_000
 LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
-CATEGORY_BYTES = 250  # what a category holds beside its text: its place in the dictionary
-# ... and its text: in the dictionary, in a feature's name, and while the model is written twice each as JSON text,
-# as bytes, and as bytes with what follows them
-_TEXT_COPIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class Column:
     """A feature column.
 
     name: in the table.
-    kind: "number", "text", "vector", "indices", "values" or "struct".
+    kind: "number", "text" (categories), "document", "vector", "indices", "values" or "struct".
     width: numbers in each value of a vector.
     dates: the numbers are those of dates or times, days since 1970; None where a model's file does not say.
     """
@@ -83,7 +79,9 @@ class TableEncoder:
     missing: "refuse", "zero" or "mean": what becomes of a number that is missing.
     hash_bits: categories are hashed into 2^hash_bits columns; None: each has its own.
     header: a CSV file has a line of names.
-    Raises DataError for text beside sparse lists without hash_bits.
+    documents: of those columns that are documents.
+    known: categories of a model, see Categories.
+    Raises DataError for categories beside sparse lists without hash_bits.
     """
 
     def __init__(
@@ -94,12 +92,13 @@ class TableEncoder:
         missing: str = "refuse",
         hash_bits: int | None = None,
         header: bool = True,
+        documents: DocumentColumns | None = None,
+        known: Sequence[tuple[str, str]] | None = None,
     ) -> None:
         self.columns = tuple(columns)
         self.label = label
         self.weight = weight
         self.missing = missing
-        self.hash_bits = hash_bits
         self.header = header
         self.learning = True
         self.predicting = False  # the encoder is a model's, which knows what replaces missing numbers
@@ -107,29 +106,26 @@ class TableEncoder:
         self.empty_is_missing = False
         self.label_kind = CLASSIFICATION  # what labels are taken for
         self.labels_may_be_missing = False
-        self.doubts = Doubts()
+        self.documents = documents
         self.fill: dict[str, float] = {}
         self.missing_counts = dict.fromkeys((c.name for c in self.columns), 0)
         """Rows without a value, by column, in the first reading; not of lists."""
         self._kinds = {c.name: c.kind for c in self.columns}
-        self._ids: dict[tuple[str, str], int] = {}
-        self._category_bytes = 0
-        self._met: dict[str, bool] = {}  # text columns of a model with values: is a category of theirs known?
         self._largest_index = -1
         self._dense = [c for c in self.columns if c.kind in ("number", "vector")]
-        self._text = [c for c in self.columns if c.kind == "text"]
+        self.categories = Categories([c.name for c in self.columns if c.kind == "text"], hash_bits, known)
         self._lists = [c for c in self.columns if c.kind in ("indices", "values", "struct")]
         self.n_dense = sum(c.width for c in self._dense)
-        if self._text and self._lists and hash_bits is None:
+        if (text := self.categories.names) and self._lists and hash_bits is None:
             raise DataError(
-                f"text columns ({self._text[0].name}) beside sparse lists ({self._lists[0].name}) need --hash-bits"
+                f"text columns ({text[0]}) beside sparse lists ({self._lists[0].name}) need --hash-bits"
             )
 
     # -- what it is -------------------------------------------------------------------------------------
 
     @property
     def is_dense(self) -> bool:
-        return not self._text and not self._lists
+        return not self.categories.names and not self._lists and self.documents is None
 
     @property
     def has_lists(self) -> bool:
@@ -138,25 +134,49 @@ class TableEncoder:
 
     @property
     def first_indicator(self) -> int | None:
-        return self.n_dense if self._text else None
+        return None if self.documents is None and not self.categories.names else self.n_dense
 
     @property
     def n_features(self) -> int:
-        if self._text:
-            indicators = len(self._ids) if self.hash_bits is None else 1 << self.hash_bits
-        else:
-            indicators = 0
-        return self.n_dense + indicators + self._largest_index + 1
+        return self._first_category + self.categories.width + self._largest_index + 1
+
+    @property
+    def _first_category(self) -> int:
+        return self.n_dense + (0 if self.documents is None else self.documents.width)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """A name for every feature: ``age``, ``embedding[3]``, ``country=FR``; None where there are none."""
-        if (self._text and self.hash_bits is not None) or self._lists or self.n_features > MAX_NAMES:
+        """A name for every feature: ``age``, ``embedding[3]``, ``country=FR``; None where there are none, or
+        ``name_of`` has them."""
+        hashed = self.categories.names and self.categories.hash_bits is not None
+        if hashed or self._lists or self.documents is not None or self.n_features > MAX_NAMES:
             return None
+        return (*self._dense_names, *(f"{name}={value}" for name, value in self.categories.keys))
+
+    @property
+    def _dense_names(self) -> list[str]:
         names = []
         for c in self._dense:
             names += [c.name] if c.kind == "number" else [f"{c.name}[{i}]" for i in range(c.width)]
-        return (*names, *(f"{name}={value}" for name, value in self._ids))
+        return names
+
+    def names_of(self, features: Sequence[int]) -> list[str]:
+        """Names of some features: as ``feature_names``, ``review:good movie`` of n-grams, and the number of a
+        feature that has none."""
+        dense, categories, first = self._dense_names, self.categories.keys, self._first_category
+        grams = sorted({j - self.n_dense for j in features if self.n_dense <= j < first})
+        told = {} if self.documents is None else dict(zip(grams, self.documents.names_of(grams), strict=True))
+        names = []
+        for j in features:
+            if j < self.n_dense:
+                names.append(dense[j])
+            elif j < first:
+                names.append(told[j - self.n_dense])
+            elif j - first < len(categories):
+                names.append("=".join(categories[j - first]))
+            else:
+                names.append(str(j + 1))
+        return names
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -166,8 +186,8 @@ class TableEncoder:
 
     @property
     def nbytes(self) -> int:
-        """What the categories seen so far take, here and in the model."""
-        return self._category_bytes
+        """What the categories seen so far take, here and in the model, and the vocabularies of documents."""
+        return self.categories.nbytes + (0 if self.documents is None else self.documents.nbytes)
 
     def kind(self, name: str) -> str | None:
         return self._kinds.get(name)
@@ -179,16 +199,17 @@ class TableEncoder:
             "label": self.label,
             "weight": self.weight,
             "missing": self.missing,
-            "hash_bits": self.hash_bits,
+            "hash_bits": self.categories.hash_bits,
             "header": self.header,
-            "categories": [list(key) for key in self._ids],
+            "categories": [list(key) for key in self.categories.keys],
             "largest_index": self._largest_index,
             "fill": self.fill,
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableEncoder:
-        """The encoder of a model, which learns nothing more."""
+        """The encoder of a model, which learns nothing more. values: of ``as_dict``, and the model's
+        DocumentColumns, if it has such, as "documents"."""
         encoder = cls(
             [Column(**c) for c in values["columns"]],
             values["label"],
@@ -196,8 +217,9 @@ class TableEncoder:
             values["missing"],
             values["hash_bits"],
             values["header"],
+            values.get("documents"),
+            [(name, value) for name, value in values["categories"]],
         )
-        encoder._ids = {(name, value): i for i, (name, value) in enumerate(values["categories"])}
         encoder._largest_index = values["largest_index"]
         encoder.fill = dict(values["fill"])
         encoder.learning, encoder.predicting = False, True
@@ -240,7 +262,9 @@ class TableEncoder:
         if self.is_dense:
             return Encoded(dense, y, weight)
         parts = [sparsify(dense)] if self.n_dense else []
-        if self._text:
+        if self.documents is not None:
+            parts.append(moved(self.documents.rows(columns), self.n_dense))
+        if self.categories.names:
             parts.append(self._indicators(batch))
         if self._lists:
             parts.append(self._sparse(batch))
@@ -270,90 +294,31 @@ class TableEncoder:
                 )
 
     def _indicators(self, batch: pa.RecordBatch) -> CSR:
-        n = batch.num_rows
         found = []
-        for c in self._text:
-            codes, words = arrow.categories(batch.column(c.name), self.empty_is_missing)
+        for name in self.categories.names:
+            codes, words = arrow.categories(batch.column(name), self.empty_is_missing)
             if self.missing == "refuse" and (codes < 0).any():
-                raise MissingValues(c.name, int(np.argmax(codes < 0)))
+                raise MissingValues(name, int(np.argmax(codes < 0)))
             if self.learning:
-                self.missing_counts[c.name] += int(np.count_nonzero(codes < 0))
-                self.doubts.look(c.name, words)
-            found.append((c.name, codes, words))
-        if self.hash_bits is not None:
-            mask = (1 << self.hash_bits) - 1
-            id_maps = [
-                [zlib.crc32(f"{name}={word}".encode()) & mask for word in words] for name, _, words in found
-            ]
-        else:
-            if self.learning:
-                self._learn(found)
-            id_maps = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
-        ids = np.stack(
-            [
-                np.array([*id_map, -1], np.int64)[codes]
-                for id_map, (_, codes, _) in zip(id_maps, found, strict=True)
-            ],
-            axis=1,
-        )
-        row, place = np.nonzero(ids >= 0)
-        if self.predicting and self.hash_bits is None:
-            for place_in_row, (name, codes, _) in enumerate(found):
-                if (codes >= 0).any():
-                    known = bool((ids[:, place_in_row] >= 0).any())
-                    self._met[name] = known or self._met.get(name, False)
-        if self.learning and self.hash_bits is None:
-            self.doubts.count(ids[row, place], len(self._ids))
-            self._refuse_too_many()
-        return from_cells(row, ids[row, place] + self.n_dense, np.ones(len(row), np.float32), n)
-
-    def _learn(self, found: list[tuple[str, NDArray[np.int64], list[str]]]) -> None:
-        """Number the categories that are new, in the order of their first rows, within a row of their columns."""
-        fresh = []
-        for place, (name, codes, words) in enumerate(found):
-            new = [code for code, word in enumerate(words) if (name, word) not in self._ids]
-            if new:
-                first = np.full(len(words) + 1, -1)
-                first[codes[::-1]] = np.arange(len(codes))[::-1]
-                fresh += [(int(first[code]), place, name, words[code]) for code in new if first[code] >= 0]
-        for _, _, name, word in sorted(fresh):
-            self._ids[name, word] = len(self._ids)
-            self._category_bytes += CATEGORY_BYTES + _TEXT_COPIES * (getsizeof(word) + len(name))
-
-    def _refuse_too_many(self) -> None:
-        if len(self._ids) > MAX_CATEGORIES:
-            self.doubts.conclude(self._ids)
-            counts = {c.name: sum(name == c.name for name, _ in self._ids) for c in self._text}
-            most = max(counts, key=lambda name: counts[name])
-            raise DataError(
-                f"column {most}: {counts[most]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
-                f"leave it out (--exclude {most}), or hash the categories (--hash-bits 18)"
-            )
-
-    @property
-    def strange(self) -> list[str]:
-        """A sentence for each text column none of whose values the model knows, of the rows so far."""
-        return [
-            f"column {name}: the model knows none of its values; they count as 0 in every row (are they written "
-            "otherwise than in the training data?)"
-            for name, known in self._met.items()
-            if not known
-        ]
+                self.missing_counts[name] += int(np.count_nonzero(codes < 0))
+            found.append(Coded(name, codes, words))
+        row, ids = self.categories.cells(found)
+        return from_cells(row, ids + self._first_category, np.ones(len(row), np.float32), batch.num_rows)
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""
         if self.learning:
-            self.doubts = self.doubts.fresh()
+            self.categories.begin_again()
             self.missing_counts = dict.fromkeys(self.missing_counts, 0)
 
     def finish(self) -> None:
         """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""
         if self.learning:
             self.learning = False
-            self.doubts.conclude(self._ids)
+            self.categories.finish()
 
     def _sparse(self, batch: pa.RecordBatch) -> CSR:
-        offset = self.n_dense + (1 << self.hash_bits if self._text and self.hash_bits else 0)
+        offset = self._first_category + self.categories.width
         if self._lists[0].kind == "struct":
             pair = batch.column(self._lists[0].name)
             indices, values = (pair.field(pair.type.get_field_index(part)) for part in ("indices", "values"))

@@ -122,5 +122,5 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
             at, reason = error.args if len(error.args) == 2 else (0, str(error))
             raise DataError(f"X: row {row + at}: {reason}") from error
         row += batch.num_rows
-    for sentence in encoder.strange:
+    for sentence in encoder.categories.strange:
         warnings.warn(f"X: {sentence}", LLSVMWarning, stacklevel=2)

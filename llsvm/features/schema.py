@@ -21,13 +21,20 @@ def plan(
     widths: Mapping[str, int],
     header: bool,
     lenient: bool = False,
+    threads: int = 1,
 ) -> TableEncoder:
     """An encoder for a table with that schema. widths: of list columns that are vectors. lenient: what cannot be a
-    feature is left out. Raises DataError."""
+    feature is left out. threads: that analyse text. Raises DataError."""
+    documents = _documents(where, schema, roles, options)
     forced: set[str] = set()
     for each in options.categorical:
         forced |= matching(where, roles.features, each, "categorical")
-    kinds = {name: arrow.kind_of(schema.field(name).type) for name in roles.features}
+    if both := sorted(forced & documents):
+        raise DataError(f"{where}: column {both[0]} cannot be both --text and --categorical; choose one")
+    kinds = {
+        name: "document" if name in documents else arrow.kind_of(schema.field(name).type)
+        for name in roles.features
+    }
     if lenient:
         kinds = {name: kind for name, kind in kinds.items() if kind}
     for name, kind in kinds.items():
@@ -61,9 +68,31 @@ def plan(
             found.append(Column(name, kind, dates=dates))
     if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
-    encoder = TableEncoder(found, roles.label, roles.weight, options.missing, options.hash_bits, header)
-    encoder.doubts = Doubts(forced, lenient)
+    texts = None
+    if names := [c.name for c in found if c.kind == "document"]:
+        from llsvm.features.text.columns import DocumentColumns
+
+        texts = DocumentColumns(names, options.text_options, threads)
+    encoder = TableEncoder(
+        found, roles.label, roles.weight, options.missing, options.hash_bits, header, texts
+    )
+    encoder.categories.doubts = Doubts(forced, lenient)
     return encoder
+
+
+def _documents(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> set[str]:
+    """The columns that are documents. Raises DataError for those that cannot be."""
+    found: set[str] = set()
+    for each in options.text:
+        found |= matching(where, roles.features, each, "text")
+    for name in sorted(found):
+        type_ = schema.field(name).type
+        if not arrow.can_be_text(type_):
+            raise DataError(
+                f"{where}: column {name} has type {type_}, which is no text; leave it out of --text, or "
+                "write it as text"
+            )
+    return found
 
 
 def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:
@@ -94,6 +123,8 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
         )
     for c in encoder.columns:
         type_ = schema.field(c.name).type
+        if c.kind == "document" and not arrow.can_be_text(type_):
+            raise DataError(f"{where}: column {c.name} has type {type_}, but the model was trained on text")
         if c.kind == "number" and (expected := arrow.other_numbers(c.dates, type_)):
             raise DataError(
                 f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"

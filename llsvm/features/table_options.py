@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from llsvm.errors import DataError
+from llsvm.features.text.options import TextOptions
 
 LABEL_NAMES = ("label", "labels", "target", "class", "y")  # taken for the label if none is named
 _SHOWN = 12
@@ -25,6 +26,8 @@ class TableOptions:
     header: of CSV: "auto", "yes" or "no".
     missing: "refuse", "zero" or "mean".
     hash_bits: categories are hashed into 2^hash_bits columns; None: they are not.
+    text: columns that are documents: names, positions or patterns. text_options: how they become n-grams.
+    encoding: of files of text.
     """
 
     label: str | None = None
@@ -35,6 +38,9 @@ class TableOptions:
     header: str = "auto"
     missing: str = "refuse"
     hash_bits: int | None = None
+    text: tuple[str, ...] = ()
+    text_options: TextOptions = field(default_factory=TextOptions)
+    encoding: str = "utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,8 @@ def assign_roles(
     if options.features:
         chosen = set().union(*(matching(where, rest, each, "features") for each in options.features))
     chosen -= set(row_names) - set(options.features)
+    for each in options.text:
+        chosen |= matching(where, rest, each, "text")
     for each in options.exclude:
         chosen -= matching(where, names, each, "exclude")
     features = tuple(name for name in rest if name in chosen)

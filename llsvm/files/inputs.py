@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from llsvm.errors import DataError
 from llsvm.files import remote, windows, xz
 from llsvm.files.credentials import without_credentials
+from llsvm.files.recoded import UTF_8, Recoded, is_utf8
 
 if TYPE_CHECKING:
     from llsvm.files.fingerprint import FileFingerprint, Reading
@@ -81,8 +82,9 @@ class Input(io.RawIOBase):
     that changes or cannot be read, is a DataError.
     """
 
-    def __init__(self, path: str, reading: Reading | None = None) -> None:
-        """path: a file, an address, or STDIN. reading: takes in the bytes of the file itself. Raises DataError."""
+    def __init__(self, path: str, reading: Reading | None = None, encoding: str = UTF_8) -> None:
+        """path: a file, an address, or STDIN. reading: takes in the bytes of the file itself. encoding: of its
+        text, which comes as UTF-8. Raises DataError."""
         self.path = path
         self._reading = reading
         self._raw = _Counting(path, reading)
@@ -102,6 +104,8 @@ class Input(io.RawIOBase):
                     self._declared = min(self._declared, text_bytes)
             elif self._kind:
                 self._stream = _decompressed(self._raw, self._kind)
+            if not is_utf8(encoding):
+                self._stream = Recoded(self._stream, path, encoding)
             if self._stream is not self._raw:
                 self.head = self._pending = self._read(HEAD_BYTES)
         except BaseException:

@@ -26,7 +26,8 @@ from llsvm.files.json_checks import (
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.objective import REGRESSION, UNLABELLED
 
-_COLUMN_KINDS = ("number", "text", "vector", "indices", "values", "struct")
+TEXT = "text"  # of ``extra``: what a model keeps of its text columns
+_COLUMN_KINDS = ("number", "text", "document", "vector", "indices", "values", "struct")
 
 
 def _is_mapping(value: Any) -> bool:
@@ -74,6 +75,7 @@ _EXTRA: dict[str, Test] = {
     "positive": lambda value: is_text(value) or is_number(value),
     "feature_map": _is_mapping,
     "table": _is_mapping,
+    "text": _is_mapping,
     "trained_on": _is_mapping,
 }
 _TABLE: dict[str, Test] = {
@@ -85,6 +87,12 @@ _TABLE: dict[str, Test] = {
     "categories": list_of(_is_category),
     "largest_index": is_whole(-1, MAX_FEATURES),
     "fill": _is_mapping,
+}
+_TEXT: dict[str, Test] = {
+    "columns": list_of(is_text),
+    "widths": list_of(is_whole(0, MAX_FEATURES)),
+    "documents": list_of(is_whole(0)),
+    "options": _is_mapping,
 }
 _COLUMN: dict[str, Test] = {
     "name": is_text,
@@ -121,7 +129,11 @@ def check_header(header: Mapping[str, Any]) -> None:
     if missing := [name for name in header["requires"] if name not in extra]:
         raise ValueError(f"it requires {missing[0]}, which it does not hold")
     if "table" in extra:
-        _check_table(extra["table"], header["n_features"])
+        if "text" in extra:
+            check(extra["text"], _TEXT, "text columns")
+        _check_table(extra["table"], header["n_features"], extra.get("text"))
+    elif "text" in extra:
+        raise ValueError("it has text columns, but no table")
     if "trained_on" in extra:
         check(extra["trained_on"], _TRAINED_ON, "list of training files")
         for file in extra["trained_on"]["files"]:
@@ -132,7 +144,7 @@ def check_header(header: Mapping[str, Any]) -> None:
         check(spec, _ARRAY, f"list of arrays, {name},")
 
 
-def _check_table(table: dict[str, Any], n_features: int) -> None:
+def _check_table(table: dict[str, Any], n_features: int, text: dict[str, Any] | None) -> None:
     check(table, _TABLE, "table")
     for column in table["columns"]:
         check(column, _COLUMN | (_DATES if "dates" in column else {}), "table's columns")
@@ -144,6 +156,10 @@ def _check_table(table: dict[str, Any], n_features: int) -> None:
     categories = len(table["categories"]) if table["hash_bits"] is None else 1 << table["hash_bits"]
     width = len(kinds["number"]) + sum(c["width"] for c in kinds["vector"])
     width += (categories if kinds["text"] else 0) + table["largest_index"] + 1
+    names = [c["name"] for c in kinds["document"]]
+    if names != ([] if text is None else text["columns"]) or (text and len(names) != len(text["widths"])):
+        raise ValueError("its table has other text columns than its vocabularies")
+    width += 0 if text is None else sum(text["widths"])
     if width != n_features:
         raise ValueError(f"its table has {width:,} features, but the model {n_features:,}")
 

@@ -32,6 +32,7 @@ from llsvm.features.frames import as_rows, column_names, columns, encoded, requi
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import decisions, model_file
 from llsvm.models.header import certificate_of, certificate_values
+from llsvm.models.tables import table_of
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -255,8 +256,8 @@ class Model:
         if not self.named_columns:
             require_order(X)
             return None
-        if "table" in self.extra:
-            return encoded(X, self.extra["table"], bool(self.extra.get("double")))
+        if (table := table_of(self.extra)) is not None:
+            return encoded(X, table, bool(self.extra.get("double")))
         return _matrices(np.asarray(columns(X, self.feature_names or ())))
 
     def scorer(self) -> Callable[[Matrix, int], NDArray[np.float64]]:

@@ -46,7 +46,7 @@ from llsvm.models.header import check_header
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
 # names in ``requires`` that this package honours
-KNOWN_REQUIREMENTS = frozenset({"unit_row", "feature_map", "multi_class", "double", "label_kind"})
+KNOWN_REQUIREMENTS = frozenset({"unit_row", "feature_map", "multi_class", "double", "label_kind", "text"})
 
 _HEADER = "header.json"
 _CHUNK_BYTES = 1 << 20

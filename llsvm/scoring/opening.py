@@ -14,6 +14,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
 from llsvm.features.labels import is_text
 from llsvm.models.model import Model
+from llsvm.models.tables import table_of
 from llsvm.objective.rounding import keep_double
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
@@ -30,8 +31,9 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     options: what ``open_source`` takes, to read it otherwise.
     """
     options.setdefault("zero_based", zero_based(model))
-    table, label = model.extra.get("table"), None
+    table, label = table_of(model.extra), None
     told: dict[str, Any] = {"text_labels": True} if need_label and is_text(model.classes_) else {}
+    told["encoding"] = model.settings.get("encoding")
     if table is None and model.feature_names is not None:
         told["names"] = model.feature_names
     if table is None:

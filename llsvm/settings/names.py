@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-RENAMED = {"multi_class": "multiclass", "text": "categorical"}  # old name -> new one
+RENAMED = {"multi_class": "multiclass"}  # old name -> new one
+# Of models saved before "text" was the name of another option.
+_IN_OLD_MODELS = {**RENAMED, "text": "categorical"}
 
 # Option -> parameter of LLSVMClassifier, where they differ. penalize_intercept=False is intercept=True;
 # intercept_scaling counts where fit_intercept is true and the intercept is penalised, else bias is 0.
@@ -22,5 +24,5 @@ ESTIMATOR_NAMES = {
 
 def with_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a model was saved with, by the names that they have today."""
-    old = {name for name, new in RENAMED.items() if name in settings and new not in settings}
-    return {RENAMED[name] if name in old else name: value for name, value in settings.items()}
+    old = {name for name, new in _IN_OLD_MODELS.items() if name in settings and new not in settings}
+    return {_IN_OLD_MODELS[name] if name in old else name: value for name, value in settings.items()}

@@ -12,6 +12,7 @@ from typing import Any
 PLAIN = "Options"
 MOST_USED = "Most used"
 DATA = "Data"
+TEXT = "Text"
 FEATURES = "Features"
 OBJECTIVE = "Objective"
 SOLVER = "Solver"
@@ -25,6 +26,7 @@ GROUPS = (
     PLAIN,
     MOST_USED,
     DATA,
+    TEXT,
     FEATURES,
     OBJECTIVE,
     SOLVER,

@@ -27,10 +27,15 @@ from llsvm.settings.objective import (
 from llsvm.settings.option import Option, declared
 from llsvm.settings.resources import ResourceOptions
 from llsvm.settings.solver import SolverOptions
+from llsvm.settings.text import TextSettings
 
 # Fields of text that need not be given so: names of columns, labels and folders; and of bytes.
-_NAMES = ("label", "weight", "positive", "spill_dir")
+_NAMES = ("label", "weight", "positive", "spill_dir", "stop_words")
 _SIZES = ("memory_limit", "disk_limit")
+_OF_TEXT = (
+    *("analyzer", "ngrams", "strip_accents", "stop_words", "min_df", "max_df", "max_features"),
+    *("term_weight", "vocabulary"),
+)
 _COSTS = ("C", "lambda1", "lambda2")  # how much losses count against the penalty
 
 
@@ -43,7 +48,7 @@ def _kinds() -> dict[str, tuple[Any, ...]]:
 
 
 @dataclass(frozen=True)
-class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions, DataOptions):
+class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions, TextSettings, DataOptions):
     """How to train; each option is declared, and explained, in the class of its group. Raises UsageError on
     construction for a value that makes no sense, and for what no method does (llsvm.settings.methods).
 
@@ -199,6 +204,8 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
                 "--missing mean is for linear models and kernels: a feature map is learnt from the rows as they "
                 "are; pass --missing zero"
             )
+        if self.text:
+            raise UsageError("--feature-map is for columns of numbers and categories: leave it or --text out")
         allowed = ("rbf",) if self.feature_map == "rff" else ("rbf", "poly", "linear")
         if self.kernel not in (None, *allowed):
             raise UsageError(
@@ -230,6 +237,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
             "gamma": (kernel, "pass --kernel rbf or poly"),
             "degree": (kernel, "pass --kernel poly"),
             "coef0": (kernel, "pass --kernel poly"),
+            **dict.fromkeys(_OF_TEXT, (bool(self.text), "pass --text with a column's name")),
         }
         for name, (used, remedy) in where.items():
             if not used and getattr(self, name) != OPTIONS[name].default:

@@ -320,7 +320,7 @@ class Stream:
         n_rows = self.dataset.n_rows
         if n_rows * width * np.dtype(dtype).itemsize <= self._spent.state_bytes:
             return RowState(n_rows, width, dtype)
-        return RowState(n_rows, width, dtype, self._open_workspace())
+        return RowState(n_rows, width, dtype, self.open_workspace())
 
     def sparse_state(self, width: int, dtype: np.dtype) -> SparseState:
         """As ``row_state``, for values most of which are zero: packed in what ``prepare`` has set aside,
@@ -331,7 +331,7 @@ class Stream:
             width,
             dtype,
             self._spent.state_bytes,
-            lambda: RowState(n_rows, width, dtype, self._open_workspace()),
+            lambda: RowState(n_rows, width, dtype, self.open_workspace()),
         )
 
     @property
@@ -370,7 +370,7 @@ class Stream:
 
     # -- files ------------------------------------------------------------------------------------------
 
-    def _open_workspace(self) -> Workspace:
+    def open_workspace(self) -> Workspace:
         if self.workspace is None:
             self.workspace = Workspace(self._parent, self._disk_limit_bytes)
             self._spills_into_memory = is_memory_backed(self._parent)
@@ -378,7 +378,7 @@ class Stream:
 
     def disk_room(self) -> tuple[int, str]:
         """Bytes that may still be spilled, and where."""
-        workspace = self._open_workspace()
+        workspace = self.open_workspace()
         free, limit = workspace.free_bytes() - RESERVE_BYTES, workspace.disk_limit_bytes
         if limit is not None and limit - workspace.used_bytes < free:
             return limit - workspace.used_bytes, "the disk limit"
@@ -386,7 +386,7 @@ class Stream:
 
     def make_store(self, name: str) -> PageStore:
         """A store for something of the solver's own, which reports what it reads to ``count_bytes``."""
-        return open_store(self._open_workspace(), name, self._spill_format)
+        return open_store(self.open_workspace(), name, self._spill_format)
 
     def count_bytes(self, nbytes: int) -> None:
         self._store_bytes_read += nbytes

@@ -101,6 +101,8 @@ def _extra(run: Run) -> dict[str, Any]:
         if fill is not None:
             encoder.set_fill(fill)
         extra["table"] = encoder.as_dict()
+        if encoder.documents is not None:
+            extra |= encoder.documents.as_extra()
     elif fill is not None:
         extra["fill"] = fill
     if run.stream.dataset.kind != CLASSIFICATION:

@@ -22,9 +22,8 @@ from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.features.feature_map import FeatureMap
 from llsvm.files.remote import is_remote
 from llsvm.memory.budget import COMPILING, MemoryBudget
-from llsvm.memory.plan import READING_BLOCKS, MemoryLeft, MemoryPlan, Needs, SmallestLimit, smallest_for
+from llsvm.memory.plan import MemoryLeft, MemoryPlan, Needs, SmallestLimit, smallest_for
 from llsvm.memory.process import (
-    MIN_WORK_BYTES,
     default_limit_bytes,
     default_threads,
     return_freed_memory,
@@ -44,9 +43,9 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
+from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.outcome import Run, advice_on, model_of, summary
 
-FEATURE_MAP = "feature map"  # a line of the ledger
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _JOINT = ("crammer-singer", "weston-watkins")
 # Their kernels take more to compile than the others: measured 308 MB under a limit of 300, 8 MB too many. It is
@@ -99,7 +98,8 @@ class Training:
         fitting = 0  # bytes held while a feature map is fitted, beside it
         if self.settings.feature_map is not None:
             try:
-                source, fitting = self._mapped(source, budget)
+                source, fitting = mapped(source, self.settings, budget)
+                self._map = source.map
             except BudgetError as error:  # it is not known how much there is to read
                 raise error.as_least() from error
         disk = self.settings.disk_limit
@@ -182,6 +182,7 @@ class Training:
 
         Reads the source, if the limit has refused the first reading. Raises BudgetError, DataError where that
         cannot be done."""
+        self._learn_texts()
         dataset = self.stream.measure()
 
         def needs(left: MemoryLeft) -> Needs:
@@ -232,11 +233,21 @@ class Training:
     def read(self) -> DatasetInfo:
         """The first reading. Where the settings leave no room for it, values are not rounded to 32-bit floats: the
         reading ends with the first that would be, and begins again."""
+        self._learn_texts()
         try:
             return self.stream.read()
         except ValuesRounded:
             self.keep_double()
             return self.stream.read()
+
+    def _learn_texts(self) -> None:
+        """Learn the vocabularies of text columns, if there are any, in a reading of their own."""
+        encoder = self.stream.source.info().encoder
+        if encoder is None or encoder.documents is None:  # whose kernels are not loaded
+            return
+        from llsvm.training.texts import learn_texts
+
+        learn_texts(self.stream, self.settings.vocabulary == "exact")
 
     def must_begin_again(self, report: Report) -> bool:
         """Does rounding values to 32-bit floats hide the optimum? Then ``keep_double``, read and solve again."""
@@ -264,30 +275,6 @@ class Training:
             encoder.begin_again()
         del stream
         self.stream = self._new_stream(progress=progress)
-
-    def _mapped(self, source: BlockSource, budget: MemoryBudget) -> tuple[BlockSource, int]:
-        """The source through an approximate feature map, which becomes part of the model; and what was held while
-        that was fitted, in bytes, beside the map that is left."""
-        from llsvm.data.mapped import FIT_BYTES, MapOptions, MappedSource
-
-        most = 0
-
-        def sign(nbytes: int) -> None:
-            nonlocal most
-            most = max(most, nbytes)
-            more = max(0, nbytes - budget.lines.get(FEATURE_MAP, 0))
-            budget.require({FEATURE_MAP: more, "reading and working on rows": MIN_WORK_BYTES})
-            budget.resize(FEATURE_MAP, nbytes)
-
-        s = self.settings
-        fitting = budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
-        options = MapOptions(
-            s.feature_map or "", s.kernel or "rbf", s.components, s.gamma, s.degree, s.coef0, s.seed
-        )
-        mapped = MappedSource(source, options, sign)
-        budget.release("reading")
-        self._map = mapped.map
-        return mapped, fitting + most - budget.lines[FEATURE_MAP]
 
     def _make_solver(self, dataset: DatasetInfo, left: MemoryLeft) -> Solver:
         """The solver asked for, with C instead of λ₁ and λ₂."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,26 @@ from numpy.typing import NDArray
 
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.unicode import flags, folding, in_small_letters
+from llsvm.files.recoded import UTF_8, is_utf8
 from llsvm.kernels import fold as folding_kernels
 from llsvm.kernels import text as kernels
 
 _GROWTH = 1.2  # of text that is folded, at first
+# of workspace, by byte of text: folded, as it is analysed, where units start and their keys; and of each length
+_TEXT_BYTES, _WORD_BYTES, _CHARACTER_BYTES = 3, 10, 10
+_GRAM_BYTES = 48  # as it is found, counted and encoded
+_SPARE = 1.25  # arrays are larger than was needed
+
+
+def workspace_bytes(options: TextOptions, n_bytes: int) -> int:
+    """What an Analyzer holds, and the rows that are made of it, at most, for so much text at a time; of words such
+    as people write: eight bytes with what is between them, or in the worst case two."""
+    sizes = options.ngrams[1] - options.ngrams[0] + 1
+    if options.analyzer == "word":
+        each = _TEXT_BYTES + _WORD_BYTES + sizes * _GRAM_BYTES / 3
+    else:
+        each = _TEXT_BYTES + _CHARACTER_BYTES + sizes * _GRAM_BYTES
+    return int(_SPARE * each * n_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +45,45 @@ class Documents:
     def number(self) -> int:
         return len(self.offsets) - 1
 
+    def pieces(self, max_bytes: int) -> list[tuple[int, int]]:
+        """(start, stop) of documents, in order, of so much text together, or one."""
+        edges = [0]
+        while edges[-1] < self.number:
+            end = np.searchsorted(self.offsets, self.offsets[edges[-1]] + max_bytes, "right") - 1
+            edges.append(max(int(end), edges[-1] + 1))
+        return list(pairwise(edges))
+
     @classmethod
-    def of(cls, column: pa.Array) -> Documents:
-        """Nulls are empty documents. column: string or large_string."""
+    def of(cls, column: pa.Array, encoding: str = UTF_8) -> Documents:
+        """Nulls are empty documents. column: text or bytes of any kind of Arrow's. encoding: of bytes. Raises
+        NotUTF8 for bytes that it does not have."""
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if column.type not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
+            column = column.cast(pa.large_string())
         if column.null_count:
-            column = column.fill_null("")
+            column = column.fill_null(
+                "" if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) else b""
+            )
+        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            column = column if is_utf8(encoding) else _recoded(column, encoding)
         if not len(column):
             return cls(np.zeros(0, np.uint8), np.zeros(1, np.int64))
-        wide = np.dtype(np.int64 if pa.types.is_large_string(column.type) else np.int32)
+        wide = np.dtype(np.int64 if column.type in (pa.large_string(), pa.large_binary()) else np.int32)
         _, offsets, data = column.buffers()
         at: NDArray[np.integer] = np.frombuffer(offsets, wide, len(column) + 1, column.offset * wide.itemsize)
         text = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
         return cls(text, at)
+
+
+def _recoded(column: pa.Array, encoding: str) -> pa.Array:
+    texts = []
+    for document, value in enumerate(column.to_pylist()):
+        try:
+            texts.append(value.decode(encoding))
+        except UnicodeDecodeError as error:
+            raise NotUTF8(document, error.start) from error
+    return pa.array(texts, pa.large_string())
 
 
 class NotUTF8(Exception):

@@ -1,12 +1,26 @@
-"""TextOptions: how documents become rows."""
+"""TextOptions: how documents become rows. See llsvm.settings.text for what users say."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
-ANALYZERS = ("word", "char", "char_wb")
-ACCENTS = ("", "unicode", "ascii")
-WEIGHTS = ("tfidf", "sublinear", "count", "binary")
+from llsvm.errors import UsageError
+from llsvm.files.json_checks import (
+    check,
+    is_flag,
+    is_number,
+    is_text,
+    is_whole,
+    list_of,
+    maybe,
+    one_of,
+)
+from llsvm.settings.text import ACCENTS, ANALYZERS, WEIGHTS, TextSettings, ngram_range
+
+DEFAULT_BITS = 20
+MAX_LENGTH = 999  # of n-grams
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +37,8 @@ class TextOptions:
     max_features: only so many, those that occur most often; None: all.
     weight: "tfidf" (counts times ln((1 + n) / (1 + df)) + 1), "sublinear" (of 1 + ln count the same), "count" or
         "binary". unit: rows have the length 1; None: with tfidf and sublinear.
-    hash_bits: n-grams are numbered by so many bits of their hash, without a vocabulary; None: each has its number.
+    hash_bits: n-grams are numbered by so many bits of their hash, without a vocabulary, hence without df; None:
+        each has its number.
     """
 
     analyzer: str = "word"
@@ -38,10 +53,69 @@ class TextOptions:
     unit: bool | None = None
     hash_bits: int | None = None
 
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
+        return asdict(self) | {"ngrams": list(self.ngrams), "stop_words": list(self.stop_words)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TextOptions:
+        """Of ``as_dict``. Raises ValueError for what such options cannot be."""
+        check(values, _CHECKS, "text options")
+        known = {each.name: values[each.name] for each in fields(cls)}
+        shortest, longest = values["ngrams"]
+        if not 1 <= shortest <= longest:
+            raise ValueError(f"n-grams from {shortest} to {longest}")
+        return cls(**known | {"ngrams": (shortest, longest), "stop_words": tuple(values["stop_words"])})
+
     @property
     def idf(self) -> bool:
-        return self.weight in ("tfidf", "sublinear")
+        return self.hash_bits is None and self.weight in ("tfidf", "sublinear")
 
     @property
     def unit_rows(self) -> bool:
-        return self.idf if self.unit is None else self.unit
+        return self.weight in ("tfidf", "sublinear") if self.unit is None else self.unit
+
+
+def _is_pair(value: Any) -> bool:
+    return list_of(is_whole(1, MAX_LENGTH))(value) and len(value) == 2
+
+
+_CHECKS = {
+    "analyzer": one_of(*ANALYZERS),
+    "ngrams": _is_pair,
+    "lowercase": is_flag,
+    "strip_accents": one_of("", *ACCENTS),
+    "stop_words": list_of(is_text),
+    "min_df": is_number,
+    "max_df": is_number,
+    "max_features": maybe(is_whole(1)),
+    "weight": one_of(*WEIGHTS),
+    "unit": maybe(is_flag),
+    "hash_bits": maybe(is_whole(1, 30)),
+}
+
+
+def text_options(settings: TextSettings, hash_bits: int | None) -> TextOptions:
+    """What users say. hash_bits: of n-grams; None: they are not hashed. Raises UsageError for stop words that
+    cannot be read."""
+    hashed = settings.vocabulary == "hashed" or (settings.vocabulary == "auto" and hash_bits is not None)
+    return TextOptions(
+        analyzer=settings.analyzer,
+        ngrams=ngram_range(settings.ngrams),
+        strip_accents=settings.strip_accents or "",
+        stop_words=() if settings.stop_words is None else _words(settings.stop_words),
+        min_df=1 if settings.min_df is None else settings.min_df,
+        max_df=1.0 if settings.max_df is None else settings.max_df,
+        max_features=settings.max_features,
+        weight=settings.term_weight,
+        hash_bits=(hash_bits or DEFAULT_BITS) if hashed else None,
+    )
+
+
+def _words(path: str) -> tuple[str, ...]:
+    """The words of a file, in order, each once."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return tuple(dict.fromkeys(file.read().split()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--stop-words {path}: {error}; give a file of words in UTF-8") from error

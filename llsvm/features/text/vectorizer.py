@@ -13,6 +13,7 @@ from llsvm.features.text.vocabulary import Vocabulary
 from llsvm.kernels import ngrams as kernels
 from llsvm.process.threads import Threads
 
+PIECE_BYTES = 1 << 17  # of text that a thread analyses at a time
 _TF = {
     "tfidf": kernels.COUNTS,
     "sublinear": kernels.SUBLINEAR,
@@ -37,7 +38,7 @@ class Vectorizer:
         self._analyzers = [Analyzer(options) for _ in range(threads.number)]
         self._threads = threads
         self._keys, self._columns = np.zeros(0, np.uint64), np.zeros(0, np.int32)
-        self._buckets, self._idf = np.zeros(2, np.int64), np.zeros(0)
+        self._buckets, self._idf = np.zeros(2, np.int32), np.zeros(0)
         self.n_columns = 1 << (options.hash_bits or 0)
         if vocabulary is not None:
             self._keys, self._columns = vocabulary.keys, vocabulary.columns
@@ -49,15 +50,28 @@ class Vectorizer:
 
     def rows(self, documents: Documents) -> CSR:
         """Of each document, float32. Raises NotUTF8."""
-        parts = self._threads.over_rows(documents.number, lambda *part: self._encoded(documents, *part))
+        pieces = documents.pieces(PIECE_BYTES)
+        n_threads = max(1, min(self._threads.number, len(pieces)))
+
+        def encode(t: int) -> list[CSR]:
+            found = []
+            for start, stop in pieces[t::n_threads]:
+                part = self._encoded(documents, t, start, stop)
+                alone = len(pieces) <= n_threads  # else the workspace is needed again
+                found.append(part if alone else CSR(*(array.copy() for array in part)))
+            return found
+
+        encoded = self._threads.map(encode, range(n_threads))
+        parts = [encoded[i % n_threads][i // n_threads] for i in range(len(pieces))]
         before = np.cumsum([0, *(part.indptr[-1] for part in parts)])
         indices, data = np.empty(before[-1], np.int32), np.empty(before[-1], np.float32)
 
         def put(t: int) -> None:
-            place = slice(before[t], before[t + 1])
-            indices[place], data[place] = parts[t].indices, parts[t].data
+            for i in range(t, len(parts), n_threads):
+                place = slice(before[i], before[i + 1])
+                indices[place], data[place] = parts[i].indices, parts[i].data
 
-        self._threads.map(put, range(len(parts)))
+        self._threads.map(put, range(n_threads))
         indptr = [part.indptr[1:] + start for part, start in zip(parts, before, strict=False)]
         return CSR(np.concatenate([np.zeros(1, np.int64), *indptr]), indices, data)
 

@@ -10,7 +10,7 @@ order does not depend on memory or threads, and weights of n-grams that are met 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,19 @@ _FIRST_PLACES = 1 << 12
 _PLACE_BYTES = 32
 _STRING_BYTES = 16  # of an n-gram, for which there is room in a table beside its place
 _PARTS = 256  # ranges of keys, in which runs are merged
+_EDGES = 1 << 16  # looked up together
+_ARRAYS = {"keys": "u8", "columns": "i4", "documents": "u4", "names": "u1", "lengths": "i4"}
+# of an n-gram that is kept, beside its bytes: as entries (28) and as a vocabulary (20); joined from parts once more
+_KEPT_BYTES, _KEPT_COPIES = 28 + 20, 2
+_RUN_BYTES = 28  # of an n-gram on disk, beside its bytes
+
+
+class VocabularyTooLarge(Exception):
+    """It does not fit. n: its n-grams. nbytes: that they take while it is made."""
+
+    def __init__(self, n: int, nbytes: int) -> None:
+        super().__init__(n, nbytes)
+        self.n, self.nbytes = n, nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,35 +61,74 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def buckets(self) -> NDArray[np.int64]:
+    @property
+    def nbytes(self) -> int:
+        """Of the arrays, those too that a Vectorizer makes of them."""
+        buckets, idf = 4 << self._bucket_bits, 8 * len(self)
+        return sum(array.nbytes for array in self.arrays().values()) + buckets + idf
+
+    @property
+    def _bucket_bits(self) -> int:
+        return max(1, len(self).bit_length())
+
+    def buckets(self) -> NDArray[np.int32]:
         """See ``llsvm.kernels.ngrams.encode``: about one key in each."""
-        bits = max(1, len(self).bit_length())
-        edges = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
-        return np.r_[np.searchsorted(self.keys, edges), len(self)]
+        bits = self._bucket_bits
+        out = np.full((1 << bits) + 1, len(self), np.int32)
+        for start in range(0, 1 << bits, _EDGES):
+            edges = np.arange(start, min(start + _EDGES, 1 << bits), dtype=np.uint64) << np.uint64(64 - bits)
+            out[start : start + len(edges)] = np.searchsorted(self.keys, edges)
+        return out
 
     def idf(self) -> NDArray[np.float64]:
         """(n,) ln((1 + documents) / (1 + those that have the n-gram)) + 1, by column."""
         return np.log((1.0 + self.n_documents) / (1.0 + self.documents)) + 1.0
 
+    def words_of(self, columns: Sequence[int]) -> list[str]:
+        """The n-grams of some columns."""
+        places = np.flatnonzero(np.isin(self.columns, np.asarray(columns, np.int32)))
+        ends = np.cumsum(self.lengths, dtype=np.int64)[places].tolist()
+        found = zip(self.columns[places].tolist(), self.lengths[places].tolist(), ends, strict=True)
+        words = {column: self.names[end - length : end].tobytes().decode() for column, length, end in found}
+        return [words[column] for column in columns]
+
     def words(self) -> list[str]:
         """The n-grams, by column."""
-        ends = np.cumsum(self.lengths, dtype=np.int64)
-        text = self.names.tobytes()
-        out = [""] * len(self)
-        for column, length, end in zip(
-            self.columns.tolist(), self.lengths.tolist(), ends.tolist(), strict=True
-        ):
-            out[column] = text[end - length : end].decode()
-        return out
+        return self.words_of(range(len(self)))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """By name, for a model's file."""
+        return {name: getattr(self, name) for name in _ARRAYS}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_documents: int) -> Vocabulary:
+        """Raises ValueError where they do not fit each other."""
+        for name, dtype in _ARRAYS.items():
+            if arrays[name].dtype != dtype or arrays[name].ndim != 1:
+                raise ValueError(f"{name} are {arrays[name].dtype} of shape {arrays[name].shape}")
+        made = cls(n_documents=n_documents, **{name: arrays[name] for name in _ARRAYS})
+        n, there = len(made), np.zeros(len(made), bool)
+        if not len(made.columns) == len(made.documents) == len(made.lengths) == n:
+            raise ValueError("its parts have different lengths")
+        if n and (made.columns.min() < 0 or made.columns.max() >= n or made.lengths.min() < 0):
+            raise ValueError("a column beyond the last")
+        there[made.columns] = True
+        if not there.all() or np.any(made.keys[1:] <= made.keys[:-1]):
+            raise ValueError("n-grams that are there twice")
+        if int(made.lengths.sum(dtype=np.int64)) != len(made.names):
+            raise ValueError("names of other lengths")
+        made.names.tobytes().decode()
+        return made
 
 
 class VocabularyCounter:
     """Counts n-grams; see the file's head."""
 
     def __init__(
-        self, options: TextOptions, threads: Threads, room: int, new_file: Callable[[], Path]
+        self, options: TextOptions, threads: Threads, room: int, new_file: Callable[[int], Path]
     ) -> None:
-        """room: bytes that tables may take. new_file: names a file for a run, which is deleted by its owner."""
+        """room: bytes that tables may take. new_file: names a file for a run of so many bytes, which is deleted by
+        its owner."""
         self._options = options
         self._threads = threads
         self._tables = [_Table(room // threads.number) for _ in range(threads.number)]
@@ -100,14 +152,23 @@ class VocabularyCounter:
             begin = at
             at = table.count(part, begin, shard, len(self._tables))
             if at < len(part.grams) and not table.grow():
-                self._runs.append(_Run.written(self._new_file(), table))
-                table.clear()
+                self._spill(table)
 
-    def finish(self) -> Vocabulary:
-        """Of all documents. The tables are gone afterwards, and the runs are not needed any more."""
-        runs: list[_Run | _Sorted] = [*self._runs, *(_Sorted.of(table) for table in self._tables)]
-        self._tables = []
-        kept = list(self._kept(runs))
+    def _spill(self, table: _Table) -> None:
+        self._runs.append(_Run.written(self._new_file, table))
+        table.clear()
+
+    def finish(self, most_bytes: int = 1 << 62) -> Vocabulary:
+        """Of all documents. The tables are gone afterwards, and the runs are not needed any more.
+
+        most_bytes: that it may take, and what it is made of meanwhile. Raises VocabularyTooLarge."""
+        kept, n, n_bytes = list[_Entries](), 0, 0
+        for part in self._kept(self._all_runs()):
+            n += len(part.keys)
+            n_bytes += _KEPT_COPIES * (_KEPT_BYTES * len(part.keys) + len(part.strings))
+            kept = [*kept, part] if n_bytes <= most_bytes else []
+        if n_bytes > most_bytes:
+            raise VocabularyTooLarge(n, n_bytes)
         keys = np.concatenate([part.keys for part in kept])
         documents = np.concatenate([part.documents for part in kept])
         lengths = np.concatenate([part.lengths for part in kept])
@@ -130,6 +191,15 @@ class VocabularyCounter:
         columns = np.empty(len(keys), np.int32)
         columns[order] = np.arange(len(keys), dtype=np.int32)
         return Vocabulary(keys, columns, documents[order].astype(np.uint32), self.n_documents, names, lengths)
+
+    def _all_runs(self) -> list[_Run | _Sorted]:
+        """What has been counted, sorted: in memory only where nothing has been spilled."""
+        tables, self._tables = self._tables, []
+        runs: list[_Run | _Sorted] = [*self._runs]
+        while tables:
+            table = tables.pop()
+            runs.append(_Run.written(self._new_file, table) if self._runs else _Sorted.of(table))
+        return runs
 
     def _kept(self, runs: list[_Run | _Sorted]) -> Iterator[_Entries]:
         """What the rules keep, by ranges of keys. The runs have the same key at most once each."""
@@ -272,8 +342,9 @@ class _Run:
         self._path, self._first, self._first_byte = path, first, first_byte
 
     @classmethod
-    def written(cls, path: Path, table: _Table) -> _Run:
+    def written(cls, new_file: Callable[[int], Path], table: _Table) -> _Run:
         ordered = _Sorted.of(table)
+        path = new_file(_RUN_BYTES * len(ordered.entries.keys) + len(ordered.entries.strings))
         with open(path, "wb") as file:
             e = ordered.entries
             for array in (e.keys, e.documents, e.occurrences, e.lengths, e.strings):

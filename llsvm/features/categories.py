@@ -1,0 +1,144 @@
+"""Categories: text columns to columns of 0 and 1, one for each value, numbered in the order in which values first
+appear (row by row, so that block sizes do not matter), or 2^hash_bits that they are hashed into."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from sys import getsizeof
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.errors import DataError
+from llsvm.features.doubts import Doubts
+
+MAX_CATEGORIES = 100_000
+CATEGORY_BYTES = 250  # what a category holds beside its text: its place in the dictionary
+# ... and its text: in the dictionary, in a feature's name, and while the model is written twice each as JSON text,
+# as bytes, and as bytes with what follows them
+_TEXT_COPIES = 8
+
+
+class Coded(NamedTuple):
+    """A column of a batch. codes: (n,) int64, -1 for what is missing. words: the value of each code."""
+
+    name: str
+    codes: NDArray[np.int64]
+    words: list[str]
+
+
+class Categories:
+    """The categories of some columns, together.
+
+    names: of the columns, in the table's order. hash_bits: None: each category has its own column.
+    known: (column, value) by number, of a model, which learns nothing more; None: new ones are added.
+    doubts: looks at what is learned.
+    """
+
+    def __init__(
+        self, names: Sequence[str], hash_bits: int | None, known: Iterable[tuple[str, str]] | None = None
+    ) -> None:
+        self.names = tuple(names)
+        self.hash_bits = hash_bits
+        self.learning = known is None
+        self.doubts = Doubts()
+        self.nbytes = 0
+        """What the categories seen so far take, here and in the model."""
+        self._ids = {key: i for i, key in enumerate(known or ())}
+        self._met: dict[str, bool] = {}  # of a model, columns with values: is a category of theirs known?
+
+    @property
+    def width(self) -> int:
+        """Columns of 0 and 1."""
+        if not self.names:
+            return 0
+        return len(self._ids) if self.hash_bits is None else 1 << self.hash_bits
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """(column, value) of each number; none where they are hashed."""
+        return list(self._ids)
+
+    def cells(self, found: Sequence[Coded]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Where the ones of a batch are: rows, and numbers of categories. found: the columns ``names``, in that
+        order. Raises DataError."""
+        if self.learning:
+            for name, _, words in found:
+                self.doubts.look(name, words)
+        if self.hash_bits is not None:
+            mask = (1 << self.hash_bits) - 1
+            id_maps = [
+                [zlib.crc32(f"{name}={word}".encode()) & mask for word in words] for name, _, words in found
+            ]
+        else:
+            if self.learning:
+                self._learn(found)
+            id_maps = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
+        ids = np.stack(
+            [
+                np.array([*id_map, -1], np.int64)[codes]
+                for id_map, (_, codes, _) in zip(id_maps, found, strict=True)
+            ],
+            axis=1,
+        )
+        row, place = np.nonzero(ids >= 0)
+        if self.hash_bits is None:
+            if self.learning:
+                self.doubts.count(ids[row, place], len(self._ids))
+                self._refuse_too_many()
+            else:
+                self._note_met(found, ids)
+        return row, ids[row, place]
+
+    def _note_met(self, found: Sequence[Coded], ids: NDArray[np.int64]) -> None:
+        for place, (name, codes, _) in enumerate(found):
+            if (codes >= 0).any():
+                known = bool((ids[:, place] >= 0).any())
+                self._met[name] = known or self._met.get(name, False)
+
+    def _learn(self, found: Sequence[Coded]) -> None:
+        """Number the categories that are new, in the order of their first rows, within a row of their columns."""
+        fresh = []
+        for place, (name, codes, words) in enumerate(found):
+            new = [code for code, word in enumerate(words) if (name, word) not in self._ids]
+            if new:
+                first = np.full(len(words) + 1, -1)
+                first[codes[::-1]] = np.arange(len(codes))[::-1]
+                fresh += [(int(first[code]), place, name, words[code]) for code in new if first[code] >= 0]
+        for _, _, name, word in sorted(fresh):
+            self._ids[name, word] = len(self._ids)
+            self.nbytes += CATEGORY_BYTES + _TEXT_COPIES * (getsizeof(word) + len(name))
+
+    def _refuse_too_many(self) -> None:
+        if len(self._ids) > MAX_CATEGORIES:
+            self.doubts.conclude(self._ids)
+            counts = {name: sum(name == other for other, _ in self._ids) for name in self.names}
+            most = max(counts, key=lambda name: counts[name])
+            raise DataError(
+                f"column {most}: {counts[most]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
+                f"leave it out (--exclude {most}), read it as text (--text {most}), or hash the categories "
+                "(--hash-bits 18)"
+            )
+
+    @property
+    def strange(self) -> list[str]:
+        """A sentence for each column none of whose values the model knows, of the rows so far."""
+        return [
+            f"column {name}: the model knows none of its values; they count as 0 in every row (are they written "
+            "otherwise than in the training data?)"
+            for name, known in self._met.items()
+            if not known
+        ]
+
+    def begin_again(self) -> None:
+        """The first reading has been broken off, and another takes its place: nothing was counted."""
+        if self.learning:
+            self.doubts = self.doubts.fresh()
+
+    def finish(self) -> None:
+        """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""
+        if self.learning:
+            self.learning = False
+            self.doubts.conclude(self._ids)

@@ -1,0 +1,51 @@
+"""Text in another encoding, as UTF-8, as it is read."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from typing import Any
+
+from llsvm.errors import DataError
+
+UTF_8 = "utf-8"
+_PIECE_BYTES = 1 << 16
+
+
+def is_utf8(encoding: str) -> bool:
+    """Is it that of UTF-8, by whatever name?"""
+    return codecs.lookup(encoding).name == UTF_8
+
+
+class Recoded(io.RawIOBase):
+    """The text of a stream of bytes, in UTF-8. Raises DataError for bytes that the encoding does not have."""
+
+    def __init__(self, stream: Any, path: str, encoding: str) -> None:
+        """stream: has ``read``. path: for messages. encoding: of the stream."""
+        self._stream, self._path, self._encoding = stream, path, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._pending = b""
+        self._taken = 0  # bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        while not self._pending:
+            part = bytes(self._stream.read(_PIECE_BYTES) or b"")
+            try:
+                self._pending = self._decoder.decode(part, final=not part).encode()
+            except UnicodeError as error:
+                place = error.start if isinstance(error, UnicodeDecodeError) else 0
+                raise DataError(
+                    f"{self._path}: byte {self._taken + place + 1:,} or near it is no {self._encoding} text; name "
+                    "its encoding with --encoding"
+                ) from error
+            self._taken += len(part)
+            if not part:
+                break
+        n = min(len(view), len(self._pending))
+        view[:n] = self._pending[:n]
+        self._pending = self._pending[n:]
+        return n

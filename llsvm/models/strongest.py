@@ -1,0 +1,69 @@
+"""The features that speak most strongly for each class, by name; looked for in pieces, since a model may be as
+large as memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.models.header import TEXT
+from llsvm.models.model import Model
+from llsvm.models.tables import names_of
+
+PIECE_WEIGHTS = 1 << 20
+_MAX_CLASSES = 20
+
+
+def largest_weights(model: Model, count: int) -> list[dict[str, Any]]:
+    """The largest in absolute value: class, feature, weight of each."""
+    if model.feature_map is not None:
+        return []  # they are not weights of columns
+    labels = model.problem_names
+    places = [(row, j) for row, j in places_of_largest(model.coef_, count) if model.coef_[row, j] != 0]
+    names = names_of(model, [j for _, j in places])
+    return [
+        {"class": labels[row], "feature": name, "weight": float(model.coef_[row, j])}
+        for (row, j), name in zip(places, names, strict=True)
+    ]
+
+
+def places_of_largest(coef: NDArray[np.float64], count: int) -> list[tuple[int, int]]:
+    """(row, column) of the largest of ``coef`` (k, d) in absolute value, in order."""
+    found: list[tuple[float, int, int]] = []
+    step = max(1, PIECE_WEIGHTS // len(coef))
+    for start in range(0, coef.shape[1], step):
+        piece = -np.abs(coef[:, start : start + step])
+        n = min(count, piece.size)
+        rows, columns = np.divmod(np.argpartition(piece, n - 1, axis=None)[:n], piece.shape[1])
+        sizes = piece[rows, columns]
+        found += zip(sizes.tolist(), rows.tolist(), (columns + start).tolist(), strict=True)
+        found = sorted(found)[:count]
+    return [(row, column) for _, row, column in found]
+
+
+def strongest(model: Model, count: int) -> list[dict[str, Any]]:
+    """Of a model of text: for each class (20 at most) the features with the largest weights for it, and those
+    weights; of one of two classes, weights for the other class are those against it. [] of other models."""
+    if TEXT not in model.extra or model.feature_map is not None:
+        return []
+    names = model.problem_names
+    weights = [(name, row, 1.0) for row, name in enumerate(names)][:_MAX_CLASSES]
+    if len(model.classes_) == 2:
+        weights.insert(0, (model.labels[0], 0, -1.0))
+    found = []
+    for name, row, sign in weights:
+        places = [j for j in _largest(sign * model.coef_[row], count) if sign * model.coef_[row, j] > 0]
+        features = [
+            {"feature": feature, "weight": sign * float(model.coef_[row, j])}
+            for j, feature in zip(places, names_of(model, places), strict=True)
+        ]
+        found.append({"class": name, "features": features})
+    return found
+
+
+def _largest(weights: NDArray[np.float64], count: int) -> list[int]:
+    count = min(count, len(weights))
+    chosen = np.argpartition(-weights, count - 1)[:count] if count else np.zeros(0, np.intp)
+    return [int(j) for j in chosen[np.lexsort((chosen, -weights[chosen]))]]
