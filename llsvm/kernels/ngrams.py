@@ -133,7 +133,7 @@ def encode(
 
     keys, first: (grams,) uint64, the n-grams of documents, as often as they are there; (documents + 1,) int64.
     known, columns: (n,) uint64, ascending, and int32, of the n-grams that have a column; others are left out.
-    buckets: (2^b + 1,) int64, where in ``known`` those begin whose b high bits are these.
+    buckets: (2^b + 1,) int32, where in ``known`` those begin whose b high bits are these.
     hash_bits: int, > 0: columns are that many high bits of keys instead, and the three above are not looked at.
     weights: (columns,) float64, by which counts are multiplied, such as inverse document frequencies; (0,): 1.
     tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.

@@ -58,7 +58,9 @@ class Vectorizer:
             for start, stop in pieces[t::n_threads]:
                 part = self._encoded(documents, t, start, stop)
                 alone = len(pieces) <= n_threads  # else the workspace is needed again
-                found.append(part if alone else CSR(*(array.copy() for array in part)))
+                found.append(
+                    part if alone else CSR(part.indptr.copy(), part.indices.copy(), part.data.copy())
+                )
             return found
 
         encoded = self._threads.map(encode, range(n_threads))
