@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,9 @@ from llsvm.errors import BudgetError, DataError, ModelError, UsageError
 from llsvm.features.text import vocabulary
 from llsvm.models.model import Model
 from llsvm.models.tables import names_of
+from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.spill.workspace import Workspace
 from llsvm.stream.stream import Stream
 from llsvm.training import texts
 from llsvm.training.training import Training
@@ -190,6 +193,25 @@ def test_counting_out_of_core_changes_nothing(tmp_path, monkeypatch):
         assert bool(claimed) == (share > 3)
     same(*models)
     assert not list(tmp_path.glob("llsvm-*"))
+
+
+def test_threads_that_spill_at_the_same_time_share_a_folder(tmp_path):
+    made = []
+
+    def workspace():
+        if not made:
+            time.sleep(0.05)
+            made.append(Workspace(tmp_path))
+        return made[0]
+
+    files = texts.RunFiles(workspace)
+    with Threads(4) as threads:
+        paths = threads.map(files.new, [10] * 8)
+    assert len(set(paths)) == 8
+    assert len(made) == 1
+    assert made[0].used_bytes == 80
+    files.close()
+    assert made[0].used_bytes == 0
 
 
 def test_the_ledger_has_the_vocabulary_and_inspect_tells_the_plan(tmp_path):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -97,7 +97,7 @@ def _counted(stream: Stream, documents: DocumentColumns) -> list[Vocabulary]:
     budget.require({COUNTING: MIN_WORK_BYTES})
     room = budget.available_bytes
     budget.reserve(COUNTING, room)
-    files = _Files(stream.open_workspace)
+    files = RunFiles(stream.open_workspace)
     progress.begin("counting n-grams", info.n_rows or 0, info.n_bytes or 0)
     before = source.bytes_read
     try:
@@ -163,20 +163,21 @@ def _finished(counters: list[VocabularyCounter], room: int) -> list[Vocabulary]:
     return vocabularies
 
 
-class _Files:
-    """Runs in the workspace, gone when it is closed."""
+class RunFiles:
+    """Runs in the workspace, gone when it is closed. Thread safe: tables may be full at the same time."""
 
     def __init__(self, workspace: Callable[[], Workspace]) -> None:
         self._workspace = workspace
         self._made: list[tuple[Path, int]] = []
-        self._numbers = count()
+        self._mutex = threading.Lock()
 
     def new(self, nbytes: int) -> Path:
         """A path for so many bytes. Raises DiskError."""
-        workspace = self._workspace()
-        workspace.claim(nbytes)
-        path = workspace.path(f"ngrams-{next(self._numbers)}")
-        self._made.append((path, nbytes))
+        with self._mutex:
+            workspace = self._workspace()  # made when it is first asked for
+            workspace.claim(nbytes)
+            path = workspace.path(f"ngrams-{len(self._made)}")
+            self._made.append((path, nbytes))
         return path
 
     def close(self) -> None:
