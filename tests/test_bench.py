@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from tools.bench import contestants, datasets, regress, report
+from tools.bench import contestants, datasets, regress, report, survivors
 from tools.bench.contestants import CONTESTANTS, Job, Setup
+from tools.bench.generate import generate
 from tools.bench.measure import run
 from tools.bench.models import READERS, Linear
 from tools.bench.objective import evaluate, read_rows, survey
@@ -380,3 +381,13 @@ def test_jobs_name_their_files(small, tmp_path):
         assert isinstance(job, Job), name
         assert job.model.parent == tmp_path
         assert str(small.with_suffix("")) in " ".join(job.command)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "epsilon_insensitive"])
+def test_rows_kept_between_passes_save_passes(tmp_path, loss):
+    path = tmp_path / "text.svm"
+    generate("text", path, 3000, seed=3)
+    kept, none = (survivors.counts(path, loss, 1.0, 0.1, share) for share in (1.0, survivors.NONE))
+    assert kept["converged"]
+    assert kept["ledger_bytes"] == none["ledger_bytes"]
+    assert kept["passes"] < none["passes"]
