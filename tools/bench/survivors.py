@@ -61,9 +61,8 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=0.1, help="of what all rows in memory would take")
     parser.add_argument("-C", type=float, default=1.0)
     options = parser.parse_args()
-    print(
-        "| data | loss | ledger | passes | without | sweeps of a row | without |\n|---|---|---:|---:|---:|---:|---:|"
-    )
+    print("| data | loss | ledger | passes | without | sweeps of a row | without |")
+    print("|---|---|---:|---:|---:|---:|---:|")
     for path in options.files:
         for loss in options.loss.split(","):
             kept, none = (counts(path, loss, options.C, options.share, each) for each in (1.0, NONE))
