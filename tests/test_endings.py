@@ -119,6 +119,18 @@ def test_a_stall_counts_where_no_problem_gets_on():
     assert [done.note(p, [100.0, 100.0], [10.0, 99.99]) for p in range(1, 60)][-1]
 
 
+def test_which_share_of_the_gap_the_last_pass_left():
+    stall = Stall(1e-3, 200)
+    stall.note(1, [10.0, 5.0], [0.0, 1.0])
+    assert stall.last_share == 1.0
+    stall.note(2, [12.0, 3.0], [5.0, 2.0])
+    assert stall.last_share == 0.5  # (10 - 5) / 10: the larger of both
+    stall.note(3, [10.0, 2.0], [6.0, 2.0])
+    assert stall.last_share == 0.8
+    stall.note(4, [10.0, 2.0], [10.0, 2.0])
+    assert stall.last_share == 1.0  # the second had no gap left, which is no progress
+
+
 def test_a_run_that_stalls_ends_and_says_what_to_do(recwarn, monkeypatch):
     monkeypatch.setattr(SecondOrder, "pays", lambda *_: False)  # else it would converge
     X, y = raw(500, 20, 100)

@@ -57,17 +57,6 @@ class RowProducts:
         n_rows = len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
         return float(np.einsum("i,i", values, values, dtype=np.float64)) + n_rows * self._bias**2
 
-    def row_squares(self, X: Matrix) -> Array:
-        """(n,) ‖x_i‖² of rows from ``matrix``."""
-        if isinstance(X, CSR):
-            values = X.data[X.indptr[0] : X.indptr[-1]]
-            squares = np.zeros(len(values) + 1)  # one more, for empty rows at the end
-            np.square(values, out=squares[:-1], dtype=np.float64)
-            start = X.indptr[:-1] - X.indptr[0]
-            each = np.add.reduceat(squares, start) if len(start) else np.zeros(0)
-            return np.where(np.diff(X.indptr) > 0, each, 0.0) + self._bias**2
-        return np.einsum("ij,ij->i", X, X, dtype=np.float64) + self._bias**2
-
     def add(self, X: Matrix, coefficients: Array, out: Array) -> None:
         """out += Xᵀ V."""
         if isinstance(X, CSR):

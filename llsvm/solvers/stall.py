@@ -42,6 +42,14 @@ class Stall:
         return bool(np.all((stands | (to_come < missing))[behind]))
 
     @property
+    def last_share(self) -> float:
+        """At most which share of a problem's gap the last pass left; 1 before the second."""
+        if len(self._gaps) < 2:
+            return 1.0
+        before, after = self._gaps[-2], self._gaps[-1]
+        return float(np.max(np.divide(after, before, out=np.ones_like(after), where=before > 0)))
+
+    @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """What it remembers, for a SolverState: the least primal, (p,), and the gaps of the last passes, (w, p)."""
         gaps = np.array(self._gaps) if self._gaps else np.zeros((0, 0))

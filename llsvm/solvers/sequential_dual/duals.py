@@ -42,8 +42,8 @@ class JointDual(ABC):
         """v."""
 
     @abstractmethod
-    def loss(self, scores: Array, y: Ids, cost: Array) -> float:
-        """Σ C_i loss_i."""
+    def losses(self, scores: Array, y: Ids) -> Array:
+        """(n,) loss_i."""
 
     @abstractmethod
     def face(self, p: Array, y: Ids, cost: Array) -> Mask:
@@ -52,10 +52,6 @@ class JointDual(ABC):
     @abstractmethod
     def derivative(self, face: Mask, scores: Array, y: Ids) -> Array:
         """P_i s_i: −v changes by σ P_i s_i if the scores do by s_i, while the face stays."""
-
-    def tangent(self, face: Mask, gradient: Array, y: Ids) -> Array:
-        """The part of ∂D/∂p along which p stays on the face; gradient: 0 for the row's own class."""
-        return self.derivative(face, gradient, y)
 
     @abstractmethod
     def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
@@ -68,6 +64,17 @@ class JointDual(ABC):
     @abstractmethod
     def factors(self, face: Mask, y: Ids) -> tuple[NDArray[np.int64], Array]:
         """P_i = Σ q qᵀ: each q, (r, k), and the row that it is of, (r,)."""
+
+    def loss(self, scores: Array, y: Ids, cost: Array) -> float:
+        """Σ C_i loss_i."""
+        return float(cost @ self.losses(scores, y))
+
+    def gaps(self, share: NDArray[np.floating], scores: Array, y: Ids, cost: Array) -> Array:
+        """(n,) C_i (loss_i − Σ_m a_im (s_m + e_im − s_y))."""
+        over = scores - scores[np.arange(len(y)), y][:, None]
+        over += 1.0
+        gap: Array = cost * (self.losses(scores, y) - np.einsum("ij,ij->i", share, over))  # a_iy is 0
+        return gap
 
     def linear(self, p: Array, y: Ids) -> float:
         """Σ p_im e_im."""
@@ -120,11 +127,12 @@ class CrammerSinger(JointDual):
         v[np.arange(len(y)), y] = _sum_but(p, y)
         return v
 
-    def loss(self, scores: Array, y: Ids, cost: Array) -> float:
+    def losses(self, scores: Array, y: Ids) -> Array:
         own = scores[np.arange(len(y)), y]
         over = scores + 1.0
         over[np.arange(len(y)), y] = own
-        return float(cost @ (over.max(axis=1) - own))
+        most: Array = over.max(axis=1) - own
+        return most
 
     def face(self, p: Array, y: Ids, cost: Array) -> Mask:
         face = p > 0
@@ -176,12 +184,13 @@ class WestonWatkins(JointDual):
         v[np.arange(len(y)), y] = p.sum(axis=1)
         return v
 
-    def loss(self, scores: Array, y: Ids, cost: Array) -> float:
+    def losses(self, scores: Array, y: Ids) -> Array:
         i = np.arange(len(y))
         over = scores - scores[i, y][:, None]
         over += 1.0
         over[i, y] = 0.0
-        return float(cost @ np.maximum(over, 0.0).sum(axis=1))
+        total: Array = np.maximum(over, 0.0).sum(axis=1)
+        return total
 
     def face(self, p: Array, y: Ids, cost: Array) -> Mask:
         return (p > 0) & (p < cost[:, None])
@@ -191,9 +200,6 @@ class WestonWatkins(JointDual):
         moved = np.where(face, scores - scores[i, y][:, None], 0.0)
         moved[i, y] = -moved.sum(axis=1)
         return moved
-
-    def tangent(self, face: Mask, gradient: Array, y: Ids) -> Array:
-        return np.where(face, gradient, 0.0)
 
     def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
         if a == b:

@@ -116,6 +116,21 @@ class Loops:
             self._shrunk_loops(parts, sum(gaps))
         return met
 
+    def settle_rows(self, part: BlockShares, rows: NDArray[np.int64]) -> None:
+        """Loops over these rows alone, each full one followed by shrunk ones, until their gap has fallen to the
+        share ``tuning.worst_until``, or rows are ignored."""
+        tuning = self._tuning
+        enough = self.ignore * float(part.cost[rows].sum())
+        for loop in range(tuning.worst_loops):
+            part.active = rows
+            gap = self._sweep(part, self._full_mode)
+            if loop == 0:
+                enough = max(enough, tuning.worst_until * gap)
+            if gap <= enough or self._progress.out_of_time:
+                break
+            for _ in range(tuning.worst_shrunk_loops):
+                self._shrunk_loop([part])
+
     def measure(self, part: BlockShares, w: NDArray[np.float64]) -> float:
         """Σ C_i loss_i at ``w``; sets the rows that are free or violate active. A range of rows a thread."""
         sums = np.zeros((self.threads.number, 4))

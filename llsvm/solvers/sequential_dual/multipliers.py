@@ -74,16 +74,26 @@ class Multipliers:
         self._dual, self._bias, self._threads = dual, bias, threads
         self.matrix_numbers, self._grid = matrix_numbers, grid
 
-    def solve(self, part: BlockShares, w: Array, enough: float, max_steps: int, progress: Progress) -> float:
-        """Proximal points until the gap is at most ``enough`` · D, or this took ``max_steps`` steps. Changes the
-        shares of the part, and the weights w that belong to all shares, if D is larger then; returns what it
-        gains."""
+    def solve(
+        self,
+        part: BlockShares,
+        w: Array,
+        enough: float,
+        max_steps: int,
+        progress: Progress,
+        floor: float = 0.0,
+    ) -> float:
+        """Proximal points until the gap is at most ``enough`` · D, or ``floor``, or this took ``max_steps`` steps.
+        Changes the shares of the part, and the weights w that belong to all shares, if D is larger then; returns
+        what it gains."""
         with one_blas_thread():
-            gain = self._solve(part, w, enough, max_steps, progress)
+            gain = self._solve(part, w, (enough, floor), max_steps, progress)
         self.gained = gain > 0.0
         return gain
 
-    def _solve(self, part: BlockShares, w: Array, enough: float, max_steps: int, progress: Progress) -> float:
+    def _solve(
+        self, part: BlockShares, w: Array, enough: tuple[float, float], max_steps: int, progress: Progress
+    ) -> float:
         at_hand = RowsAtHand(part, self._dual, w, self._bias, self._threads)
         tail = (self._threads, self.matrix_numbers, progress)
         system = NewtonSystem(at_hand.products, self._dual, part.block.y, *tail)
@@ -143,10 +153,10 @@ class Multipliers:
         self.sigma, self.steps, self.gained = numbers["sigma"], numbers["newton steps"], numbers["gained"]
         return True
 
-    def _is_enough(self, point: Point, W: Array, W0: Array, enough: float) -> bool:
+    def _is_enough(self, point: Point, W: Array, W0: Array, enough: tuple[float, float]) -> bool:
         total = W0 + point.sum
         gap = point.loss - point.linear + point.coupling + 0.5 * squared_norm(W - total)
-        return gap <= enough * (point.linear - 0.5 * squared_norm(total))
+        return gap <= max(enough[0] * (point.linear - 0.5 * squared_norm(total)), enough[1])
 
     def _search(
         self, at_hand: RowsAtHand, W: Array, g: Array, step: Array, point: Point, progress: Progress

@@ -7,7 +7,6 @@ from enum import Enum, auto
 import numpy as np
 
 from llsvm.dataset import DatasetInfo
-from llsvm.solvers.sequential_dual.face import FACE_NUMBERS
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.newton_system import MAX_PRODUCTS, Way, way_of
 from llsvm.solvers.sequential_dual.shares import BlockShares
@@ -17,11 +16,11 @@ _STEP_ROWS = 4096
 
 
 class Due(Enum):
-    """NOTHING but loops; NEWTON: multipliers.py; FACE: face.py."""
+    """NOTHING but loops; NEWTON: multipliers.py; MANY_COLUMNS: many_columns.py."""
 
     NOTHING = auto()
     NEWTON = auto()
-    FACE = auto()
+    MANY_COLUMNS = auto()
 
 
 def what_is_due(
@@ -46,9 +45,8 @@ def what_is_due(
     copied = on_face * part.block.nbytes / max(n, 1) / 8
     whole = k * width
     way = way_of(whole, rank, copied, matrix_numbers)
-    has_room = FACE_NUMBERS * on_face * k <= matrix_numbers
-    if way is Way.PRODUCTS and has_room and k * width**2 > matrix_numbers:  # no room for a preconditioner
-        return Due.FACE if spent > tuning.face_products * on_face * product else Due.NOTHING
+    if way is Way.PRODUCTS and k * width**2 > matrix_numbers:  # no room for a preconditioner
+        return Due.MANY_COLUMNS if spent > tuning.worst_products * on_face * product else Due.NOTHING
     if way is Way.WHOLE:
         system = pairs * width**2 * tuning.step_product + whole**3 * tuning.step_factor
     elif way is Way.RANK:

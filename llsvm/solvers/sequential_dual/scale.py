@@ -14,13 +14,19 @@ Array = NDArray[np.float64]
 
 
 def scaled(
-    part: BlockShares, w: Array, bias: float, each_class: bool, primal: float, dual: float
+    part: BlockShares,
+    w: Array,
+    bias: float,
+    each_class: bool,
+    primal: float,
+    dual: float,
+    always: bool = False,
 ) -> tuple[float, float]:
     """The factor t of the weights w (d + 1, k), and P(t w); 1, and ``primal``, which is P(w), where that gains
-    little.
+    little; always: however little.
 
     each_class: every class has a hinge of its own. dual: D."""
-    if not primal - dual > FAR * primal:
+    if not always and not primal - dual > FAR * primal:
         return 1.0, primal
     products = RowProducts(part.block, bias, *w.shape)
     pieces = [
@@ -32,7 +38,7 @@ def scaled(
     t = best_factor(square, margin, cost)
     losses = float(np.einsum("i,i", cost, np.maximum(1.0 - t * margin, 0.0)))
     found = 0.5 * t * t * square + losses
-    return (t, found) if found - dual <= LEFT * (primal - dual) else (1.0, primal)
+    return (t, found) if found - dual <= (1.0 if always else LEFT) * (primal - dual) else (1.0, primal)
 
 
 def _short(scores: Array, y: NDArray[np.int32], cost: Array, each_class: bool) -> tuple[Array, Array]:

@@ -19,9 +19,9 @@ Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their boun
 same way each time. So after a shrunk loop they move on along the way that they came (extrapolation.py), as long
 as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured;
 and once loops have cost what Newton's method would, that takes over (multipliers.py), if it has room: it needs
-some dozens of steps, however long the rows are. Where there are many columns, steps of conjugate gradients along
-the face (face.py) follow each loop instead. Weights whose margins are all a little short are handed back longer, by
-the factor of the least objective (scale.py).
+some dozens of steps, however long the rows are. Where there are many columns, work on the few worst rows follows
+each loop instead (many_columns.py). Weights whose margins are all a little short are
+handed back longer, by the factor of the least objective (scale.py).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.face import Face
 from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.many_columns import ManyColumns
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.prices import Due, what_is_due
 from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, terms
@@ -50,6 +50,7 @@ from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.scale import scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand, coef_of, squared_norm
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
+from llsvm.solvers.sequential_dual.worst_rows import WorstRows
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import SolverState, Value, copy_rows, data_of, objective_of
 from llsvm.stream.stream import Stream
@@ -83,8 +84,8 @@ class SequentialDual:
         self._loops: Loops | None = None
         self._rounds: Rounds | None = None  # where not all rows are at hand
         self._share = SharesAtHand(np.zeros((0, len(class_weight))))  # where they are
-        self._newton: Multipliers | None = None  # where it has room; then _face is there, too
-        self._face: Face
+        self._newton: Multipliers | None = None  # where it has room; then _many_columns is there, too
+        self._many_columns: ManyColumns
         self._terms: float | None = None  # of all rows, see resum.py
         self._bound: RoundingBound | None = None
         self._rounded = (
@@ -124,7 +125,8 @@ class SequentialDual:
                     dual = joint_dual(settings.multiclass)
                     tail = (loops.threads, plan.matrix_numbers, loops.grid)
                     self._newton = Multipliers(dual, settings.constant, *tail)
-                    self._face = Face(dual, settings.constant, loops.threads, loops.grid)
+                    worst = WorstRows(dual, settings.constant, self.tuning.worst_rows, *tail)
+                    self._many_columns = ManyColumns(worst, self.tuning)
                 reports = self._in_memory(stream, loops, report, state is not None)
             else:
                 make = stream.sparse_state if plan.sparse else stream.row_state
@@ -158,7 +160,8 @@ class SequentialDual:
                     primal = 0.5 * squared_norm(w) + loops.measure(part, w)
                 if self._kept is not None:
                     each = self.settings.multiclass == "weston-watkins"
-                    factor, primal = scaled(part, w, loops.bias, each, primal, loops.dual)
+                    always = self._newton is not None and self._many_columns.begun
+                    factor, primal = scaled(part, w, loops.bias, each, primal, loops.dual, always)
                 report = make_report(primal, w, n_active, factor)
                 report.resumable = not (report.converged or report.cause)
                 yield report
@@ -186,26 +189,22 @@ class SequentialDual:
         return True
 
     def _second_order_stage(self, stream: Stream, loops: Loops, part: BlockShares) -> bool:
-        """Steps of Newton's method, or along the face, if they are due; after some that gained nothing, loops come
-        first."""
+        """Steps of Newton's method, or those for many columns, if they are due; after some of Newton's that gained
+        nothing, loops come first."""
         newton, tuning = self._newton, self.tuning
         if newton is None:
             return False
+        many = self._many_columns
         if not newton.gained:
             newton.gained = True
             return False
-        due = Due.NEWTON
-        if self._face.sigma:
-            due = Due.FACE
-        elif newton.W is None and not self._newton_due:
+        due = Due.MANY_COLUMNS if many.begun else Due.NEWTON
+        if not many.begun and newton.W is None and not self._newton_due:
             due = what_is_due(loops, part, stream.dataset, newton.matrix_numbers, tuning)
         if due is Due.NOTHING:
             return False
-        if due is Due.FACE:
-            loops.train([part], tuning.block_until_in_memory, 1)
-            gain = self._face.step(part, loops.w, stream.progress)
-            loops.dual, loops.made = loops.dual + gain, loops.made + 1
-            newton.gained = gain > 0.0
+        if due is Due.MANY_COLUMNS:
+            many.step(part, loops, self._stall.last_share, stream.progress)
             return True
         if newton.W is None:
             self._stall = Stall(self.settings.tol, self.settings.max_passes)
@@ -250,7 +249,7 @@ class SequentialDual:
         if not converged and measured <= self.tuning.exact * self.settings.tol:
             report.cause = ROUNDED
         elif self._stall.note(self._passes, primal, dual) and not converged:
-            if self._newton is not None and self._newton.W is None and not self._face.sigma:
+            if self._newton is not None and self._newton.W is None and not self._many_columns.begun:
                 self._newton_due = True
             else:
                 report.cause = STALLED
@@ -275,7 +274,7 @@ class SequentialDual:
             arrays["best w"], numbers["least primal"] = self._kept, self._least
         if self._newton is not None:
             arrays |= self._newton.arrays
-            numbers |= self._newton.numbers | {"newton due": self._newton_due, "face sigma": self._face.sigma}
+            numbers |= self._newton.numbers | self._many_columns.numbers | {"newton due": self._newton_due}
         if rounds is not None:
             arrays |= rounds.arrays
             numbers["n active"] = rounds.n_active
@@ -303,7 +302,7 @@ class SequentialDual:
             self._least = state.numbers["least primal"]
         if self._newton is not None:
             self._newton_due = state.numbers.get("newton due", False)
-            self._face.sigma = state.numbers.get("face sigma", 0.0)
+            self._many_columns.restore(state.numbers)
             self._newton = self._newton if self._newton.restore(state.arrays, state.numbers) else None
         shares = self._share if self._rounds is None else self._rounds.shares
         state.require_type("share", shares.dtype)

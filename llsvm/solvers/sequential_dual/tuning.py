@@ -68,8 +68,19 @@ class SequentialDualTuning:
     """and at most so many float64."""
     newton_steps: int = 40
     """That it is taken to need: it begins when loops have cost as much as these would."""
-    face_products: int = 15
-    """Of conjugate gradients on the face (face.py): they begin when loops have cost as much as so many."""
+    worst_products: int = 3
+    """Of the rows on a face with the weights: where Newton's method would need conjugate gradients without a
+    preconditioner, loops over the worst rows (worst_rows.py) follow each full one once these have cost as much;"""
+    worst_rows: int = 50
+    """so many rows,"""
+    worst_until: float = 1e-3
+    """until their gap has fallen to this share,"""
+    worst_loops: int = 500
+    """or so often,"""
+    worst_shrunk_loops: int = 9
+    """with so many shrunk ones after each."""
+    newton_from: float = 0.8
+    """Where a pass left more than this share of the gap, Newton's method takes the worst rows in the next."""
     newton_stage: int = 25
     """Steps between two measurements, at most."""
     newton_until: float = 0.5
