@@ -1,5 +1,7 @@
 """Where most rows are wanted again, coordinate descent reads the binary cache again and writes no spill."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracle import small_pages, write_svmlight
@@ -78,3 +80,22 @@ def test_hinges_spill_as_they_did(train, loss):
     assert tuning_of(new_loss(loss)) is DEFAULT
     assert (spilled, read) == train(loss, DEFAULT)[1:]
     assert spilled > 0
+
+
+@pytest.mark.parametrize("loss", ["squared_epsilon_insensitive", "huber", "epsilon_insensitive"])
+def test_averaged_weights_have_the_smaller_gap(train, loss):
+    """After as many epochs over the same rows; and it is a certificate like any other."""
+    counted = replace(
+        tuning_of(new_loss(loss)),
+        unspilled_passes=np.inf,
+        spill_below=0.0,
+        cached_epochs=True,
+        max_spill_epochs=3,
+        spill_until=0.0,
+        spill_tol_share=0.0,
+    )
+    averaged, last = (train(loss, replace(counted, average=average))[0] for average in (True, False))
+    assert averaged[-1].converged
+    gaps = [[r.certificate.relative_gap for r in each if r.kind == "pass"][1] for each in (averaged, last)]
+    assert gaps[0] < 0.9 * gaps[1]
+    assert sum(averaged[-1].certificate.dual) <= sum(last[-1].certificate.primal)

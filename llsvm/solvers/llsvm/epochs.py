@@ -29,6 +29,9 @@ class Epochs:
         self._late = False
         self._tol_share = run.tuning.tol_share
         self._scale = Scale(run)
+        # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
+        self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
+        self._n_left = 0
 
     def begin(self, passes: int) -> None:
         """The last of so many full passes is at its end."""
@@ -88,15 +91,18 @@ class Epochs:
         run.start[...] = sweeps.w
         within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
         for epoch in range(run.tuning.max_spill_epochs):
-            resident = run.duals.of(survivors.resident)
-            chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
-
-            for _ in self._multipliers(resident):
-                self._settle_resident(resident, chosen, threshold)
-            self.put_back(resident)
+            self._forget_left()
+            cached = in_cache and run.tuning.cached_epochs
+            if not (cached and run.tuning.average):  # else the cache has them, and they are averaged with all
+                resident = run.duals.of(survivors.resident)
+                chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
+                for _ in self._multipliers(resident):
+                    self._settle_resident(resident, chosen, threshold)
+                self.put_back(resident)
             if self._progress.out_of_time:
                 break
-            if in_cache and run.tuning.cached_epochs:
+            if cached:
+                sweeps.begin()  # threads that conflicted may no longer, now that weights move less
                 met, rewrite = self._over_cache(), False
             elif survivors.spilled is not None:
                 met, within, rewrite = self._over_spill(within, rewrite)
@@ -107,7 +113,14 @@ class Epochs:
             if np.all(met <= self._enough_spilled(first)) or all(map(self._is_spent, sweeps.open)):
                 break
         run.begin_at_weights()
+        if self._left is not None and self._n_left:
+            np.divide(self._left, self._n_left, out=run.start)
         return n_active if in_cache else len(survivors)
+
+    def _forget_left(self) -> None:
+        self._n_left = 0
+        if self._left is not None:
+            self._left[...] = 0.0
 
     def to_standstill(self, all_problems: bool) -> int:
         """Sweep over small data until w stands still; returns how many rows that are.
@@ -223,6 +236,9 @@ class Epochs:
                 sweeps.sweep(part, c)
 
         sweeps.each(sweep)
+        if self._left is not None:
+            self._left += sweeps.w
+            self._n_left += 1
         run.duals.store(part)
         return part
 

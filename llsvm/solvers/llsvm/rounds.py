@@ -167,11 +167,10 @@ class Rounds:
         """Sweep over a block until its part of the gap has fallen enough."""
         sweeps = self._run.sweeps
         first = sweeps.sweep(part, c)
-        # Fewer rows than weights do not tell what the weights should be: more sweeps would only fit them.
-        most = self._sweeps_of_block if part.n_rows > sweeps.w.shape[1] else 1
-        until, progress = self._run.tuning.sweep_until, self._run.stream.progress
+        tuning, progress = self._run.tuning, self._run.stream.progress
+        most = self._sweeps_of_block if part.n_rows > sweeps.w.shape[1] else tuning.wide_sweeps
         for _ in range(most - 1):
-            if progress.out_of_time or sweeps.sweep(part, c) <= until * first:
+            if progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * first:
                 return
 
     def _train_together(self, part: BlockState) -> None:
