@@ -20,8 +20,20 @@ LOW_HALF = np.uint64(0xFFFFFFFF)
 
 
 @njit(**JIT)
+def _down(places):
+    """By how many bits a key's 32 are shifted to be a place in a table of 2^k, k <= 32."""
+    bits = 0
+    while (1 << bits) < places:
+        bits += 1
+    return np.uint64(32 - bits)
+
+
+@njit(**JIT)
 def count(grams, begin, stop, text, shard, n_shards, table, strings, state):
     """Count documents and occurrences of n-grams in an open-addressing table; new ones are written down.
+
+    A key's place is by its high bits, so that the table is all but sorted: what is sorted, or put into a larger
+    one, is read and written in order.
 
     grams: as ``distinct`` left them; begin, stop: of these. text: in which they are slices.
     shard, n_shards: int, those n-grams are counted whose key's high bits say so.
@@ -31,16 +43,20 @@ def count(grams, begin, stop, text, shard, n_shards, table, strings, state):
     Returns where it stopped: before ``stop`` if the table is three quarters full or ``strings`` has no room.
     """
     mask = np.uint64(table.shape[0] - 1)
+    down = _down(table.shape[0])
     most = table.shape[0] // 4 * 3
     places = table.reshape(-1)
-    shards = np.uint64(n_shards)
+    shards, own = np.uint64(n_shards), np.uint64(shard)
     for i in range(begin, stop):
-        if i + 8 < stop and np.int64((grams[i + 8, 0] >> S32) * shards >> S32) == shard:
-            fetch(places, np.int64((grams[i + 8, 0] & mask) << TWO))
+        if i + 8 < stop:
+            ahead = (grams[i + 8, 0] >> S32) * shards
+            if ahead >> S32 == own:
+                fetch(places, np.int64((ahead & LOW_HALF) >> down << TWO))
         key = grams[i, 0]
-        if np.int64((key >> S32) * shards >> S32) != shard:
+        place = (key >> S32) * shards
+        if place >> S32 != own:
             continue
-        at = key & mask
+        at = (place & LOW_HALF) >> down
         while table[at, 0] != key and table[at, 0] != ZERO:
             at = (at + ONE) & mask
         if table[at, 0] == ZERO:
@@ -65,12 +81,14 @@ def count(grams, begin, stop, text, shard, n_shards, table, strings, state):
 
 
 @njit(**JIT)
-def grow(old, new):
+def grow(old, new, n_shards):
     """Put what is in a table of ``count`` into a larger, empty one."""
     mask = np.uint64(new.shape[0] - 1)
+    down = _down(new.shape[0])
+    shards = np.uint64(n_shards)
     for i in range(old.shape[0]):
         if old[i, 0] != ZERO:
-            at = old[i, 0] & mask
+            at = ((old[i, 0] >> S32) * shards & LOW_HALF) >> down
             while new[at, 0] != ZERO:
                 at = (at + ONE) & mask
             new[at, 0], new[at, 1], new[at, 2], new[at, 3] = old[i, 0], old[i, 1], old[i, 2], old[i, 3]

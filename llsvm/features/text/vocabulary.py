@@ -20,18 +20,17 @@ from numpy.typing import NDArray
 
 from llsvm.features.text.analyzer import Grams
 from llsvm.features.text.options import TextOptions
+from llsvm.features.text.runs import Entries, SortedRun, StoredRun, gathered, merged_by_ranges
 from llsvm.kernels import ngrams as kernels
 from llsvm.process.threads import Threads
 
 _FIRST_PLACES = 1 << 12
 _PLACE_BYTES = 32
 _STRING_BYTES = 16  # of an n-gram, for which there is room in a table beside its place
-_PARTS = 256  # ranges of keys, in which runs are merged
 _EDGES = 1 << 16  # looked up together
 _ARRAYS = {"keys": "u8", "columns": "i4", "documents": "u4", "names": "u1", "lengths": "i4"}
 # of an n-gram that is kept, beside its bytes: as entries (28) and as a vocabulary (20); joined from parts once more
 _KEPT_BYTES, _KEPT_COPIES = 28 + 20, 2
-_RUN_BYTES = 28  # of an n-gram on disk, beside its bytes
 
 
 class VocabularyTooLarge(Exception):
@@ -131,10 +130,14 @@ class VocabularyCounter:
         its owner."""
         self._options = options
         self._threads = threads
-        self._tables = [_Table(room // threads.number) for _ in range(threads.number)]
-        self._new_file = new_file
-        self._runs: list[_Run] = []
+        self._tables = [
+            _Table(room // threads.number, shard, threads.number) for shard in range(threads.number)
+        ]
+        self._new_file, self._room = new_file, room
+        self._runs: list[StoredRun] = []
         self.n_documents = 0
+        self.n_distinct = 0
+        """N-grams, before the rules; known when it is finished."""
 
     def add(self, parts: list[Grams]) -> None:
         """The n-grams of documents, each of them once."""
@@ -150,19 +153,19 @@ class VocabularyCounter:
         table, at = self._tables[shard], 0
         while at < len(part.grams):
             begin = at
-            at = table.count(part, begin, shard, len(self._tables))
+            at = table.count(part, begin)
             if at < len(part.grams) and not table.grow():
                 self._spill(table)
 
     def _spill(self, table: _Table) -> None:
-        self._runs.append(_Run.written(self._new_file, table))
+        self._runs.append(StoredRun(table.sorted(), self._new_file))
         table.clear()
 
     def finish(self, most_bytes: int = 1 << 62) -> Vocabulary:
         """Of all documents. The tables are gone afterwards, and the runs are not needed any more.
 
         most_bytes: that it may take, and what it is made of meanwhile. Raises VocabularyTooLarge."""
-        kept, n, n_bytes = list[_Entries](), 0, 0
+        kept, n, n_bytes = list[Entries](), 0, 0
         for part in self._kept(self._all_runs()):
             n += len(part.keys)
             n_bytes += _KEPT_COPIES * (_KEPT_BYTES * len(part.keys) + len(part.strings))
@@ -185,27 +188,27 @@ class VocabularyCounter:
                 starts[chosen],
                 lengths[chosen],
             )
-            names = _gathered(names, starts, lengths)
+            names = gathered(names, starts, lengths)
         del kept
         order = np.argsort(-documents.astype(np.int64), kind="stable")
         columns = np.empty(len(keys), np.int32)
         columns[order] = np.arange(len(keys), dtype=np.int32)
         return Vocabulary(keys, columns, documents[order].astype(np.uint32), self.n_documents, names, lengths)
 
-    def _all_runs(self) -> list[_Run | _Sorted]:
+    def _all_runs(self) -> list[SortedRun | StoredRun]:
         """What has been counted, sorted: in memory only where nothing has been spilled."""
         tables, self._tables = self._tables, []
-        runs: list[_Run | _Sorted] = [*self._runs]
+        runs: list[SortedRun | StoredRun] = [*self._runs]
         while tables:
             table = tables.pop()
-            runs.append(_Run.written(self._new_file, table) if self._runs else _Sorted.of(table))
+            runs.append(StoredRun(table.sorted(), self._new_file) if self._runs else table.sorted())
         return runs
 
-    def _kept(self, runs: list[_Run | _Sorted]) -> Iterator[_Entries]:
+    def _kept(self, runs: list[SortedRun | StoredRun]) -> Iterator[Entries]:
         """What the rules keep, by ranges of keys. The runs have the same key at most once each."""
         low, high = self._bounds()
-        for number in range(_PARTS):
-            part = _merged([run.part(number) for run in runs])
+        for part in merged_by_ranges(runs, self._room):
+            self.n_distinct += len(part.keys)
             kept = (part.documents >= low) & (part.documents <= high)
             yield part if kept.all() else part.chosen(kept)
 
@@ -217,58 +220,11 @@ class VocabularyCounter:
         return low, high
 
 
-@dataclass(slots=True)
-class _Entries:
-    """N-grams, ascending by key. All (n,) but strings (bytes,): the n-grams one behind the other."""
-
-    keys: NDArray[np.uint64]
-    documents: NDArray[np.int64]
-    occurrences: NDArray[np.int64]
-    lengths: NDArray[np.int32]
-    strings: NDArray[np.uint8]
-
-    def chosen(self, which: NDArray[np.bool_]) -> _Entries:
-        starts = np.cumsum(self.lengths, dtype=np.int64) - self.lengths
-        lengths = self.lengths[which]
-        strings = _gathered(self.strings, starts[which], lengths)
-        return _Entries(self.keys[which], self.documents[which], self.occurrences[which], lengths, strings)
-
-
-def _merged(parts: list[_Entries]) -> _Entries:
-    """One of several; the counts of a key are added up."""
-    keys = np.concatenate([part.keys for part in parts])
-    lengths = np.concatenate([part.lengths for part in parts])
-    starts = np.cumsum(lengths, dtype=np.int64) - lengths
-    strings = np.concatenate([part.strings for part in parts])
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.zeros(0, np.int64)
-    documents, occurrences = (
-        np.add.reduceat(np.concatenate(counts)[order], first) if len(keys) else np.zeros(0, np.int64)
-        for counts in ([part.documents for part in parts], [part.occurrences for part in parts])
-    )
-    chosen = order[first]
-    return _Entries(
-        keys[first],
-        documents,
-        occurrences,
-        lengths[chosen],
-        _gathered(strings, starts[chosen], lengths[chosen]),
-    )
-
-
-def _gathered(
-    strings: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int32]
-) -> NDArray[np.uint8]:
-    out = np.empty(int(lengths.sum(dtype=np.int64)), np.uint8)
-    kernels.gather(strings, starts, lengths, out)
-    return out
-
-
 class _Table:
     """A hash table of n-grams and their counts; see ``llsvm.kernels.ngrams.count``."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, shard: int, shards: int) -> None:
+        self._shard, self._shards = shard, shards
         most = max(room // (_PLACE_BYTES + _STRING_BYTES), _FIRST_PLACES)
         self._most_places = 1 << (most.bit_length() - 1)
         self._most_strings = max(room - self._most_places * _PLACE_BYTES, 1 << 16)
@@ -276,11 +232,19 @@ class _Table:
         self.strings = np.empty(_FIRST_PLACES * _STRING_BYTES, np.uint8)
         self.state = np.zeros(2, np.int64)
 
-    def count(self, part: Grams, begin: int, shard: int, shards: int) -> int:
+    def count(self, part: Grams, begin: int) -> int:
         stop = len(part.grams)
         return int(
             kernels.count(
-                part.grams, begin, stop, part.text, shard, shards, self.places, self.strings, self.state
+                part.grams,
+                begin,
+                stop,
+                part.text,
+                self._shard,
+                self._shards,
+                self.places,
+                self.strings,
+                self.state,
             )
         )
 
@@ -291,7 +255,7 @@ class _Table:
             if 2 * len(self.places) > self._most_places:
                 return False
             old, self.places = self.places, np.zeros((2 * len(self.places), 4), np.uint64)
-            kernels.grow(old, self.places)
+            kernels.grow(old, self.places, self._shards)
             return True
         if 2 * len(self.strings) > self._most_strings and self.state[0] > 0:
             return False
@@ -304,71 +268,5 @@ class _Table:
         self.places[:] = 0
         self.state[:] = 0
 
-
-class _Sorted:
-    """What is in a table, ascending by key, in ranges of keys."""
-
-    def __init__(self, entries: _Entries) -> None:
-        self.entries = entries
-        edges = np.arange(1, _PARTS, dtype=np.uint64) << np.uint64(64 - _PARTS.bit_length() + 1)
-        self.first = np.r_[0, np.searchsorted(entries.keys, edges), len(entries.keys)]
-        ends = np.r_[0, np.cumsum(entries.lengths, dtype=np.int64)]
-        self.first_byte = ends[self.first]
-
-    @classmethod
-    def of(cls, table: _Table) -> _Sorted:
-        used = np.flatnonzero(table.places[:, 0])
-        used = used[np.argsort(table.places[used, 0])]
-        keys = table.places[used, 0]
-        lengths = (table.places[used, 1] & kernels.LOW_HALF).astype(np.int32)
-        documents = (table.places[used, 1] >> np.uint64(32)).astype(np.int64)
-        occurrences = table.places[used, 2].astype(np.int64)
-        strings = _gathered(table.strings, table.places[used, 3].astype(np.int64), lengths)
-        return cls(_Entries(keys, documents, occurrences, lengths, strings))
-
-    def part(self, number: int) -> _Entries:
-        rows = slice(self.first[number], self.first[number + 1])
-        text = slice(self.first_byte[number], self.first_byte[number + 1])
-        e = self.entries
-        return _Entries(
-            e.keys[rows], e.documents[rows], e.occurrences[rows], e.lengths[rows], e.strings[text]
-        )
-
-
-class _Run:
-    """The same on disk, array behind array."""
-
-    def __init__(self, path: Path, first: NDArray[np.int64], first_byte: NDArray[np.int64]) -> None:
-        self._path, self._first, self._first_byte = path, first, first_byte
-
-    @classmethod
-    def written(cls, new_file: Callable[[int], Path], table: _Table) -> _Run:
-        ordered = _Sorted.of(table)
-        path = new_file(_RUN_BYTES * len(ordered.entries.keys) + len(ordered.entries.strings))
-        with open(path, "wb") as file:
-            e = ordered.entries
-            for array in (e.keys, e.documents, e.occurrences, e.lengths, e.strings):
-                array.tofile(file)
-        return cls(path, ordered.first, ordered.first_byte)
-
-    def part(self, number: int) -> _Entries:
-        n, total = self._first[number + 1] - self._first[number], self._first[-1]
-        at = self._first[number]
-        with open(self._path, "rb") as file:
-
-            def array(dtype: type, before: int, start: int, count: int) -> NDArray[Any]:
-                file.seek(before + start * np.dtype(dtype).itemsize)
-                return np.fromfile(file, dtype, count)
-
-            return _Entries(
-                array(np.uint64, 0, at, n),
-                array(np.int64, 8 * total, at, n),
-                array(np.int64, 16 * total, at, n),
-                array(np.int32, 24 * total, at, n),
-                array(
-                    np.uint8,
-                    28 * total,
-                    self._first_byte[number],
-                    self._first_byte[number + 1] - self._first_byte[number],
-                ),
-            )
+    def sorted(self) -> SortedRun:
+        return SortedRun.of(self.places, self.strings)
