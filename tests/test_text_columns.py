@@ -420,3 +420,41 @@ def test_the_vocabulary_is_counted_once_for_training_and_smallest_limit(tmp_path
         training.smallest_limit(1)
         assert isinstance(training.stream, Stream)
     assert made == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ngrams", ["1", "1-2"])
+def test_a_file_larger_than_the_limit_is_counted_and_trained_on_under_it(tmp_path, ngrams):
+    rng, limit = np.random.default_rng(1), 390_000_000
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    words = np.array(["".join(rng.choice(letters, length)) for length in rng.integers(2, 10, 60_000)])
+    shares = 1 / np.arange(1, len(words) + 1)
+    shares /= shares.sum()
+    lines = []
+    for i in range(10_000):
+        told = [["bad", "good"][i % 2]] if rng.random() < 0.7 else []
+        lines.append(f"{i % 2},{' '.join([*rng.choice(words, 150, p=shares), *told])}\n")
+    text = "".join(lines)
+    path = tmp_path / "documents.csv"
+    with open(path, "w") as file:
+        file.write("label,words\n")
+        for _ in range(limit // len(text) + 2):
+            file.write(text)
+    assert path.stat().st_size > limit
+    command = [sys.executable, "-m", "llsvm", "train", str(path), "--text", "words", "--ngrams", ngrams]
+    command += [
+        "--memory",
+        str(limit),
+        "--model",
+        str(tmp_path / "m"),
+        "--spill-dir",
+        str(tmp_path),
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer = json.loads(done.stdout)
+    assert answer["converged"]
+    assert answer["peak_rss_bytes"] <= limit
+    hashed = Model.load(tmp_path / "m").extra["text"]["options"]["hash_bits"]
+    assert (hashed is None) == (ngrams == "1")
+    assert not list(tmp_path.glob("llsvm-*"))

@@ -66,14 +66,15 @@ class Doubts:
                     name,
                     f"{len(values):,} of {rows[name]:,} rows have a value that no other row has, such as "
                     f"{_short(values[0])}: text or an identifier, from which categories learn nothing",
+                    f"make n-grams of its words (--text {name}), ",
                 )
 
-    def _doubt(self, name: str, what: str) -> None:
+    def _doubt(self, name: str, what: str, more: str = "") -> None:
         if name in self._trusted:
             return
         sentence = (
-            f"column {name}: {what}; leave the column out (--exclude {name}), or keep its values as categories all "
-            f"the same (--categorical {name})"
+            f"column {name}: {what}; leave the column out (--exclude {name}), {more}or keep its values as "
+            f"categories all the same (--categorical {name})"
         )
         if not self._lenient:
             raise DataError(sentence)

@@ -29,7 +29,7 @@ STATE_CHUNK_BYTES, STATE_CHECKSUM_BYTES = (
     16,
 )  # of dual variables on disk: chunks, and what each takes
 
-LIBRARY = "the file format's library, names and categories"
+LIBRARY = "the file format's library, names, categories, vocabularies"
 LABELS = "labels"
 STATISTICS = "scaling of columns"
 READING = "reading"
