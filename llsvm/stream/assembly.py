@@ -51,11 +51,14 @@ class Assembler:
             buffer.append(page)
         yield buffer
 
-    def shuffled(self, store: PageStore, finish: Callable[[RowBuffer, int], None]) -> Iterator[Block]:
-        """Blocks of pages from random places, the next one read by a thread while one is worked on.
+    def of_store(
+        self, store: PageStore, finish: Callable[[RowBuffer, int], None], shuffle: bool
+    ) -> Iterator[Block]:
+        """Blocks of pages, the next one read by a thread while one is worked on.
 
-        finish: called with each full buffer and the bytes that were read for it."""
-        groups = self._groups(store)
+        finish: called with each full buffer and the bytes that were read for it. shuffle: pages are from random
+        places, else in their order."""
+        groups = self._groups(store, shuffle)
         scratch = [Scratch() for _ in range(READERS)]
 
         def fill(rooms: list[tuple[int, Block]], scratch: Scratch) -> None:
@@ -91,11 +94,12 @@ class Assembler:
     def _is_room(self, n_rows: int, nnz: int) -> bool:
         return n_rows <= self._most_rows and self._buffers[0].would_hold(n_rows, nnz)
 
-    def _groups(self, store: PageStore) -> list[list[int]]:
-        """The store's pages, shuffled and grouped into blocks that fit a buffer; ascending within each."""
+    def _groups(self, store: PageStore, shuffle: bool) -> list[list[int]]:
+        """The store's pages, shuffled or not, grouped into blocks that fit a buffer; ascending within each."""
         groups: list[list[int]] = []
         rows = nnz = 0
-        for page in self._rng.permutation(len(store.pages)):
+        n_pages = len(store.pages)
+        for page in self._rng.permutation(n_pages) if shuffle else range(n_pages):
             info = store.pages[page]
             if groups and self._is_room(rows + info.n_rows, nnz + info.nnz):
                 groups[-1].append(int(page))

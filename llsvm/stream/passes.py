@@ -53,8 +53,9 @@ def from_store(
     count: Callable[[int], None],
     finisher: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
     scaling: Scaling | None = None,
+    shuffle: bool = True,
 ) -> Iterator[Block]:
-    """Blocks made of pages from random places.
+    """Blocks made of pages from random places, or of pages in their order.
 
     count: told the bytes read. finisher: makes labels of those on the pages, None where they are final.
     scaling: to be done to the rows, or None."""
@@ -68,4 +69,4 @@ def from_store(
             scaling.apply(buffer.block().X)
 
     progress.bytes_total += store.nbytes
-    return assembler.shuffled(store, finish)
+    return assembler.of_store(store, finish, shuffle)

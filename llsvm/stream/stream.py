@@ -296,11 +296,12 @@ class Stream:
             return from_store(rows.stored, self._blocks, self.progress, self.count_bytes, finisher, scaling)
         return from_source(self.source, rows.labels, reader.source_bytes, self._blocks, self.scaling)
 
-    def active(self) -> Iterator[Block]:
-        """The survivors that are not in memory (``resident`` has those), a generation of the spill."""
+    def active(self, shuffle: bool = True) -> Iterator[Block]:
+        """The survivors that are not in memory (``resident`` has those), a generation of the spill. shuffle: in
+        random order; else the blocks are the same each time."""
         store = self.survivors.spilled
         if store is not None:
-            yield from from_store(store, self._blocks, self.progress, self.count_bytes)
+            yield from from_store(store, self._blocks, self.progress, self.count_bytes, shuffle=shuffle)
 
     @property
     def resident(self) -> Block:

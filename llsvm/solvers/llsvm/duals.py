@@ -36,11 +36,10 @@ class AllDuals:
         """The block's rows with their dual variables; margins are unknown, all rows active."""
         if self.whole is not None:
             return self.whole
-        cost = self._costs.of(block)
         part = BlockState(
             self.problems,
             block,
-            cost,
+            self.cost_of(block),
             np.zeros((self.problems.width, block.n_rows)),
             self._loss,
             self.enough,
@@ -53,6 +52,10 @@ class AllDuals:
             self._restored = None
         self.whole = part
         return part
+
+    def cost_of(self, block: Block) -> NDArray[np.float64]:
+        """(n,) C_i, but for the problems' own factors."""
+        return self._costs.of(block)
 
     def set_enough(self, enough: float) -> None:
         """See BlockState: from now on."""

@@ -14,6 +14,7 @@ from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
+from llsvm.solvers.llsvm.spilled_face import SpilledFaces
 from llsvm.stream.progress import Progress
 
 
@@ -26,7 +27,8 @@ class Epochs:
         self._allowance = allowance
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
-        self._late = False
+        self._faces = SpilledFaces(run)
+        self._late, self._first = False, True
         self._tol_share = run.tuning.tol_share
         self._scale = Scale(run)
         # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
@@ -36,9 +38,14 @@ class Epochs:
     def begin(self, passes: int) -> None:
         """The last of so many full passes is at its end."""
         tuning = self._run.tuning
-        self._late = passes >= tuning.multipliers.late
+        self._late, self._first = passes >= tuning.multipliers.late, passes < tuning.face.first_pass
         self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)
         self._work_before = self._run.sweeps.work
+
+    @property
+    def along_faces(self) -> bool:
+        """Were there steps along the faces of spilled rows in the last round?"""
+        return self._faces.begun
 
     def in_block(self, threshold: float) -> int:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
@@ -90,7 +97,8 @@ class Epochs:
         first = np.zeros(len(sweeps.w))
         run.start[...] = sweeps.w
         within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
-        for epoch in range(run.tuning.max_spill_epochs):
+        self._faces.begin()
+        for epoch in range(run.tuning.face.max_steps):
             self._forget_left()
             cached = in_cache and run.tuning.cached_epochs
             if not (cached and run.tuning.average):  # else the cache has them, and they are averaged with all
@@ -105,15 +113,19 @@ class Epochs:
                 sweeps.begin()  # threads that conflicted may no longer, now that weights move less
                 met, rewrite = self._over_cache(), False
             elif survivors.spilled is not None:
-                met, within, rewrite = self._over_spill(within, rewrite)
+                met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
             else:
                 break
             if epoch == 0:
                 first = met
             if np.all(met <= self._enough_spilled(first)) or all(map(self._is_spent, sweeps.open)):
                 break
+            if not self._along_faces(met, in_cache) and epoch + 1 >= run.tuning.max_spill_epochs:
+                break
+            if self._faces.done[sweeps.open].all():
+                break
         run.begin_at_weights()
-        if self._left is not None and self._n_left:
+        if self._left is not None and self._n_left and not self._faces.begun:
             np.divide(self._left, self._n_left, out=run.start)
         return n_active if in_cache else len(survivors)
 
@@ -121,6 +133,17 @@ class Epochs:
         self._n_left = 0
         if self._left is not None:
             self._left[...] = 0.0
+
+    def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
+        """Where sweeps over spilled rows crawl, a step along the faces of the problems that have the gap ``met``,
+        (k,), still to go. Has there been one?"""
+        if in_cache or self._first or self._progress.out_of_time:
+            return False
+        far = (met > self._enough_spilled(np.zeros(len(met)))) & ~self._faces.done
+        crawling = self._faces.pay([c for c in self._run.sweeps.open if far[c]], self._late)
+        if crawling:
+            self._faces.step(crawling)
+        return bool(crawling)
 
     def to_standstill(self, all_problems: bool) -> int:
         """Sweep over small data until w stands still; returns how many rows that are.
@@ -170,7 +193,7 @@ class Epochs:
         crawl = np.zeros(len(sweeps.w), bool)
 
         def settle(c: int) -> None:
-            if self._progress.out_of_time:
+            if self._progress.out_of_time or self._faces.done[c]:
                 return
             members = resident.members(c)
             crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members))
@@ -196,10 +219,13 @@ class Epochs:
         run, survivors, spilled = self._run, self._run.stream.survivors, self._run.stream.survivors.spilled
         assert spilled is not None
         met, n_within, drift, n_spilled = np.zeros(len(run.sweeps.w)), 0, 0.0, spilled.n_rows
+        self._faces.begin_count(run.duals.of(survivors.resident))
         for block in run.stream.active():
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
-            slack = self._sweep(block, met, 2, run.tuning.scan_spilled).slack()
+            part = self._sweep(block, met, 2, run.tuning.scan_spilled or self._faces.begun)
+            self._faces.count(part)
+            slack = part.slack()
             if rewrite:
                 drift = max(drift, run.tuning.epoch_drift_share * run.drift(block))
                 survivors.add(block, slack, min(within, drift))
@@ -229,6 +255,9 @@ class Epochs:
             sweeps.measure(part, sweeps.w)
 
         def sweep(c: int) -> None:
+            if self._faces.done[c]:
+                part.active[c] = part.active[c][:0]
+                return
             if scan:
                 part.active[c] = part.violating(c)
             met[c] += sweeps.sweep(part, c)
@@ -272,7 +301,8 @@ class Epochs:
     def _enough_spilled(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
         """(k,) the gaps at which epochs over spilled rows end that began with gaps of ``first``, (k,)."""
         tuning, tol = self._run.tuning, self._run.settings.tol
-        return np.maximum(tuning.spill_until * first, tuning.spill_tol_share * tol * self._run.sizes)
+        until = np.where(self._faces.stepped, 0.0, tuning.spill_until)
+        return np.maximum(until * first, tuning.spill_tol_share * tol * self._run.sizes)
 
     @property
     def _of_tol(self) -> float:

@@ -26,6 +26,32 @@ Vector = NDArray[np.float64]
 FACE_ROW_BYTES = 160  # that a step takes for each row on the face
 
 
+def slope_of(loss: PLQLoss, alpha: Vector, residual: Vector, cost: Vector) -> Vector:
+    """r, (r,): ∂D/∂α_i of rows on the face; residual: (r,) t_i − m_i, copied."""
+    slope = residual - loss.epsilon * np.sign(alpha) if loss.epsilon else residual.copy()
+    if loss.ridge:
+        slope -= loss.ridge * alpha / cost
+    return slope
+
+
+def on_face(loss: PLQLoss, alpha: Vector, change: Vector, cost: Vector) -> Vector:
+    """α + change, (r,), but not beyond the bounds, nor the kink."""
+    low, high = loss.lower * cost, loss.upper * cost
+    if loss.epsilon:
+        low, high = np.where(alpha > 0, 0.0, low), np.where(alpha < 0, 0.0, high)
+    return np.clip(alpha + change, low, high)
+
+
+def gain_of(loss: PLQLoss, old: Vector, new: Vector, residual: Vector, cost: Vector, square: float) -> float:
+    """Of D where rows go from ``old`` to ``new`` (r,), and w by a vector of this square; residual: t_i − m_i."""
+    gain = float(np.einsum("i,i", new - old, residual)) - 0.5 * square
+    if loss.ridge:
+        gain -= 0.5 * loss.ridge * float(np.sum((new - old) * (new + old) / cost))
+    if loss.epsilon:
+        gain -= loss.epsilon * float(np.sum(np.abs(new) - np.abs(old)))
+    return gain
+
+
 class Face:
     """Steps along the faces of one subproblem; see the file's head.
 
@@ -56,32 +82,19 @@ class Face:
         at, sign, cost, old = problem.at[J], problem.sign[J], problem.cost[J], alpha[J]
         target = problem.target if isinstance(problem.target, float) else problem.target[J]
         residual = target - sign * problem.rows.dots(at, w)
-        slope = residual - loss.epsilon * np.sign(old) if loss.epsilon else residual.copy()
-        if loss.ridge:
-            slope -= loss.ridge * old / cost
-        change = self._solve(slope, loss.ridge / cost + 1.0 / self._sigma, J)
-        low, high = loss.lower * cost, loss.upper * cost
-        if loss.epsilon:  # not beyond the kink
-            low, high = np.where(old > 0, 0.0, low), np.where(old < 0, 0.0, high)
+        change = self._solve(slope_of(loss, old, residual, cost), loss.ridge / cost + 1.0 / self._sigma, J)
         length = 1.0
         for _ in range(tuning.halvings):
-            new = self._rounded(np.clip(old + length * change, low, high), cost)
+            new = self._rounded(on_face(loss, old, length * change, cost), cost)
             moved = np.zeros_like(w)
             problem.rows.add(at, (new - old) * sign, moved)
-            gain = float(np.einsum("i,i", new - old, residual)) - 0.5 * float(moved @ moved)
-            if loss.ridge:
-                gain -= 0.5 * loss.ridge * float(np.sum((new - old) * (new + old) / cost))
-            if loss.epsilon:
-                gain -= loss.epsilon * float(np.sum(np.abs(new) - np.abs(old)))
+            gain = gain_of(loss, old, new, residual, cost, float(moved @ moved))
             if gain > 0.0:
                 break
             length *= 0.5
         else:
             length, gain = 0.0, 0.0
-        if length == 1.0:
-            self._sigma = min(tuning.growth * self._sigma, tuning.most_sigma * self._unit)
-        elif length < tuning.short:
-            self._sigma = max(self._sigma / tuning.growth, self._unit)
+        self._sigma = tuning.next_sigma(self._sigma, length, self._unit)
         if length > 0.0:
             alpha[J] = new
             w += moved

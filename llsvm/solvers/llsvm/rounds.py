@@ -39,6 +39,7 @@ class Rounds:
         self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
+        self._along_faces = False  # the last round took steps along the faces of spilled rows
         # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
         self._factor = np.ones(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -85,7 +86,9 @@ class Rounds:
             return kept
         if run.duals.whole is not None:
             return self._epochs.in_block(self._slack)
-        return self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
+        kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
+        self._along_faces = self._epochs.along_faces
+        return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
         """The gap, for each unit of cost, that is left to rows; see BlockState.enough. primal, costs: (k,), of the
@@ -101,11 +104,12 @@ class Rounds:
         """Measure the primal at the weights it begins with, and update; returns it with what BestPrimal wants,
         and the sum of costs, (3, k), and how many rows are free or violate."""
         run, sweeps, stream = self._run, self._run.sweeps, self._run.stream
-        measured, threshold = np.full((3, len(run.start)), np.inf), run.threshold
+        factors, threshold = self._scale.factors(self._along_faces), run.threshold
+        tried = np.full((len(factors), 3, len(run.start)), np.inf)
         squares = np.zeros(len(run.start))
         for c in sweeps.open:
             squares[c] = np.einsum("i,i", run.start[c], run.start[c])
-            measured[:, c] = 0.5 * float(squares[c] * self._factor[c] ** 2), 0.0, 0.0
+            tried[:, 0, c], tried[:, 1:, c] = 0.5 * (squares[c] * factors**2), 0.0
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
         n_active, drift, spills = 0, 0.0, None
@@ -120,8 +124,11 @@ class Rounds:
             def train(c: int, part: BlockState = part) -> None:
                 if stream.in_one_block:
                     self._factor[c] = self._scale.factor(part, c, run.start[c])
-                    measured[0, c] = 0.5 * float(squares[c] * self._factor[c] ** 2)
-                measured[:, c] += sweeps.losses(part, c, float(self._factor[c]))
+                    tried[0, 0, c] = 0.5 * float(squares[c] * self._factor[c] ** 2)
+                    tried[0, :, c] += sweeps.losses(part, c, float(self._factor[c]))
+                else:
+                    for number, factor in enumerate(factors):
+                        tried[number, :, c] += sweeps.losses(part, c, float(factor))
                 if not stream.progress.out_of_time:
                     part.active[c] = part.violating(c) if measure else part.members(c)
                     self._train(part, c)
@@ -137,7 +144,10 @@ class Rounds:
             if not stream.in_one_block:
                 spills = self._spills(slack) if spills is None else spills
                 stream.survivors.add(block, slack, self._block_threshold(slack) if spills else None)
+        best = tried[:, 0].argmin(axis=0)
+        measured = np.array(tried[best, :, np.arange(len(best))].T)
         if not stream.in_one_block:
+            self._factor = factors[best]
             stream.survivors.swap_generation()
             few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
             self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
@@ -209,6 +219,7 @@ class Rounds:
             "at standstill": bool(self._at_standstill),
             "small rounds": self._small_rounds,
             "limited": bool(self._limited),
+            "along faces": self._along_faces,
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
@@ -223,4 +234,5 @@ class Rounds:
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
+        self._along_faces = numbers["along faces"]
         self._run.duals.set_enough(numbers["enough"])

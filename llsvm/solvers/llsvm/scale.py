@@ -1,8 +1,8 @@
 """Which multiple of its weights a pass measures and hands back: see llsvm/objective/scale.py. Where C is large,
 coordinate descent knows the weights' direction long before its margins are exact enough to cost little.
 
-Only the hinge has it, where all rows are at hand: smooth losses cost next to nothing where a margin is a little
-short."""
+Only the hinge has it: smooth losses cost next to nothing where a margin is a little short. The best multiple is
+found where all rows are at hand; elsewhere a pass that follows steps along faces (spilled_face.py) tries some."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from llsvm.solvers.llsvm.run import Run
 
 Vector = NDArray[np.float64]
 
+TRIED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(0.0, 15.0, 0.5)])  # multiples
+
 
 class Scale:
     """For the problems of a run."""
@@ -23,6 +25,10 @@ class Scale:
         self._run = run
         loss = run.sweeps.loss
         self._is_hinge = loss.name == "hinge"
+
+    def factors(self, along_faces: bool) -> Vector:
+        """Those that a pass over several blocks tries. along_faces: of weights that steps along faces have made."""
+        return TRIED if self._is_hinge and along_faces else TRIED[:1]
 
     def factor(self, part: BlockState, c: int, w: Vector) -> float:
         """Of weights w (d + 1,) of problem ``c``, whose margins the part has: all rows."""

@@ -98,13 +98,10 @@ class SecondOrder:
         """Sweeps over the rows of the problem, and steps along the faces they find (face.py), in turn, until the
         gap, as met by a sweep over all of them, is small."""
         run, sweeps = self._run, self._run.sweeps
-        tuning, loss = run.tuning.face, sweeps.loss
+        tuning = run.tuning.face
         at, progress = problem.at, run.stream.progress
 
-        def rounded(alpha: Vector, cost: Vector) -> Vector:
-            return loss.alpha((alpha / cost).astype(np.float32), cost) if sweeps.round_to_float32 else alpha
-
-        face = Face(problem, tuning, rounded)
+        face = Face(problem, tuning, sweeps.rounded)
         scale = Scale(run)
         for _ in range(tuning.max_steps):
             part.active[c] = at
@@ -186,7 +183,7 @@ class SecondOrder:
         found = solver.solve(before, w, sigma, enough)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
-            new = loss.alpha((new / cost).astype(np.float32), cost)
+            new = sweeps.rounded(new, cost)
             v = problem.weights(new)
             dual = problem.dual(new, v)
         if dual + others < begun:

@@ -26,7 +26,7 @@ from llsvm.stream.progress import Progress
 
 CALL_VISITS = 200  # to rows take as long as what a sweep costs beside its visits
 _PIECE_VALUES = 1e8  # that a sweep visits between two looks at the clock
-_NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))  # where rows are dense
+NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))  # where rows are dense
 
 
 class Sweeps:
@@ -139,6 +139,10 @@ class Sweeps:
         self.dual[c] += gain
         return n_active, gap
 
+    def rounded(self, alpha: NDArray[np.float64], cost: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Dual variables (r,) of rows of costs C_i (r,) as they will be stored."""
+        return self.loss.alpha((alpha / cost).astype(np.float32), cost) if self.round_to_float32 else alpha
+
     def shuffled(self, c: int, rows: Positions) -> Positions:
         """The rows in the next random order of problem ``c``."""
         return self._rngs[c].permutation(rows)
@@ -230,7 +234,7 @@ class Sweeps:
         def measure(_: int, start: int, stop: int) -> None:
             some = block.slice(start, stop)
             X = some.X
-            rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*_NO_ROWS, X)
+            rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*NO_ROWS, X)
             pair_margins(*rows, some.y, w, self.bias, out[:, start:stop])
 
         self._threads.over_rows(block.n_rows, measure)

@@ -79,6 +79,24 @@ class FaceTuning:
     """up to here."""
     halvings: int = 11
     """Of a step, at most."""
+    spilled_products: int = 50
+    """``products``, where rows are read for each of them: sweeps then bring less, too."""
+    first_pass: int = 2
+    """There, full passes before the first step: one of them has measured weights, and knows who survives."""
+    going: float = 0.5
+    """There, where no more than this share of the problems still need products, it ends for them, too;"""
+    enough: float = 0.6
+    """a problem waits for the next pass where its gap over the survivors is this share of the tolerance,"""
+    quiet: float = 1e-3
+    """or D rose by no more than this share of the tolerance"""
+    quiet_steps: int = 2
+    """in so many steps, one after the other."""
+
+    def next_sigma(self, sigma: float, length: float, unit: float) -> float:
+        """What σ becomes after a step of this length. unit: that of ``first_sigma``."""
+        if length == 1.0:
+            return min(self.growth * sigma, self.most_sigma * unit)
+        return max(sigma / self.growth, unit) if length < self.short else sigma
 
 
 @dataclass(frozen=True, slots=True)
