@@ -26,7 +26,7 @@ from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows, chosen_rows
 from llsvm.solvers.llsvm.face import gain_of, on_face, slope_of
 from llsvm.solvers.llsvm.face_kernels import CROSS, CURVATURE, N_TOTALS, SIZE, conjugate_step
-from llsvm.solvers.llsvm.newton_system import Prices
+from llsvm.solvers.llsvm.newton_system import SMALL, Prices
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import PIECES
@@ -131,7 +131,7 @@ class SpilledFaces:
         """Of these problems, those that there is room for, if sweeps over their rows have cost more than steps of
         all of them would; else those that have begun to take steps. late: they do."""
         run, dataset, room = self._run, self._run.stream.dataset, self._room_bytes()
-        if not isinstance(run.sweeps.loss, PLQLoss) or run.threshold is not None:
+        if not isinstance(run.sweeps.loss, PLQLoss) or run.threshold is not None or self._columns <= SMALL:
             return []
         few = run.tuning.face.quiet_steps
         fitting = [c for c in problems if 0 < self._n_free[c] * ENTRY_BYTES <= room and self._quiet[c] < few]
