@@ -26,6 +26,7 @@ from llsvm.process.threads import Threads
 
 _FIRST_PLACES = 1 << 12
 _PLACE_BYTES = 32
+_MERGED_SHARE = 8  # of the room of tables, while what is kept grows beside it
 _STRING_BYTES = 16  # of an n-gram, for which there is room in a table beside its place
 _EDGES = 1 << 16  # looked up together
 _ARRAYS = {"keys": "u8", "columns": "i4", "documents": "u4", "names": "u1", "lengths": "i4"}
@@ -207,7 +208,7 @@ class VocabularyCounter:
     def _kept(self, runs: list[SortedRun | StoredRun]) -> Iterator[Entries]:
         """What the rules keep, by ranges of keys. The runs have the same key at most once each."""
         low, high = self._bounds()
-        for part in merged_by_ranges(runs, self._room):
+        for part in merged_by_ranges(runs, self._room // _MERGED_SHARE):
             self.n_distinct += len(part.keys)
             kept = (part.documents >= low) & (part.documents <= high)
             yield part if kept.all() else part.chosen(kept)
