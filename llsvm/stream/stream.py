@@ -82,7 +82,7 @@ class Stream:
         fill_missing: NaN becomes the column's mean.
         refuse_rounding: ``read`` raises ValuesRounded where values are no 32-bit floats.
         progress: to count in.
-        dry: nothing is written to disk: ``read`` and ``prepare`` only tell what they would do."""
+        dry: no rows are written to disk: ``read`` and ``prepare`` only tell what they would do."""
         self.source = source
         self.budget = budget
         self.progress = progress or Progress(limit_bytes=budget.limit_bytes)

@@ -72,7 +72,7 @@ class Training:
         """source: of the rows. settings: None for the defaults.
         output: where the model will be written, beside which to spill by default (nothing is written here).
         budget: instead of the settings' memory limit.
-        dry: only for ``plan``: nothing is put on disk.
+        dry: only for ``plan``: no rows are put on disk (n-grams may be, while they are counted).
         Raises UsageError, DataError, BudgetError, DiskError."""
         chosen, info = settings or Settings(), source.info()
         self.settings = chosen.resolved(info.is_table)
