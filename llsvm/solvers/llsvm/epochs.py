@@ -199,7 +199,9 @@ class Epochs:
             crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members))
 
         sweeps.each(settle)
-        crawling = np.flatnonzero(crawl).tolist()
+        crawling = (
+            [] if self._faces.begun else np.flatnonzero(crawl).tolist()
+        )  # else all survivors take steps
         members = [resident.members(c) for c in crawling]
         self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
 

@@ -133,6 +133,9 @@ class SpilledFaces:
         run, dataset, room = self._run, self._run.stream.dataset, self._room_bytes()
         if not isinstance(run.sweeps.loss, PLQLoss) or run.threshold is not None or self._columns <= SMALL:
             return []
+        survivors = run.stream.survivors
+        if survivors.resident.n_rows * 2 >= len(survivors):
+            return []  # second order of those in memory does more
         few = run.tuning.face.quiet_steps
         fitting = [c for c in problems if 0 < self._n_free[c] * ENTRY_BYTES <= room and self._quiet[c] < few]
         if not fitting:
@@ -141,7 +144,7 @@ class SpilledFaces:
         prices = Prices(dataset.is_dense, self._columns, values, 0, 0, 0)
         n_free = int(self._n_free[fitting].sum())
         readings = max(n_free * ENTRY_BYTES / room, 1.0)
-        reading = READ_PRICE * values * len(run.stream.survivors) * readings
+        reading = READ_PRICE * values * len(survivors) * readings
         step = run.tuning.face.spilled_products * (2 * n_free * prices.product() + reading)
         spent = int(run.sweeps.work[fitting].sum()) * prices.visit()
         return fitting if late or spent > step else [c for c in fitting if self._sigma[c] > 0.0]
