@@ -80,9 +80,7 @@ class Out:
         path = write_svmlight(folder / "rows.svm", X, y)
         settings = Settings(solver="llsvm", **{"max_passes": 30, **options})
         tuning = tuning_of(loss_of(settings))
-        tuning = replace(
-            tuning, face=replace(tuning.face, spilled_products=products, max_steps=most, of_columns=1)
-        )
+        tuning = replace(tuning, face=replace(tuning.face, spilled_products=products, max_steps=most))
         classes = 1 if KINDS[loss] == REGRESSION else len(np.unique(y))
         source = open_source(path, label_kind=KINDS[loss])
         with Stream(source, MemoryBudget(ledger, 0), folder) as stream:
@@ -148,7 +146,7 @@ def test_wide_rows_at_a_large_cost_out_of_core(tmp_path, monkeypatch, loss):
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    face = replace(tuning_module.DEFAULT.face, spilled_products=SOON, max_steps=3, of_columns=1)
+    face = replace(tuning_module.DEFAULT.face, spilled_products=SOON, max_steps=3)
     monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, face=face))
     settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 3}
     case = Case(

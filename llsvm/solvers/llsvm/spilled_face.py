@@ -134,8 +134,8 @@ class SpilledFaces:
         if not isinstance(run.sweeps.loss, PLQLoss) or run.threshold is not None or self._columns <= SMALL:
             return []
         survivors = run.stream.survivors
-        if survivors.resident.n_rows * 2 >= len(survivors):
-            return []  # second order of those in memory does more
+        if survivors.resident.n_rows * 2 >= len(survivors) or len(survivors) > self._columns:
+            return []  # second order of those in memory does more; more rows than columns take many products
         few = run.tuning.face.quiet_steps
         fitting = [c for c in problems if 0 < self._n_free[c] * ENTRY_BYTES <= room and self._quiet[c] < few]
         if not fitting:

@@ -83,10 +83,8 @@ class FaceTuning:
     """``products``, where rows are read for each of them: sweeps then bring less, too."""
     first_pass: int = 2
     """There, full passes before the first step: one of them has measured weights, and knows who survives."""
-    of_columns: float = 0.25
-    """There, a face of more rows than this share of the columns is left to sweeps: it takes too many products;"""
     going: float = 0.5
-    """where no more than this share of the problems still need products, it ends for them, too;"""
+    """There, where no more than this share of the problems still need products, it ends for them, too;"""
     enough: float = 0.6
     """a problem waits for the next pass where its gap over the survivors is this share of the tolerance,"""
     quiet: float = 1e-3
