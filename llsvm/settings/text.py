@@ -102,7 +102,7 @@ class TextSettings:
     vocabulary: str = option(
         "auto",
         TEXT,
-        "A column for each n-gram, or 2^--hash-bits columns into which n-grams are hashed, in rows of length 1 "
+        "A column for each n-gram, or 2 to the --hash-bits columns into which n-grams are hashed, in rows of length 1 "
         "without document frequencies. auto: exact where that fits in memory and --hash-bits is not given.",
         choices=VOCABULARIES,
     )
