@@ -203,7 +203,8 @@ def test_a_vocabulary_that_the_limit_cannot_hold(tmp_path):
     done = subprocess.run([sys.executable, "-m", "llsvm", *map(str, words)], capture_output=True, text=True)
     assert done.returncode == EXIT_LIMIT
     assert re.search(
-        r"the file format's library, names, categories, vocabularies [23]\d\d\.. MB; .*--memory-limit", done.stderr
+        r"the file format's library, names, categories, vocabularies [23]\d\d\.. MB; .*--memory-limit",
+        done.stderr,
     )
 
 

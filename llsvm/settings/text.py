@@ -102,8 +102,9 @@ class TextSettings:
     vocabulary: str = option(
         "auto",
         TEXT,
-        "A column for each n-gram, or 2 to the --hash-bits columns into which n-grams are hashed, in rows of length 1 "
-        "without document frequencies. auto: exact where that fits in memory and --hash-bits is not given.",
+        "A column for each n-gram, or 2 to the --hash-bits columns into which n-grams are hashed, in rows of "
+        "length 1 without document frequencies. "
+        "auto: exact where that fits in memory and no --hash-bits are given.",
         choices=VOCABULARIES,
     )
     encoding: str = option(
