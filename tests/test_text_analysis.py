@@ -113,7 +113,7 @@ def assert_as_scikit_learn(texts, options, vectorizer, **how):
 @example(DOCUMENTS, TextOptions(ngrams=(1, 2), strip_accents="unicode"))
 @example(DOCUMENTS, TextOptions(analyzer="char_wb", ngrams=(2, 4), strip_accents="ascii"))
 @example(DOCUMENTS, TextOptions(analyzer="char", ngrams=(1, 3)))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_n_grams_are_those_of_scikit_learn(texts, options):
     assert counted(texts, options) == counted_by_scikit_learn(texts, options)
 

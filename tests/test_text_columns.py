@@ -20,7 +20,7 @@ import llsvm
 from llsvm.cli import app
 from llsvm.data import open_source, table_options
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
-from llsvm.features.text import vocabulary
+from llsvm.features.text import vocabulary as counting
 from llsvm.models.model import Model
 from llsvm.models.tables import names_of
 from llsvm.process.threads import Threads
@@ -358,32 +358,20 @@ def test_text_becomes_features_in_other_formats(tmp_path):
         np.testing.assert_array_equal(np.concatenate([block.y for block in blocks]), columns["stars"])
 
 
-def test_standard_input_is_hashed_since_it_is_read_once(tmp_path):
+def test_standard_input_is_hashed_since_it_is_read_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(texts, "HASHED_BITS", (12, 12))
     columns = {name: values for name, values in table().items() if name in ("stars", "review")}
-    arguments = [
-        "train",
-        "-",
-        "--format",
-        "csv",
-        "--label",
-        "stars",
-        "--text",
-        "review",
-        "--memory",
-        "400MB",
-        "--positive",
-        "up",
-    ]
-    for more, code, words in (([], 0, "hashed into 2^"), (["--vocabulary", "exact"], 2, "--hash-bits 20")):
-        with open(written(tmp_path / "r.csv", columns), "rb") as file:
-            done = subprocess.run(
-                [sys.executable, "-m", "llsvm", *arguments, "--model", str(tmp_path / "m"), *more],
-                stdin=file,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        assert (done.returncode, words in done.stdout + done.stderr) == (code, True), done.stderr
+    path = written(tmp_path / "r.csv", columns)
+    for vocabulary in ("auto", "exact"):
+        with open(path, "rb") as file:
+            monkeypatch.setattr(sys, "stdin", file)
+            if vocabulary == "auto":
+                with pytest.warns(UserWarning, match=r"read only once.*hashed into 2\^12 columns"):
+                    model = trained("-", format="csv")
+            else:
+                with pytest.raises(UsageError, match="can be read only once .* pass hash_bits 20"):
+                    trained("-", format="csv", vocabulary="exact")
+    np.testing.assert_array_equal(model.coef_, trained(path, hash_bits=12).coef_)
 
 
 @pytest.mark.parametrize(
@@ -411,9 +399,9 @@ def test_the_vocabulary_is_counted_once_for_training_and_smallest_limit(tmp_path
     settings = Settings(text=("review",), label="stars")
     source = open_source(path, options=table_options(settings))
     made = []
-    finish = vocabulary.VocabularyCounter.finish
+    finish = counting.VocabularyCounter.finish
     monkeypatch.setattr(
-        vocabulary.VocabularyCounter, "finish", lambda self, *a: (made.append(1), finish(self, *a))[1]
+        counting.VocabularyCounter, "finish", lambda self, *a: (made.append(1), finish(self, *a))[1]
     )
     with Training(source, settings) as training:
         training.plan()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
+from llsvm.block import CSR, Block
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
@@ -163,15 +163,15 @@ class Epochs:
                 self._finish(part, [0], 0.0)
             return part.n_rows
         runs = tuning.small_visits // (k * tuning.small_sweeps * (part.n_rows + part.block.nnz))
-        crawling = []
+        crawling, used = [], _used_columns(part.block, sweeps.w.shape[1])
         for c in sweeps.open:
             if self._progress.out_of_time:
                 break
             w, rows = sweeps.w[c], np.tile(part.members(c), tuning.small_sweeps)
             for done in range(runs):
-                before = w.copy()
+                before = w[used].copy()
                 n_active, _ = sweeps.visit(part, c, sweeps.shuffled(c, rows))
-                stands = np.max(np.abs(w - before)) <= tuning.standstill * np.max(np.abs(before))
+                stands = np.max(np.abs(w[used] - before)) <= tuning.standstill * np.max(np.abs(before))
                 if stands or self._progress.out_of_time:
                     break
                 visits, n_rows = (done + 1) * len(rows), len(part.members(c))
@@ -320,3 +320,13 @@ class Epochs:
         sweeps = self._run.sweeps
         work = int(sweeps.work[c] - self._work_before[c])
         return work * len(sweeps.open) >= self._allowance or self._progress.out_of_time
+
+
+def _used_columns(block: Block, width: int) -> NDArray[np.int64] | slice:
+    """Of ``width`` weights, those that rows of the block may change; hashed n-grams leave most of them at 0."""
+    if not isinstance(block.X, CSR) or block.nnz >= width:
+        return slice(None)
+    first, last = int(block.X.indptr[0]), int(block.X.indptr[-1])
+    return np.append(
+        np.unique(block.X.indices[first:last]).astype(np.int64), width - 1
+    )  # the bias is the last
