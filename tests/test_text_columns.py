@@ -369,7 +369,7 @@ def test_standard_input_is_hashed_since_it_is_read_once(tmp_path, monkeypatch):
                 with pytest.warns(UserWarning, match=r"read only once.*hashed into 2\^12 columns"):
                     model = trained("-", format="csv")
             else:
-                with pytest.raises(UsageError, match="can be read only once .* pass hash_bits 20"):
+                with pytest.raises(UsageError, match=r"can be read only once .* pass hash_bits 20"):
                     trained("-", format="csv", vocabulary="exact")
     np.testing.assert_array_equal(model.coef_, trained(path, hash_bits=12).coef_)
 
