@@ -118,9 +118,7 @@ def open_source(
             raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
         if format is not None:
             raise UsageError(f"format={format!r} is for files, but arrays were given; leave it out")
-        from llsvm.data.arrays import ArraySource
-
-        source = ArraySource(data, y, sample_weight)
+        source = _held(data, y, sample_weight, options or {}, threads)
     if label_kind != CLASSIFICATION:
         from llsvm.data.relabel import LabelsOfKind
 
@@ -160,6 +158,21 @@ def open_with_settings(
         label_kind=KINDS[settings.loss],
         target_scale=settings.target_scale,
     )
+
+
+def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:
+    """Arrays; or a data frame with columns of text."""
+    if not options.get("text"):
+        from llsvm.data.arrays import ArraySource
+
+        return ArraySource(X, y, sample_weight)
+    from llsvm.data.held_table import HeldTable
+    from llsvm.features.frames import column_names
+    from llsvm.features.table_options import TableOptions
+
+    if column_names(X) is None:
+        raise UsageError("--text names columns, and X has none: give a data frame whose columns have names")
+    return HeldTable(X, y, sample_weight, TableOptions(**options), threads)
 
 
 def names_files(data: Any) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
+from llsvm.features.array_labels import as_array, labels_of, weights_of
 from llsvm.features.frames import column_names
 from llsvm.objective.rounding import Rounding
 
@@ -54,8 +55,8 @@ class ArraySource:
         if d > MAX_COLUMNS:
             raise DataError(f"X has {d} columns; at most {MAX_COLUMNS} are supported, hash the features")
         self._labelled = y is not None
-        self._y = _labels(np.zeros(n) if y is None else y, n)
-        self._weight = None if sample_weight is None else _weights(sample_weight, n)
+        self._y = labels_of(np.zeros(n) if y is None else y, n)
+        self._weight = None if sample_weight is None else weights_of(sample_weight, n)
         self._checked = 0  # X's values in the rows before this one are known to be finite
 
     def info(self) -> SourceInfo:
@@ -98,7 +99,7 @@ class _Dense:
     """Rows of a dense array."""
 
     def __init__(self, X: Any) -> None:
-        self._X = _as_array("X", X)
+        self._X = as_array("X", X)
         if self._X.ndim != 2:
             raise DataError(
                 f"Expected 2D array, got {self._X.ndim}D array instead (shape {self._X.shape}). Reshape your "
@@ -189,13 +190,6 @@ def _is_sparse(X: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(X))
 
 
-def _as_array(name: str, values: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{name} cannot be made into an array: {error}") from error
-
-
 def _value_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """float32 where it holds every value of ``dtype``, else float64."""
     if dtype.kind == "c":
@@ -249,42 +243,3 @@ def _check_finite(X: CSR | NDArray[np.floating], first_row: int) -> None:
     raise DataError(
         f"Input X contains {what}: X[{first_row + row}, {column}]; replace it, or leave its row or column out"
     )
-
-
-def _labels(y: ArrayLike, n: int) -> NDArray[Any]:
-    labels = _as_array("y", y)
-    _check_length("y", labels, n)
-    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
-        labels = labels.astype(np.str_)
-    if labels.dtype.kind not in "biufU":
-        raise DataError(f"Unknown label type: y has dtype {labels.dtype}; it must hold numbers or text")
-    if labels.dtype.kind == "f":
-        _check_all_finite("y", labels)
-    return labels
-
-
-def _weights(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
-    weight = _as_array("sample_weight", sample_weight)
-    _check_length("sample_weight", weight, n)
-    if weight.dtype.kind not in "biuf":
-        raise DataError(f"sample_weight has dtype {weight.dtype}; it must hold numbers")
-    _check_all_finite("sample_weight", weight)
-    if (weight < 0).any():
-        row = int(np.argmax(weight < 0))
-        raise DataError(f"sample_weight[{row}] is {weight[row]}; weights must not be negative")
-    return weight
-
-
-def _check_length(name: str, values: NDArray[Any], n: int) -> None:
-    if values.ndim != 1:
-        raise DataError(f"{name} should be a 1d array, got an array of shape {values.shape} instead")
-    if len(values) != n:
-        raise DataError(f"X and {name} have inconsistent lengths: {n} rows and {len(values)} values")
-
-
-def _check_all_finite(name: str, values: NDArray[Any]) -> None:
-    bad = ~np.isfinite(values)
-    if bad.any():
-        row = int(np.argmax(bad))
-        what = "NaN" if np.isnan(values[row]) else "infinity (inf)"
-        raise DataError(f"Input {name} contains {what}: {name}[{row}]; leave the row out")

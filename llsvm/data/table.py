@@ -70,7 +70,7 @@ class TableSource(ABC):
         self.bytes_read = 0
         self._paths = list(paths)
         self._options = options or TableOptions()
-        self._prints = [size_and_mtime(path) for path in self._paths]
+        self._prints = [self._print_of(path) for path in self._paths]
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
         self._of_stdin = Reading(STDIN)
         self._n_rows: int | None = None
@@ -368,6 +368,10 @@ class TableSource(ABC):
             for batch in self._batches(0, lists, 1, 1 << 16):
                 return {name: len(batch.column(name)[0].as_py() or ()) for name in lists}
         raise DataError(f"{self._paths[0]}: there is no row in it; give a file with at least one row")
+
+    def _print_of(self, path: str) -> tuple[int, int]:
+        """By which a change of the file is noticed; see ``size_and_mtime``."""
+        return size_and_mtime(path)
 
     def _unchanged(self, number: int) -> AbstractContextManager[None]:
         return unchanged(self._paths[number], self._prints[number])

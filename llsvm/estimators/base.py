@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from llsvm.errors import DataError, LLSVMError, UsageError
+from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, text_columns
 from llsvm.features.frames import column_names, require_order
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
@@ -68,6 +69,10 @@ _EXPLAINED = {
     ("fit_intercept", "penalize_intercept"): """
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others (as in LIBLINEAR),
     or not (as in LIBSVM and LogisticRegression) where ``penalize_intercept`` is False and the solver can.""",
+    ("text",): """
+    text: X is text: True for a list, an array or a Series of documents; names of columns of a data frame, whose
+    other columns are numbers, which are not scaled, or categories. analyzer, ngrams, strip_accents, stop_words,
+    min_df, max_df, max_features, term_weight, vocabulary, hash_bits: what becomes of it, as in ``llsvm.train``.""",
     ("random_state", "n_jobs", "memory_limit", "disk_limit", "spill_dir"): """
     random_state: of every random choice.
     n_jobs: threads; None or -1 for all processors that the process may use, -2 for all but one, and so on.
@@ -139,15 +144,53 @@ class LLSVMEstimator(BaseEstimator):
         numbers, or data frames whose columns have the names that the file's have, in any order, those of text too.
         """
         given = locals()
-        reading = {name: given[name] for name in OPTIONS if name in given}
+        reading = self._reading({name: given[name] for name in OPTIONS if name in given})
         with own_names():
             model = train_with(self._settings(**reading), path, names=ESTIMATOR_NAMES, warn_at=4)
+        self._keep_columns(model)
+        return self._keep(model, by_name=True)
+
+    def _reading(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Options of reading files, as they are ``given``, else as the estimator has them. Raises UsageError."""
+        own = self.get_params(deep=False)
+        if own.get("text") is True and not given["text"]:
+            raise UsageError(
+                "text=True is for documents in memory: of a file name the columns, text=['review']"
+            )
+        told = {
+            name: own[name] for name in TEXT_OPTIONS if name in own and given[name] == OPTIONS[name].default
+        }
+        return given | told
+
+    def _keep_columns(self, model: Model) -> None:
+        """What scikit-learn knows of the columns of a model that finds them by name."""
         self.n_features_in_ = model.n_features_in_
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
         if model.named_columns and model.feature_names is not None:
             self.feature_names_in_ = np.array(model.feature_names, object)
-        return self._keep(model, from_file=True)
+
+    def _fit_text(self, X: Any, y: Any, sample_weight: Any, text: Text) -> Self:
+        """Train on documents, or on a data frame with columns of them, and labels."""
+        columns = text_columns(text, X)
+        if text is True:
+            X = as_frame(X, columns[0])
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, y, ensure_non_negative=True)
+        with own_names():
+            model = train_with(
+                self._settings(text=columns),
+                X,
+                y,
+                sample_weight,
+                names=ESTIMATOR_NAMES,
+                warn_at=4,
+                remedies=_REMEDIES,
+            )
+        self._keep_columns(model)
+        return self._keep(model, by_name=True)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Train on arrays. y: not looked at where there are no labels."""
@@ -169,12 +212,14 @@ class LLSVMEstimator(BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
+        if (column := _only_text(self.model_)) is not None:
+            return as_frame(X, column)
         names = None
         if self.model_.named_columns:
             names = column_names(X)
         else:
             require_order(X)
-        if self._from_file and names is not None:
+        if self._by_name and names is not None:
             return X  # the model finds them by name, and refuses what it lacks
         if "feature_names_in_" not in vars(self) and names not in (None, self.model_.feature_names):
             raise DataError(  # of frames that scikit-learn does not know; it refuses those that it does
@@ -198,12 +243,11 @@ class LLSVMEstimator(BaseEstimator):
             seed=int(check_random_state(seed).randint(2**31 - 1)),
             threads=_threads(n_jobs),
             multiclass=_JOINT.get(form, form),
-            **{_OPTION.get(name, name): value for name, value in given.items()},
-            **reading,
+            **{_OPTION.get(name, name): value for name, value in given.items()} | reading,
         )
 
-    def _keep(self, model: Model, from_file: bool = False) -> Self:
-        self.model_, self._from_file = model, from_file
+    def _keep(self, model: Model, by_name: bool = False) -> Self:
+        self.model_, self._by_name = model, by_name
         self.coef_: NDArray[np.float64] = model.coef_
         self.intercept_: NDArray[np.float64] = model.intercept_
         self.certificate_: Certificate | None = model.certificate
@@ -215,6 +259,12 @@ class LLSVMEstimator(BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
+
+
+def _only_text(model: Model) -> str | None:
+    """The column that a model was trained on, where that is text, and the only one."""
+    columns = model.extra.get("table", {}).get("columns", ())
+    return columns[0]["name"] if [each["kind"] for each in columns] == ["document"] else None
 
 
 @contextmanager

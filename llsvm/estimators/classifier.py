@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator, explained
@@ -69,6 +71,17 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         mu_end: float = 0.01,
         homotopy: bool = True,
         stop: str = "gap",
+        text: bool | str | Sequence[str] = (),
+        analyzer: str = "word",
+        ngrams: str = "1",
+        strip_accents: str | None = None,
+        stop_words: str | os.PathLike[str] | None = None,
+        min_df: float | None = None,
+        max_df: float | None = None,
+        max_features: int | None = None,
+        term_weight: str = "tfidf",
+        vocabulary: str = "auto",
+        hash_bits: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
@@ -101,6 +114,17 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         self.mu_end = mu_end
         self.homotopy = homotopy
         self.stop = stop
+        self.text = text
+        self.analyzer = analyzer
+        self.ngrams = ngrams
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.term_weight = term_weight
+        self.vocabulary = vocabulary
+        self.hash_bits = hash_bits
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
@@ -108,12 +132,15 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         self.spill_dir = spill_dir
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMClassifier:
-        """Train on X, an (n, d) array or SciPy sparse matrix, and labels y (n,).
+        """Train on X, an (n, d) array or SciPy sparse matrix, and labels y (n,). With ``text`` on documents: a
+        list, array or Series of them, or a data frame.
 
         sample_weight: (n,) factors of C, not negative. X is not copied where it is float32 or float64, and
         C-ordered or CSR. Warns (ConvergenceWarning) if passes or time ran out. Raises LLSVMError's subclasses
         (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
         """
+        if self.text:
+            return self._fit_text(X, y, sample_weight, self.text)
         return self._fit(X, y, sample_weight)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -138,6 +165,14 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
-    def _keep(self, model: Model, from_file: bool = False) -> LLSVMClassifier:
+    def _keep(self, model: Model, by_name: bool = False) -> LLSVMClassifier:
         self.classes_: NDArray[Any] = model.classes_
-        return super()._keep(model, from_file)
+        return super()._keep(model, by_name)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        if self.text:
+            tags.input_tags.string = True
+            tags.input_tags.one_d_array = self.text is True
+            tags.input_tags.sparse = False
+        return tags

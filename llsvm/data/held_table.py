@@ -1,0 +1,96 @@
+"""A table that the caller holds, with columns of text among others, as blocks; labels and weights are arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from llsvm.block import Block
+from llsvm.data.source import SourceInfo
+from llsvm.data.table import TableSource
+from llsvm.errors import DataError
+from llsvm.features.array_labels import labels_of, weights_of
+from llsvm.features.table_options import TableOptions
+from llsvm.files.fingerprint import Reading
+
+_LABEL = "label"
+
+
+class HeldTable(TableSource):
+    """A data frame (pandas, Polars, a table of pyarrow) and labels, read as the files of tables are.
+
+    X: n rows; what is no number is encoded. Numbers are not scaled unless one asks for it, as those of arrays.
+    y: (n,) labels, see ArraySource; None: there are none. sample_weight: (n,) factors of C, not negative, or None.
+    threads: that analyse text.
+    Raises DataError for what cannot be read as a table, and shapes that do not fit.
+    """
+
+    format = "arrays"
+
+    def __init__(
+        self,
+        X: Any,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        options: TableOptions,
+        threads: int,
+    ) -> None:
+        self._table = as_table(X)
+        n = self._table.num_rows
+        if n == 0:
+            raise DataError(
+                f"Found array with 0 sample(s) (shape={self._table.shape}) while a minimum of 1 is required."
+            )
+        self._y = None if y is None else labels_of(y, n)
+        self._weight = None if sample_weight is None else weights_of(sample_weight, n)
+        label = _LABEL  # a column of nothing, so that no other is taken for it
+        while label in self._table.column_names:
+            label += "_"
+        self._table = self._table.append_column(label, pa.array(np.zeros(n, np.int8)))
+        super().__init__(["X"], replace(options, label=label), threads=threads)
+
+    def info(self) -> SourceInfo:
+        """See TableSource."""
+        return replace(
+            super().info(), is_table=False, labelled=self._y is not None, record_batches=None, describe=None
+        )
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """The rows in order; see BlockSource. Raises DataError."""
+        for block in super().blocks(max_bytes):
+            own = slice(int(block.rows[0]), int(block.rows[-1]) + 1)
+            y = block.y if self._y is None else self._y[own]
+            weight = None
+            if self._weight is not None:
+                weight = self.encoder.rounding.sample_weights(self._weight[own])
+            yield Block(block.X, y, block.rows, weight)
+
+    def _schema(self, number: int) -> pa.Schema:
+        return self._table.schema
+
+    def _batches(
+        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        table = self._table.select(names)
+        step = max(1, min(max_rows, max_bytes * table.num_rows // max(table.nbytes, 1)))
+        yield from table.to_batches(max_chunksize=step)
+
+    def _print_of(self, path: str) -> tuple[int, int]:
+        return self._table.nbytes, 0
+
+    def _unchanged(self, number: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def as_table(X: Any) -> pa.Table:
+    """A data frame as a table of pyarrow. Raises DataError."""
+    try:
+        return pa.table(X)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"X cannot be read as a table: {' '.join(str(error).split())}") from error

@@ -1,0 +1,74 @@
+"""Documents as estimators are given them: lists, arrays and columns of text, and data frames with such columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from llsvm.errors import DataError, UsageError
+from llsvm.features.frames import column_names
+from llsvm.settings.option import TEXT
+from llsvm.settings.settings import OPTIONS
+
+COLUMN = "text"  # of documents that have no other name
+TEXT_OPTIONS = (
+    *(name for name, each in OPTIONS.items() if each.group == TEXT and name != "encoding"),
+    "hash_bits",
+)
+Text = bool | str | Sequence[str]
+
+
+def text_columns(text: Text, X: Any) -> tuple[str, ...]:
+    """The columns of X, or of what ``as_frame`` makes of it, that the parameter ``text`` means."""
+    if text is not True:
+        return (text,) if isinstance(text, str) else tuple(text or ())
+    names = column_names(X)
+    if names is None:
+        return (COLUMN,)
+    if len(names) != 1:
+        raise UsageError(
+            f"text=True is for documents alone, and X has {len(names)} columns: name those of text, "
+            f"text=[{names[0]!r}]"
+        )
+    return names
+
+
+def as_frame(X: Any, column: str) -> Any:
+    """X, a data frame, or else documents, (n,) or (n, 1), as a table with that column: text; what is missing (None,
+    NaN) is empty. Raises DataError for what is no text."""
+    if column_names(X) is not None:
+        return X
+    import pyarrow as pa
+
+    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+        raise DataError("X is one document, or none: give a list of them")
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1:
+        X = X[:, 0]
+    if len(getattr(X, "shape", (0,))) != 1:
+        raise DataError(
+            f"X has the shape {X.shape}, and documents are (n,): give a list, or a column of a data frame"
+        )
+    try:
+        found = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(
+            f"X holds what is no text: {_odd(X) or error}; make it text, or leave the row out"
+        ) from error
+    from llsvm.features.columns import can_be_text
+
+    if not can_be_text(found.type) and len(found):
+        raise DataError(
+            f"X holds what is no text: {_odd(X) or found.type}; make it text, or leave text=True out"
+        )
+    return pa.table({column: found.cast(pa.string()) if pa.types.is_null(found.type) else found})
+
+
+def _odd(X: Any) -> str:
+    """The first value that is neither text nor missing."""
+    for row, value in enumerate(X):
+        missing = value is None or (isinstance(value, float) and value != value)
+        if not isinstance(value, str | bytes) and not missing:
+            return f"X[{row}] is {value!r} ({type(value).__name__})"
+    return ""

@@ -1,0 +1,59 @@
+"""Labels and sample weights that the caller holds as arrays: what they may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from llsvm.errors import DataError
+
+
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """values as an array. name: for the DataError where they cannot be one."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{name} cannot be made into an array: {error}") from error
+
+
+def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:
+    """y as an array of n labels: bool, integers, finite floats or text. Raises DataError."""
+    labels = as_array("y", y)
+    _check_length("y", labels, n)
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
+        labels = labels.astype(np.str_)
+    if labels.dtype.kind not in "biufU":
+        raise DataError(f"Unknown label type: y has dtype {labels.dtype}; it must hold numbers or text")
+    if labels.dtype.kind == "f":
+        _check_all_finite("y", labels)
+    return labels
+
+
+def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
+    """n sample weights, finite and not negative. Raises DataError."""
+    weight = as_array("sample_weight", sample_weight)
+    _check_length("sample_weight", weight, n)
+    if weight.dtype.kind not in "biuf":
+        raise DataError(f"sample_weight has dtype {weight.dtype}; it must hold numbers")
+    _check_all_finite("sample_weight", weight)
+    if (weight < 0).any():
+        row = int(np.argmax(weight < 0))
+        raise DataError(f"sample_weight[{row}] is {weight[row]}; weights must not be negative")
+    return weight
+
+
+def _check_length(name: str, values: NDArray[Any], n: int) -> None:
+    if values.ndim != 1:
+        raise DataError(f"{name} should be a 1d array, got an array of shape {values.shape} instead")
+    if len(values) != n:
+        raise DataError(f"X and {name} have inconsistent lengths: {n} rows and {len(values)} values")
+
+
+def _check_all_finite(name: str, values: NDArray[Any]) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row = int(np.argmax(bad))
+        what = "NaN" if np.isnan(values[row]) else "infinity (inf)"
+        raise DataError(f"Input {name} contains {what}: {name}[{row}]; leave the row out")

@@ -1,0 +1,115 @@
+"""Documents given to the classifier: lists, arrays, columns of data frames; equal to files of the same."""
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.base import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import cross_val_score
+
+import llsvm
+from llsvm.errors import DataError, UsageError
+from llsvm.estimators.classifier import LLSVMClassifier
+
+RNG = np.random.default_rng(3)
+STARS = RNG.integers(0, 3, 90)
+TOLD = [["great", "lovely"], ["awful", "boring"], ["so so", "café"]]
+DOCUMENTS = [
+    " ".join([*RNG.choice(["a film", "plot", "music", "naïve"], RNG.integers(1, 6)), RNG.choice(TOLD[star])])
+    for star in STARS
+]
+NAMES = np.array(["up", "down", "middling"])[STARS]
+
+
+def series(documents):
+    return pytest.importorskip("pandas").Series(documents, index=np.arange(len(documents))[::-1])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(list, tuple, np.array, lambda d: np.array(d, object), lambda d: np.array(d, object).reshape(-1, 1)),
+        *(pa.array, pa.chunked_array, lambda d: pa.table({"text": d}), series),
+    ],
+    ids=["list", "tuple", "str", "object", "column", "arrow", "chunks", "table", "series"],
+)
+def test_documents_are_what_scikit_learn_makes_of_them(given):
+    X = given([DOCUMENTS]) if given is pa.chunked_array else given(DOCUMENTS)
+    classifier = LLSVMClassifier(text=True, ngrams="1-2", min_df=2, random_state=0, tol=1e-5).fit(X, NAMES)
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), min_df=2)
+    rows = vectorizer.fit_transform(DOCUMENTS)
+    expected = LLSVMClassifier(random_state=0, tol=1e-5).fit(rows, NAMES)
+    np.testing.assert_allclose(classifier.decision_function(X), expected.decision_function(rows), atol=2e-3)
+    np.testing.assert_array_equal(classifier.predict(X), expected.predict(rows))
+    assert classifier.score(X, NAMES) > 0.95
+    assert classifier.coef_.shape == (3, len(vectorizer.vocabulary_)) == expected.coef_.shape
+    np.testing.assert_array_equal(classifier.classes_, np.unique(NAMES))
+
+
+def test_it_is_cloned_pickled_and_validated():
+    classifier = LLSVMClassifier(text=True, term_weight="sublinear", loss="logistic", random_state=0)
+    fitted = clone(classifier).fit(DOCUMENTS, STARS)
+    assert fitted.classes_.dtype == STARS.dtype
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(DOCUMENTS[:7]), fitted.predict_proba(DOCUMENTS[:7]))
+    assert cross_val_score(classifier, DOCUMENTS, STARS, cv=3).mean() > 0.8
+
+
+def test_columns_of_a_frame_are_those_of_a_file(tmp_path):
+    columns = {
+        "n": RNG.standard_normal(90),
+        "review": DOCUMENTS,
+        "shop": RNG.choice(["Rome", "Köln"], 90),
+        "label": NAMES,
+    }
+    frame = pa.table(columns)
+    pq.write_table(frame, tmp_path / "reviews.parquet")
+    wanted = {"text": ["review"], "random_state": 0}
+    file = LLSVMClassifier(**wanted).fit_file(tmp_path / "reviews.parquet", label="label", scale="none")
+    fitted = LLSVMClassifier(**wanted).fit(frame.drop_columns(["label"]), NAMES)
+    np.testing.assert_allclose(fitted.coef_, file.coef_, atol=1e-6)
+    others = frame.select(["shop", "label", "review", "n"])
+    np.testing.assert_array_equal(fitted.predict(others), file.predict(others))
+    assert fitted.score(frame, NAMES) > 0.95
+    # a column named as labels are is a feature here, and weights count
+    assert LLSVMClassifier(text="review").fit(frame, STARS).coef_.shape[1] == fitted.coef_.shape[1] + 3
+    weighted = LLSVMClassifier(**wanted, tol=1e-6).fit(frame, STARS, sample_weight=np.full(90, 2.0))
+    costly = LLSVMClassifier(**wanted, tol=1e-6, C=2.0).fit(frame, STARS)
+    np.testing.assert_allclose(weighted.coef_, costly.coef_, atol=1e-3)
+    model = llsvm.train(frame.drop_columns(["label"]), NAMES, text=["review"], bias=1.0)
+    np.testing.assert_array_equal(model.predict(others), fitted.predict(others))
+
+
+def test_what_is_missing_is_empty():
+    documents = ["good", None, "bad", float("nan"), ""] * 4
+    fitted = LLSVMClassifier(text=True, random_state=0).fit(np.array(documents, object), [1, 0, 0, 0, 0] * 4)
+    np.testing.assert_array_equal(fitted.predict([None, "", "good"]), [0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("options", "X", "said"),
+    [
+        ({"text": True}, ["a", 3], r"X\[1\] is 3 \(int\)"),
+        ({"text": True}, [1, 2], r"X\[0\] is 1 \(int\)"),
+        ({"text": True}, "ab", "X is one document"),
+        ({"text": True}, np.array([["a", "b"]] * 2, object), r"the shape \(2, 2\)"),
+        ({"text": True}, pa.table({"a": ["x", "y"], "b": ["u", "v"]}), r"has 2 columns: .* text=\['a'\]"),
+        ({"text": True}, [], "0 sample"),
+        ({"text": ["c"]}, pa.table({"a": ["x", "y"], "b": ["u", "v"]}), "no column 'c'"),
+        ({"text": ["a"]}, np.eye(2), "whose columns have names"),
+        ({"ngrams": "1-2"}, np.eye(2), "ngrams has no meaning here: pass text"),
+    ],
+)
+def test_what_is_no_text_is_refused(options, X, said):
+    with pytest.raises((DataError, UsageError), match=said):
+        LLSVMClassifier(**options).fit(X, [0, 1][: len(X)])
+
+
+def test_files_need_their_columns_named(tmp_path):
+    with pytest.raises(UsageError, match=r"text=True is for documents in memory.*text=\['review'\]"):
+        LLSVMClassifier(text=True).fit_file(tmp_path / "none.csv")
+    with pytest.raises(DataError, match=r"inconsistent|numbers of samples"):
+        LLSVMClassifier(text=True).fit(["a", "b"], [0, 1, 1])
