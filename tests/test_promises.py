@@ -118,6 +118,22 @@ def test_compiling_the_joint_methods_stays_under_the_limit(tmp_path, method):
 
 
 @pytest.mark.slow
+def test_a_model_of_many_weights_is_made_within_the_limit(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = (np.unique(rng.integers(1, 100_000, 30)) for _ in range(1000))
+    lines = (f"{i % 20} {' '.join(f'{j}:1' for j in row)}\n" for i, row in enumerate(rows))
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(lines))
+    options = ["--multiclass", "ovo", "--max-passes", "3", "--tol", "0.05", "--memory"]
+    status, _, errors = llsvm(path, tmp_path, *options, "300MB")
+    assert status == 4, errors
+    limit = smallest_of(errors)
+    status, answer, errors = llsvm(path, tmp_path, *options, f"{limit}MB")
+    assert status in (0, 5), errors
+    assert answer["peak_rss_bytes"] <= int(limit) * MB
+
+
+@pytest.mark.slow
 def test_newton_on_millions_of_columns_keeps_the_limit_that_it_names(tmp_path):
     rng = np.random.default_rng(0)
     rows = (np.unique(rng.integers(1, 3_000_000, 40)) for _ in range(5000))

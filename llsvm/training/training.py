@@ -37,6 +37,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers import make_solver
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver
+from llsvm.solvers.choose import Choice
 from llsvm.solvers.report import ROUNDED, Report, in_passes
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream.progress import Progress
@@ -78,6 +79,7 @@ class Training:
         self.settings = chosen.resolved(info.is_table)
         self.defaults = said_of_defaults(chosen, info.is_table)
         self._auto: Auto | None = None
+        self._choice: Choice | None = None  # of a solver that has come to its end
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
         return_freed_memory()
@@ -227,6 +229,8 @@ class Training:
             cast(Generator[Report, None, None], reports).close()
             del solver, reports, report  # and all they hold
             self.keep_double()
+        if self._auto is not None:  # what it holds would stand beside the model
+            self._choice, self._auto = self._auto.choice, None
         if self._last is not None and self._last.expand is not None:
             self._support, self._map = self._last.expand()
 
@@ -291,12 +295,14 @@ class Training:
     @property
     def solver(self) -> str:
         """Which solver is at work."""
-        return self.settings.solver if self._auto is None else self._auto.choice.solver
+        choice = self._choice if self._auto is None else self._auto.choice
+        return self.settings.solver if choice is None else choice.solver
 
     @property
     def why(self) -> str:
         """Why "auto" has chosen it, or ""."""
-        return "" if self._auto is None else self._auto.choice.why
+        choice = self._choice if self._auto is None else self._auto.choice
+        return "" if choice is None else choice.why
 
     def _out_of_time(self) -> bool:
         has_result = self._last is not None and self._last.certificate is not None
