@@ -34,7 +34,8 @@ def predict(
     memory_limit: str | int | None = None,
     threads: int | None = None,
     label: str | int | None = None,
-    format: Literal["svmlight", "vw", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"] | None = None,
+    format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
+    | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> NDArray[Any]:
     """The label, or number, that a model predicts for each row of data.
@@ -64,7 +65,8 @@ def evaluate(
     memory_limit: str | int | None = None,
     threads: int | None = None,
     label: str | int | None = None,
-    format: Literal["svmlight", "vw", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"] | None = None,
+    format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
+    | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> dict[str, Any]:
     """How well a model predicts the labels that data have.

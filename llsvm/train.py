@@ -40,7 +40,8 @@ def train(
     max_passes: int | None = 200,
     max_seconds: float | None = None,
     threads: int | None = None,
-    format: Literal["svmlight", "vw", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"] | None = None,
+    format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
+    | None = None,
     positive: str | float | None = None,
     features: Sequence[str] = (),
     exclude: Sequence[str] = (),

@@ -72,6 +72,10 @@ def _tables(folder):
     ]
     with pa.CompressedOutputStream(pa.OSFile(str(folder / "events.jsonl.zst"), "wb"), "zstd") as out:
         out.write("".join(json.dumps(event) + "\n" for event in events).encode())
+    cooking = (
+        f"__label__{'no' if y else 'yes'} {'boil' if y else 'fry'} the egg {i}\n" for i, y in enumerate(Y)
+    )
+    (folder / "cooking.train").write_text("".join(cooking))
     ads = (
         f"{2 * y - 1:.0f} |user x:{x:.3f} |ad id={i % 9}\n"
         for i, (x, y) in enumerate(zip(X[:, 1], Y, strict=True))

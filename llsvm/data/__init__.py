@@ -56,6 +56,9 @@ FORMATS = {
     ),
     "csv": Format("llsvm.data.csv:CSVSource", (".csv", ".tsv", ".tab"), kind="table"),
     "vw": Format("llsvm.data.vw:VWSource", (".vw",), kind="named"),
+    "fasttext": Format(
+        "llsvm.data.fasttext:FastTextSource", (".ft", ".fasttext"), (b"__label__",), kind="table"
+    ),
     "jsonl": Format("llsvm.data.jsonl:JSONLinesSource", (".jsonl", ".ndjson", ".json"), kind="table"),
     "parquet": Format("llsvm.data.parquet:ParquetSource", (".parquet", ".pq"), (b"PAR1",), kind="table"),
     "arrow": Format(
@@ -135,7 +138,7 @@ def table_options(settings: Settings) -> dict[str, Any]:
     """What the settings say of tables: the fields of TableOptions."""
     names = ("label", "features", "exclude", "weight", "categorical", "header", "missing", "hash_bits")
     more: dict[str, Any] = {"text": settings.text, "encoding": settings.encoding}
-    if settings.text:
+    if settings.has_text:
         from llsvm.features.text.options import text_options
 
         more["text_options"] = text_options(settings, settings.hash_bits)

@@ -9,7 +9,7 @@ from llsvm.settings.option import DATA, Rule, option
 ZERO_BASED = ("auto", "yes", "no")
 MISSING = ("refuse", "zero", "mean")
 HEADERS = ("auto", "yes", "no")
-FORMATS = ("svmlight", "vw", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy")
+FORMATS = ("svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy")
 
 
 @dataclass(frozen=True)

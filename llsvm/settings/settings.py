@@ -114,6 +114,11 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         return None if found is None else (found[0].solver or found[0].name, found[1])
 
     @property
+    def has_text(self) -> bool:
+        """Are there columns of text, as far as the settings say? fastText's lines have one unasked."""
+        return bool(self.text) or self.format == "fasttext"
+
+    @property
     def kernel_machine(self) -> str | None:
         """The kernel, where it is not approximated by a feature map."""
         return self.kernel if self.feature_map is None else None
@@ -237,7 +242,10 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
             "gamma": (kernel, "pass --kernel rbf or poly"),
             "degree": (kernel, "pass --kernel poly"),
             "coef0": (kernel, "pass --kernel poly"),
-            **dict.fromkeys(_OF_TEXT, (bool(self.text), "pass --text with a column's name")),
+            **dict.fromkeys(
+                _OF_TEXT,
+                (self.has_text, "pass --text with a column's name, or --format fasttext for such lines"),
+            ),
         }
         for name, (used, remedy) in where.items():
             if not used and getattr(self, name) != OPTIONS[name].default:

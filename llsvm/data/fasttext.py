@@ -1,0 +1,125 @@
+"""fastText's lines, ``__label__sports A document of words ...``: a table with the columns label and text; also
+compressed and piped. A label may stand anywhere in its line, as in fastText; a line has one, or none where it is to
+be predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from llsvm.data.table import TableSource
+from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
+from llsvm.errors import DataError
+from llsvm.features.encoder import TableEncoder
+from llsvm.files.fingerprint import Reading
+from llsvm.files.inputs import STDIN, Input
+
+LABEL, TEXT = "label", "text"  # the columns
+PREFIX = "__label__"
+_CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together
+_HELD_FACTOR = 6  # bytes held for each byte of a chunk while it is parsed
+_SCHEMA = pa.schema([(LABEL, pa.string()), (TEXT, pa.string())])
+_USUAL = rf"^{PREFIX}(?P<label>[^ \t\r\n\f\v]+)(?P<text>(?s:.*))$"
+_SHOWN = 3
+
+
+class FastTextSource(TableSource):
+    """Files of such lines; see TableSource. Blank lines are left out."""
+
+    format = "fasttext"
+
+    def _begin(self, encoder: TableEncoder | None) -> None:
+        if encoder is None and not self._options.text:
+            self._options = replace(self._options, text=(TEXT,))
+        self._read_once = False  # standard input
+        self._window_bytes = 0  # of the decompressor, the largest so far
+
+    def _schema(self, number: int) -> pa.Schema:
+        return _SCHEMA
+
+    def _reader_bytes(self) -> int:
+        chunks = self._threads + 1 if self._threads > 1 else 1
+        return (4 << 20) + _HELD_FACTOR * _CHUNK_BYTES[1] * chunks + self._window_bytes
+
+    def _batches(
+        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        path, seen = self._paths[number], 0
+        if path == STDIN and self._read_once:
+            raise DataError("-: standard input can be read once only; write the data to a file")
+        self._read_once = True
+        size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
+        needed = self._need_label and LABEL in names
+        with Input(path, reading, self._options.encoding) as stream:
+            if stream.head.startswith(BYTE_ORDER_MARK):
+                stream.read(len(BYTE_ORDER_MARK))
+            chunks = cut_lines(lambda n: bytes(stream.read(n) or b""), path, size, max_rows)
+            for _, parsed in parse_ahead(chunks, lambda chunk: _parsed(chunk, path, needed), self._threads):
+                self._window_bytes = max(self._window_bytes, stream.window_bytes)
+                self.bytes_read += stream.raw_bytes_read - seen
+                seen = stream.raw_bytes_read
+                yield parsed().select(names)
+            self._fingerprints[number] = stream.finish() or self._fingerprints[number]
+
+
+def _parsed(chunk: Chunk, path: str, needed: bool) -> pa.RecordBatch:
+    """Labels and texts of the lines that are not blank. needed: each must have a label. Raises DataError."""
+    lines = _lines(chunk, path)
+    usual = pc.and_(pc.starts_with(lines, PREFIX), pc.equal(pc.count_substring(lines, PREFIX), 1))
+    found = pc.extract_regex(lines, _USUAL)  # null where there is no match
+    labels, texts = found.field(0), found.field(1)
+    odd = np.flatnonzero(~np.asarray(pc.and_(usual, found.is_valid())))
+    if not len(odd):
+        return pa.record_batch([labels, texts], schema=_SCHEMA)
+    keep = np.ones(len(lines), bool)
+    all_labels, all_texts = labels.to_pylist(), texts.to_pylist()
+    for row in odd.tolist():
+        line = lines[row].as_py()
+        keep[row] = bool(line.strip())
+        if keep[row]:
+            all_labels[row], all_texts[row] = _split(line, f"{path}:{chunk.number + row}", needed)
+    whole = pa.record_batch(
+        [pa.array(all_labels, pa.string()), pa.array(all_texts, pa.string())], schema=_SCHEMA
+    )
+    return whole.filter(pa.array(keep))
+
+
+def _lines(chunk: Chunk, path: str) -> pa.Array:
+    """As text, each with its end."""
+    text = chunk.text
+    if not text.isascii():
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            line = chunk.number + text.count(b"\n", 0, error.start)
+            raise DataError(
+                f"{path}:{line}: the text is not UTF-8; write it as UTF-8, or pass its encoding "
+                "(--encoding latin-1)"
+            ) from error
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
+    offsets = np.concatenate([[0], ends, [len(text)] if not text.endswith(b"\n") else []]).astype(np.int32)
+    return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text))
+
+
+def _split(line: str, place: str, needed: bool) -> tuple[str | None, str]:
+    """Label and text of a line that does not begin with its one label, or has not one. Raises DataError."""
+    words = line.split()
+    labels = [word.removeprefix(PREFIX) for word in words if word.startswith(PREFIX)]
+    if "" in labels:
+        raise DataError(f"{place}: a label without a name; write one behind {PREFIX}, or leave the line out")
+    if needed and len(labels) > 1:
+        some = ", ".join(labels[:_SHOWN]) + (", ..." if len(labels) > _SHOWN else "")
+        raise DataError(
+            f"{place}: {len(labels)} labels ({some}), and a row has one class; keep one, or make one file for each "
+            "label (this label against the rest)"
+        )
+    if needed and not labels:
+        raise DataError(
+            f"{place}: the line has no label; write {PREFIX}NAME before it, or leave the line out"
+        )
+    text = " ".join(word for word in words if not word.startswith(PREFIX))
+    return (labels[0] if labels else None), text
