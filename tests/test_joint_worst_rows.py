@@ -1,15 +1,18 @@
 """Crammer-Singer and Weston-Watkins on rows of many columns: the worst rows, the best multiple, the best pass."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from oracle import run
+from oracle import run, small_pages
 from test_face import texts
 
 from llsvm.block import CSR, Block
 from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import joint_dual
+from llsvm.solvers.sequential_dual.layout import WorstRoom
 from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.scale import scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares
@@ -17,6 +20,7 @@ from llsvm.solvers.sequential_dual.worst_rows import WorstRows, gaps
 from llsvm.stream.progress import Progress
 
 METHODS = ["crammer-singer", "weston-watkins"]
+ROOM = WorstRoom(1_000_000, 81 * 4, 1_000_000)
 
 
 def a_part(layout, n=50, d=80, k=4):
@@ -49,7 +53,7 @@ def test_the_worst_rows_are_those_of_the_largest_gaps(method, layout):
     np.testing.assert_allclose(gaps(part, w, 0.5, joint_dual(method)), gap, atol=1e-12)
     with Threads(1) as pool:
         for most in (9, 50):
-            chosen = WorstRows(joint_dual(method), 0.5, most, pool, 10_000, 2.0**50).choose(part, w)
+            chosen = WorstRows(joint_dual(method), 0.5, most, pool, ROOM, 2.0**50).choose(part, w)
             best = [i for i in np.argsort(-np.array(gap), kind="stable")[:most] if gap[i] > 0]
             assert chosen.tolist() == best
 
@@ -62,7 +66,7 @@ def test_newton_settles_the_worst_rows_and_gains_what_it_says(method, layout, th
     dual, w = joint_dual(method), np.zeros((81, 4))
     before, start = resum([part], dual, 1.0, w), part.share.copy()
     with Threads(threads) as pool:
-        worst = WorstRows(dual, 1.0, 12, pool, 1_000_000, 2.0**50)
+        worst = WorstRows(dual, 1.0, 12, pool, ROOM, 2.0**50)
         rows = worst.choose(part, w)
         missing = gaps(part, w, 1.0, dual)[rows].sum()
         gain = worst.solve(part, rows, w, Progress())
@@ -109,6 +113,61 @@ def test_the_best_weights_of_all_passes_are_handed_back(method):
     W = training.coef.T
     losses = joint_dual(method).loss(X @ W[:-1], y.astype(np.int32), np.full(len(y), 1e4))
     assert 0.5 * (W * W).sum() + losses == pytest.approx(primal[-1], rel=1e-9)
+
+
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+def test_the_worst_rows_of_blocks_are_those_of_all(layout):
+    _, part = a_part(layout)
+    w, dual = np.random.default_rng(2).normal(size=(81, 4)), joint_dual("crammer-singer")
+    pieces = [
+        BlockShares(part.block.take(rows), part.cost[rows], part.share[rows])
+        for rows in np.array_split(np.arange(50), 7)
+    ]
+    with Threads(1) as pool:
+        for rows_bytes in (100_000, 1500):  # the latter is room for some
+            worst = WorstRows(dual, 0.5, 9, pool, replace(ROOM, rows_bytes=rows_bytes), 2.0**50)
+            losses, found = worst.choose_of(pieces, w)
+            best = worst.choose(part, w).tolist()
+            held = found.block.rows.tolist()
+            assert held == best[: len(held)]
+            assert (len(held) == 9) == (rows_bytes == 100_000)
+            assert found.block.nbytes <= rows_bytes + 1000
+            np.testing.assert_array_equal(found.share, part.share[held])
+    products = RowProducts(part.block, 0.5, 81, 4)
+    scores = products.scores(products.matrix(slice(0, 50)), w)
+    assert losses == pytest.approx(dual.loss(scores, part.block.y, part.cost))
+
+
+def test_newton_takes_the_worst_rows_whose_columns_have_room():
+    _, part = a_part("csr")
+    w, dual, rows = np.zeros((81, 4)), joint_dual("crammer-singer"), np.arange(10, 40)
+    X = part.block.take(rows).X
+    columns = [len(np.unique(X.indices[: X.indptr[n]])) + 1 for n in range(len(rows) + 1)]
+    before = part.share.copy()
+    with Threads(1) as pool:
+        room = WorstRoom(0, 4 * 60, 1_000_000)
+        WorstRows(dual, 1.0, 30, pool, room, 2.0**50).solve(part, rows, w, Progress())
+        none = WorstRows(dual, 1.0, 30, pool, replace(room, weights=0), 2.0**50)
+        assert none.solve(part, rows, w, Progress()) == 0.0
+        assert not none.has_newton
+    moved = np.flatnonzero((part.share != before).any(axis=1)) - 10
+    assert len(moved)
+    assert columns[moved.max() + 1] <= 60
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_are_measured_before_the_worst_rows_are_settled_out_of_core(method, monkeypatch):
+    """That is a pass of its own, with nothing trained since the one before."""
+    small_pages(monkeypatch, 20_000, 40_000)
+    X, y = texts(n=3000, contradict=5, classes=4)
+    training = run(X, y, ledger=1_100_000, C=1e4, multiclass=method, max_passes=9)
+    assert not training.stream.in_one_block
+    kinds = "".join(report.kind[0] for report in training.reports)
+    assert "eppe" in kinds
+    assert kinds.endswith("pp")
+    W, last = training.coef.T, training.reports[-1]
+    losses = joint_dual(method).loss(X @ W[:-1] + W[-1], y.astype(np.int32), np.full(len(y), 1e4))
+    assert 0.5 * (W * W).sum() + losses == pytest.approx(last.certificate.total_primal, rel=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS)

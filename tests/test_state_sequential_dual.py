@@ -8,9 +8,11 @@ from oracle import small_pages
 from state_suite import Case, check_refuses, check_resumes, first_state
 
 from llsvm.errors import UsageError
+from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
+from llsvm.solvers.sequential_dual.worst_rows import WorstRows
 
 METHODS = ["crammer-singer", "weston-watkins"]
 
@@ -43,6 +45,35 @@ def test_newtons_method(tmp_path, monkeypatch, method, threads, stage):
         tmp_path,
     )
     assert any(gain > 0 for gain in made)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("ledger", "in_one_block", "newton"),
+    [(100_000_000, True, True), (750_000, True, False), (330_000, False, False)],
+)
+def test_the_worst_rows_of_many_columns(tmp_path, monkeypatch, method, ledger, in_one_block, newton):
+    """By loops, and by Newton's method where that has room; in memory and out of core."""
+    small_pages(monkeypatch)
+    tuning = replace(
+        DEFAULT, newton_start=0.0, worst_products=0, newton_numbers=100, newton_from=0.0, worst_rows=10
+    )
+
+    def make(options, class_weight, threads):
+        return SequentialDual(options, class_weight, threads, tuning)
+
+    by_loops, by_newton = [], []
+    settle, solve = Loops.settle_rows, WorstRows.solve
+    monkeypatch.setattr(Loops, "settle_rows", lambda self, *rest: by_loops.append(settle(self, *rest)))
+    monkeypatch.setattr(
+        WorstRows, "solve", lambda self, *rest: by_newton.append(solve(self, *rest)) or by_newton[-1]
+    )
+    settings = joint(method, tol=1e-3, C=1e4, max_passes=9)
+    case = Case(settings, ledger=ledger, n=900, d=150, classes=4, density=0.2, in_one_block=in_one_block)
+    case = replace(case, make=make, from_file="cache")
+    check_resumes(case, tmp_path)
+    assert by_loops
+    assert any(gain > 0 for gain in by_newton) == newton
 
 
 @pytest.mark.parametrize("method", METHODS)

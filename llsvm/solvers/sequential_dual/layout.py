@@ -23,11 +23,22 @@ ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
 
 
 @dataclass(frozen=True, slots=True)
+class WorstRoom:
+    """For the worst rows (worst_rows.py). rows_bytes: for copies of the rows themselves, out of core. weights: so
+    many float64 of the columns that they have; 0: no room for Newton's method. matrix_numbers: and of its
+    matrices."""
+
+    rows_bytes: int
+    weights: int
+    matrix_numbers: int
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """needs: for ``Stream.prepare``. extrapolates: there is room for that; extrapolation_bytes: for each row, or
     0. keeps: a copy of the weights as last certified has room. dtype: of shares. sparse: they are packed where they
     are stored. matrix_numbers: so many float64 have room for the matrices of Newton's steps;
-    None: there is no room for Newton's method."""
+    None: there is no room for Newton's method. worst: what the worst rows have; None: these are left alone."""
 
     needs: Needs
     extrapolates: bool
@@ -36,6 +47,7 @@ class Layout:
     dtype: np.dtype
     sparse: bool
     matrix_numbers: int | None = None
+    worst: WorstRoom | None = None
 
 
 def layout(
@@ -56,7 +68,7 @@ def layout(
     wanted, without = (_layout(extrapolates, each, as_float32, memory, tuning) for each in (keeps, False))
     each = next((each for each in (wanted, without) if memory.has_room(each.needs)), None)
     chosen = each or _layout(False, False, as_float32, memory, tuning)
-    return _with_newton(chosen, threads, memory, tuning)
+    return _with_worst_rows(_with_newton(chosen, threads, memory, tuning), threads, memory, tuning)
 
 
 def _with_newton(plan: Layout, threads: int, memory: MemoryLeft, tuning: SequentialDualTuning) -> Layout:
@@ -72,6 +84,32 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft, tuning: Sequent
     lines = {**plan.needs.lines, "Newton's method": line_bytes((width, k), threads, wanted)}
     needs = replace(plan.needs, lines=lines, row_work_bytes=plan.needs.row_work_bytes + row_bytes(k))
     return replace(plan, needs=needs, matrix_numbers=wanted) if memory.fits_in_one_block(needs) else plan
+
+
+def _with_worst_rows(plan: Layout, threads: int, memory: MemoryLeft, tuning: SequentialDualTuning) -> Layout:
+    """The same, and room for the worst rows: Newton's, or where there are too many columns for that, in memory or
+    not, room of their own, if the limit does without."""
+    dataset = memory.dataset
+    k, width, n = len(dataset.classes), dataset.n_columns + 1, tuning.worst_rows
+    if plan.matrix_numbers is not None:
+        return replace(plan, worst=WorstRoom(0, k * width, plan.matrix_numbers))
+    if not tuning.newton or plan.dtype != np.float64 or k * width**2 <= tuning.newton_numbers:
+        return plan
+    fits = memory.fits_in_one_block if memory.fits_in_one_block(plan.needs) else memory.has_room
+    most = int(tuning.worst_share * (memory.available_bytes - plan.needs.nbytes))
+    mean = dataset.held_bytes_per_row
+    rows_bytes = int(max(2 * n * mean, memory.pages.largest_row_bytes)) + 8 * n * k
+    own = min(width, int(n * dataset.nnz / max(dataset.n_rows, 1)) + 1)
+    for rows in (n, n // 2, n // 5, 0):
+        columns = 1 + own * rows // n
+        matrix_numbers = min(2 * (rows * (k - 1)) ** 2, tuning.newton_numbers)
+        room = WorstRoom(rows_bytes, k * columns if rows else 0, matrix_numbers)
+        nbytes = 4 * rows_bytes + n * (ROW_WORK_BYTES + row_bytes(k))
+        nbytes += line_bytes((columns, k), threads, matrix_numbers) if rows else 0
+        needs = replace(plan.needs, lines={**plan.needs.lines, "worst rows": nbytes})
+        if nbytes <= most and fits(needs):
+            return replace(plan, needs=needs, worst=room)
+    return plan
 
 
 def _layout(

@@ -28,10 +28,9 @@ def what_is_due(
 ) -> Due:
     """loops: and what they have done so far. matrix_numbers: see newton_system.py."""
     values = dataset.nnz / max(dataset.n_rows, 1)
-    spent = loops.made * tuning.loop + loops.scores * (tuning.score + tuning.score_value * values)
-    if spent <= tuning.newton_start:
+    spent = _spent(loops, values, tuning)
+    if spent <= 0.0:
         return Due.NOTHING
-    spent -= tuning.newton_start
     n, k = part.share.shape
     width = dataset.n_columns + 1
     on_face, rank, pairs = 0, 0, 0
@@ -41,12 +40,12 @@ def what_is_due(
         on_face += int(np.count_nonzero(free))
         rank += int(free.sum())
         pairs += int(((free + 1) ** 2)[free > 0].sum())
-    product = 2.0 * k * (tuning.step_score + tuning.step_value * values)
+    product = _product(k, values, tuning)
     copied = on_face * part.block.nbytes / max(n, 1) / 8
     whole = k * width
     way = way_of(whole, rank, copied, matrix_numbers)
     if way is Way.PRODUCTS and k * width**2 > matrix_numbers:  # no room for a preconditioner
-        return Due.MANY_COLUMNS if spent > tuning.worst_products * on_face * product else Due.NOTHING
+        return Due.MANY_COLUMNS if worst_rows_are_due(loops, on_face, dataset, tuning) else Due.NOTHING
     if way is Way.WHOLE:
         system = pairs * width**2 * tuning.step_product + whole**3 * tuning.step_factor
     elif way is Way.RANK:
@@ -54,3 +53,23 @@ def what_is_due(
     else:
         system = 0.5 * MAX_PRODUCTS * n * product
     return Due.NEWTON if spent > tuning.newton_steps * (n * product + system) else Due.NOTHING
+
+
+def worst_rows_are_due(
+    loops: Loops, n_active: int, dataset: DatasetInfo, tuning: SequentialDualTuning
+) -> bool:
+    """n_active: rows on a face, or that may be."""
+    values = dataset.nnz / max(dataset.n_rows, 1)
+    product = _product(len(dataset.classes), values, tuning)
+    return _spent(loops, values, tuning) > tuning.worst_products * n_active * product
+
+
+def _spent(loops: Loops, values: float, tuning: SequentialDualTuning) -> float:
+    """ns, on loops so far, beyond what loading Newton's method takes; values: of a row."""
+    spent = loops.made * tuning.loop + loops.scores * (tuning.score + tuning.score_value * values)
+    return spent - tuning.newton_start
+
+
+def _product(k: int, values: float, tuning: SequentialDualTuning) -> float:
+    """ns, of a row with the weights, and back."""
+    return 2.0 * k * (tuning.step_score + tuning.step_value * values)

@@ -20,7 +20,8 @@ same way each time. So after a shrunk loop they move on along the way that they 
 as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured;
 and once loops have cost what Newton's method would, that takes over (multipliers.py), if it has room: it needs
 some dozens of steps, however long the rows are. Where there are many columns, work on the few worst rows follows
-each loop instead (many_columns.py). Weights whose margins are all a little short are
+each loop instead (many_columns.py); out of core, in place of epochs, after a pass that only measures and finds
+these rows. Weights whose margins are all a little short are
 handed back longer, by the factor of the least objective (scale.py).
 """
 
@@ -44,7 +45,7 @@ from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.many_columns import ManyColumns
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
-from llsvm.solvers.sequential_dual.prices import Due, what_is_due
+from llsvm.solvers.sequential_dual.prices import Due, what_is_due, worst_rows_are_due
 from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.scale import scaled
@@ -84,14 +85,15 @@ class SequentialDual:
         self._loops: Loops | None = None
         self._rounds: Rounds | None = None  # where not all rows are at hand
         self._share = SharesAtHand(np.zeros((0, len(class_weight))))  # where they are
-        self._newton: Multipliers | None = None  # where it has room; then _many_columns is there, too
-        self._many_columns: ManyColumns
+        self._newton: Multipliers | None = None  # where it has room
+        self._many_columns: ManyColumns | None = None
         self._terms: float | None = None  # of all rows, see resum.py
         self._bound: RoundingBound | None = None
         self._rounded = (
             False  # rounding alone may come to more than the gap asked for, by the last certificate
         )
         self._newton_due = False  # since loops hardly get on any more
+        self._survey_due = False  # out of core, after a pass: see many_columns.py
         self._kept: NDArray[np.float64] | None = None  # the best weights so far, if there is room
         self._least = np.inf  # their P
 
@@ -117,21 +119,21 @@ class SequentialDual:
         self._bound = stream.rounding_bound(loss, self._costs.by_class, settings.constant)
         report = partial(self._report, self._bound)
         with Loops(shape, loss, plan, *numbers, self.tuning, stream.progress, self.on_loop) as loops:
-            self._loops = loops
+            self._loops, dual = loops, joint_dual(settings.multiclass)
+            if plan.worst is not None:
+                of_worst = (self.tuning.worst_rows, loops.threads, plan.worst, loops.grid)
+                self._many_columns = ManyColumns(WorstRows(dual, settings.constant, *of_worst), self.tuning)
             if stream.in_one_block:
                 loops.tol_share = self.tuning.tol_share_in_memory
                 self._share = SharesAtHand(np.zeros((dataset.n_rows, k), plan.dtype))
                 if plan.matrix_numbers is not None:
-                    dual = joint_dual(settings.multiclass)
                     tail = (loops.threads, plan.matrix_numbers, loops.grid)
                     self._newton = Multipliers(dual, settings.constant, *tail)
-                    worst = WorstRows(dual, settings.constant, self.tuning.worst_rows, *tail)
-                    self._many_columns = ManyColumns(worst, self.tuning)
                 reports = self._in_memory(stream, loops, report, state is not None)
             else:
                 make = stream.sparse_state if plan.sparse else stream.row_state
                 self._rounds = Rounds(stream, loops, make(k, plan.dtype), self._costs, self.tuning)
-                reports = self._out_of_core(self._rounds, report)
+                reports = self._out_of_core(stream, self._rounds, report)
             if state is not None:
                 self._go_on_from(state, stream, loops)
                 del state
@@ -160,7 +162,7 @@ class SequentialDual:
                     primal = 0.5 * squared_norm(w) + loops.measure(part, w)
                 if self._kept is not None:
                     each = self.settings.multiclass == "weston-watkins"
-                    always = self._newton is not None and self._many_columns.begun
+                    always = self._many_columns is not None and self._many_columns.begun
                     factor, primal = scaled(part, w, loops.bias, each, primal, loops.dual, always)
                 report = make_report(primal, w, n_active, factor)
                 report.resumable = not (report.converged or report.cause)
@@ -191,19 +193,24 @@ class SequentialDual:
     def _second_order_stage(self, stream: Stream, loops: Loops, part: BlockShares) -> bool:
         """Steps of Newton's method, or those for many columns, if they are due; after some of Newton's that gained
         nothing, loops come first."""
-        newton, tuning = self._newton, self.tuning
+        newton, many, tuning = self._newton, self._many_columns, self.tuning
+        if many is not None and (
+            many.begun or (newton is None and self._worst_rows_are_due(len(part.active)))
+        ):
+            many.step(part, loops, self._stall.last_share, stream.progress)
+            return True
         if newton is None:
             return False
-        many = self._many_columns
         if not newton.gained:
             newton.gained = True
             return False
-        due = Due.MANY_COLUMNS if many.begun else Due.NEWTON
-        if not many.begun and newton.W is None and not self._newton_due:
+        due = Due.NEWTON
+        if newton.W is None and not self._newton_due:
             due = what_is_due(loops, part, stream.dataset, newton.matrix_numbers, tuning)
         if due is Due.NOTHING:
             return False
         if due is Due.MANY_COLUMNS:
+            assert many is not None
             many.step(part, loops, self._stall.last_share, stream.progress)
             return True
         if newton.W is None:
@@ -212,17 +219,42 @@ class SequentialDual:
         loops.dual += newton.solve(part, loops.w, enough, tuning.newton_stage, stream.progress)
         return True
 
-    def _out_of_core(self, rounds: Rounds, make_report: Callable[..., Report]) -> Iterator[Report]:
+    def _worst_rows_are_due(self, n_active: int) -> bool:
+        """So many rows are free or violate."""
+        assert self._loops is not None
+        assert self._stream is not None
+        return self._newton_due or worst_rows_are_due(
+            self._loops, n_active, self._stream.dataset, self.tuning
+        )
+
+    def _out_of_core(
+        self, stream: Stream, rounds: Rounds, make_report: Callable[..., Report]
+    ) -> Iterator[Report]:
+        many = self._many_columns
         while True:
-            primal = rounds.full_pass(measure=self._passes > 0)
-            self._passes += 1
-            self._terms = rounds.terms
-            self._resum(rounds.parts(), rounds.loops, rounds.start, primal)
-            report = make_report(primal, rounds.start, rounds.n_active)
-            yield report
-            if report.converged or report.cause or self._is_last_pass:
-                return
-            kept = rounds.epochs(primal, self._passes)
+            if not self._survey_due:
+                primal = rounds.full_pass(measure=self._passes > 0)
+                self._passes += 1
+                self._terms = rounds.terms
+                self._resum(rounds.parts(), rounds.loops, rounds.start, primal)
+                report = make_report(primal, rounds.start, rounds.n_active)
+                ends = report.converged or bool(report.cause) or self._is_last_pass
+                is_due = many is not None and (many.begun or self._worst_rows_are_due(rounds.n_active))
+                report.resumable = self._survey_due = is_due and not ends
+                yield report
+                if ends:
+                    return
+            if many is not None and self._survey_due:
+                primal, worst = many.survey(rounds)
+                self._passes += 1
+                report = make_report(primal, rounds.start, rounds.n_active)
+                yield report
+                if report.converged or report.cause or self._is_last_pass:
+                    return
+                kept = many.step_out_of_core(worst, rounds, self._stall.last_share, stream.progress)
+                self._survey_due = False
+            else:
+                kept = rounds.epochs(primal, self._passes)
             coef, dual = report.coef, rounds.loops.dual
             yield Report("epoch", self._passes, coef, report.certificate, dual, kept, resumable=True)
 
@@ -249,11 +281,19 @@ class SequentialDual:
         if not converged and measured <= self.tuning.exact * self.settings.tol:
             report.cause = ROUNDED
         elif self._stall.note(self._passes, primal, dual) and not converged:
-            if self._newton is not None and self._newton.W is None and not self._many_columns.begun:
+            if self._may_begin_more:
                 self._newton_due = True
             else:
                 report.cause = STALLED
         return report
+
+    @property
+    def _may_begin_more(self) -> bool:
+        """Than loops."""
+        newton, many = self._newton, self._many_columns
+        if many is not None and many.begun:
+            return False
+        return newton.W is None if newton is not None else many is not None
 
     @property
     def _is_last_pass(self) -> bool:
@@ -274,10 +314,12 @@ class SequentialDual:
             arrays["best w"], numbers["least primal"] = self._kept, self._least
         if self._newton is not None:
             arrays |= self._newton.arrays
-            numbers |= self._newton.numbers | self._many_columns.numbers | {"newton due": self._newton_due}
+            numbers |= self._newton.numbers
+        if self._many_columns is not None:
+            numbers |= self._many_columns.numbers | {"newton due": self._newton_due}
         if rounds is not None:
             arrays |= rounds.arrays
-            numbers["n active"] = rounds.n_active
+            numbers |= {"n active": rounds.n_active, "survey due": self._survey_due}
         return SolverState(
             "sequential-dual",
             self._passes,
@@ -300,13 +342,15 @@ class SequentialDual:
         if self._kept is not None and "best w" in state.arrays:
             self._kept[...] = state.arrays["best w"]
             self._least = state.numbers["least primal"]
-        if self._newton is not None:
+        if self._many_columns is not None:
             self._newton_due = state.numbers.get("newton due", False)
             self._many_columns.restore(state.numbers)
+        if self._newton is not None:
             self._newton = self._newton if self._newton.restore(state.arrays, state.numbers) else None
         shares = self._share if self._rounds is None else self._rounds.shares
         state.require_type("share", shares.dtype)
         copy_rows(state.rows["share"], shares)
         if self._rounds is not None:
             self._rounds.restore(state.arrays, state.numbers["n active"])
+            self._survey_due = state.numbers.get("survey due", False) and self._many_columns is not None
         stream.random_state = state.numbers["stream generator"]

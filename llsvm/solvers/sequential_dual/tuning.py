@@ -73,6 +73,8 @@ class SequentialDualTuning:
     preconditioner, loops over the worst rows (worst_rows.py) follow each full one once these have cost as much;"""
     worst_rows: int = 50
     """so many rows,"""
+    worst_share: float = 0.25
+    """Of the memory that is left, at most, for them where Newton's method has no room,"""
     worst_until: float = 1e-3
     """until their gap has fallen to this share,"""
     worst_loops: int = 500

@@ -8,13 +8,16 @@ Newton's method (multipliers.py) takes some dozens of steps, in which only the c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import CSR, Block, concat
 from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual
+from llsvm.solvers.sequential_dual.layout import WorstRoom
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.stream.progress import Progress
@@ -25,43 +28,109 @@ STEPS = 60  # of Newton's method, at most
 
 
 class WorstRows:
-    """most: so many rows at a time. matrix_numbers: see newton_system.py. grid: shares are multiples of 1/grid."""
+    """most: so many rows at a time. grid: shares are multiples of 1/grid."""
 
     def __init__(
-        self, dual: JointDual, bias: float, most: int, threads: Threads, matrix_numbers: int, grid: float
+        self, dual: JointDual, bias: float, most: int, threads: Threads, room: WorstRoom, grid: float
     ) -> None:
         self._dual, self._bias, self._threads = dual, bias, threads
-        self._most, self._matrix_numbers, self._grid = most, matrix_numbers, grid
+        self._most, self._room, self._grid = most, room, grid
 
     def choose(self, part: BlockShares, w: Array) -> NDArray[np.int64]:
         """The positions of the rows of the largest gaps at the weights w (d + 1, k)."""
-        gap = gaps(part, w, self._bias, self._dual)
+        return self._choose(part, w)[0]
+
+    def _choose(self, part: BlockShares, w: Array) -> tuple[NDArray[np.int64], float]:
+        gap, losses = gaps_and_losses(part, w, self._bias, self._dual)
         rows = np.argsort(-gap, kind="stable")[: self._most]
-        return rows[gap[rows] > 0.0]
+        return rows[gap[rows] > 0.0], losses
+
+    @property
+    def has_newton(self) -> bool:
+        return self._room.weights > 0
+
+    def choose_of(self, parts: Iterable[BlockShares], w: Array) -> tuple[float, BlockShares | None]:
+        """Of rows that come in blocks: Σ C_i loss_i, and copies of the same, the largest gap first, in the bytes
+        that there are; None where no row has a gap."""
+        best: BlockShares | None = None
+        gap, losses = np.zeros(0), 0.0
+        for part in parts:
+            rows, loss = self._choose(part, w)
+            losses += loss
+            rows = rows[np.cumsum(_row_bytes(part)[rows]) <= self._room.rows_bytes]
+            if not len(rows):
+                continue
+            found = _taken(part, rows)
+            gap = np.append(gap, gaps(found, w, self._bias, self._dual))
+            both = found if best is None else _joined(best, found)
+            order = np.argsort(-gap, kind="stable")[: self._most]
+            held = np.cumsum(_row_bytes(both)[order])
+            order = order[held <= self._room.rows_bytes]
+            best, gap = _taken(both, order), gap[order]
+        return losses, best if len(gap) else None
 
     def solve(self, part: BlockShares, rows: NDArray[np.int64], w: Array, progress: Progress) -> float:
-        """Move the shares of these rows, and the weights w that belong to all shares; returns what D gains."""
+        """Move the shares of these rows, or of the first of them whose columns have room, and the weights w that
+        belong to all shares; returns what D gains."""
+        rows = rows[: self._with_room(part.block, rows, w.shape)]
         if not len(rows):
             return 0.0
         block, columns = _own_columns(part.block.take(rows), len(w) - 1)
         own = w[columns]
         chosen = BlockShares(block, part.cost[rows], part.share[rows])
         floor = UNTIL * float(gaps(chosen, own, self._bias, self._dual).sum())
-        newton = Multipliers(self._dual, self._bias, self._threads, self._matrix_numbers, self._grid)
+        newton = Multipliers(self._dual, self._bias, self._threads, self._room.matrix_numbers, self._grid)
         gain = newton.solve(chosen, own, 0.0, STEPS, progress, floor)
         if gain > 0.0:
             w[columns], part.share[rows] = own, chosen.share
         return gain
 
+    def _with_room(self, block: Block, rows: NDArray[np.int64], shape: tuple[int, ...]) -> int:
+        """So many rows, of the first, that have few enough columns."""
+        most = self._room.weights // shape[1]
+        if shape[0] <= most:
+            return len(rows)
+        if not isinstance(block.X, CSR):
+            return 0
+        values = np.cumsum(np.diff(block.X.indptr)[rows]) + 1  # and the constant feature
+        n = int(np.searchsorted(values, most, side="right"))
+        while n < len(rows) and len(_own_columns(block.take(rows[: n + 1]), shape[0] - 1)[1]) <= most:
+            n += 1
+        return n
+
+
+def _taken(part: BlockShares, rows: NDArray[np.int64]) -> BlockShares:
+    return BlockShares(part.block.take(rows), part.cost[rows], part.share[rows])
+
+
+def _joined(a: BlockShares, b: BlockShares) -> BlockShares:
+    block, cost = concat([a.block, b.block]), np.append(a.cost, b.cost)
+    return BlockShares(block, cost, np.concatenate([a.share, b.share]))
+
+
+def _row_bytes(part: BlockShares) -> NDArray[np.int64]:
+    """That each row takes, beside a few numbers."""
+    X, share = part.block.X, part.share[0].nbytes
+    if isinstance(X, CSR):
+        return np.diff(X.indptr) * (X.indices.itemsize + X.data.itemsize) + share
+    return np.full(len(X), X[0].nbytes + share)
+
 
 def gaps(part: BlockShares, w: Array, bias: float, dual: JointDual) -> Array:
     """(n,) C_i (loss_i + Σ_m a_im (s_y − s_m − 1)) at the weights w (d + 1, k)."""
+    return gaps_and_losses(part, w, bias, dual)[0]
+
+
+def gaps_and_losses(part: BlockShares, w: Array, bias: float, dual: JointDual) -> tuple[Array, float]:
+    """The gaps, and Σ C_i loss_i."""
     products = RowProducts(part.block, bias, *w.shape)
-    gap = np.empty(part.n_rows)
+    gap, losses = np.empty(part.n_rows), 0.0
     for rows in products.pieces(0, part.n_rows):
         y, cost = part.block.y[rows], part.cost[rows]
-        gap[rows] = dual.gaps(part.share[rows], products.scores(products.matrix(rows), w), y, cost)
-    return gap
+        scores = products.scores(products.matrix(rows), w)
+        gap[rows] = dual.gaps(part.share[rows], scores, y, cost)
+        losses += dual.loss(scores, y, cost)
+    return gap, losses
 
 
 def _own_columns(block: Block, n_columns: int) -> tuple[Block, NDArray[np.int64]]:
