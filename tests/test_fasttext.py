@@ -10,7 +10,7 @@ import pytest
 
 import llsvm
 from llsvm.data import format_of, open_source
-from llsvm.errors import DataError
+from llsvm.errors import DataError, UsageError
 
 RNG = np.random.default_rng(1)
 LABELS = RNG.choice(["sports", "art", "1"], 80).tolist()
@@ -99,3 +99,8 @@ def test_encodings_and_empty_files(tmp_path):
     same(llsvm.train(path, encoding="latin-1"), llsvm.train(written(tmp_path / "utf8.ft")))
     with pytest.raises(DataError, match=r"no row|empty"):
         list(open_source(written(tmp_path / "none.ft", [])).blocks(1 << 20))
+
+
+def test_a_feature_map_takes_no_text(tmp_path):
+    with pytest.raises(UsageError, match="feature_map is for columns of numbers and categories"):
+        llsvm.train(written(tmp_path / "rows.ft"), feature_map="rff")

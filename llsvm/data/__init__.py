@@ -149,7 +149,7 @@ def open_with_settings(
     settings: Settings, data: Any, y: Any = None, sample_weight: Any = None, threads: int = 1
 ) -> BlockSource:
     """A source over files or arrays, read as the settings say."""
-    return open_source(
+    source = open_source(
         data,
         y,
         sample_weight,
@@ -161,6 +161,12 @@ def open_with_settings(
         label_kind=KINDS[settings.loss],
         target_scale=settings.target_scale,
     )
+    encoder = source.info().encoder
+    if settings.feature_map is not None and encoder is not None and encoder.documents is not None:
+        raise UsageError(
+            f"{source.info().name}: --feature-map is for columns of numbers and categories, not of text"
+        )
+    return source
 
 
 def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:
