@@ -40,10 +40,11 @@ class WorstRows:
         """The positions of the rows of the largest gaps at the weights w (d + 1, k)."""
         return self._choose(part, w)[0]
 
-    def _choose(self, part: BlockShares, w: Array) -> tuple[NDArray[np.int64], float]:
+    def _choose(self, part: BlockShares, w: Array) -> tuple[NDArray[np.int64], Array, float]:
+        """The positions, the gaps of all rows, and the sum of their losses."""
         gap, losses = gaps_and_losses(part, w, self._bias, self._dual)
         rows = np.argsort(-gap, kind="stable")[: self._most]
-        return rows[gap[rows] > 0.0], losses
+        return rows[gap[rows] > 0.0], gap, losses
 
     @property
     def has_newton(self) -> bool:
@@ -55,13 +56,13 @@ class WorstRows:
         best: BlockShares | None = None
         gap, losses = np.zeros(0), 0.0
         for part in parts:
-            rows, loss = self._choose(part, w)
+            rows, own, loss = self._choose(part, w)
             losses += loss
             rows = rows[np.cumsum(_row_bytes(part)[rows]) <= self._room.rows_bytes]
             if not len(rows):
                 continue
             found = _taken(part, rows)
-            gap = np.append(gap, gaps(found, w, self._bias, self._dual))
+            gap = np.append(gap, own[rows])
             both = found if best is None else _joined(best, found)
             order = np.argsort(-gap, kind="stable")[: self._most]
             held = np.cumsum(_row_bytes(both)[order])
