@@ -446,3 +446,33 @@ def test_a_file_larger_than_the_limit_is_counted_and_trained_on_under_it(tmp_pat
     hashed = Model.load(tmp_path / "m").extra["text"]["options"]["hash_bits"]
     assert (hashed is None) == (ngrams == "1")
     assert not list(tmp_path.glob("llsvm-*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"text": ["stars"], "label": "stars"}, "column stars is the label, and cannot be text too"),
+        (
+            {"text": ["review"], "label": "stars", "features": ["stars"]},
+            r"stars is the label, .* features too",
+        ),
+        ({"text": ["n"], "label": "stars", "weight": "n"}, r"column n is the sample weight, .* text too"),
+    ],
+)
+def test_a_column_is_not_the_label_and_text_too(tmp_path, options, said):
+    path = tmp_path / "reviews.csv"
+    path.write_text("stars,review,n\n1,good film,1\n0,bad film,2\n")
+    with pytest.raises(DataError, match=said):
+        llsvm.train(path, **options)
+
+
+def test_text_in_hdf5_is_refused_by_its_name(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "reviews.h5"
+    with h5py.File(path, "w") as file:
+        file["review"], file["y"] = np.array(["good film", "bad film"], object), [1, 0]
+    with pytest.raises(UsageError, match="text review: of hdf5 files arrays of numbers"):
+        llsvm.train(path, label="y", text=["review"])
+    for features in ((), ("review",)):
+        with pytest.raises(DataError, match=r"review is text, .* as Parquet.* text review"):
+            llsvm.train(path, label="y", features=features)

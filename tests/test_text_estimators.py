@@ -11,8 +11,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import cross_val_score
 
 import llsvm
+from llsvm import LLSVMClassifier, LLSVMOutlierDetector, LLSVMRegressor
 from llsvm.errors import DataError, UsageError
-from llsvm.estimators.classifier import LLSVMClassifier
 
 RNG = np.random.default_rng(3)
 STARS = RNG.integers(0, 3, 90)
@@ -113,3 +113,42 @@ def test_files_need_their_columns_named(tmp_path):
         LLSVMClassifier(text=True).fit_file(tmp_path / "none.csv")
     with pytest.raises(DataError, match=r"inconsistent|numbers of samples"):
         LLSVMClassifier(text=True).fit(["a", "b"], [0, 1, 1])
+
+
+def test_a_regression_takes_documents_as_the_classifier_does():
+    stars = STARS + 0.5 * np.array(["lovely" in each for each in DOCUMENTS])
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2))
+    rows = vectorizer.fit_transform(DOCUMENTS)
+    fitted = LLSVMRegressor(text=True, ngrams="1-2", random_state=0, tol=1e-6).fit(DOCUMENTS, stars)
+    expected = LLSVMRegressor(random_state=0, tol=1e-6).fit(rows, stars)
+    np.testing.assert_allclose(fitted.predict(DOCUMENTS), expected.predict(rows), atol=5e-3)
+    assert fitted.score(np.array(DOCUMENTS, object), stars) > 0.9
+    frame = pa.table({"review": DOCUMENTS, "n": np.ones(90)})
+    by_name = clone(fitted).set_params(text=["review"]).fit(frame, stars, sample_weight=np.ones(90))
+    assert by_name.predict(frame.select(["n", "review"])).shape == (90,)
+    with pytest.raises(DataError, match="one document"):
+        fitted.predict("a film")
+
+
+def test_outliers_among_documents_are_told(tmp_path):
+    fitted = LLSVMOutlierDetector(text=True, nu=0.2, random_state=0, tol=1e-5).fit(DOCUMENTS)
+    rows = TfidfVectorizer().fit_transform(DOCUMENTS)
+    expected = LLSVMOutlierDetector(nu=0.2, random_state=0, tol=1e-5).fit(rows)
+    np.testing.assert_allclose(
+        fitted.decision_function(DOCUMENTS), expected.decision_function(rows), atol=5e-3
+    )
+    assert set(fitted.predict(DOCUMENTS)) == {-1, 1}
+    assert LLSVMOutlierDetector(text=True).fit(DOCUMENTS, sample_weight=np.ones(90)).coef_.shape[0] == 1
+    pq.write_table(pa.table({"review": DOCUMENTS, "n": np.ones(90)}), tmp_path / "rows.parquet")
+    file = LLSVMOutlierDetector(text=["review"]).fit_file(tmp_path / "rows.parquet", exclude=["n"])
+    assert file.offset_ == -file.intercept_[0]
+
+
+@pytest.mark.parametrize("estimator", [LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector])
+def test_estimators_declare_that_they_take_text(estimator):
+    tags = [estimator(text=text).__sklearn_tags__().input_tags for text in ((), True, ["review"])]
+    assert [(tag.string, tag.one_d_array, tag.sparse) for tag in tags] == [
+        (False, False, True),
+        (True, True, False),
+        (True, False, False),
+    ]

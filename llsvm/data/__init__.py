@@ -239,9 +239,10 @@ def _open_files(
         rows: BlockSource = reader(paths, need_label, told.get("names"), threads)
         return rows
     if entry.kind == "matrix":
-        if options.get("text"):
+        if wanted := options.get("text"):
             raise UsageError(
-                f"{paths[0]}: {name} holds no text; leave --text out, or give CSV, JSON Lines, Parquet or Arrow"
+                f"{paths[0]}: --text {wanted[0]}: of {name} files arrays of numbers are read, not text; write its "
+                "columns as Parquet, Arrow, CSV or JSON Lines, or leave --text out"
             )
         picked = {
             key: options.get(key) or told.get(key) for key in ("label", "features", "weight", "missing")

@@ -35,6 +35,7 @@ from llsvm.files.inputs import check_regular, disk_failed, open_binary, unreadab
 from llsvm.files.remote import is_remote, library_bytes
 
 _CSR = {"data", "indices", "indptr"}
+_TEXT_KINDS = "SO"  # of NumPy's types, as h5py gives text of fixed and of variable length
 _LIBRARY_BYTES = 14_000_000  # measured, h5py
 _MAX_CACHE_BYTES = 32 << 20
 _MIN_CACHE_BYTES = 1 << 20
@@ -126,6 +127,8 @@ class HDF5Source(MatrixSource):
                 name = next(iter(sparse))
             if name is not None:
                 return self._csr(name, sparse[name])
+        if (text := arrays.get(str(self._features))) is not None and text.dtype.kind in _TEXT_KINDS:
+            raise self._is_text(str(self._features))
         flat = {name: array for name, array in arrays.items() if len(array.shape) == 2}
         for name in (self._features,) if self._features else FEATURE_NAMES:
             if name in arrays and name not in flat:
@@ -135,12 +138,24 @@ class HDF5Source(MatrixSource):
         name = find_name(self._path, flat, self._features, FEATURE_NAMES, "features")
         if name is None and len({array.name for array in flat.values()}) == 1:
             name = next(iter(flat))
+        texts = [
+            name for name in sorted(arrays) if name != self._label and arrays[name].dtype.kind in _TEXT_KINDS
+        ]
+        if texts and (name in texts or name is None):
+            raise self._is_text(name or texts[0])
         if name is None:
             raise DataError(
                 f"{self._path}: which data set holds the features? pass --features with its name "
                 f"({', '.join(sorted(arrays)[:12]) or 'there is none in the file'})"
             )
         return DenseRows(name, flat[name])
+
+    def _is_text(self, name: str) -> DataError:
+        return DataError(
+            f"{self._path}: {name} is text, and of HDF5 files arrays of numbers are read: write its columns as "
+            f"Parquet, Arrow, CSV or JSON Lines, and train on that with --text {name}, or name a matrix of numbers "
+            "with --features"
+        )
 
     def _csr(self, name: str, group: Any) -> SparseRows:
         kind = _text(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr_matrix")))

@@ -103,6 +103,7 @@ class LLSVMEstimator(BaseEstimator):
 
     feature_names_in_: NDArray[Any]
     kernel: str | None
+    text: Text
     random_state: int | np.random.RandomState | None
     n_jobs: int | None
 
@@ -153,13 +154,11 @@ class LLSVMEstimator(BaseEstimator):
     def _reading(self, given: dict[str, Any]) -> dict[str, Any]:
         """Options of reading files, as they are ``given``, else as the estimator has them. Raises UsageError."""
         own = self.get_params(deep=False)
-        if own.get("text") is True and not given["text"]:
+        if self.text is True and not given["text"]:
             raise UsageError(
                 "text=True is for documents in memory: of a file name the columns, text=['review']"
             )
-        told = {
-            name: own[name] for name in TEXT_OPTIONS if name in own and given[name] == OPTIONS[name].default
-        }
+        told = {name: own[name] for name in TEXT_OPTIONS if given[name] == OPTIONS[name].default}
         return given | told
 
     def _keep_columns(self, model: Model) -> None:
@@ -170,15 +169,17 @@ class LLSVMEstimator(BaseEstimator):
         if model.named_columns and model.feature_names is not None:
             self.feature_names_in_ = np.array(model.feature_names, object)
 
-    def _fit_text(self, X: Any, y: Any, sample_weight: Any, text: Text) -> Self:
-        """Train on documents, or on a data frame with columns of them, and labels."""
-        columns = text_columns(text, X)
-        if text is True:
+    def _fit_text(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Train on documents, or on a data frame with columns of them. y: as in ``_fit``."""
+        columns = text_columns(self.text, X)
+        if self.text is True:
             X = as_frame(X, columns[0])
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
+        y = None if self._label_kind == UNLABELLED else column_or_1d(y, warn=True)
+        if self._label_kind == CLASSIFICATION:
+            check_classification_targets(y)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, y, ensure_non_negative=True)
+            rows = X if y is None else y
+            sample_weight = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
         with own_names():
             model = train_with(
                 self._settings(text=columns),
@@ -193,7 +194,9 @@ class LLSVMEstimator(BaseEstimator):
         return self._keep(model, by_name=True)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Train on arrays. y: not looked at where there are no labels."""
+        """Train on arrays, or on text. y: not looked at where there are no labels."""
+        if self.text:
+            return self._fit_text(X, y, sample_weight)
         names = column_names(X)
         rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
         if self._label_kind == UNLABELLED:
@@ -256,7 +259,9 @@ class LLSVMEstimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = not self.text
+        tags.input_tags.string = bool(self.text)
+        tags.input_tags.one_d_array = self.text is True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator, explained
@@ -139,8 +138,6 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         C-ordered or CSR. Warns (ConvergenceWarning) if passes or time ran out. Raises LLSVMError's subclasses
         (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
         """
-        if self.text:
-            return self._fit_text(X, y, sample_weight, self.text)
         return self._fit(X, y, sample_weight)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -168,11 +165,3 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
     def _keep(self, model: Model, by_name: bool = False) -> LLSVMClassifier:
         self.classes_: NDArray[Any] = model.classes_
         return super()._keep(model, by_name)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        if self.text:
-            tags.input_tags.string = True
-            tags.input_tags.one_d_array = self.text is True
-            tags.input_tags.sparse = False
-        return tags

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -42,14 +42,14 @@ def as_frame(X: Any, column: str) -> Any:
         return X
     import pyarrow as pa
 
-    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+    if isinstance(X, str | bytes) or not isinstance(X, Sized):
         raise DataError("X is one document, or none: give a list of them")
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1:
-        X = X[:, 0]
-    if len(getattr(X, "shape", (0,))) != 1:
-        raise DataError(
-            f"X has the shape {X.shape}, and documents are (n,): give a list, or a column of a data frame"
-        )
+    if isinstance(X, np.ndarray):
+        X = X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
+        if X.ndim != 1:
+            raise DataError(
+                f"X has the shape {X.shape}, and documents are (n,): give a list, or a column of a data frame"
+            )
     try:
         found = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
     except (pa.ArrowException, TypeError) as error:

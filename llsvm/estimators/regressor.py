@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,17 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
         coef0: float = 0.0,
         feature_map: str | None = None,
         components: int = 500,
+        text: bool | str | Sequence[str] = (),
+        analyzer: str = "word",
+        ngrams: str = "1",
+        strip_accents: str | None = None,
+        stop_words: str | os.PathLike[str] | None = None,
+        min_df: float | None = None,
+        max_df: float | None = None,
+        max_features: int | None = None,
+        term_weight: str = "tfidf",
+        vocabulary: str = "auto",
+        hash_bits: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
@@ -81,6 +94,17 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
         self.coef0 = coef0
         self.feature_map = feature_map
         self.components = components
+        self.text = text
+        self.analyzer = analyzer
+        self.ngrams = ngrams
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.term_weight = term_weight
+        self.vocabulary = vocabulary
+        self.hash_bits = hash_bits
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
@@ -88,7 +112,8 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
         self.spill_dir = spill_dir
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMRegressor:
-        """Train on X, an (n, d) array or SciPy sparse matrix, and numbers y (n,).
+        """Train on X, an (n, d) array or SciPy sparse matrix, and numbers y (n,). With ``text`` on documents: a
+        list, array or Series of them, or a data frame.
 
         sample_weight: (n,) factors of C, not negative. X is not copied where it is float32 or float64, and
         C-ordered or CSR. Warns (ConvergenceWarning) if passes or time ran out. Raises LLSVMError's subclasses

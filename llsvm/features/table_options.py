@@ -73,6 +73,9 @@ def assign_roles(
             f"name, a position from 0, or last; the columns are {listed(names)}"
         )
     weight = find_column(where, names, options.weight, "weight") if options.weight else None
+    for option, wanted in (("features", options.features), ("text", options.text)):
+        for each in wanted:
+            _require_free(where, each, option, label, weight)
     rest = [name for name in names if name not in (label, weight)]
     chosen = set(rest)
     if options.features:
@@ -86,6 +89,16 @@ def assign_roles(
     if not features:
         raise DataError(f"{where}: no column is left as a feature; the columns are {listed(names)}")
     return Roles(label, weight, features)
+
+
+def _require_free(where: str, wanted: str, option: str, label: str | None, weight: str | None) -> None:
+    """Raise DataError where a column that is wanted for ``option`` is the label's, or that of the weights."""
+    for name, role, other in ((label, "the label", "label"), (weight, "the sample weight", "weight")):
+        if wanted == name:
+            raise DataError(
+                f"{where}: column {name} is {role}, and cannot be --{option} too: leave it out there, or name "
+                f"another column with --{other}"
+            )
 
 
 def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> str:
