@@ -42,13 +42,18 @@ class Shape(NamedTuple):
 
 
 class Packer:
-    """Packs blocks; what does not pay for one is not tried for the next."""
+    """Packs blocks; what does not pay for one is not tried for the next.
+
+    It packs into arrays that are used again for the next block: the system would take new ones back, and give them
+    again, page by page."""
 
     def __init__(self) -> None:
         self._codes_pay = True
+        self._scratch: Arrays = {}
 
     def pack(self, block: Block) -> tuple[Shape, Arrays]:
-        """The block's arrays as they are stored, contiguous. Raises TypeError for other dtypes."""
+        """The block's arrays as they are stored, contiguous, valid until the next is packed. Raises TypeError for
+        other dtypes."""
         first_row = _first_row(block.rows)
         X = block.X
         arrays: Arrays
@@ -71,7 +76,7 @@ class Packer:
         if isinstance(X, CSR):
             indptr = X.indptr if start == 0 else X.indptr - start
             arrays = {"lengths": _small(np.diff(indptr))} | arrays
-            arrays["index"] = _packed_indices(indptr, arrays["index"])
+            arrays["index"] = self._packed_indices(indptr, arrays["index"])
         self._pack_values("value" if isinstance(X, CSR) else "X", arrays)
         return shape, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
 
@@ -83,13 +88,28 @@ class Packer:
             return
         from llsvm.kernels.pages import pack_values
 
-        codes, table = np.empty(len(values), np.uint16), np.empty(most, np.uint32)
-        slots = np.zeros(1 << (2 * most).bit_length(), np.int32)
+        codes, table = self._room("codes", len(values), np.uint16), self._room("table", most, np.uint32)
+        slots = self._room("slots", 1 << (2 * most).bit_length(), np.int32)
+        slots[:] = 0
         n = pack_values(values.view(np.uint32), codes, table, slots)
         self._codes_pay = n >= 0
         if self._codes_pay:
             arrays[name] = codes.astype(np.uint8) if n <= 256 else codes
             arrays["table"] = table[:n].view(np.float32)
+
+    def _packed_indices(self, indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> NDArray[Any]:
+        from llsvm.kernels.pages import pack_indices
+
+        packed = self._room("index", 2 * len(indices), np.uint16)  # more would not be smaller
+        n = pack_indices(indptr, indices, packed)
+        return indices if n < 0 else packed[:n]
+
+    def _room(self, name: str, n: int, dtype: type[np.integer[Any]]) -> NDArray[Any]:
+        """(n,) of anything, to be filled."""
+        room = self._scratch.get(name)
+        if room is None or len(room) < n:
+            room = self._scratch[name] = np.empty(n, dtype)
+        return room[:n]
 
 
 def layout_of(arrays: Arrays) -> Layout:
@@ -203,14 +223,6 @@ def _rooms(shape: Shape, arrays: Arrays) -> list[int]:
         if arrays["index"].dtype == np.uint16:
             rooms.append(values)
     return rooms
-
-
-def _packed_indices(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> NDArray[Any]:
-    from llsvm.kernels.pages import pack_indices
-
-    packed = np.empty(2 * len(indices), np.uint16)  # more would not be smaller
-    n = pack_indices(indptr, indices, packed)
-    return indices if n < 0 else packed[:n]
 
 
 def _small(lengths: NDArray[np.int64]) -> NDArray[Any]:

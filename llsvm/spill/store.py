@@ -175,6 +175,7 @@ class PageStore(PageSink):
         """Complete the file: no more pages are taken, and reading may begin. Raises DiskError."""
         self._check_open(finished=False)
         self._complete()
+        self._packer = Packer()  # that holds nothing
         if self._claimed_bytes > self.nbytes:
             self._file.truncate(self.nbytes)
             self._workspace.release(self._claimed_bytes - self.nbytes)
