@@ -78,10 +78,10 @@ def convert(
     """
     path = os.fspath(path)
     name = format_for(path, to)
-    has_text = _learn_texts(source, path, memory_limit)
+    has_made = _learn(source, path, memory_limit)
     info = source.info()
     max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes)
-    if name in ("parquet", "arrow") and info.record_batches is not None and not has_text:
+    if name in ("parquet", "arrow") and info.record_batches is not None and not has_made:
         return _copy_table(info.record_batches(max_bytes), info.name, path, name)
     if info.index_base is None and info.rereadable:
         _read_through(source, max_bytes)
@@ -93,15 +93,17 @@ def convert(
     return n_rows
 
 
-def _learn_texts(source: BlockSource, path: str, memory_limit: str | int | None) -> bool:
-    """Learn the vocabularies of text columns; are there such?"""
+def _learn(source: BlockSource, path: str, memory_limit: str | int | None) -> bool:
+    """Learn the vocabularies of text columns, and what is crossed; are there such?"""
     encoder = source.info().encoder
-    if encoder is None or encoder.documents is None:
+    if encoder is None or (encoder.documents is None and not encoder.crosses.crosses):
         return False
+    from llsvm.training.crosses import learn_crosses
     from llsvm.training.texts import learn_texts
 
     parent = choose_parent(None, None if path == STDOUT or is_remote(path) else path)
     with Stream(source, MemoryBudget(memory_limit_bytes(memory_limit or DEFAULT_MEMORY)), parent) as stream:
+        learn_crosses(stream)
         learn_texts(stream, exact=False)
     return True
 

@@ -50,6 +50,7 @@ def train(
     header: Literal["auto", "yes", "no"] = "auto",
     missing: Literal["refuse", "zero", "mean"] = "refuse",
     hash_bits: int | None = None,
+    cross: Sequence[str] = (),
     zero_based: Literal["auto", "yes", "no"] = "auto",
     text: Sequence[str] = (),
     analyzer: Literal["word", "char", "char_wb"] = "word",

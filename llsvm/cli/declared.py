@@ -61,7 +61,8 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(chosen)
     for name, value in chosen.items():
         if OPTIONS[name].default == ():
-            found[name] = tuple(each.strip() for each in (value or "").split(",") if each.strip())
+            typed = ",".join(value) if isinstance(value, list) else value or ""
+            found[name] = tuple(each.strip() for each in typed.split(",") if each.strip())
     for name, parse in (
         ("bias", bias_value),
         ("class_weight", parse_class_weight),

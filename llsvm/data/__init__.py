@@ -103,8 +103,8 @@ def open_source(
     model knows of its table (``extra["table"]``), to read for prediction. need_label: refuse data without labels.
     label_kind: what labels are to be taken for, a name of llsvm.settings.objective; unlabelled rows need none.
     target_scale: of a regression's, a choice of that option.
-    told: label, features, missing, text_labels and names (of the columns) as a model's own data were read: they
-    hold where ``options`` does not say, and the format has such a thing.
+    told: label, features, missing, text_labels, cross, hash_bits and names (of the columns) as a model's own data
+    were read: they hold where ``options`` does not say, and the format has such a thing.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
     """
     if names_files(data):
@@ -136,7 +136,17 @@ def open_source(
 
 def table_options(settings: Settings) -> dict[str, Any]:
     """What the settings say of tables: the fields of TableOptions."""
-    names = ("label", "features", "exclude", "weight", "categorical", "header", "missing", "hash_bits")
+    names = (
+        "label",
+        "features",
+        "exclude",
+        "weight",
+        "categorical",
+        "header",
+        "missing",
+        "hash_bits",
+        "cross",
+    )
     more: dict[str, Any] = {"text": settings.text, "encoding": settings.encoding}
     if settings.has_text:
         from llsvm.features.text.options import text_options
@@ -171,7 +181,7 @@ def open_with_settings(
 
 def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:
     """Arrays; or a data frame with columns of text."""
-    if not options.get("text"):
+    if not options.get("text") and not options.get("cross"):
         from llsvm.data.arrays import ArraySource
 
         return ArraySource(X, y, sample_weight)
@@ -180,7 +190,8 @@ def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], thread
     from llsvm.features.table_options import TableOptions
 
     if column_names(X) is None:
-        raise UsageError("--text names columns, and X has none: give a data frame whose columns have names")
+        flag = "--text" if options.get("text") else "--cross"
+        raise UsageError(f"{flag} names columns, and X has none: give a data frame whose columns have names")
     return HeldTable(X, y, sample_weight, TableOptions(**options), threads)
 
 
@@ -236,8 +247,15 @@ def _open_files(
             "--features, --weight and --text, or pass --format"
         )
     if entry.kind == "named":
-        rows: BlockSource = reader(paths, need_label, told.get("names"), threads)
+        cross = told.get("cross") or options.get("cross", ())
+        bits = told.get("hash_bits") or options.get("hash_bits")
+        rows: BlockSource = reader(paths, need_label, told.get("names"), threads, cross, bits)
         return rows
+    if options.get("cross"):
+        raise UsageError(
+            f"{paths[0]}: {name} has no categories and no namespaces to cross; leave --cross out, or give CSV, "
+            "JSON Lines, Parquet, Arrow or Vowpal Wabbit text"
+        )
     if entry.kind == "matrix":
         if wanted := options.get("text"):
             raise UsageError(

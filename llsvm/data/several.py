@@ -56,7 +56,7 @@ class SeveralSources:
             library_bytes=max(info.library_bytes for info in infos),
             describe=None,  # of the first one's columns, and rows, alone
             record_batches=None,
-            texts=None,
+            columns=None,
             notes=tuple(dict.fromkeys(note for info in infos for note in info.notes)),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 CUT_OFF = "{}: {} does not end with an end of line: if the file was cut off there, its last value may be too"
 
 
-class TextBatch(NamedTuple):
-    """Columns of text, of some rows of a file. rows: the columns alone. path: of the file. first_row: from 0."""
+class ColumnsBatch(NamedTuple):
+    """Some columns, of some rows of a file. rows: the columns alone. path: of the file. first_row: from 0."""
 
     rows: pa.RecordBatch
     path: str
@@ -57,7 +57,7 @@ class SourceInfo:
     encoder: of a table: how its columns become features; else None.
     describe: of a table: what people are told of its columns, see TableSource; else None.
     record_batches: of a table: its rows as they are, in batches of at most so many bytes; else None.
-    texts: of a table: its text columns alone, in batches of about so many bytes; else None.
+    columns: of a table: those columns alone, in batches of about so many bytes; else None.
     rounding: what the readers of the files do to values that are no 32-bit floats, and have done; may be told to
         keep them as they are, before a reading.
     """
@@ -84,7 +84,7 @@ class SourceInfo:
     encoder: TableEncoder | None = None
     describe: Callable[[], list[dict[str, Any]]] | None = None
     record_batches: Callable[[int], Iterator[pa.RecordBatch]] | None = None
-    texts: Callable[[int], Iterator[TextBatch]] | None = None
+    columns: Callable[[Sequence[str], int], Iterator[ColumnsBatch]] | None = None
     rounding: tuple[Rounding, ...] = field(default=(), compare=False)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from llsvm.block import Block
 from llsvm.data.partitions import partition_values
-from llsvm.data.source import SourceInfo, TextBatch
+from llsvm.data.source import ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import DESCRIBED_ROWS, count_missing, described
 from llsvm.data.table_errors import refuse_damage
 from llsvm.errors import DataError
@@ -159,7 +159,7 @@ class TableSource(ABC):
             encoder=self.encoder,
             describe=self.describe,
             record_batches=self.record_batches,
-            texts=self.texts,
+            columns=self.columns,
         )
 
     def schema(self) -> pa.Schema:
@@ -225,15 +225,13 @@ class TableSource(ABC):
             self._n_rows = row
             self.encoder.finish()
 
-    def texts(self, max_bytes: int) -> Iterator[TextBatch]:
+    def columns(self, wanted: Sequence[str], max_bytes: int) -> Iterator[ColumnsBatch]:
         """See SourceInfo. Raises DataError."""
-        documents = self.encoder.documents
-        wanted = () if documents is None else documents.names
         for number, path in enumerate(self._paths):
             row = 0
             with self._unchanged(number):
                 for batch in self._read(number, _ARROW_ROOM * max_bytes, wanted, None):
-                    yield TextBatch(batch, path, row)
+                    yield ColumnsBatch(batch, path, row)
                     row += batch.num_rows
 
     def _read(
@@ -243,7 +241,7 @@ class TableSource(ABC):
         names = [name for name in used if name not in partition]
         if number > 0:
             self._check_file(number, names)
-        width = sum(c.width for c in self.encoder.columns) + 8
+        width = sum(c.width for c in self.encoder.columns) + len(self.encoder.crosses.crosses) + 8
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
         with self._explaining(number):
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):

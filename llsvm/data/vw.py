@@ -1,7 +1,8 @@
 """Vowpal Wabbit text: sparse rows whose columns have names, each with a column of its own, in order of appearance.
 
 The names are learned in the first reading and kept in the model; predictions look up the model's, and what it does
-not know counts nothing. Nothing is hashed. See ``vw_rows`` for a row.
+not know counts nothing. Nothing is hashed, but pairs of features where that is asked for (``vw_crosses``). See
+``vw_rows`` for a row.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from llsvm.block import Block
 from llsvm.data.source import SourceInfo
 from llsvm.data.table import LIBRARY_BYTES, cut, use_system_memory
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
+from llsvm.data.vw_crosses import CELL_BYTES, MAX_CELLS, chosen, require_met, with_crosses
 from llsvm.data.vw_rows import BadLineError, Rows, parse_rows
 from llsvm.errors import DataError
 from llsvm.features.csr_rows import from_cells
@@ -40,6 +42,8 @@ class VWSource:
     need_label: refuse rows without a label.
     names: of the columns of a model, to read for prediction; None: they are learned.
     threads: that parse; blocks do not depend on it.
+    cross: pairs of namespaces, "A:B"; see ``vw_crosses``. hash_bits: pairs are hashed into 2^hash_bits columns
+        for each.
     Raises DataError for a path that is not a readable file, and while reading for the first line that is wrong.
     """
 
@@ -49,10 +53,14 @@ class VWSource:
         need_label: bool = True,
         names: Sequence[str] | None = None,
         threads: int = 1,
+        cross: Sequence[str] = (),
+        hash_bits: int | None = None,
     ) -> None:
         use_system_memory()
         self._paths, self._need_label, self._threads = list(paths), need_label, threads
         self._learning = names is None
+        self._pairs, self._hash_bits = chosen(str(paths[0]), cross), hash_bits
+        self._spaces: set[str] = set()  # namespaces that rows have
         self._numbers: dict[str, int] = {name: i for i, name in enumerate(names or ())}
         self._names: tuple[str, ...] | None = None if names is None else tuple(names)
         self._name_bytes = _NAME_BYTES * len(names or ())  # a model has the text itself
@@ -80,6 +88,7 @@ class VWSource:
         """Rows, columns and names are known after a complete pass."""
         library = LIBRARY_BYTES + library_bytes(self._paths) + self._name_bytes
         held = _TEXT_FACTOR * _CHUNK_BYTES[1] * (self._threads + 1 if self._threads > 1 else 1)
+        held += CELL_BYTES * MAX_CELLS if self._pairs else 0
         return SourceInfo(
             name=self._paths[0]
             if len(self._paths) == 1
@@ -112,6 +121,7 @@ class VWSource:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
         self._n_rows = n_rows
         if self._learning:
+            require_met(self.info().name, self._pairs, self._spaces)
             self._learning, self._names = False, tuple(self._numbers)
         if self._unknown:
             some = ", ".join(self._unknown)
@@ -138,7 +148,13 @@ class VWSource:
                     rows = parsed()
                 except BadLineError as error:
                     raise DataError(f"{path}:{chunk.number + error.line}: {error.reason}") from error
-                yield rows, chunk.number
+                if not self._pairs:
+                    yield rows, chunk.number
+                    continue
+                if self._learning:
+                    self._spaces.update(rows.spaces)
+                for part in with_crosses(rows, self._pairs, self._hash_bits):
+                    yield part, chunk.number
             self._fingerprints[number] = file.finish() or self._fingerprints[number]
 
     def _block(self, number: int, rows: Rows, line: int, first_row: int) -> Block:

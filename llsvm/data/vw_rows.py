@@ -42,7 +42,8 @@ class Rows(NamedTuple):
 
     label, weight: (n,) float64, as in Head. line: (n,) where each stands in the chunk, from 0.
     row, name: (m,) of each feature of each row, in the file's order: its row, and which of ``names`` it is.
-    value: (m,) float64, the namespace's included. names: distinct, in order of appearance.
+    value: (m,) float64, the namespace's included. names: distinct, in order of appearance. spaces: the namespace
+    of each of these.
     """
 
     label: NDArray[np.float64]
@@ -52,6 +53,7 @@ class Rows(NamedTuple):
     name: NDArray[np.int64]
     value: NDArray[np.float64]
     names: list[str]
+    spaces: list[str]
 
 
 def parse_rows(text: bytes) -> Rows:
@@ -85,9 +87,11 @@ def parse_rows(text: bytes) -> Rows:
     order = np.argsort(at)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    names = [prefixes[p // len(words)] + words[p % len(words)] for p in pair[order].tolist()]
+    of_name = [divmod(p, len(words)) for p in pair[order].tolist()]
+    names = [prefixes[s] + words[w] for s, w in of_name]
+    spaces = [prefixes[s].removesuffix("^") for s, _ in of_name]
     row = np.searchsorted(lines, line_of[is_feature])
-    return Rows(label, weight, lines, row, rank[name], value * factor[bar], names)
+    return Rows(label, weight, lines, row, rank[name], value * factor[bar], names, spaces)
 
 
 def head_of_line(text: bytes) -> Head:

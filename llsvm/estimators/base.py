@@ -69,10 +69,12 @@ _EXPLAINED = {
     ("fit_intercept", "penalize_intercept"): """
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others (as in LIBLINEAR),
     or not (as in LIBSVM and LogisticRegression) where ``penalize_intercept`` is False and the solver can.""",
-    ("text",): """
+    ("text", "cross"): """
     text: X is text: True for a list, an array or a Series of documents; names of columns of a data frame, whose
     other columns are numbers, which are not scaled, or categories. analyzer, ngrams, strip_accents, stop_words,
-    min_df, max_df, max_features, term_weight, vocabulary, hash_bits: what becomes of it, as in ``llsvm.train``.""",
+    min_df, max_df, max_features, term_weight, vocabulary, hash_bits: what becomes of it, as in ``llsvm.train``.
+    cross: pairs of columns of a data frame, ["country:age"], whose features count together too; text that is not in
+    ``text`` is then categories.""",
     ("random_state", "n_jobs", "memory_limit", "disk_limit", "spill_dir"): """
     random_state: of every random choice.
     n_jobs: threads; None or -1 for all processors that the process may use, -2 for all but one, and so on.
@@ -104,6 +106,7 @@ class LLSVMEstimator(BaseEstimator):
     feature_names_in_: NDArray[Any]
     kernel: str | None
     text: Text
+    cross: Sequence[str]
     random_state: int | np.random.RandomState | None
     n_jobs: int | None
 
@@ -122,6 +125,7 @@ class LLSVMEstimator(BaseEstimator):
         header: str = "auto",
         missing: str = "refuse",
         hash_bits: int | None = None,
+        cross: Sequence[str] = (),
         zero_based: str = "auto",
         text: Sequence[str] = (),
         analyzer: str = "word",
@@ -169,8 +173,8 @@ class LLSVMEstimator(BaseEstimator):
         if model.named_columns and model.feature_names is not None:
             self.feature_names_in_ = np.array(model.feature_names, object)
 
-    def _fit_text(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Train on documents, or on a data frame with columns of them. y: as in ``_fit``."""
+    def _fit_table(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Train on documents, or on a data frame with columns of them, or of categories. y: as in ``_fit``."""
         columns = text_columns(self.text, X)
         if self.text is True:
             X = as_frame(X, columns[0])
@@ -194,9 +198,9 @@ class LLSVMEstimator(BaseEstimator):
         return self._keep(model, by_name=True)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Train on arrays, or on text. y: not looked at where there are no labels."""
-        if self.text:
-            return self._fit_text(X, y, sample_weight)
+        """Train on arrays, on text, or on a data frame with crosses. y: not looked at where there are no labels."""
+        if self.text or self.cross:
+            return self._fit_table(X, y, sample_weight)
         names = column_names(X)
         rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
         if self._label_kind == UNLABELLED:

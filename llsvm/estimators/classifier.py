@@ -81,6 +81,7 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         term_weight: str = "tfidf",
         vocabulary: str = "auto",
         hash_bits: int | None = None,
+        cross: Sequence[str] = (),
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
@@ -124,6 +125,7 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         self.term_weight = term_weight
         self.vocabulary = vocabulary
         self.hash_bits = hash_bits
+        self.cross = cross
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit

@@ -16,6 +16,7 @@ COLUMN = "text"  # of documents that have no other name
 TEXT_OPTIONS = (
     *(name for name, each in OPTIONS.items() if each.group == TEXT and name != "encoding"),
     "hash_bits",
+    "cross",
 )
 Text = bool | str | Sequence[str]
 

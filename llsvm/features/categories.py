@@ -9,9 +9,11 @@ from sys import getsizeof
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
+from llsvm.features.columns import categories
 from llsvm.features.doubts import Doubts
 
 MAX_CATEGORIES = 100_000
@@ -61,17 +63,24 @@ class Categories:
         """(column, value) of each number; none where they are hashed."""
         return list(self._ids)
 
-    def cells(self, found: Sequence[Coded]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Where the ones of a batch are: rows, and numbers of categories. found: the columns ``names``, in that
-        order. Raises DataError."""
+    def coded(self, batch: pa.RecordBatch, empty_is_missing: bool) -> list[Coded]:
+        """The columns of a batch. empty_is_missing: "" is missing, as in CSV."""
+        return [Coded(name, *categories(batch.column(name), empty_is_missing)) for name in self.names]
+
+    def cells(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        """Where the ones of a batch are: rows, and columns. ids: of the batch, see ``ids``."""
+        row, place = np.nonzero(ids >= 0)
+        chosen = ids[row, place]
+        return row, chosen if self.hash_bits is None else chosen & ((1 << self.hash_bits) - 1)
+
+    def ids(self, found: Sequence[Coded]) -> NDArray[np.int64]:
+        """(n, columns) the numbers of a batch's categories, or hashes of 32 bits; -1 for what is missing, or not
+        known. found: the columns ``names``, in that order. Raises DataError."""
         if self.learning:
             for name, _, words in found:
                 self.doubts.look(name, words)
         if self.hash_bits is not None:
-            mask = (1 << self.hash_bits) - 1
-            id_maps = [
-                [zlib.crc32(f"{name}={word}".encode()) & mask for word in words] for name, _, words in found
-            ]
+            id_maps = [[zlib.crc32(f"{name}={word}".encode()) for word in words] for name, _, words in found]
         else:
             if self.learning:
                 self._learn(found)
@@ -83,14 +92,13 @@ class Categories:
             ],
             axis=1,
         )
-        row, place = np.nonzero(ids >= 0)
         if self.hash_bits is None:
             if self.learning:
-                self.doubts.count(ids[row, place], len(self._ids))
+                self.doubts.count(ids[ids >= 0], len(self._ids))
                 self._refuse_too_many()
             else:
                 self._note_met(found, ids)
-        return row, ids[row, place]
+        return ids
 
     def _note_met(self, found: Sequence[Coded], ids: NDArray[np.int64]) -> None:
         for place, (name, codes, _) in enumerate(found):

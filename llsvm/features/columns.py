@@ -199,6 +199,16 @@ def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: 
     return y
 
 
+def weight_column(column: pa.Array, name: str) -> NDArray[np.float64]:
+    """(n,) sample weights. Raises ValueError(row, reason) for what is none."""
+    values = numbers(column)
+    bad = ~((values >= 0) & np.isfinite(values))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(row, f"column {name}: weight {values[row]:g}; weights are 0 or more")
+    return values
+
+
 def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:
     """Lists of ``width`` numbers as (n, width) float64, NaN for what is missing. Raises ValueError(row, reason)."""
     remedy = (

@@ -1,9 +1,9 @@
 """TableEncoder: columns of a table to columns of numbers, learned as the rows go by and kept in the model.
 
-The numbered columns are, in this order: numeric columns as they stand in the table; the elements of vector
-columns; the n-grams of documents (``llsvm.features.text``); the categories of other text columns
-(``llsvm.features.categories``); last the entries of sparse lists. Rows of numbers and vectors alone are dense, else
-CSR.
+The numbered columns are, in this order: numeric columns as they stand in the table, and the elements of vector
+columns; products of numbers, and numbers by category (``llsvm.features.crosses``); the n-grams of documents
+(``llsvm.features.text``); the categories of other text columns (``llsvm.features.categories``), and pairs of them;
+last the entries of sparse lists. Rows of numbers and vectors alone are dense, else CSR.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
-from llsvm.features.categories import Categories, Coded
+from llsvm.features.categories import Categories
+from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved
+from llsvm.features.feature_names import names_of
 from llsvm.objective.rounding import Rounding
 from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
@@ -80,6 +82,7 @@ class TableEncoder:
     hash_bits: categories are hashed into 2^hash_bits columns; None: each has its own.
     header: a CSV file has a line of names.
     documents: of those columns that are documents.
+    crosses: of two columns.
     known: categories of a model, see Categories.
     Raises DataError for categories beside sparse lists without hash_bits.
     """
@@ -93,6 +96,7 @@ class TableEncoder:
         hash_bits: int | None = None,
         header: bool = True,
         documents: DocumentColumns | None = None,
+        crosses: Crosses | None = None,
         known: Sequence[tuple[str, str]] | None = None,
     ) -> None:
         self.columns = tuple(columns)
@@ -115,7 +119,9 @@ class TableEncoder:
         self._dense = [c for c in self.columns if c.kind in ("number", "vector")]
         self.categories = Categories([c.name for c in self.columns if c.kind == "text"], hash_bits, known)
         self._lists = [c for c in self.columns if c.kind in ("indices", "values", "struct")]
-        self.n_dense = sum(c.width for c in self._dense)
+        self.crosses = crosses or Crosses((), (), hash_bits)
+        self._products = [Column(cross.name, "number") for cross in self.crosses.products]
+        self.n_dense = sum(c.width for c in self._dense) + len(self._products)
         if (text := self.categories.names) and self._lists and hash_bits is None:
             raise DataError(
                 f"text columns ({text[0]}) beside sparse lists ({self._lists[0].name}) need --hash-bits"
@@ -134,49 +140,56 @@ class TableEncoder:
 
     @property
     def first_indicator(self) -> int | None:
-        return None if self.documents is None and not self.categories.names else self.n_dense
+        return None if self.documents is None and not self.categories.names else self._first_document
 
     @property
     def n_features(self) -> int:
-        return self._first_category + self.categories.width + self._largest_index + 1
+        return self._first_list + self._largest_index + 1
+
+    @property
+    def _first_document(self) -> int:
+        return self.n_dense + self.crosses.slope_width
 
     @property
     def _first_category(self) -> int:
-        return self.n_dense + (0 if self.documents is None else self.documents.width)
+        return self._first_document + (0 if self.documents is None else self.documents.width)
+
+    @property
+    def _first_pair(self) -> int:
+        return self._first_category + self.categories.width
+
+    @property
+    def _first_list(self) -> int:
+        return self._first_pair + self.crosses.pair_width
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """A name for every feature: ``age``, ``embedding[3]``, ``country=FR``; None where there are none, or
-        ``name_of`` has them."""
+        ``names_of`` has them."""
         hashed = self.categories.names and self.categories.hash_bits is not None
-        if hashed or self._lists or self.documents is not None or self.n_features > MAX_NAMES:
+        crossed = self.crosses.slopes or self.crosses.pairs
+        if hashed or crossed or self._lists or self.documents is not None or self.n_features > MAX_NAMES:
             return None
-        return (*self._dense_names, *(f"{name}={value}" for name, value in self.categories.keys))
+        return tuple(self.names_of(range(self.n_features)))
+
+    def names_of(self, features: Sequence[int]) -> list[str]:
+        """Names of some features, see ``llsvm.features.feature_names``."""
+        return names_of(self, features)
 
     @property
-    def _dense_names(self) -> list[str]:
+    def parts(self) -> list[int]:
+        """Where the numbers begin, numbers by category, n-grams, categories, pairs of them, and lists; and where
+        these end."""
+        first = (self.n_dense, self._first_document, self._first_category, self._first_pair, self._first_list)
+        return [0, *first, self.n_features]
+
+    @property
+    def dense_names(self) -> list[str]:
+        """Of the numbers."""
         names = []
         for c in self._dense:
             names += [c.name] if c.kind == "number" else [f"{c.name}[{i}]" for i in range(c.width)]
-        return names
-
-    def names_of(self, features: Sequence[int]) -> list[str]:
-        """Names of some features: as ``feature_names``, ``review:good movie`` of n-grams, and the number of a
-        feature that has none."""
-        dense, categories, first = self._dense_names, self.categories.keys, self._first_category
-        grams = sorted({j - self.n_dense for j in features if self.n_dense <= j < first})
-        told = {} if self.documents is None else dict(zip(grams, self.documents.names_of(grams), strict=True))
-        names = []
-        for j in features:
-            if j < self.n_dense:
-                names.append(dense[j])
-            elif j < first:
-                names.append(told[j - self.n_dense])
-            elif j - first < len(categories):
-                names.append("=".join(categories[j - first]))
-            else:
-                names.append(str(j + 1))
-        return names
+        return names + [c.name for c in self._products]
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -187,7 +200,8 @@ class TableEncoder:
     @property
     def nbytes(self) -> int:
         """What the categories seen so far take, here and in the model, and the vocabularies of documents."""
-        return self.categories.nbytes + (0 if self.documents is None else self.documents.nbytes)
+        documents = 0 if self.documents is None else self.documents.nbytes
+        return self.categories.nbytes + self.crosses.nbytes + documents
 
     def kind(self, name: str) -> str | None:
         return self._kinds.get(name)
@@ -209,7 +223,7 @@ class TableEncoder:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableEncoder:
         """The encoder of a model, which learns nothing more. values: of ``as_dict``, and the model's
-        DocumentColumns, if it has such, as "documents"."""
+        DocumentColumns and Crosses, if it has such, as "documents" and "crosses"."""
         encoder = cls(
             [Column(**c) for c in values["columns"]],
             values["label"],
@@ -218,6 +232,7 @@ class TableEncoder:
             values["hash_bits"],
             values["header"],
             values.get("documents"),
+            values.get("crosses"),
             [(name, value) for name, value in values["categories"]],
         )
         encoder._largest_index = values["largest_index"]
@@ -246,26 +261,39 @@ class TableEncoder:
         """The rows of a batch. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
         dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        at = 0
+        crosses, numbers, at = self.crosses, {}, 0
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             for c in self._dense:
                 if c.kind == "number":
                     wide = arrow.numbers(columns[c.name])[:, None]
+                    if c.name in crosses.numbers:
+                        numbers[c.name] = crosses.filled(c.name, wide[:, 0])
                 else:
                     wide = arrow.vectors(columns[c.name], c.name, c.width)
                 dense[:, at : at + c.width] = wide
                 self.rounding.note(wide, dense[:, at : at + c.width])
                 at += c.width
+            for cross in crosses.products:
+                product = numbers[cross.a] * numbers[cross.b]
+                dense[:, at] = product
+                self.rounding.note(product, dense[:, at])
+                at += 1
         if not np.isfinite(dense).all():
             self._repair(dense)
         y, weight = self._labels(batch), self._weights(batch)
         if self.is_dense:
             return Encoded(dense, y, weight)
+        assert crosses.known, "what is crossed is learned before rows are made"
         parts = [sparsify(dense)] if self.n_dense else []
+        ids = self._category_ids(batch) if self.categories.names else np.zeros((0, 0), np.int64)
+        if crosses.slopes:
+            parts.append(self._slopes(numbers, ids))
         if self.documents is not None:
-            parts.append(moved(self.documents.rows(columns), self.n_dense))
+            parts.append(moved(self.documents.rows(columns), self._first_document))
         if self.categories.names:
-            parts.append(self._indicators(batch))
+            parts.append(_ones(*self.categories.cells(ids), self._first_category, batch.num_rows))
+        if crosses.pairs:
+            parts.append(_ones(*crosses.pair_cells(ids), self._first_pair, batch.num_rows))
         if self._lists:
             parts.append(self._sparse(batch))
         return Encoded(beside(parts), y, weight)
@@ -273,7 +301,7 @@ class TableEncoder:
     def _repair(self, dense: NDArray[np.floating]) -> None:
         """Fill in what is missing (NaN) or refuse it; refuse what is infinite."""
         at = 0
-        for c in self._dense:
+        for c in (*self._dense, *self._products):
             part = dense[:, at : at + c.width]
             at += c.width
             gone = np.isnan(part)
@@ -293,17 +321,24 @@ class TableEncoder:
                     row, f"column {c.name}: a value is infinite, or too large for a 32-bit float"
                 )
 
-    def _indicators(self, batch: pa.RecordBatch) -> CSR:
-        found = []
-        for name in self.categories.names:
-            codes, words = arrow.categories(batch.column(name), self.empty_is_missing)
+    def _slopes(self, numbers: Mapping[str, NDArray[np.float64]], ids: NDArray[np.int64]) -> CSR:
+        row, column, value = self.crosses.slope_cells(numbers, ids)
+        X = from_cells(row, column + self.n_dense, value, len(ids))
+        kept = self.rounding.values(X.data)
+        if not np.isfinite(kept).all():
+            bad = int(np.searchsorted(X.indptr, np.argmax(~np.isfinite(kept)), "right")) - 1
+            raise ValueError(bad, "a crossed number is too large for a 32-bit float")
+        return CSR(X.indptr, X.indices, kept)
+
+    def _category_ids(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+        """As Categories.ids. Raises MissingValues."""
+        found = self.categories.coded(batch, self.empty_is_missing)
+        for name, codes, _ in found:
             if self.missing == "refuse" and (codes < 0).any():
                 raise MissingValues(name, int(np.argmax(codes < 0)))
             if self.learning:
                 self.missing_counts[name] += int(np.count_nonzero(codes < 0))
-            found.append(Coded(name, codes, words))
-        row, ids = self.categories.cells(found)
-        return from_cells(row, ids + self._first_category, np.ones(len(row), np.float32), batch.num_rows)
+        return self.categories.ids(found)
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""
@@ -318,7 +353,7 @@ class TableEncoder:
             self.categories.finish()
 
     def _sparse(self, batch: pa.RecordBatch) -> CSR:
-        offset = self._first_category + self.categories.width
+        offset = self._first_list
         if self._lists[0].kind == "struct":
             pair = batch.column(self._lists[0].name)
             indices, values = (pair.field(pair.type.get_field_index(part)) for part in ("indices", "values"))
@@ -348,9 +383,9 @@ class TableEncoder:
     def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float32] | None:
         if self.weight is None:
             return None
-        values = arrow.numbers(batch.column(self.weight))
-        bad = ~((values >= 0) & np.isfinite(values))
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise ValueError(row, f"column {self.weight}: weight {values[row]:g}; weights are 0 or more")
+        values = arrow.weight_column(batch.column(self.weight), self.weight)
         return self.rounding.sample_weights(values)
+
+
+def _ones(row: NDArray[np.intp], column: NDArray[np.int64], offset: int, n_rows: int) -> CSR:
+    return from_cells(row, column + offset, np.ones(len(row), np.float32), n_rows)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
+from llsvm.features.crosses import Crosses, chosen
 from llsvm.features.doubts import Doubts
 from llsvm.features.encoder import Column, TableEncoder
 from llsvm.features.table_options import Roles, TableOptions, listed, matching
@@ -73,11 +74,27 @@ def plan(
         from llsvm.features.text.columns import DocumentColumns
 
         texts = DocumentColumns(names, options.text_options, threads)
+    crosses = _crosses(where, schema, roles, options, found)
     encoder = TableEncoder(
-        found, roles.label, roles.weight, options.missing, options.hash_bits, header, texts
+        found, roles.label, roles.weight, options.missing, options.hash_bits, header, texts, crosses
     )
     encoder.categories.doubts = Doubts(forced, lenient)
     return encoder
+
+
+def _crosses(
+    where: str, schema: pa.Schema, roles: Roles, options: TableOptions, features: Sequence[Column]
+) -> Crosses | None:
+    """What is crossed, if anything is. Raises DataError."""
+    if not options.cross:
+        return None
+    kinds = {c.name: c.kind for c in features}
+    others = {name: "no feature (--features, --exclude)" for name in schema.names if name not in kinds}
+    others |= {name: "the weight" for name in (roles.weight,) if name is not None}
+    others |= {name: "the label" for name in (roles.label,) if name is not None}
+    names = [c.name for c in features if c.kind == "text"]
+    found = chosen(where, options.cross, kinds, others)
+    return Crosses(found, names, options.hash_bits, options.missing == "mean")
 
 
 def _documents(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> set[str]:

@@ -26,6 +26,7 @@ class TableOptions:
     header: of CSV: "auto", "yes" or "no".
     missing: "refuse", "zero" or "mean".
     hash_bits: categories are hashed into 2^hash_bits columns; None: they are not.
+    cross: pairs of columns, "A:B", see llsvm.features.crosses.
     text: columns that are documents: names, positions or patterns. text_options: how they become n-grams.
     encoding: of files of text.
     """
@@ -38,6 +39,7 @@ class TableOptions:
     header: str = "auto"
     missing: str = "refuse"
     hash_bits: int | None = None
+    cross: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
     text_options: TextOptions = field(default_factory=TextOptions)
     encoding: str = "utf-8"

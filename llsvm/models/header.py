@@ -27,6 +27,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.settings.objective import REGRESSION, UNLABELLED
 
 TEXT = "text"  # of ``extra``: what a model keeps of its text columns
+CROSSES = "crosses"  # ... and of what is crossed
 _COLUMN_KINDS = ("number", "text", "document", "vector", "indices", "values", "struct")
 
 
@@ -76,6 +77,7 @@ _EXTRA: dict[str, Test] = {
     "feature_map": _is_mapping,
     "table": _is_mapping,
     "text": _is_mapping,
+    "crosses": _is_mapping,
     "trained_on": _is_mapping,
 }
 _TABLE: dict[str, Test] = {
@@ -93,6 +95,11 @@ _TEXT: dict[str, Test] = {
     "widths": list_of(is_whole(0, MAX_FEATURES)),
     "documents": list_of(is_whole(0)),
     "options": _is_mapping,
+}
+_CROSSES: dict[str, Test] = {
+    "pairs": list_of(_is_category),
+    "widths": lambda value: list_of(is_whole(0, MAX_FEATURES))(value) and len(value) == 3,
+    "means": _is_mapping,
 }
 _COLUMN: dict[str, Test] = {
     "name": is_text,
@@ -131,7 +138,11 @@ def check_header(header: Mapping[str, Any]) -> None:
     if "table" in extra:
         if "text" in extra:
             check(extra["text"], _TEXT, "text columns")
-        _check_table(extra["table"], header["n_features"], extra.get("text"))
+        if CROSSES in extra:
+            check(extra[CROSSES], _CROSSES, "crosses")
+            if not all(map(is_number, extra[CROSSES]["means"].values())):
+                raise ValueError("its crosses fill in what is no number")
+        _check_table(extra["table"], header["n_features"], extra.get("text"), extra.get(CROSSES))
     elif "text" in extra:
         raise ValueError("it has text columns, but no table")
     if "trained_on" in extra:
@@ -144,7 +155,9 @@ def check_header(header: Mapping[str, Any]) -> None:
         check(spec, _ARRAY, f"list of arrays, {name},")
 
 
-def _check_table(table: dict[str, Any], n_features: int, text: dict[str, Any] | None) -> None:
+def _check_table(
+    table: dict[str, Any], n_features: int, text: dict[str, Any] | None, crosses: dict[str, Any] | None
+) -> None:
     check(table, _TABLE, "table")
     for column in table["columns"]:
         check(column, _COLUMN | (_DATES if "dates" in column else {}), "table's columns")
@@ -160,6 +173,7 @@ def _check_table(table: dict[str, Any], n_features: int, text: dict[str, Any] | 
     if names != ([] if text is None else text["columns"]) or (text and len(names) != len(text["widths"])):
         raise ValueError("its table has other text columns than its vocabularies")
     width += 0 if text is None else sum(text["widths"])
+    width += 0 if crosses is None else sum(crosses["widths"])
     if width != n_features:
         raise ValueError(f"its table has {width:,} features, but the model {n_features:,}")
 

@@ -46,7 +46,9 @@ from llsvm.models.header import check_header
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
 # names in ``requires`` that this package honours
-KNOWN_REQUIREMENTS = frozenset({"unit_row", "feature_map", "multi_class", "double", "label_kind", "text"})
+KNOWN_REQUIREMENTS = frozenset(
+    {"unit_row", "feature_map", "multi_class", "double", "label_kind", "text", "crosses"}
+)
 
 _HEADER = "header.json"
 _CHUNK_BYTES = 1 << 20

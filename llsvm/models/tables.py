@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llsvm.models.header import TEXT
+from llsvm.models.header import CROSSES, TEXT
 
 if TYPE_CHECKING:
     from llsvm.models.model import Model
@@ -18,16 +18,21 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     extra: of the model."""
     if "table" not in extra:
         return None
-    if TEXT not in extra:
-        return dict(extra["table"])
-    from llsvm.features.text.columns import DocumentColumns
+    table = dict(extra["table"])
+    if CROSSES in extra:
+        from llsvm.features.crosses import Crosses
 
-    return extra["table"] | {"documents": DocumentColumns.from_extra(extra)}
+        table["crosses"] = Crosses.from_extra(extra)
+    if TEXT in extra:
+        from llsvm.features.text.columns import DocumentColumns
+
+        table["documents"] = DocumentColumns.from_extra(extra)
+    return table
 
 
 def has_names(model: Model) -> bool:
     """Have its features names?"""
-    return model.feature_names is not None or TEXT in model.extra
+    return model.feature_names is not None or _named_by_table(model)
 
 
 def names_of(model: Model, features: Sequence[int]) -> list[str]:
@@ -35,8 +40,13 @@ def names_of(model: Model, features: Sequence[int]) -> list[str]:
     if model.feature_names is not None:
         return [model.feature_names[j] for j in features]
     table = table_of(model.extra)
-    if table is None or TEXT not in model.extra:
+    if table is None or not _named_by_table(model):
         return [str(j + model.index_base) for j in features]
     from llsvm.features.encoder import TableEncoder
 
     return TableEncoder.from_dict(table).names_of(features)
+
+
+def _named_by_table(model: Model) -> bool:
+    """Has its table the names, of which there may be too many for a list of all?"""
+    return "table" in model.extra and (TEXT in model.extra or CROSSES in model.extra)

@@ -42,7 +42,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
             label = (
                 None  # another is asked for; the file that had the labels of the training data has no others
             )
-        told |= {name: model.settings.get(name) for name in ("features", "missing")}
+        told |= {name: model.settings.get(name) for name in ("features", "missing", "cross", "hash_bits")}
         if model.feature_names is not None:
             table = _numbers_table(model)
     opened = partial(

@@ -56,9 +56,18 @@ class DataOptions:
     hash_bits: int | None = option(
         None,
         DATA,
-        "Hash categories into 2^INT columns.",
+        "Hash categories, and what is crossed with them, into 2^INT columns.",
         rule=Rule("from 1 to 30", lambda bits: 1 <= bits <= 30),
         metavar="INT",
         shown_default="a column for each category",
+    )
+    cross: tuple[str, ...] = option(
+        (),
+        DATA,
+        "Two columns, or namespaces of VW, whose features count together too: categories by categories, categories "
+        "by numbers, numbers by numbers.",
+        metavar="A:B",
+        shown_default="none",
+        repeatable=True,
     )
     zero_based: str = option("auto", DATA, "Do svmlight column indices start at 0?", choices=ZERO_BASED)

@@ -209,8 +209,11 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
                 "--missing mean is for linear models and kernels: a feature map is learnt from the rows as they "
                 "are; pass --missing zero"
             )
-        if self.text:
-            raise UsageError("--feature-map is for columns of numbers and categories: leave it or --text out")
+        for flag, given in (("--text", self.text), ("--cross", self.cross)):
+            if given:
+                raise UsageError(
+                    f"--feature-map is for columns of numbers and categories: leave it or {flag} out"
+                )
         allowed = ("rbf",) if self.feature_map == "rff" else ("rbf", "poly", "linear")
         if self.kernel not in (None, *allowed):
             raise UsageError(

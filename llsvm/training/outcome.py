@@ -13,6 +13,7 @@ from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import ROW_SCALE
 from llsvm.files.fingerprint import TRAINED_ON, files_summary
 from llsvm.memory.process import peak_resident_bytes
+from llsvm.models.header import CROSSES
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
 from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
@@ -103,8 +104,12 @@ def _extra(run: Run) -> dict[str, Any]:
         extra["table"] = encoder.as_dict()
         if encoder.documents is not None:
             extra |= encoder.documents.as_extra()
+        if encoder.crosses.crosses:
+            extra |= encoder.crosses.as_extra()
     elif fill is not None:
         extra["fill"] = fill
+    if encoder is None and run.settings.cross:  # of namespaces: the names of the features tell which
+        extra[CROSSES] = {"pairs": [], "widths": [0, 0, 0], "means": {}}
     if run.stream.dataset.kind != CLASSIFICATION:
         extra["label_kind"] = run.stream.dataset.kind
     if run.settings.positive is not None:

@@ -89,7 +89,7 @@ def _hashed(documents: DocumentColumns, budget: MemoryBudget, why: str) -> str:
 def _counted(stream: Stream, documents: DocumentColumns) -> list[Vocabulary]:
     source, budget, progress = stream.source, stream.budget, stream.progress
     info, options, n_threads = source.info(), documents.options, documents.n_threads
-    assert info.texts is not None, "a table with text columns reads them"
+    assert info.columns is not None, "a table with text columns reads them"
     budget.reserve(LIBRARY, info.reader_bytes)
     low, high = _READ_BYTES
     read_bytes = min(max(budget.available_bytes // _READ_SHARE, low), high)
@@ -107,7 +107,7 @@ def _counted(stream: Stream, documents: DocumentColumns) -> list[Vocabulary]:
                 VocabularyCounter(options, threads, tables, files.new) for _ in range(len(documents.names))
             ]
             analyzers = [Analyzer(options) for _ in range(n_threads)]
-            for batch in info.texts(read_bytes):
+            for batch in info.columns(documents.names, read_bytes):
                 columns = dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True))
                 try:
                     _count(documents, columns, counters, analyzers, threads)

@@ -245,9 +245,16 @@ class Training:
             return self.stream.read()
 
     def _learn_texts(self) -> None:
-        """Learn the vocabularies of text columns, if there are any, in a reading of their own."""
+        """Learn the vocabularies of text columns, and what is crossed, if there are any, in readings of their
+        own."""
         encoder = self.stream.source.info().encoder
-        if encoder is None or encoder.documents is None:  # whose kernels are not loaded
+        if encoder is None:
+            return
+        if encoder.crosses.crosses:
+            from llsvm.training.crosses import learn_crosses
+
+            learn_crosses(self.stream)
+        if encoder.documents is None:  # whose kernels are not loaded
             return
         from llsvm.training.texts import learn_texts
 

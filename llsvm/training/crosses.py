@@ -1,0 +1,78 @@
+"""What crosses of columns must know before rows are made, in a reading of its own: which pairs of categories there
+are, and the means that replace what is missing of crossed numbers."""
+
+from __future__ import annotations
+
+from llsvm.errors import BudgetError, UsageError
+from llsvm.features.columns import numbers
+from llsvm.features.crosses import PAIR_BYTES
+from llsvm.features.encoder import TableEncoder
+from llsvm.memory.plan import LIBRARY, READING
+from llsvm.memory.process import MIN_WORK_BYTES, trim_freed_memory
+from llsvm.stream.stream import Stream
+
+LEARNING = "learning crosses"  # a line of the ledger
+WEIGHT_BYTES = 100  # that a solver holds of a column, at least
+_READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 20)  # of batches, of the memory there is
+_BATCHES_HELD = 6  # by the reader and here
+
+
+def learn_crosses(stream: Stream) -> None:
+    """Learn what the crosses of a stream's source must know, if it has any that do not know it yet; what that takes
+    is part of its ``library_bytes`` from then on.
+
+    stream: before it is read; with the source and the ledger. Raises BudgetError, DataError, UsageError.
+    """
+    source, budget = stream.source, stream.budget
+    encoder = source.info().encoder
+    if encoder is None or encoder.crosses.known:
+        return
+    if not source.info().rereadable:
+        why, remedy = "pairs of categories", "pass --hash-bits 20"
+        if not encoder.crosses.learns_pairs:
+            why, remedy = "means of what is missing", "pass --missing zero"
+        raise UsageError(
+            f"{source.info().name}: what can be read only once cannot be looked through for {why} (--cross) before "
+            f"it is trained on; {remedy}, or write it to a file"
+        )
+    mark = budget.mark()
+    try:
+        _learn(stream, encoder)
+    except BudgetError as error:  # it is not known what comes after
+        raise error.as_least() from error
+    finally:
+        budget.return_to(mark)
+        trim_freed_memory()
+
+
+def _learn(stream: Stream, encoder: TableEncoder) -> None:
+    source, budget, progress = stream.source, stream.budget, stream.progress
+    info, crosses, categories = source.info(), encoder.crosses, encoder.categories
+    assert info.columns is not None, "a table with crosses reads their columns"
+    budget.reserve(LIBRARY, info.reader_bytes)
+    low, high = _READ_BYTES
+    read_bytes = min(max(budget.available_bytes // _READ_SHARE, low), high)
+    budget.reserve(READING, _BATCHES_HELD * read_bytes)
+    budget.require({LEARNING: MIN_WORK_BYTES})
+    wanted = (*crosses.numbers, *(categories.names if crosses.learns_pairs else ()))
+    progress.begin("learning crosses", info.n_rows or 0, info.n_bytes or 0)
+    before = source.bytes_read
+    for batch in info.columns(wanted, read_bytes):
+        values = {name: numbers(batch.rows.column(name)) for name in crosses.numbers}
+        ids = None
+        if crosses.learns_pairs:
+            ids = categories.ids(categories.coded(batch.rows, encoder.empty_is_missing))
+        crosses.learn(values, ids)
+        n = crosses.n_learned
+        budget.require(
+            {
+                f"{n:,} pairs of categories, with their weights (--hash-bits)": (PAIR_BYTES + WEIGHT_BYTES)
+                * n,
+                "categories": categories.nbytes,
+            }
+        )
+        progress.rows_done += batch.rows.num_rows
+        progress.bytes_done = source.bytes_read - before
+    if crosses.learns_pairs:
+        categories.finish()
+    crosses.finish(categories.keys)
