@@ -300,6 +300,21 @@ def test_coordinate_descent_takes_back_what_newton_does_not_end(monkeypatch):
     assert optimum * (1 - 1e-9) <= primal[-1] <= optimum * (1 + 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("loss", "smoothing", "solver"),
+    [("hinge", 1e3, "llsvm"), ("hinge", 0.0, "smsvm"), ("squared_hinge", 1e3, "smsvm")],
+)
+def test_coordinate_descent_stays_where_its_second_order_takes_less_than_smoothing(
+    loss, smoothing, solver, monkeypatch
+):
+    with_tuning(monkeypatch, newton_start=0.0, smoothing=smoothing)
+    X, y = hard()
+    training = run(X, y, C=10.0, tol=1e-4, loss=loss)
+    assert training.solver == solver
+    assert ("second order were enough" in training.why) == (solver == "llsvm")
+    assert training.reports[-1].converged
+
+
 @pytest.mark.usefixtures("no_start")
 def test_no_change_on_the_last_pass_allowed():
     X, y = hard()

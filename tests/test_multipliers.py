@@ -142,7 +142,8 @@ def test_newton_steps_in_three_ways(layout, way, monkeypatch):
     system = NewtonSystem(rows, J, h, 10, Prices(layout is not csr, 10, 5.0, MANY, 100, 100))
     wide, g = np.hstack([X, np.ones((12, 1))])[J].astype(float), rng.normal(size=10)
     right = -np.linalg.solve(np.eye(10) + (wide.T * h) @ wide, g)
-    np.testing.assert_allclose(system.solve(g, 1e-12), right, rtol=1e-6, atol=1e-9)
+    until = 1e-12 if way is Way.PRODUCTS else 1e-6
+    np.testing.assert_allclose(system.solve(g, until), right, rtol=1e-6, atol=1e-9)
 
 
 def test_a_matrix_that_rounding_made_indefinite():
@@ -161,6 +162,27 @@ def test_a_step_goes_down_where_few_rows_are_nearly_parallel():
         g = np.append(X.T @ np.random.default_rng(seed).normal(size=4) * 3e4, 0.0)
         step = NewtonSystem(rows, J, h, 3, Prices(True, 3, 2.0, MANY, 3000, 100)).solve(g, 0.1)
         assert step @ g < 0
+
+
+def test_a_step_over_many_columns_of_nearly_parallel_rows():
+    """Of such rows' products rounding leaves too little, so that the matrix of columns is decomposed."""
+    rng = np.random.default_rng(0)
+    X, h = 4e3 + 0.2 * rng.normal(size=(14, 157)), np.full(14, 3e9)
+    rows, J = chosen_rows(X, 157, 0.0, MANY, Progress()), np.arange(14)
+    prices = Prices(True, 158, 157.0, MANY, 3000, 100)
+    assert prices.best(14) is Way.ROWS
+    for _ in range(5):
+        g = np.append(X.T @ rng.normal(size=14), 0.0)
+        g[:157] += rng.normal(size=157)
+        step = NewtonSystem(rows, J, h, 158, prices).solve(g, 0.1)
+        left = g + step
+        left[:157] += X.T @ (h * (X @ step[:157]))
+        assert np.linalg.norm(left) <= 0.1 * np.linalg.norm(g)
+
+
+def test_a_matrix_is_decomposed_where_that_is_no_dearer_than_products():
+    """Pixels: conjugate gradients that end early would lead to steps that are worth less."""
+    assert Prices(False, 752, 150.0, MANY, 3000, 100).best(550) is Way.COLUMNS
 
 
 def test_the_cheapest_way_for_which_there_is_room():

@@ -49,6 +49,9 @@ class AutoTuning:
     """Each visits the rows that are still free or violating as often as those so far have."""
     patience: float = 4
     """So many times Newton's price is enough, whatever is expected: more waits longer for coordinate descent."""
+    smoothing: float = 3.0
+    """Of a loss that has to be smoothed, so many times smsvm's price is what second order of coordinate descent,
+    over rows in memory, may take instead: where C is large, steps while the smoothing falls are so many."""
     smsvm_patience: int = 30
     """So many passes of smsvm over rows in memory are enough: then second order of coordinate descent is tried."""
     smsvm: SmSVMTuning = SMSVM
@@ -120,18 +123,27 @@ def newton_updates(
 ) -> float:
     """So many updates of each row by coordinate descent cost as much as smsvm in all. by_products: it has no room
     for a Hessian. loss: of a row."""
-    n, rows, r = dataset.n_features, max(dataset.n_rows, 1), dataset.nnz / max(dataset.n_rows, 1)
+    n, rows, r = dataset.n_features, max(dataset.n_rows, 1), _values_of_row(dataset)
     if dataset.is_dense:
-        r = float(n)
-        update, a_pass, product = 100 + 0.45 * r, 100 + r + 0.05 * r * r, 100 + 3 * r
+        a_pass, product = 100 + r + 0.05 * r * r, 100 + 3 * r
     else:
-        update, a_pass, product = 100 + 2 * r, 100 + r + 0.4 * r * r, 60 + 3 * r
+        a_pass, product = 100 + r + 0.4 * r * r, 60 + 3 * r
     if isinstance(loss, LogisticLoss):
-        update, a_pass = update + tuning.logistic_update, a_pass + tuning.logistic_pass
+        a_pass += tuning.logistic_pass
     step = n**3 / 15 / rows
     work = tuning.newton_products * product if by_products else tuning.newton_passes * (a_pass + step)
     work += tuning.newton_passes * tuning.newton_calls / rows
-    return (problems * work + tuning.newton_start / rows) / update
+    return (problems * work + tuning.newton_start / rows) / update_price(dataset, loss, tuning)
+
+
+def update_price(dataset: DatasetInfo, loss: Loss = HINGE, tuning: AutoTuning = DEFAULT) -> float:
+    """ns of processor time: of an update of a row by coordinate descent. loss: of the row."""
+    price = 100 + (0.45 if dataset.is_dense else 2) * _values_of_row(dataset)
+    return price + tuning.logistic_update if isinstance(loss, LogisticLoss) else price
+
+
+def _values_of_row(dataset: DatasetInfo) -> float:
+    return float(dataset.n_features) if dataset.is_dense else dataset.nnz / max(dataset.n_rows, 1)
 
 
 def enough(

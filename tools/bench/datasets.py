@@ -143,11 +143,13 @@ def _covtype(folder: Path, train: Path, test: Path) -> None:
     write(test, array_rows(X[held], y[held]))
 
 
-def covtype_arrays(folder: Path, *, scaled: bool = True) -> tuple[Any, Any]:
-    """Covertype as float32: class 2 against the rest, columns scaled to [0, 1] or as they are."""
+def covtype_arrays(folder: Path, *, scaled: bool = True, classes: int = 2) -> tuple[Any, Any]:
+    """Covertype as float32: class 2 against the rest, or all 7 classes; columns scaled to [0, 1] or as they are."""
     with lzma.open(folder / "covtype" / "covtype.data.xz", "rt") as text:
         table = np.loadtxt(text, delimiter=",", dtype=np.float32)
-    X, y = table[:, :-1], np.where(table[:, -1] == 2, 1, -1)
+    X, y = table[:, :-1], table[:, -1].astype(int)
+    if classes == 2:
+        y = np.where(y == 2, 1, -1)
     low, high = X.min(axis=0), X.max(axis=0)
     return ((X - low) / np.where(high > low, high - low, 1) if scaled else X), y
 

@@ -162,6 +162,7 @@ MAKERS: dict[str, Callable[[Path], _Rows]] = {
     "mnist38": _three_against_eight,
     "covtype": lambda folder: array_rows(*covtype_arrays(folder)),
     "covtype-raw": lambda folder: array_rows(*covtype_arrays(folder, scaled=False), digits=9),
+    "covtype-classes": lambda folder: array_rows(*covtype_arrays(folder, classes=7)),
     "kdd": lambda folder: kdd_rows(folder),
     "kdd-raw": lambda folder: kdd_rows(folder, scaled=False),
     "20news": _packed("20news/20news_multi.train.svm.xz"),

@@ -3,6 +3,7 @@ second order (second_order.py) over those in memory where sweeps crawl."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,9 +23,10 @@ class Epochs:
     """What comes between two full passes."""
 
     def __init__(self, run: Run, allowance: float) -> None:
-        """allowance: epochs end early once a round has taken so many updates, all problems together."""
+        """allowance: epochs end early once a round has taken so many updates, all problems together; it may be
+        changed."""
         self._run = run
-        self._allowance = allowance
+        self.allowance = allowance
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
         self._faces = SpilledFaces(run)
@@ -70,6 +72,16 @@ class Epochs:
             if self._run.stream.progress.out_of_time:
                 break
             yield
+
+    @property
+    def second_order_price(self) -> float:
+        """See LLSVM."""
+        part, price = self._run.duals.whole, 0.0
+        if part is None:
+            return math.inf
+        for c in self._run.sweeps.open:
+            price += self._second_order.price(part, len(part.members(c)), len(part.active[c]))
+        return price
 
     def _in_block(self, threshold: float) -> int:
         sweeps, part = self._run.sweeps, self._run.duals.whole
@@ -319,7 +331,7 @@ class Epochs:
         """Has the problem had its share of what a round may take, or the run its time?"""
         sweeps = self._run.sweeps
         work = int(sweeps.work[c] - self._work_before[c])
-        return work * len(sweeps.open) >= self._allowance or self._progress.out_of_time
+        return work * len(sweeps.open) >= self.allowance or self._progress.out_of_time
 
 
 def _used_columns(block: Block, width: int) -> NDArray[np.int64] | slice:

@@ -66,9 +66,9 @@ class Prices:
         order = self.columns if way is Way.COLUMNS else n_rows
         if not self.has_room(order):
             return np.inf
-        decompose = order**3 / 30 + 20 * order * order
+        decompose = order**3 / 60 + 10 * order * order
         if way is Way.COLUMNS:
-            gram = 0.1 * self.columns**2 if self.dense else 0.5 * self.values**2
+            gram = 0.1 * self.columns**2 if self.dense else 0.4 * self.values**2
             return n_rows * (self.product() + gram) + decompose
         inner = 0.1 if self.dense else 0.7
         return n_rows * (0.5 * n_rows * (10 + inner * self.values) + 2 * self.product()) + decompose
@@ -86,7 +86,7 @@ class NewtonSystem:
         self, rows: ChosenRows, J: Positions, curvature: Vector, columns: int, prices: Prices
     ) -> None:
         self._rows, self._J, self._h, self._d = rows, J, curvature, columns
-        self.way = prices.best(len(J))
+        self.way, self._has_room = prices.best(len(J)), prices.has_room(columns)
         self._max_products = prices.max_products
 
     def solve(self, g: Vector, until: float) -> Vector:
@@ -94,19 +94,36 @@ class NewtonSystem:
         if not len(self._J):
             return -g
         if self.way is Way.COLUMNS:
-            H = np.zeros((self._d, self._d))
-            self._rows.outer(self._J, self._h, H)
-            H.flat[:: self._d + 1] += 1.0
-            return -_solve(H, g)
-        if self.way is Way.ROWS:
-            r = len(self._J)
-            K = np.empty((r, r))
-            self._rows.inner(self._J, K)
-            K.flat[:: r + 1] += 1.0 / self._h
-            s = -g
-            self._rows.add(self._J, _solve(K, self._rows.dots(self._J, g)), s)
-            return s
-        return self._by_products(g, until)
+            return self._by_columns(g)
+        if self.way is Way.PRODUCTS:
+            return self._by_products(g, until)
+        s = self._by_rows(g)
+        if self._has_room and not self._residual(s, g) <= until * float(np.linalg.norm(g)):
+            return self._by_columns(
+                g
+            )  # rows are nearly parallel: of their products rounding leaves too little
+        return s
+
+    def _by_columns(self, g: Vector) -> Vector:
+        H = np.zeros((self._d, self._d))
+        self._rows.outer(self._J, self._h, H)
+        H.flat[:: self._d + 1] += 1.0
+        return -_solve(H, g)
+
+    def _by_rows(self, g: Vector) -> Vector:
+        r = len(self._J)
+        K = np.empty((r, r))
+        self._rows.inner(self._J, K)
+        K.flat[:: r + 1] += 1.0 / self._h
+        s = -g
+        self._rows.add(self._J, _solve(K, self._rows.dots(self._J, g)), s)
+        return s
+
+    def _residual(self, s: Vector, g: Vector) -> float:
+        """‖g + s + Σ h_i x_i (x_i·s)‖."""
+        left = g + s
+        self._rows.add(self._J, self._h * self._rows.dots(self._J, s), left)
+        return float(np.linalg.norm(left))
 
     def _by_products(self, g: Vector, until: float) -> Vector:
         diagonal = np.ones(self._d)

@@ -76,6 +76,15 @@ class Rounds:
             dual = run.total_dual
             yield Report("epoch", self.passes, coef, certificate, dual, kept, converged, resumable=True)
 
+    @property
+    def second_order_price(self) -> float:
+        """See LLSVM."""
+        return self._epochs.second_order_price
+
+    def allow(self, allowance: float) -> None:
+        """From now on; see ``__init__``."""
+        self._epochs.allowance = allowance
+
     def _between_passes(self, n_active: int, at_end: bool, converged: bool) -> int:
         """Epochs over the survivors; returns how many there are."""
         run = self._run

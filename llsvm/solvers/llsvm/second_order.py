@@ -70,10 +70,22 @@ class SecondOrder:
         free = min(n_active, n_rows)
         if run.threshold is None and self._is_wide(prices, free):
             return spent > run.tuning.face.products * 2 * free * prices.product()
-        step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(free), free)
+        return spent > tuning.patience * self._price(prices, n_rows, free)
+
+    def price(self, part: BlockState, n_rows: int, n_active: int) -> float:
+        """ns of processor time that the multipliers are expected to take; infinite where they have no room, or are
+        not the way. Arguments as in ``pays``."""
+        prices, _ = self._prices(part, n_rows)
+        free = min(n_active, n_rows)
+        if prices.room_bytes < 0 or self._is_wide(prices, free):
+            return math.inf
+        return self._price(prices, n_rows, free)
+
+    def _price(self, prices: Prices, n_rows: int, n_free: int) -> float:
+        run, tuning = self._run, self._run.tuning.multipliers
+        step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(n_free), n_free)
         steps = tuning.smooth_steps if math.isfinite(run.sweeps.loss.smoothness) else tuning.steps
-        price = steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
-        return spent > tuning.patience * price
+        return steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
 
     def solve(
         self, part: BlockState, problems: list[int], rows: list[Positions], gap: float, whole: bool

@@ -155,6 +155,18 @@ class LLSVM:
         """What sweeps came to so far, in updates of rows."""
         return int(self.run.sweeps.work.sum())
 
+    @property
+    def second_order_price(self) -> float:
+        """ns of processor time that second order is expected to take for what is not solved yet; infinite where it
+        is not at hand."""
+        assert isinstance(self._mode, Rounds)
+        return self._mode.second_order_price
+
+    def lift_allowance(self) -> None:
+        """From now on."""
+        assert isinstance(self._mode, Rounds)
+        self._mode.allow(math.inf)
+
     # -- stopping and going on --------------------------------------------------------------------------
 
     def state(self) -> SolverState:
