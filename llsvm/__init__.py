@@ -1,6 +1,6 @@
 """Linear SVMs on data larger than memory, under a byte limit, with a certificate.
 
-train, predict, evaluate, load: from files, data frames and arrays. LLSVMClassifier, LLSVMRegressor,
+train, predict, explain, evaluate, load: from files, data frames and arrays. LLSVMClassifier, LLSVMRegressor,
 LLSVMOutlierDetector: scikit-learn estimators. Model and Certificate: what they hand back. LLSVMError and its
 subclasses: what they raise; LLSVMWarning: something beside the result went wrong.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from llsvm.estimators.regressor import LLSVMRegressor
     from llsvm.models.model import Model
     from llsvm.objective.certificate import Certificate
-    from llsvm.predict import evaluate, predict
+    from llsvm.predict import evaluate, explain, predict
     from llsvm.train import load, train
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "evaluate",
+    "explain",
     "load",
     "predict",
     "train",
@@ -69,6 +70,7 @@ _WHERE = {
     "LLSVMRegressor": "llsvm.estimators.regressor",
     "Model": "llsvm.models.model",
     "evaluate": "llsvm.predict",
+    "explain": "llsvm.predict",
     "load": "llsvm.train",
     "predict": "llsvm.predict",
     "train": "llsvm.train",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from llsvm.errors import UsageError
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
+from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear
 from llsvm.scoring.held import held_rows
 from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
@@ -22,7 +24,7 @@ from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import Settings
 
-__all__ = ["evaluate", "predict"]
+__all__ = ["evaluate", "explain", "predict"]
 
 
 @takes_options
@@ -87,6 +89,40 @@ def evaluate(
     loaded = _loaded(model, given)
     source = _opened(loaded, data, y, given, need_label=loaded.label_kind != UNLABELLED)
     return measure(loaded, source, memory_limit=given.memory_limit)
+
+
+@takes_options
+def explain(
+    model: Model | str | os.PathLike[str],
+    data: Any,
+    *,
+    top: int = DEFAULT_TOP,
+    all_scores: bool = False,
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
+    label: str | int | None = None,
+    format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
+    | None = None,
+    zero_based: Literal["auto", "yes", "no"] = "auto",
+) -> Iterator[dict[str, Any]]:
+    """What each feature of a row adds to its score, row by row: weight times value, in the units of the data.
+
+    model, data: as for ``predict``. top: so many of each score, the largest in absolute value first. all_scores:
+    of all classes (or pairs of classes), not of the predicted one alone.
+
+    Yields for each row, in order, plain values, a dict: row (from 0), prediction, scores: a dict each, of (the
+    class, or pair, that positive scores speak for), score, intercept, contributions (a dict each: feature, value,
+    weight, contribution), other_features (how many more there are) and other_contributions (their sum).
+    Contributions and intercept sum to the score. Raises as ``predict``, and ModelError for a model with a kernel or
+    a feature map.
+    """
+    given = _given(memory_limit, threads, label, format, zero_based)
+    if top < 1:
+        raise UsageError(f"top must be 1 or more, not {top}")
+    loaded = _loaded(model, given)
+    require_linear(loaded)
+    source = _opened(loaded, data, None, given, need_label=False)
+    return explained(loaded, source, top=top, all_scores=all_scores, memory_limit=given.memory_limit)
 
 
 def _given(

@@ -73,6 +73,29 @@ def predict(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Instead of labels: what each feature adds to the score of the row's label (with --scores: to all "
+            "scores), weight times value, a line each.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            metavar="INT",
+            help="With --explain: so many features, the strongest; of the others their sum.",
+            show_default="10",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="With --explain: a JSON object for each row.", rich_help_panel=OUTPUT),
+    ] = False,
     **chosen: Any,
 ) -> None:
     """Predict the label, or the number, of every row of DATA."""
@@ -80,6 +103,7 @@ def predict(
     from llsvm.scoring.scores import predict_file
 
     settings = settings_of(chosen)
+    _check_explain(explain, top, json, probabilities)
     if scores and probabilities:
         raise UsageError("--scores and --probabilities both ask for columns after the label: choose one")
     if output != "-":
@@ -88,9 +112,33 @@ def predict(
     more: Columns = "scores" if scores else "probabilities" if probabilities else "none"
     if more == "probabilities":
         loaded.require_probabilities()  # before anything is opened for writing
-    with _writing(output) as out:
-        predict_file(loaded, source, out, more=more, memory_limit=settings.memory_limit)
+    if explain:
+        from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear, write_json, write_table
+
+        require_linear(loaded)
+        rows = explained(
+            loaded, source, top=top or DEFAULT_TOP, all_scores=scores, memory_limit=settings.memory_limit
+        )
+        with _writing(output) as out:
+            if json:
+                write_json(rows, out)
+            else:
+                write_table(rows, out, "," if output.lower().endswith(".csv") else "\t")
+    else:
+        with _writing(output) as out:
+            predict_file(loaded, source, out, more=more, memory_limit=settings.memory_limit)
     say_notes(source)
+
+
+def _check_explain(explain: bool, top: int | None, json: bool, probabilities: bool) -> None:
+    """Raise UsageError for what goes with --explain alone, or not with it."""
+    for flag, given in (("--top", top is not None), ("--json", json)):
+        if given and not explain:
+            raise UsageError(f"{flag} goes with --explain: pass that, or leave {flag} out")
+    if explain and probabilities:
+        raise UsageError("--explain tells what scores are made of, not probabilities: leave one of them out")
+    if top is not None and top < 1:
+        raise UsageError(f"--top must be 1 or more, not {top}")
 
 
 @_scoring

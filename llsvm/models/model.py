@@ -265,11 +265,7 @@ class Model:
         from llsvm.kernels.scores import matrix_scores
 
         weights = np.ascontiguousarray(self.coef_.T)
-        mapping, unit, fill = self.feature_map, bool(self.extra.get("unit_row")), self.extra.get("fill")
-
-        def prepared(X: Matrix, base: int) -> Matrix:
-            X = X if fill is None else filled(X, fill, base)
-            return unit_rows(X) if unit else X
+        mapping, prepared = self.feature_map, self.preparer()
 
         def linear(X: Matrix, base: int) -> NDArray[np.float64]:
             return matrix_scores(prepared(X, base), weights, self.intercept_, base)
@@ -288,6 +284,17 @@ class Model:
             return scores
 
         return mapped
+
+    def preparer(self) -> Callable[[Matrix, int], Matrix]:
+        """A function of rows and their first column's number that gives the rows as weights meet them: what is
+        missing replaced, of unit length."""
+        unit, fill = bool(self.extra.get("unit_row")), self.extra.get("fill")
+
+        def prepared(X: Matrix, base: int) -> Matrix:
+            X = X if fill is None else filled(X, fill, base)
+            return unit_rows(X) if unit else X
+
+        return prepared
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to ``path`` (atomically) and its clock readings to ``path.log.json``.

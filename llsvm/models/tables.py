@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llsvm.models.header import CROSSES, TEXT
@@ -37,14 +37,20 @@ def has_names(model: Model) -> bool:
 
 def names_of(model: Model, features: Sequence[int]) -> list[str]:
     """Names of some columns of ``coef_``; their numbers, as in the svmlight file, where they have none."""
-    if model.feature_names is not None:
-        return [model.feature_names[j] for j in features]
+    return namer(model)(features)
+
+
+def namer(model: Model) -> Callable[[Sequence[int]], list[str]]:
+    """``names_of``, to be asked often."""
+    names, base = model.feature_names, model.index_base
+    if names is not None:
+        return lambda features: [names[j] for j in features]
     table = table_of(model.extra)
-    if table is None or not _named_by_table(model):
-        return [str(j + model.index_base) for j in features]
+    if table is None:
+        return lambda features: [str(j + base) for j in features]
     from llsvm.features.encoder import TableEncoder
 
-    return TableEncoder.from_dict(table).names_of(features)
+    return TableEncoder.from_dict(table).names_of
 
 
 def _named_by_table(model: Model) -> bool:

@@ -36,9 +36,7 @@ def score_blocks(
     grow: asked for blocks of at least so many bytes where a row is too long for those at hand; it may refuse.
     Raises DataError for malformed data.
     """
-    score = model.scorer()
-    base, held = source.info().index_base, source.info().in_memory
-    base = model.index_base if base is None else base
+    score, base, held = model.scorer(), column_base(model, source), source.info().in_memory
     step = max(1, _SCORE_BLOCKS * max_bytes // (each_bytes or 8 * model.n_problems))
     for block in _blocks(source, max_bytes, grow):
         for start in range(0, block.n_rows, step):
@@ -48,6 +46,12 @@ def score_blocks(
                 row = int(part.rows[~np.isfinite(values).all(axis=1)][0])
                 raise DataError(f"row {row} of X has no finite score: it holds a NaN or an infinite value")
             yield part, values
+
+
+def column_base(model: Model, source: BlockSource) -> int:
+    """The number of the first column in the blocks of ``source``."""
+    base = source.info().index_base
+    return model.index_base if base is None else base
 
 
 def _blocks(source: BlockSource, max_bytes: int, grow: Callable[[int], int] | None) -> Iterator[Block]:

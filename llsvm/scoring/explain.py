@@ -1,0 +1,176 @@
+"""Why a row has its score: what each of its features adds to it, weight times value, and the intercept."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Matrix
+from llsvm.data.source import BlockSource
+from llsvm.errors import ModelError
+from llsvm.models.model import Model, label_text
+from llsvm.models.tables import namer
+from llsvm.scoring.room import max_block_bytes, row_bytes
+from llsvm.scoring.scores import at_least_one, column_base, score_blocks
+
+INTERCEPT = "(intercept)"
+DEFAULT_TOP = 10
+COLUMNS = ("row", "prediction", "of", "score", "feature", "value", "weight", "contribution")
+_LINE_BYTES = 600  # of a contribution, as an object and as text
+_NAMES_TOGETHER = 4096  # contributions whose names are looked up at once
+
+
+def explained(
+    model: Model,
+    source: BlockSource,
+    *,
+    top: int = DEFAULT_TOP,
+    all_scores: bool = False,
+    memory_limit: str | int | None = None,
+) -> Iterator[dict[str, Any]]:
+    """For each row of ``source``, in order, what its scores are made of; see ``llsvm.explain``.
+
+    top: contributions told of each score, the largest in absolute value; of the others their sum.
+    Raises ModelError where scores are no sums over columns, else as ``predict_file``.
+    """
+    require_linear(model)
+    names, problems = namer(model), model.problem_names
+    each_bytes = row_bytes(model, _LINE_BYTES * (top + 2) * (model.n_problems if all_scores else 1))
+    grow = partial(max_block_bytes, model, source, memory_limit, {"contributions of a row": each_bytes})
+    prepare, base, n_rows = model.preparer(), column_base(model, source), 0
+    for block, scores in score_blocks(model, source, grow(), each_bytes, grow):
+        X, predicted = prepare(block.X, base), model.predictions(scores)
+        step = max(1, _NAMES_TOGETHER // (top + 1))
+        for start in range(0, len(scores), step):
+            rows = [
+                [
+                    _largest(model.coef_, p, *_row(X, i, base), top)
+                    for p in _chosen(model, scores[i : i + 1], all_scores)
+                ]
+                for i in range(start, min(start + step, len(scores)))
+            ]
+            found = _names(names, rows)
+            for i, parts in enumerate(rows, start):
+                told = [_score(problems[p.problem], scores[i, p.problem], model, p, found) for p in parts]
+                yield {"row": n_rows + i, "prediction": predicted[i].item(), "scores": told}
+        n_rows += len(scores)
+    at_least_one(n_rows, source)
+
+
+def require_linear(model: Model) -> None:
+    """Raise ModelError for a model whose scores are no sums over columns."""
+    if model.feature_map is not None:
+        how = "of a kernel" if model.feature_map.kind == "kernel" else "on a feature map"
+        raise ModelError(
+            f"a model {how} cannot be explained: its scores are no sums over the columns of the data; train a "
+            "linear one, without --kernel and --feature-map"
+        )
+
+
+def _chosen(model: Model, scores: NDArray[np.float64], all_scores: bool) -> Sequence[int]:
+    """The scores that are told of a row, positions among the model's problems: of the predicted class, or all.
+
+    scores: (1, k) of the row."""
+    if all_scores or model.n_problems == 1:
+        return range(model.n_problems)
+    predicted = int(model.class_ids(scores)[0])
+    if not model.one_vs_one:
+        return [predicted]
+    k = len(model.classes_)
+    pairs = [(i, j) for i in range(k) for j in range(i + 1, k)]
+    return [number for number, pair in enumerate(pairs) if predicted in pair]
+
+
+def _row(X: Matrix, i: int, base: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Columns from 0, and values, of row i."""
+    if isinstance(X, CSR):
+        own = slice(int(X.indptr[i]), int(X.indptr[i + 1]))
+        return X.indices[own].astype(np.int64) - base, X.data[own].astype(np.float64)
+    return np.arange(X.shape[1]), np.asarray(X[i], np.float64)
+
+
+class _Part(NamedTuple):
+    """What a score is made of. problem: whose score. columns, values, weights: of the largest contributions, in
+    order. n_others: how many other features there are. others: the sum of their contributions."""
+
+    problem: int
+    columns: NDArray[np.int64]
+    values: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    n_others: int
+    others: float
+
+
+def _largest(
+    coef: NDArray[np.float64], problem: int, columns: NDArray[np.int64], values: NDArray[np.float64], top: int
+) -> _Part:
+    """Of a row."""
+    weights = coef[problem]
+    known = (columns >= 0) & (columns < len(weights))
+    columns, values = columns[known], values[known]
+    products = weights[columns] * values
+    order = np.lexsort((columns, -np.abs(products)))
+    order = order[: np.count_nonzero(products)]  # what adds nothing is last
+    first, rest = order[:top], order[top:]
+    return _Part(
+        problem,
+        columns[first],
+        values[first],
+        weights[columns[first]],
+        len(rest),
+        float(products[rest].sum()),
+    )
+
+
+def _names(names: Callable[[Sequence[int]], list[str]], rows: list[list[_Part]]) -> dict[int, str]:
+    wanted = sorted({int(j) for parts in rows for part in parts for j in part.columns})
+    return dict(zip(wanted, names(wanted), strict=True))
+
+
+def _score(of: str, score: float, model: Model, part: _Part, names: dict[int, str]) -> dict[str, Any]:
+    cells = zip(part.columns.tolist(), part.values.tolist(), part.weights.tolist(), strict=True)
+    return {
+        "of": of,
+        "score": float(score),
+        "intercept": float(model.intercept_[part.problem]),
+        "contributions": [
+            {"feature": names[j], "value": value, "weight": weight, "contribution": value * weight}
+            for j, value, weight in cells
+        ],
+        "other_features": part.n_others,
+        "other_contributions": part.others,
+    }
+
+
+def write_table(rows: Iterator[dict[str, Any]], out: TextIO, delimiter: str) -> int:
+    """A line for each contribution, under a line of names; rows are numbered from 1. Returns how many rows."""
+    writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    n_rows = 0
+    for row in rows:
+        n_rows += 1
+        for score in row["scores"]:
+            head = [row["row"] + 1, label_text(row["prediction"]), score["of"], repr(score["score"])]
+            for each in score["contributions"]:
+                numbers = [repr(each[name]) for name in ("value", "weight", "contribution")]
+                writer.writerow([*head, each["feature"], *numbers])
+            if score["other_features"]:
+                others = f"({score['other_features']:,} other features)"
+                writer.writerow([*head, others, "", "", repr(score["other_contributions"])])
+            writer.writerow([*head, INTERCEPT, "1.0", *[repr(score["intercept"])] * 2])
+    return n_rows
+
+
+def write_json(rows: Iterator[dict[str, Any]], out: TextIO) -> int:
+    """An object a line; rows are numbered from 1. Returns how many rows."""
+    n_rows = 0
+    for row in rows:
+        n_rows += 1
+        out.write(json.dumps(row | {"row": row["row"] + 1}, ensure_ascii=False) + "\n")
+    return n_rows
