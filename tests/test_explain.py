@@ -1,4 +1,4 @@
-"""Contributions of features to scores: with the intercept they sum to the score, in every format, for every model."""
+"""Contributions of features to scores: with the intercept they sum to the score, in each format, for each model."""
 
 import csv
 import json
