@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, SourceInfo
+from llsvm.data.svmlight_arrays import ReusedArrays
 from llsvm.data.svmlight_errors import refuse_line, refuse_magic
 from llsvm.data.svmlight_labels import PROBE_BYTES, take_words, words_among
 from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
@@ -133,7 +134,7 @@ class SvmlightSource:
         lowest = 1 if self._zero_based == "no" else 0
         reader = ChunkReader(file, self._path, max_bytes, self.rounding.dtype)
         smallest, largest, n_rows, n_lines, counted = 1, -1, 0, 0, 0
-        work = partial(_parse_words if self.text_labels else _parse, lowest=lowest)
+        work = partial(_parse_words if self.text_labels else _parse, arrays=ReusedArrays(), lowest=lowest)
         for piece, parsed in _parse_all(reader, work, self._threads, IN_FLIGHT * max_bytes):
             if parsed.bad >= 0:
                 number = n_lines + piece.text.count(b"\n", piece.start, parsed.bad) + 1
@@ -206,29 +207,23 @@ def _note_of_zero(path: str, n_lines: int, piece: Piece) -> str:
     )
 
 
-def _parse(piece: Piece, lowest: int) -> _Parsed:
-    indptr = np.empty(piece.lines + 1, np.int64)
+def _parse(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
     most = max_values(piece.stop - piece.start)  # memory that is not written to costs nothing
-    indices = np.empty(most, np.int32)
-    data = np.empty(most, piece.dtype)
-    y = np.empty(piece.lines, np.float64)
+    indptr, y = arrays.take(piece.lines + 1, np.int64), arrays.take(piece.lines, np.float64)
+    indices, data = arrays.take(most, np.int32), arrays.take(most, piece.dtype)
     text = np.frombuffer(piece.text, np.uint8)
     n, m, smallest, largest, bad, rounded = parse(
         text, piece.start, piece.stop, lowest, indptr, indices, data, y
     )
-    # give back what was not needed, without a copy
-    indptr.resize(n + 1, refcheck=False)
-    indices.resize(m, refcheck=False)
-    data.resize(m, refcheck=False)
-    y.resize(n, refcheck=False)
+    indptr, indices, data, y = indptr[: n + 1], indices[:m], data[:m], y[:n]
     lost = most_lost(data) if rounded and data.dtype == np.float32 else 0.0
     return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost)
 
 
-def _parse_words(piece: Piece, lowest: int) -> _Parsed:
+def _parse_words(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
     """As ``_parse``, with labels that are words."""
     words = take_words(piece.text, piece.start, piece.stop)
-    parsed = _parse(piece, lowest)
+    parsed = _parse(piece, arrays, lowest)
     if parsed.bad >= 0:
         words.put_back(piece.text, len(parsed.y))
     parsed.y = words.labels[: len(parsed.y)]
