@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from llsvm.solvers import lapack
+
 _lock = threading.Lock()
 _at_work = 0  # solvers that are within
 _before: dict[str, int] = {}  # threads of each library (by its file) when the first of them came
@@ -17,10 +19,9 @@ def one_blas_thread() -> Iterator[None]:
     """BLAS threads and ours would fight for the processors. Their number is the whole process's, so the first to
     enter notes it, and the last to leave sets it back; only OpenMP keeps one for each thread that calls."""
     global _at_work
-    # SciPy has a BLAS of its own, which no one finds before it is loaded.
-    import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
+    lapack.load()  # with a BLAS of its own, which no one finds before it is loaded
     libraries = ThreadpoolController().select(user_api="blas").lib_controllers
     with _lock:
         if _at_work == 0:

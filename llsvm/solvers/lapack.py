@@ -7,7 +7,10 @@ thread gets on and no signal is answered. The same routines, called from here, d
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+ROUTINES = ("dpotrf", "dpotrs", "dsyevd")
+LIBRARIES = "libscipy_openblas-*.so"  # SciPy's own, of 32-bit integers
+_NAME = "scipy_{}_"  # of a routine there
 _RIDGE_GROWTH = 100.0
 _MIRRORED = 256  # rows at a time
 
@@ -100,7 +106,7 @@ def _call(name: str, *arguments: bytes | int | NDArray[Any]) -> int:
 
     def pointer(argument: bytes | int | NDArray[Any]) -> Any:
         if isinstance(argument, np.ndarray):
-            return argument.ctypes.data
+            return ctypes.c_void_p(argument.ctypes.data)
         return argument if isinstance(argument, bytes) else ctypes.byref(ctypes.c_int(argument))
 
     _routine(name)(*map(pointer, arguments), ctypes.byref(info))
@@ -108,10 +114,35 @@ def _call(name: str, *arguments: bytes | int | NDArray[Any]) -> int:
 
 
 @cache
+def load() -> ctypes.CDLL | None:
+    """Load LAPACK, and the BLAS beneath it: the library that SciPy's packages for Linux bring along, by itself, as
+    what is around it takes longer to load than many a problem to solve; else with SciPy, and then None."""
+    for file in _beside_scipy(LIBRARIES):
+        with suppress(OSError, AttributeError):  # no library of this machine, or without these names
+            library = ctypes.CDLL(file)
+            if all(hasattr(library, _NAME.format(name)) for name in ROUTINES):
+                return library
+    import scipy.linalg  # noqa: F401
+
+    return None
+
+
+def _beside_scipy(pattern: str) -> list[str]:
+    found = find_spec("scipy")
+    if found is None or found.origin is None:
+        return []
+    return sorted(map(str, (Path(found.origin).parents[1] / "scipy.libs").glob(pattern)))
+
+
+@cache
 def _routine(name: str) -> Any:
-    """LAPACK's, by the address that SciPy has for compiled code; its arguments are pointers, and ctypes calls it
-    without the interpreter's lock."""
-    from scipy.linalg import cython_lapack
+    """LAPACK's; its arguments are pointers, and ctypes calls it without the interpreter's lock."""
+    library = load()
+    if library is not None:
+        routine = library[_NAME.format(name)]
+        routine.restype = None
+        return routine
+    from scipy.linalg import cython_lapack  # which has addresses for compiled code
 
     capsule = cython_lapack.__pyx_capi__[name]
     api = ctypes.pythonapi
