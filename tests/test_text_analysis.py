@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 
 from llsvm.features.text.analyzer import Analyzer, Documents, NotUTF8
+from llsvm.features.text.counting import VocabularyCounter
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vectorizer import Vectorizer
-from llsvm.features.text.vocabulary import VocabularyCounter
 from llsvm.kernels.text import PADDING_BYTES, combined, hash_of
 from llsvm.process.threads import Threads, row_ranges
 
@@ -80,13 +80,29 @@ def counted_by_scikit_learn(texts, options):
     return [Counter(analyze(text)) for text in texts]
 
 
+class Scratch:
+    """ScratchFiles in a folder."""
+
+    def __init__(self, folder):
+        self.folder, self.numbers, self.claimed = folder, itertools.count(), 0
+
+    def new(self, nbytes):
+        self.claim(nbytes)
+        return self.new_array()
+
+    def new_array(self):
+        return self.folder / str(next(self.numbers))
+
+    def claim(self, nbytes):
+        self.claimed += nbytes
+
+
 def vectorized(texts, options, threads=1, room=1 << 30, blocks=3, folder=None):
     """(rows, names), the vocabulary counted in blocks; of hashed columns the names are None."""
     with Threads(threads) as pool:
         vocabulary = None
         if options.hash_bits is None:
-            numbers = itertools.count()
-            counter = VocabularyCounter(options, pool, room, lambda nbytes: folder / str(next(numbers)))
+            counter = VocabularyCounter(options, pool, room, Scratch(folder))
             analyzers = [Analyzer(options) for _ in range(threads)]
             for first, stop in row_ranges(len(texts), blocks):
                 documents = Documents.of(pa.array(texts[first:stop], pa.string()))

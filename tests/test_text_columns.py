@@ -20,7 +20,7 @@ import llsvm
 from llsvm.cli import app
 from llsvm.data import open_source, table_options
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
-from llsvm.features.text import vocabulary as counting
+from llsvm.features.text import counting
 from llsvm.models.model import Model
 from llsvm.models.tables import names_of
 from llsvm.process.threads import Threads
@@ -169,7 +169,7 @@ def test_hashed_text_takes_one_reading_and_no_vocabulary(tmp_path):
         model.coef_.shape[1] == 2 + (1 << 12) + len(set(columns["title"])) - 1
         or model.coef_.shape[1] > 1 << 12
     )
-    assert not [name for name in model.extra if name.startswith("text_")]
+    assert "text_0_keys" not in model.extra
     np.testing.assert_array_equal(llsvm.predict(tmp_path / "m", path), model.predict(pa.table(columns)))
     # categories may be hashed, and n-grams not
     both = trained(path, hash_bits=4, vocabulary="exact")
@@ -234,7 +234,8 @@ def test_the_ledger_has_the_vocabulary_and_inspect_tells_the_plan(tmp_path):
 
 def test_a_vocabulary_that_does_not_fit_is_hashed_or_refused_with_its_number(tmp_path, monkeypatch):
     path = written(tmp_path / "reviews.parquet", table())
-    monkeypatch.setattr(texts, "WEIGHT_BYTES", 1 << 32)
+    for each in ("COLUMN_BYTES", "LOOKUP_BYTES"):
+        monkeypatch.setattr(texts, each, 1 << 40)
     monkeypatch.setattr(texts, "HASHED_BITS", (10, 10))
     with pytest.warns(UserWarning, match=r"n-grams, which would take .*hashed into 2\^10 columns") as told:
         model = trained(path)

@@ -206,6 +206,8 @@ class TableSource(ABC):
         """The rows, file after file; see BlockSource. Raises DataError."""
         row, documents = 0, self.encoder.documents
         growth = 1 if documents is None else documents.growth
+        if documents is not None:
+            documents.begin(self.encoder.learning)
         for number in range(len(self._paths)):
             first = row
             with self._unchanged(number):
@@ -217,6 +219,8 @@ class TableSource(ABC):
                     row += block.n_rows
                     if block.n_rows:
                         yield from cut(block, max_bytes)
+        if documents is not None:
+            documents.rest()
         if row == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
         for sentence in self.encoder.categories.strange:

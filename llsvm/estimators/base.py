@@ -135,7 +135,7 @@ class LLSVMEstimator(BaseEstimator):
         min_df: float | None = None,
         max_df: float | None = None,
         max_features: int | None = None,
-        term_weight: str = "tfidf",
+        term_weight: str = "auto",
         vocabulary: str = "auto",
         encoding: str = "utf-8",
         scale: str = "auto",

@@ -78,7 +78,7 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         min_df: float | None = None,
         max_df: float | None = None,
         max_features: int | None = None,
-        term_weight: str = "tfidf",
+        term_weight: str = "auto",
         vocabulary: str = "auto",
         hash_bits: int | None = None,
         cross: Sequence[str] = (),

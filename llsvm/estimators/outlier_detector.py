@@ -54,7 +54,7 @@ class LLSVMOutlierDetector(OutlierMixin, LLSVMEstimator):
         min_df: float | None = None,
         max_df: float | None = None,
         max_features: int | None = None,
-        term_weight: str = "tfidf",
+        term_weight: str = "auto",
         vocabulary: str = "auto",
         hash_bits: int | None = None,
         cross: Sequence[str] = (),

@@ -35,6 +35,7 @@ import llsvm
 from llsvm.errors import DataError, DiskError, LLSVMWarning, ModelError, UsageError
 from llsvm.files import writing as files
 from llsvm.files.credentials import without_credentials
+from llsvm.files.growing import let_go
 from llsvm.files.inputs import open_binary
 from llsvm.files.json_checks import check, is_text, list_of
 from llsvm.files.remote import is_remote
@@ -187,6 +188,7 @@ def _npy_pieces(array: NDArray[Any]) -> Iterator[bytes]:
     step = max(1, _CHUNK_BYTES * len(array) // max(array.nbytes, 1))
     for start in range(0, len(array), step):
         yield array[start : start + step].tobytes()
+        let_go(array)
 
 
 @dataclass(frozen=True, slots=True)

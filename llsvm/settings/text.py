@@ -10,7 +10,7 @@ from llsvm.settings.option import TEXT, Rule, option
 
 ANALYZERS = ("word", "char", "char_wb")
 ACCENTS = ("unicode", "ascii")
-WEIGHTS = ("tfidf", "sublinear", "count", "binary")
+WEIGHTS = ("auto", "tfidf", "sublinear", "tf", "count", "binary")
 VOCABULARIES = ("auto", "exact", "hashed")
 _COUNT_OR_SHARE = Rule(
     "a number of documents from 1 on, or a share of them such as 0.5",
@@ -93,17 +93,17 @@ class TextSettings:
         shown_default="all",
     )
     term_weight: str = option(
-        "tfidf",
+        "auto",
         TEXT,
         "Value of an n-gram: how often it occurs times its inverse document frequency, the same of 1 + ln of how "
-        "often (both in rows of length 1), how often, or 1.",
+        "often, how often (all three in rows of length 1), how often as it is, or 1. auto: tfidf; of hashed "
+        "columns tf, for which nothing need be counted first.",
         choices=WEIGHTS,
     )
     vocabulary: str = option(
         "auto",
         TEXT,
-        "A column for each n-gram, or 2 to the --hash-bits columns into which n-grams are hashed, in rows of "
-        "length 1 without document frequencies. "
+        "A column for each n-gram, or 2 to the --hash-bits columns into which n-grams are hashed. "
         "auto: exact where that fits in memory and no --hash-bits are given.",
         choices=VOCABULARIES,
     )

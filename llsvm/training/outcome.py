@@ -66,7 +66,7 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
         coef = coef[:, dataset.first_column :]
     if dataset.target is not None:
         coef, intercept = coef * dataset.target.unit, intercept * dataset.target.unit + dataset.target.shift
-    extra = _extra(run)
+    extra = _extra(run, coef)
     names = run.stream.source.info().feature_names
     n_features = coef.shape[1] if run.feature_map is None else run.feature_map.n_features
     return Model(
@@ -86,7 +86,7 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
     )
 
 
-def _extra(run: Run) -> dict[str, Any]:
+def _extra(run: Run, coef: NDArray[np.float64]) -> dict[str, Any]:
     """What predictions need beside weights: the table's columns, positive label, unit rows, exact values; and what
     the files were that it was trained on."""
     extra: dict[str, Any] = {"solver": run.solver, "why": run.why}
@@ -103,7 +103,9 @@ def _extra(run: Run) -> dict[str, Any]:
             encoder.set_fill(fill)
         extra["table"] = encoder.as_dict()
         if encoder.documents is not None:
-            extra |= encoder.documents.as_extra()
+            _, _, first, stop, *_ = encoder.parts
+            used = np.any(coef[:, first:stop], axis=0)
+            extra |= encoder.documents.as_extra(used)
         if encoder.crosses.crosses:
             extra |= encoder.crosses.as_extra()
     elif fill is not None:

@@ -1,4 +1,5 @@
-"""Vocabularies of text columns, counted in a reading of their own before the first one, under the memory limit."""
+"""Vocabularies of text columns, or document frequencies of hashed ones, counted in a reading of their own before
+the first one, under the memory limit."""
 
 from __future__ import annotations
 
@@ -7,13 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from llsvm.errors import BudgetError, DataError, DiskError, UsageError
 from llsvm.features.text.analyzer import Analyzer, Documents, Grams, NotUTF8, workspace_bytes
 from llsvm.features.text.columns import DocumentColumns, not_utf8
-from llsvm.features.text.vectorizer import PIECE_BYTES
-from llsvm.features.text.vocabulary import Vocabulary, VocabularyCounter, VocabularyTooLarge
+from llsvm.features.text.counting import VocabularyCounter, VocabularyTooLarge
+from llsvm.features.text.frequencies import ColumnFrequencies
+from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
+from llsvm.features.text.vocabulary import LOOKUP_BYTES, Vocabulary
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LIBRARY, READING
 from llsvm.memory.process import MIN_WORK_BYTES, trim_freed_memory
@@ -26,14 +30,16 @@ COUNTING = "counting n-grams"  # a line of the ledger
 TABLE_SHARE = 3  # tables take this part (1/3) of the memory there is: they are sorted in as much again
 _READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 20)  # of batches, of the memory there is
 _BATCHES_HELD = 6  # by the reader and here
-WEIGHT_BYTES = 100  # that a solver holds of a column, at least
+WEIGHT_BYTES = 48  # that a solver of one problem holds of a column, and something for the rows
+COLUMN_BYTES = max(WEIGHT_BYTES, LOOKUP_BYTES)  # rows are on disk when the solver begins
+COUNT_BYTES = 4  # of a hashed column, where documents are counted
 HASHED_BITS = (20, 24)
 _HASHED_SHARE = 8  # hashed columns may take this part (1/8) of the memory there is
 
 
 def learn_texts(stream: Stream, exact: bool) -> None:
-    """Learn the vocabularies of the text columns of a stream's source, if it has any that are not known yet; what
-    they take is part of its ``library_bytes`` from then on.
+    """Learn the vocabularies of the text columns of a stream's source, or the frequencies of hashed ones that are
+    weighted by them, if they are not known yet; what they take is part of its ``library_bytes`` from then on.
 
     stream: before it is read; with the source, the ledger, and the folder for what does not fit in memory.
     exact: raise where a vocabulary cannot be held; else n-grams are hashed then.
@@ -45,21 +51,31 @@ def learn_texts(stream: Stream, exact: bool) -> None:
     if documents is None or documents.known:
         return
     if not source.info().rereadable:
-        if exact:
+        if exact or replace(documents.options, hash_bits=HASHED_BITS[0]).idf:
             raise UsageError(
                 f"{source.info().name}: what can be read only once cannot be counted before it is trained on; pass "
-                "--hash-bits 20, or write it to a file"
+                "--hash-bits 20 and --term-weight tf, or write it to a file"
             )
         documents.note = _hashed(documents, budget, "data that can be read only once")
         return
-    mark = budget.mark()
+    if documents.options.hash_bits is None:
+        _learn_vocabularies(stream, documents, exact)
+    if not documents.known:
+        _count_frequencies(stream, documents)
+
+
+def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool) -> None:
+    """See ``learn_texts``."""
+    budget = stream.budget
+    mark, column_bytes = budget.mark(), LOOKUP_BYTES if exact else COLUMN_BYTES
     try:
-        documents.vocabularies = _counted(stream, documents)
+        documents.vocabularies = _counted(stream, documents, column_bytes)
     except VocabularyTooLarge as error:
-        what = f"{error.n:,} n-grams, which would take {format_size(error.nbytes)} with their weights"
+        nbytes = column_bytes * error.n
+        what = f"{error.n:,} n-grams, which would take {format_size(nbytes)} with their weights"
         budget.return_to(mark)
         if exact:
-            raise _too_large(error, budget) from error
+            raise _too_large(error.n, nbytes, budget) from error
         documents.note = _hashed(documents, budget, what)
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
@@ -68,8 +84,8 @@ def learn_texts(stream: Stream, exact: bool) -> None:
         trim_freed_memory()
 
 
-def _too_large(error: VocabularyTooLarge, budget: MemoryBudget) -> BudgetError:
-    lines = {**budget.lines, f"a vocabulary of {error.n:,} n-grams (--min-df, --hash-bits)": error.nbytes}
+def _too_large(n: int, nbytes: int, budget: MemoryBudget) -> BudgetError:
+    lines = {**budget.lines, f"a vocabulary of {n:,} n-grams (--min-df, --hash-bits)": nbytes}
     return BudgetError("this vocabulary", budget.limit_bytes, sum(lines.values()), lines)
 
 
@@ -81,49 +97,97 @@ def _hashed(documents: DocumentColumns, budget: MemoryBudget, why: str) -> str:
         bits += 1
     documents.options = replace(documents.options, hash_bits=bits)
     return (
-        f"text: {why}: n-grams are hashed into 2^{bits} columns, without names and document frequencies; a file, "
-        "a larger --memory-limit or --min-df 2 may keep them"
+        f"text: {why}: n-grams are hashed into 2^{bits} columns, which several share; a file, a larger "
+        "--memory-limit or --min-df 2 may give each its own"
     )
 
 
-def _counted(stream: Stream, documents: DocumentColumns) -> list[Vocabulary]:
-    source, budget, progress = stream.source, stream.budget, stream.progress
-    info, options, n_threads = source.info(), documents.options, documents.n_threads
-    assert info.columns is not None, "a table with text columns reads them"
-    budget.reserve(LIBRARY, info.reader_bytes)
-    low, high = _READ_BYTES
-    read_bytes = min(max(budget.available_bytes // _READ_SHARE, low), high)
-    budget.reserve(READING, _BATCHES_HELD * read_bytes + n_threads * workspace_bytes(options, PIECE_BYTES))
+def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> list[Vocabulary]:
+    """column_bytes: that a column takes, at least. Raises VocabularyTooLarge."""
+    budget, n_threads, options = stream.budget, documents.n_threads, documents.options
+    read_bytes = _reserve_reading(stream, documents)
     budget.require({COUNTING: MIN_WORK_BYTES})
     room = budget.available_bytes
     budget.reserve(COUNTING, room)
     files = RunFiles(stream.open_workspace)
-    progress.begin("counting n-grams", info.n_rows or 0, info.n_bytes or 0)
-    before = source.bytes_read
     try:
         with Threads(n_threads) as threads:
             tables = room // (TABLE_SHARE * len(documents.names))
             counters = [
-                VocabularyCounter(options, threads, tables, files.new) for _ in range(len(documents.names))
+                VocabularyCounter(options, threads, tables, files) for _ in range(len(documents.names))
             ]
             analyzers = [Analyzer(options) for _ in range(n_threads)]
-            for batch in info.columns(documents.names, read_bytes):
-                columns = dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True))
-                try:
-                    _count(documents, columns, counters, analyzers, threads)
-                except ValueError as error:
-                    row, reason = error.args
-                    raise DataError(f"{batch.path}: row {batch.first_row + row + 1}: {reason}") from error
-                progress.rows_done += batch.rows.num_rows
-                progress.bytes_done = source.bytes_read - before
-            del analyzers
-            return _finished(counters, room)
+            _read(stream, documents, read_bytes, lambda c: _count(documents, c, counters, analyzers, threads))
+            return _finished(counters, room // column_bytes)
     except DiskError:
         raise
     except OSError as error:
         raise DiskError(f"counting n-grams: {error}; pass another --spill-dir") from error
     finally:
         files.close()
+
+
+def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
+    """Learn in how many documents each hashed column is there. Raises BudgetError, DataError."""
+    budget = stream.budget
+    mark = budget.mark()
+    options = replace(documents.options, weight="binary")
+    try:
+        read_bytes = _reserve_reading(stream, documents)
+        budget.reserve(COUNTING, COUNT_BYTES * documents.width)
+        counted = [ColumnFrequencies(np.zeros(width, np.uint32)) for width in documents.widths]
+        with Threads(documents.n_threads) as threads:
+            vectorizers = [Vectorizer(options, None, threads) for _ in counted]
+
+            def count(columns: Mapping[str, pa.Array]) -> None:
+                found = documents.documents(columns)
+                for name, each, rows, frequencies in zip(
+                    documents.names, found, vectorizers, counted, strict=True
+                ):
+                    try:
+                        frequencies.add(rows.rows(each))
+                    except NotUTF8 as error:
+                        raise not_utf8(name, error) from error
+
+            _read(stream, documents, read_bytes, count)
+        documents.frequencies = counted
+    except BudgetError as error:  # it is not known what comes after
+        raise error.as_least() from error
+    finally:
+        budget.return_to(mark)
+
+
+def _reserve_reading(stream: Stream, documents: DocumentColumns) -> int:
+    """Sign for what reading documents holds; returns the bytes of a batch. Raises BudgetError."""
+    budget, info = stream.budget, stream.source.info()
+    budget.reserve(LIBRARY, info.reader_bytes)
+    low, high = _READ_BYTES
+    read_bytes = min(max(budget.available_bytes // _READ_SHARE, low), high)
+    work = documents.n_threads * workspace_bytes(documents.options, PIECE_BYTES)
+    budget.reserve(READING, _BATCHES_HELD * read_bytes + work)
+    return read_bytes
+
+
+def _read(
+    stream: Stream,
+    documents: DocumentColumns,
+    read_bytes: int,
+    take: Callable[[Mapping[str, pa.Array]], None],
+) -> None:
+    """Give all documents to ``take``, by column, a batch at a time. Raises DataError with the row, where it raises
+    ValueError(row, reason)."""
+    source, progress = stream.source, stream.progress
+    info, before = source.info(), source.bytes_read
+    assert info.columns is not None, "a table with text columns reads them"
+    progress.begin("counting n-grams", info.n_rows or 0, info.n_bytes or 0)
+    for batch in info.columns(documents.names, read_bytes):
+        try:
+            take(dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True)))
+        except ValueError as error:
+            row, reason = error.args
+            raise DataError(f"{batch.path}: row {batch.first_row + row + 1}: {reason}") from error
+        progress.rows_done += batch.rows.num_rows
+        progress.bytes_done = source.bytes_read - before
 
 
 def _count(
@@ -149,17 +213,16 @@ def _count(
                 raise not_utf8(name, error) from error
 
 
-def _finished(counters: list[VocabularyCounter], room: int) -> list[Vocabulary]:
-    """room: that vocabularies may take, and what they are made of, with the weights of their columns. Raises
-    VocabularyTooLarge."""
+def _finished(counters: list[VocabularyCounter], most: int) -> list[Vocabulary]:
+    """most: columns, together. Raises VocabularyTooLarge."""
     vocabularies: list[Vocabulary] = []
-    used = 0
+    n = 0
     while counters:
-        vocabularies.append(counters.pop(0).finish(room - used))
-        used += vocabularies[-1].nbytes
-    n = sum(map(len, vocabularies))
-    if used + WEIGHT_BYTES * n > room:
-        raise VocabularyTooLarge(n, used + WEIGHT_BYTES * n)
+        try:
+            vocabularies.append(counters.pop(0).finish(most - n))
+        except VocabularyTooLarge as error:
+            raise VocabularyTooLarge(n + error.n) from error
+        n += len(vocabularies[-1])
     return vocabularies
 
 
@@ -169,6 +232,7 @@ class RunFiles:
     def __init__(self, workspace: Callable[[], Workspace]) -> None:
         self._workspace = workspace
         self._made: list[tuple[Path, int]] = []
+        self._n_arrays = 0
         self._mutex = threading.Lock()
 
     def new(self, nbytes: int) -> Path:
@@ -179,6 +243,16 @@ class RunFiles:
             path = workspace.path(f"ngrams-{len(self._made)}")
             self._made.append((path, nbytes))
         return path
+
+    def new_array(self) -> Path:
+        """See ScratchFiles: of a vocabulary, which stays until the training is over."""
+        with self._mutex:
+            self._n_arrays += 1
+            return self._workspace().path(f"vocabulary-{self._n_arrays}")
+
+    def claim(self, nbytes: int) -> None:
+        """See ScratchFiles. Raises DiskError."""
+        self._workspace().claim(nbytes)
 
     def close(self) -> None:
         for path, nbytes in self._made:

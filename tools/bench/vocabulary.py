@@ -129,9 +129,28 @@ class _Clock:
         self.cpu, self.wall = self.cpu + cpu - self._cpu, self.wall + wall - self._wall
 
 
+class _Files:
+    """ScratchFiles in a folder. runs: how many; nbytes: of all files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers = folder, count()
+        self.runs = self.nbytes = 0
+
+    def new(self, nbytes: int) -> Path:
+        self.runs += 1
+        self.claim(nbytes)
+        return self.new_array()
+
+    def new_array(self) -> Path:
+        return self._folder / str(next(self._numbers))
+
+    def claim(self, nbytes: int) -> None:
+        self.nbytes += nbytes
+
+
 def _count(task: dict[str, Any]) -> dict[str, Any]:
-    from llsvm.features.text import vocabulary as counting
     from llsvm.features.text.analyzer import Analyzer, Documents
+    from llsvm.features.text.counting import VocabularyCounter
     from llsvm.features.text.options import TextOptions
     from llsvm.process.threads import Threads
 
@@ -139,7 +158,7 @@ def _count(task: dict[str, Any]) -> dict[str, Any]:
     analysing, counted, merging = _Clock(), _Clock(), _Clock()
     n_bytes = n_grams = distinct = 0
     with tempfile.TemporaryDirectory(dir=task["work"]) as folder, Threads(task["threads"]) as threads:
-        numbers = count()
+        files = _Files(Path(folder))
         analyzers = [Analyzer(options) for _ in range(threads.number)]
         counter = None
         for column in _batches(task["documents"]):
@@ -152,9 +171,7 @@ def _count(task: dict[str, Any]) -> dict[str, Any]:
             if counter is None:  # all is compiled and allocated that will be, but for the tables
                 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
                 room = int(_TABLES * (0.9 * task["memory"] - peak))
-                counter = counting.VocabularyCounter(
-                    options, threads, room, lambda *_: Path(folder, str(next(numbers)))
-                )
+                counter = VocabularyCounter(options, threads, room, files)
             with counted:
                 counter.add(parts)
             n_grams += sum(len(part.grams) for part in parts)
@@ -163,7 +180,6 @@ def _count(task: dict[str, Any]) -> dict[str, Any]:
         with merging:
             vocabulary = counter.finish()
         distinct = counter.n_distinct
-        files = list(Path(folder).iterdir())
         return {
             "distinct": distinct,
             "counted": n_grams,
@@ -171,8 +187,8 @@ def _count(task: dict[str, Any]) -> dict[str, Any]:
             "bytes": n_bytes,
             "kept": len(vocabulary),
             "tables_bytes": room,
-            "runs": len(files),
-            "disk_bytes": sum(file.stat().st_size for file in files),
+            "runs": files.runs,
+            "disk_bytes": files.nbytes,
             "analysing": {"cpu": analysing.cpu, "wall": analysing.wall},
             "counting": {"cpu": counted.cpu, "wall": counted.wall},
             "merging": {"cpu": merging.cpu, "wall": merging.wall},

@@ -17,6 +17,8 @@ from llsvm.block import CSR
 from llsvm.errors import ModelError
 from llsvm.features.csr_rows import beside, moved
 from llsvm.features.text.analyzer import Documents, NotUTF8, workspace_bytes
+from llsvm.features.text.column_names import ColumnNames, NameSampler
+from llsvm.features.text.frequencies import ColumnFrequencies
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
 from llsvm.features.text.vocabulary import Vocabulary
@@ -48,14 +50,24 @@ class DocumentColumns:
         self.n_threads = threads
         self.vocabularies = vocabularies
         self.encoding = UTF_8  # of columns of bytes
+        self.frequencies: Sequence[ColumnFrequencies] | None = None
+        """Of hashed columns, where they are weighted by them."""
+        self.column_names: Sequence[ColumnNames] | None = None
+        """Of hashed columns, once rows were made of all documents."""
+        self.learning = True
+        """Names are sampled, of hashed columns; a model's are known."""
         self.note = ""
         """Why there are no vocabularies, where their user might think so."""
+        self._pool: Threads | None = None
         self._vectorizers: list[Vectorizer] | None = None  # made when first needed
+        self._samplers: list[NameSampler] = []  # while they are at it
 
     @property
     def known(self) -> bool:
         """Can rows be made?"""
-        return self.options.hash_bits is not None or self.vocabularies is not None
+        if self.options.hash_bits is None:
+            return self.vocabularies is not None
+        return self.frequencies is not None or not self.options.idf
 
     @property
     def widths(self) -> list[int]:
@@ -70,13 +82,32 @@ class DocumentColumns:
 
     @property
     def nbytes(self) -> int:
-        """Of the vocabularies."""
-        return sum(vocabulary.nbytes for vocabulary in self.vocabularies or ())
+        """Of the vocabularies, names and frequencies, all the time."""
+        counts = sum(each.documents.nbytes for each in self.frequencies or ())
+        names = sum(each.nbytes for each in self.column_names or ())
+        return counts + names + sum(vocabulary.nbytes for vocabulary in self.vocabularies or ())
 
     @property
     def work_bytes(self) -> int:
         """Held while rows are made, beside blocks."""
-        return _LIBRARY_BYTES + self.n_threads * workspace_bytes(self.options, PIECE_BYTES)
+        lookup = sum(vocabulary.lookup_bytes for vocabulary in self.vocabularies or ())
+        if self.options.hash_bits is not None:
+            lookup += len(self.names) * NameSampler.bytes_for(self.options) if self.learning else 0
+            lookup += 8 * self.width if self.options.idf else 0
+        return _LIBRARY_BYTES + self.n_threads * workspace_bytes(self.options, PIECE_BYTES) + lookup
+
+    def begin(self, learning: bool) -> None:
+        """Rows are about to be made of all documents. learning: for the first time."""
+        wanted = learning and self.learning and self.options.hash_bits is not None
+        self._samplers = [NameSampler(self.options) for _ in self.names] if wanted else []
+
+    def rest(self) -> None:
+        """All rows have been made, for now: what that takes is let go."""
+        self._vectorizers = None
+        if self._samplers:
+            self.column_names, self._samplers = [each.finish() for each in self._samplers], []
+        for vocabulary in self.vocabularies or ():
+            vocabulary.rest()
 
     @property
     def growth(self) -> int:
@@ -100,31 +131,39 @@ class DocumentColumns:
         assert self.known, "vocabularies are learned before rows are made"
         if self._vectorizers is None:
             self._vectorizers = self._made()
-        parts, offset = [], 0
-        for name, documents, vectorizer in zip(
-            self.names, self.documents(columns), self._vectorizers, strict=True
-        ):
+        parts, offset, found = [], 0, self.documents(columns)
+        for name, documents, vectorizer in zip(self.names, found, self._vectorizers, strict=True):
             try:
                 parts.append(moved(vectorizer.rows(documents), offset))
             except NotUTF8 as error:
                 raise not_utf8(name, error) from error
             offset += vectorizer.n_columns
+        for documents, sampler in zip(found, self._samplers, strict=False):
+            sampler.add(documents)
         return beside(parts)
 
     def _made(self) -> list[Vectorizer]:
-        pool = Threads(self.n_threads)
+        pool = self._pool = self._pool or Threads(self.n_threads)
         known: Sequence[Vocabulary | None] = self.vocabularies or [None] * len(self.names)
-        return [Vectorizer(self.options, vocabulary, pool) for vocabulary in known]
+        idf = [None if not self.options.idf else each.idf() for each in self.frequencies or ()]
+        idf = idf or [None] * len(self.names)
+        return [
+            Vectorizer(self.options, vocabulary, pool, each)
+            for vocabulary, each in zip(known, idf, strict=True)
+        ]
 
     def names_of(self, columns: Sequence[int]) -> list[str]:
-        """``review:good movie`` of each n-gram; ``review#17`` where they are hashed. columns: ascending."""
+        """``review:good movie`` of each n-gram; of those that share a hashed column ``review:good movie (and 2
+        more)``, and ``review#17`` where none was met. columns: ascending."""
         edges = np.cumsum([0, *self.widths])
         found: dict[int, str] = {}
         for number, name in enumerate(self.names):
             own = [j for j in columns if edges[number] <= j < edges[number + 1]]
             places = [int(j - edges[number]) for j in own]
             if self.vocabularies is None:
-                found |= {j: f"{name}#{place}" for j, place in zip(own, places, strict=True)}
+                met = {} if self.column_names is None else self.column_names[number].of(places)
+                words = [f":{met[place]}" if place in met else f"#{place}" for place in places]
+                found |= {j: name + word for j, word in zip(own, words, strict=True)}
             else:
                 words = self.vocabularies[number].words_of(places)
                 found |= {j: f"{name}:{word}" for j, word in zip(own, words, strict=True)}
@@ -132,13 +171,23 @@ class DocumentColumns:
 
     # -- in a model ---------------------------------------------------------------------------------------
 
-    def as_extra(self) -> dict[str, Any]:
-        """What a model keeps: plain values, and arrays."""
-        arrays: dict[str, Any] = {}
-        counts = []
+    def as_extra(self, used: NDArray[np.bool_]) -> dict[str, Any]:
+        """What a model keeps: plain values, and arrays. used: (width,) columns whose weights are not all
+        0; of hashed ones the others' names are left out."""
+        parts: list[dict[str, Any]] = [{} for _ in self.names]
+        edges = np.cumsum([0, *self.widths])
+        for number, names in enumerate(self.column_names or ()):
+            parts[number] |= names.chosen(used[edges[number] : edges[number + 1]]).arrays()
+        for number, each in enumerate(self.frequencies or ()):
+            parts[number]["documents"] = each.documents
         for number, vocabulary in enumerate(self.vocabularies or ()):
-            arrays |= {f"{NAME}_{number}_{part}": array for part, array in vocabulary.arrays().items()}
-            counts.append(vocabulary.n_documents)
+            parts[number] |= vocabulary.arrays()
+        counts = [each.n_documents for each in self.vocabularies or self.frequencies or ()]
+        arrays = {
+            f"{NAME}_{number}_{part}": array
+            for number, arrays in enumerate(parts)
+            for part, array in arrays.items()
+        }
         values = {
             "columns": list(self.names),
             "widths": self.widths,
@@ -162,11 +211,29 @@ class DocumentColumns:
                     for number in range(len(values["columns"]))
                 ]
             made = cls(values["columns"], options, 1, vocabularies)
+            made.learning = False
+            if options.hash_bits is not None:
+                made._take_hashed([_arrays(extra, number) for number in range(len(made.names))], values)
             if made.widths != values["widths"]:
                 raise ValueError(f"its text columns have {made.widths} n-grams, not {values['widths']}")
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise ModelError(f"its vocabulary is damaged: {error}; fetch or train it again") from error
         return made
+
+    def _take_hashed(self, arrays: Sequence[Mapping[str, NDArray[Any]]], values: Mapping[str, Any]) -> None:
+        """What a model knows of hashed columns. Raises KeyError, IndexError, ValueError where it cannot be."""
+        if self.options.idf:
+            self.frequencies = [
+                ColumnFrequencies(each["documents"], values["documents"][number])
+                for number, each in enumerate(arrays)
+            ]
+            for each, width in zip(self.frequencies, self.widths, strict=True):
+                if each.documents.dtype != np.uint32 or each.documents.shape != (width,):
+                    raise ValueError(f"frequencies of {each.documents.shape} columns, not {width}")
+        if all("columns" in each for each in arrays):
+            self.column_names = [
+                ColumnNames.from_arrays(each, width) for each, width in zip(arrays, self.widths, strict=True)
+            ]
 
 
 def _arrays(extra: Mapping[str, Any], number: int) -> dict[str, NDArray[Any]]:

@@ -35,10 +35,10 @@ class TextOptions:
     stop_words: that are left out, as they are after the two above; of "word" only.
     min_df, max_df: n-grams in fewer, or more, documents are left out: a count (int), or a share of all (float).
     max_features: only so many, those that occur most often; None: all.
-    weight: "tfidf" (counts times ln((1 + n) / (1 + df)) + 1), "sublinear" (of 1 + ln count the same), "count" or
-        "binary". unit: rows have the length 1; None: with tfidf and sublinear.
-    hash_bits: n-grams are numbered by so many bits of their hash, without a vocabulary, hence without df; None:
-        each has its number.
+    weight: "tfidf" (counts times ln((1 + n) / (1 + df)) + 1), "sublinear" (of 1 + ln count the same), "tf" (counts)
+        "count" or "binary"; "auto": "tfidf", or "tf" of hashed columns, for which df must be counted first.
+    unit: rows have the length 1; None: but for count and binary.
+    hash_bits: n-grams are numbered by so many bits of their hash, without a vocabulary; None: each has its number.
     """
 
     analyzer: str = "word"
@@ -49,7 +49,7 @@ class TextOptions:
     min_df: int | float = 1
     max_df: int | float = 1.0
     max_features: int | None = None
-    weight: str = "tfidf"
+    weight: str = "auto"
     unit: bool | None = None
     hash_bits: int | None = None
 
@@ -69,11 +69,12 @@ class TextOptions:
 
     @property
     def idf(self) -> bool:
-        return self.hash_bits is None and self.weight in ("tfidf", "sublinear")
+        """Are document frequencies needed?"""
+        return self.weight in ("tfidf", "sublinear") or (self.weight == "auto" and self.hash_bits is None)
 
     @property
     def unit_rows(self) -> bool:
-        return self.weight in ("tfidf", "sublinear") if self.unit is None else self.unit
+        return self.weight not in ("count", "binary") if self.unit is None else self.unit
 
 
 def _is_pair(value: Any) -> bool:

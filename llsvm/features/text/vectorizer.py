@@ -15,7 +15,9 @@ from llsvm.process.threads import Threads
 
 PIECE_BYTES = 1 << 17  # of text that a thread analyses at a time
 _TF = {
+    "auto": kernels.COUNTS,
     "tfidf": kernels.COUNTS,
+    "tf": kernels.COUNTS,
     "sublinear": kernels.SUBLINEAR,
     "count": kernels.COUNTS,
     "binary": kernels.BINARY,

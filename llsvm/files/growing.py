@@ -1,0 +1,94 @@
+"""GrowingArray: an array of unknown length, in memory while it is small, else on disk and mapped when it is whole.
+
+What is mapped is memory of the process only where it has been looked at, and ``let_go`` gives that back.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+
+class ScratchFiles(Protocol):
+    """Files for what does not fit in memory. Raises DiskError where there is no room for them."""
+
+    def new(self, nbytes: int) -> Path:
+        """A path for a file of so many bytes, which its owner deletes."""
+        ...
+
+    def new_array(self) -> Path:
+        """A path for a file that grows by what is claimed for it, and is deleted by who writes it."""
+        ...
+
+    def claim(self, nbytes: int) -> None:
+        """So much is about to be written to such a file."""
+        ...
+
+
+class GrowingArray:
+    """See the file's head. dtype: of its values. memory_bytes: that it may take before it goes to disk."""
+
+    def __init__(self, dtype: DTypeLike, files: ScratchFiles, memory_bytes: int) -> None:
+        self.dtype = np.dtype(dtype)
+        self.nbytes = 0
+        self._files, self._memory_bytes = files, memory_bytes
+        self._parts: list[NDArray[Any]] = []
+        self._path: Path | None = None
+        self._file: BinaryIO | None = None
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Put values (n,) behind those that are there."""
+        values = np.ascontiguousarray(values, self.dtype)
+        self.nbytes += values.nbytes
+        if self._file is None and self.nbytes <= self._memory_bytes:
+            self._parts.append(values if values.base is None else values.copy())
+            return
+        if self._file is None:
+            self._path = self._files.new_array()
+            self._file = open(self._path, "wb")  # noqa: SIM115 (closed when it is whole, or dropped)
+        for part in [*self._parts, values]:
+            self._files.claim(part.nbytes)
+            self._file.write(part.data)
+        self._parts = []
+
+    def finish(self) -> NDArray[Any]:
+        """(n,) all of it; the file has no name any more, and is gone with the array."""
+        if self._file is None:
+            parts, self._parts = self._parts, []
+            return np.concatenate(parts) if parts else np.zeros(0, self.dtype)
+        assert self._path is not None, "the file has one"
+        self._file.close()
+        mapped = np.memmap(self._path, self.dtype, "r+")
+        self._path.unlink()
+        return np.asarray(mapped)
+
+    def discard(self) -> None:
+        """Nothing of it is wanted."""
+        self._parts = []
+        if self._file is not None and self._path is not None:
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+
+
+def let_go(*arrays: NDArray[Any]) -> None:
+    """Take out of memory what of a GrowingArray is mapped; it is read again where it is looked at. Other arrays
+    stay as they are."""
+    for array in arrays:
+        if (mapped := _map_of(array)) is not None:
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def is_mapped(array: NDArray[Any]) -> bool:
+    """Does it lie in a file?"""
+    return _map_of(array) is not None
+
+
+def _map_of(array: NDArray[Any]) -> mmap.mmap | None:
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) else None
