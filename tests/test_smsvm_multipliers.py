@@ -1,6 +1,8 @@
 """The method of multipliers with an L1 norm, where smoothing crawls: the optimum of a generic convex solver, for
 every loss; and whole runs that smoothing alone does not end."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -34,7 +36,7 @@ def at_hand(loss, X, y, cost, layout):
     columns = Columns(held, X.shape[1], BIAS) if layout == "wide" else None
     positive = None if loss.kind == REGRESSION else 1
     n = X.shape[1] + 1
-    return AtHand(block, positive, cost, BIAS, n, columns, n, DEFAULT, Progress())
+    return AtHand(block, positive, cost, BIAS, n, columns, DEFAULT, Progress())
 
 
 def optimum(loss, penalty, Z, target, cost):
@@ -50,6 +52,7 @@ def optimum(loss, penalty, Z, target, cost):
         "squared_epsilon_insensitive": lambda: cp.square(cp.pos(cp.abs(z) - loss.epsilon)),
         "quantile": lambda: cp.maximum(loss.upper * z, loss.lower * z),
         "huber": lambda: cp.huber(z, loss.upper) / 2,
+        "logistic": lambda: cp.logistic(z - 1),
     }[loss.name]()
     some = w[:-1] if penalty.intercept else w
     terms = cost @ each + penalty.l2 / 2 * cp.sum_squares(some) + penalty.l1 * cp.norm1(some)
@@ -57,10 +60,14 @@ def optimum(loss, penalty, Z, target, cost):
 
 
 @pytest.mark.parametrize(
-    ("layout", "intercept"), [("dense", False), ("sparse", True), ("wide", False), ("dense", True)]
+    ("name", "layout", "intercept"),
+    [
+        *product(LOSSES, ["dense"], [False, True]),
+        *product(LOSSES, ["sparse"], [True]),
+        *product([*LOSSES, "logistic"], ["wide"], [False, True]),
+    ],
 )
 @pytest.mark.parametrize("l2", [0.0, 0.5])
-@pytest.mark.parametrize("name", LOSSES)
 def test_it_reaches_the_optimum_of_a_generic_convex_solver(name, l2, layout, intercept):
     loss, penalty = new_loss(name, quantile=0.3), Penalty(1.0, 1.0 - l2, l2, intercept)
     n, d = (25, 40) if layout == "wide" else (90, 6)
@@ -143,14 +150,17 @@ def test_it_goes_on_with_the_rows_that_have_room(tmp_path, monkeypatch):
     assert primal[0] == pytest.approx(primal[1], rel=1e-3)
 
 
-def test_wide_rows_go_to_the_method_of_multipliers_at_once():
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_wide_rows_go_to_the_method_of_multipliers_at_once(loss, C):
     """Steps on the smoothed hinge cost more than the whole solution does, and led nowhere."""
     rng = np.random.default_rng(0)
     n, d = 200, 1500
     words = (d * rng.random((n, 40)) ** 4).astype(int)
     X = sp.csr_matrix((np.ones(words.size), (np.repeat(np.arange(n), 40), words.ravel())), (n, d))
     y = (X[:, :300] @ rng.normal(size=300) + rng.normal(size=n) > 0).astype(int)
-    training = run(X, y, solver="smsvm", penalty="l1", C=1.0)
+    training = run(X, y, solver="smsvm", penalty="l1", loss=loss, C=C)
     last = training.reports[-1]
     assert last.converged
     assert last.passes == 2
+    assert len(training.reports) <= 90

@@ -1,7 +1,9 @@
-"""Columns: the quadratic model of a Newton step on wide data, from the rows at hand by column, without its Hessian.
+"""Columns: the quadratic model of a step of the method of multipliers on wide data, from the rows at hand by
+column, without its Hessian.
 
-A product of the Hessian with a vector costs two looks at the rows, so steps on the active set are found by
-conjugate gradients, and coordinate descent keeps x_i·p of every row instead of the model's gradient.
+Coordinate descent keeps h_i x_i·p of every row instead of the model's gradient (newGLMNET: Yuan, Ho & Lin 2012).
+Where it crawls, steps on the active set are found by conjugate gradients, since a product of the Hessian with a
+vector costs two looks at the rows.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.objective.penalty import Penalty
-from llsvm.solvers.smsvm.column_kernels import add_columns, dot_columns, sweep_columns
+from llsvm.solvers.smsvm.column_kernels import add_columns, descend_columns, dot_columns, gather_columns
+from llsvm.solvers.smsvm.newton import newton_step, violation
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+CSC = tuple[Index, NDArray[np.int32], NDArray[np.floating]]  # indptr, indices, data
 
 
 class Columns:
@@ -45,12 +49,28 @@ class Columns:
         return int(3 * (values + 1) * (4 + itemsize)) + 1
 
     @property
-    def arrays(self) -> tuple[Index, NDArray[np.int32], NDArray[np.floating]]:
+    def arrays(self) -> CSC:
         return self.indptr, self.indices, self.data
 
 
+class Room:
+    """For a copy of some columns, used again and again: new pages at each step cost as much as the step."""
+
+    def __init__(self) -> None:
+        self._indices, self._data = np.empty(0, np.int32), np.empty(0)
+
+    def gather(self, columns: Columns, active: Index, place: NDArray[np.int32]) -> CSC:
+        """What the active columns, (A,), have in rows with a place. Valid until the next."""
+        if len(self._data) < len(columns.data):
+            self._indices, self._data = np.empty_like(columns.indices), np.empty_like(columns.data)
+        indptr = np.empty(len(active) + 1, np.int64)
+        gather_columns(*columns.arrays, active, place, indptr, self._indices, self._data)
+        return indptr, self._indices[: indptr[-1]], self._data[: indptr[-1]]
+
+
 class ColumnModel:
-    """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over some of the columns: a ``Quadratic`` of newton.py."""
+    """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over some of the columns: those are copied, and of them only what is
+    in rows with h_i > 0, since the method of multipliers and losses that end leave few of these."""
 
     def __init__(
         self,
@@ -58,41 +78,46 @@ class ColumnModel:
         active: Index,
         h: Vector,
         ridge: Vector,
+        room: Room,
         tuning: SmSVMTuning = DEFAULT,
         progress: Progress | None = None,
     ) -> None:
         """active: (A,) the columns that p has. h: (n,) curvatures of the rows, not negative. ridge: (A,).
         progress: of the run."""
-        self.columns, self.active, self.h, self.ridge = columns, active, h, ridge
+        self.ridge = ridge
         self._tuning, self._progress = tuning, progress or Progress()
-        self.diagonal = np.empty(len(active))
-        dot_columns(*columns.arrays, active, h, True, self.diagonal)
+        rows = np.flatnonzero(h > 0)
+        self._h = h[rows]
+        place = np.full(columns.n_rows, -1, np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+        self._arrays = room.gather(columns, active, place)
+        self._all = np.arange(len(active))
+        self._diagonal = np.empty(len(active))
+        dot_columns(*self._arrays, self._all, self._h, True, self._diagonal)
 
-    def begin(self, g: Vector, w: Vector) -> None:
-        self.g, self.w = g, w
-        self.moved = np.zeros(self.columns.n_rows)  # x_i·p
+    def minimise(self, g: Vector, w: Vector, l1: Vector, until: float) -> Vector:
+        """The weights v, (A,), that nearly minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, zeros among them exact:
+        violations sum up to ``until`` times what they are at w. Where sweeps crawl, Newton's steps on the weights
+        that are not zero go between them.
 
-    def sweep(self, v: Vector, slope: Vector, l1: Vector) -> float:
-        some = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
-        fall = sweep_columns(
-            *self.columns.arrays,
-            self.active,
-            some,
-            self.h,
-            self.diagonal,
-            self.ridge,
-            l1,
-            self.g,
-            self.w,
-            v,
-            self.moved,
-        )
-        self._refresh(v, slope)
-        return float(fall)
+        g, w, l1: (A,). Where time is over, v is what was found so far."""
+        tuning, v = self._tuning, w.copy()
+        self._g, self._w = g, w
+        self._bent = np.zeros(len(self._h))  # h_i x_i·p
+        enough = until * float(violation(w, g, l1).sum())
+        slope = np.empty(len(v))
+        for steps_left in reversed(range(tuning.newton_steps + 1)):
+            of_rows, of_columns = (self._h, self._diagonal, self.ridge), (l1, g, w, v)
+            made = descend_columns(*self._arrays, *of_rows, *of_columns, self._bent, enough, tuning.sweeps)
+            if made < tuning.sweeps or not steps_left or self._progress.out_of_time:
+                break
+            self._refresh(v, slope)
+            newton_step(self, v, slope, l1)
+        return v
 
     def solve(self, some: Index, right: Vector) -> Vector:
         """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
-        scale = self.diagonal[some] + self.ridge[some]
+        scale = self._diagonal[some] + self.ridge[some]
         scale[scale <= 0] = 1.0
         d, residual = np.zeros_like(right), right.copy()
         direction = residual / scale
@@ -111,18 +136,20 @@ class ColumnModel:
         return d if d.any() else direction
 
     def product(self, some: Index, d: Vector) -> Vector:
-        columns, rows, out = self.active[some], np.zeros(self.columns.n_rows), np.empty(len(some))
-        add_columns(*self.columns.arrays, columns, d, rows)
-        dot_columns(*self.columns.arrays, columns, self.h * rows, False, out)
+        rows, out = np.zeros(len(self._h)), np.empty(len(some))
+        add_columns(*self._arrays, some, d, rows)
+        dot_columns(*self._arrays, some, self._h * rows, False, out)
         return out + self.ridge[some] * d
 
     def move(self, some: Index, p: Vector, v: Vector, slope: Vector) -> None:
-        add_columns(*self.columns.arrays, self.active[some], p, self.moved)
+        rows = np.zeros(len(self._h))
+        add_columns(*self._arrays, some, p, rows)
+        self._bent += self._h * rows
         self._refresh(v, slope)
 
     def _refresh(self, v: Vector, slope: Vector) -> None:
-        dot_columns(*self.columns.arrays, self.active, self.h * self.moved, False, slope)
-        slope += self.g + self.ridge * (v - self.w)
+        dot_columns(*self._arrays, self._all, self._bent, False, slope)
+        slope += self._g + self.ridge * (v - self._w)
 
 
 def active_columns(w: Vector, gradient: Vector, most: int, penalty: Penalty) -> Index:

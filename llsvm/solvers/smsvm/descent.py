@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.lapack import mirror
-from llsvm.solvers.smsvm.columns import ColumnModel, Columns, active_columns
+from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
@@ -233,34 +233,21 @@ class Descent:
             before = self.radius if kept and np.isfinite(self.radius) else 0.0
             self.radius = max(before, length * (tuning.longer if kept else 2.0))
 
-    def newton_step(self, penalty: Penalty, columns: Columns | None, progress: Progress) -> None:
-        """The step to the minimiser of the quadratic model on the active columns; where time is over, on the way.
-
-        columns: the rows at hand, whose curvatures the point has, in place of a Hessian, or None.
-        """
+    def newton_step(self, penalty: Penalty, progress: Progress) -> None:
+        """The step to the minimiser of the model on the active columns; where time is over, on the way."""
         active, tuning = self.point.active, self.tuning
         assert active is not None
         now, g, l1 = self.w[active], self.gradient[active], penalty.l1_of(len(self.w))[active]
-        if columns is None:
-            H = self.sums.hessian
-            mirror(H)
-            diagonal = H.diagonal().copy()
-        else:
-            assert self.point.curvature is not None
-            h, no_ridge = self.point.curvature, np.zeros(len(active))
-            model = ColumnModel(columns, active, h, no_ridge, tuning, progress)
-            diagonal = model.diagonal
+        H = self.sums.hessian
+        mirror(H)
+        diagonal = H.diagonal().copy()
         if len(active) == len(self.w) > len(self.scale):
             self.scale = np.where(diagonal > 0, diagonal, 1.0)
         while True:
             ridge = np.zeros(len(active)) + self.ridge(penalty, diagonal, active)
-            if columns is None:
-                H.flat[:: len(H) + 1] = diagonal + ridge
-                roughly = len(active) > tuning.exact_columns
-                new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
-            else:
-                model.ridge = ridge
-                new, fall = minimise(model, g, now, l1, True, tuning, progress)
+            H.flat[:: len(H) + 1] = diagonal + ridge
+            roughly = len(active) > tuning.exact_columns
+            new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
             length = self._length(new - now, active)
             if length <= self.radius or self.proximal >= tuning.max_proximal or progress.out_of_time:
                 break

@@ -9,6 +9,7 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.memory.sizes import format_size
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.solvers.smsvm.columns import Columns
+from llsvm.solvers.smsvm.multipliers import LOGISTIC_BYTES
 from llsvm.solvers.smsvm.multipliers import ROW_BYTES as MULTIPLIERS_BYTES
 from llsvm.solvers.smsvm.rows import rows_bytes, work_bytes
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
@@ -16,7 +17,6 @@ from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 # of a problem, beside those of the threads: Descent, its copy for rows near the margin, what is left out,
 # conjugate gradients, a report; measured where the weights are most of all that is held
 VECTORS = 24
-HESSIANS_BYTES = 32  # of an element of a Hessian, and what solving with it takes
 ROW_WORK_BYTES = 64  # slack, and what keeping the rows of least slack takes
 
 
@@ -80,6 +80,8 @@ def layout(
     row_work = ROW_WORK_BYTES + 8 * problems
     if (l1 or intercept) and isinstance(loss, PLQLoss):
         row_work = max(row_work, MULTIPLIERS_BYTES)
+    elif l1 and wide:
+        row_work = max(row_work, MULTIPLIERS_BYTES + LOGISTIC_BYTES)
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
     by_column = (
         Columns.bytes_per_row(dataset.nnz / dataset.n_rows, dataset.dtype.itemsize) if wide and l1 else 0
@@ -87,11 +89,6 @@ def layout(
     all_near = wide and in_memory and tuning.spare * (rows + dataset.n_rows * by_column) <= left
     by_columns, by_products = all_near and l1, wide and not l1
     if by_columns:
-        if isinstance(loss, PLQLoss):  # Hessians of the method of multipliers, of one problem at a time
-            spare = left - int(tuning.spare * (rows + dataset.n_rows * by_column))
-            most_active = min(n, tuning.multiplier_columns, max(int((spare / HESSIANS_BYTES) ** 0.5), 1))
-            lines["Hessian of some columns"] = HESSIANS_BYTES * most_active**2
-            tuning = replace(tuning, patience=tuning.wide_patience)
         row_work += by_column
     elif not by_products:
         lines["Hessian"] = copies * most_active**2

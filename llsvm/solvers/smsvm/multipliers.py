@@ -13,6 +13,10 @@ line search. Once that has led to the proximal point, α^k = α(w), and σ grows
 so that with a large C the last digits of a margin decide; here α is a variable of its own, and σ moderate: the dual
 is known to as many digits as the primal. Margins are kept, and moved by what each step adds to them, never summed
 anew: what rounding they have is then the same in every step.
+
+On wide data rows are at hand by column too (columns.py), and steps are on working sets of columns: weights that are
+not zero, and the worst of the others. The logistic loss, and smooth losses without bounds on α, need no proximal
+points there: with σ = ∞ the steps are Newton's on the primal (newGLMNET: Yuan, Ho & Lin 2012).
 """
 
 from __future__ import annotations
@@ -26,11 +30,14 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
-from llsvm.objective.losses import PLQLoss
+from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.lapack import mirror
 from llsvm.solvers.regula_falsi import regula_falsi
-from llsvm.solvers.smsvm.columns import ColumnModel, Columns, active_columns
+from llsvm.solvers.smsvm.column_kernels import add_columns
+from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, active_columns
+from llsvm.solvers.smsvm.kernels import ALPHA, logistic
+from llsvm.solvers.smsvm.kernels import N_TOTALS as N_SUMS
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
@@ -40,6 +47,7 @@ from llsvm.stream.progress import OutOfTime, Progress
 Vector = NDArray[np.float64]
 
 ROW_BYTES = 96  # that it takes for each row, of one problem at a time
+LOGISTIC_BYTES = 48  # ... and beyond, with the logistic loss
 LEAST_COST = 1e-200  # of a row that has none
 
 
@@ -77,26 +85,34 @@ class AtHand:
         bias: float,
         n_weights: int,
         columns: Columns | None,
-        most: int,
         tuning: SmSVMTuning,
         progress: Progress,
     ) -> None:
         """positive: the class whose rows have sign +1; None where labels are numbers. bias: value of the constant
-        feature, and n_weights: d + 1 with its weight. most: columns that a Hessian has room for. columns: the same
-        rows by column, for more of them than that. progress: of the run."""
+        feature, and n_weights: d + 1 with its weight. columns: the same rows by column, on wide data. progress: of
+        the run."""
         n = block.n_rows
         self.sign = np.ones(n) if positive is None else np.where(block.y == positive, 1.0, -1.0)
         self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
         self.cost = np.maximum(cost, LEAST_COST)
-        self.n_weights, self.columns, self.most = n_weights, columns, most
+        self.n_weights, self.columns = n_weights, columns
         self._block, self._bias, self._tuning, self.progress = block, bias, tuning, progress
-        self._hessian = np.empty(0)
+        self._hessian, self._room = np.empty(0), Room()
 
     def margins(self, w: Vector) -> Vector:
         """(n,) y_i w·x_i."""
         out = np.empty(len(self.sign))
         for piece, rows in self._pieces():
             out[piece] = rows.margins(w[None, :])[0]
+        out *= self.sign
+        return out
+
+    def change(self, p: Vector) -> Vector:
+        """(n,) y_i p·x_i of a step (d + 1,), few of it not zero where there are columns."""
+        if self.columns is None:
+            return self.margins(p)
+        some, out = np.flatnonzero(p), np.zeros(len(self.sign))
+        add_columns(*self.columns.arrays, some, p[some], out)
         out *= self.sign
         return out
 
@@ -114,11 +130,16 @@ class AtHand:
             rows.add_squares(np.ones(piece.stop - piece.start), out)
         return out
 
-    def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense | ColumnModel:
+    def model_by_columns(
+        self, columns: Columns, h: Vector, active: NDArray[np.int64], ridge: Vector
+    ) -> ColumnModel:
         """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns. Raises OutOfTime."""
         self.progress.check()
-        if self.columns is not None and len(active) > self.most:
-            return ColumnModel(self.columns, active, h, ridge, self._tuning, self.progress)
+        return ColumnModel(columns, active, h, ridge, self._room, self._tuning, self.progress)
+
+    def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense:
+        """The same with its Hessian. Raises OutOfTime."""
+        self.progress.check()
         H = self._zeroed(len(active))
         none = np.zeros(self.n_weights)
         point = Point(none, none, 0.0, 0.0, 0)
@@ -152,7 +173,7 @@ class Multipliers:
     w: (d + 1,) weights, zeros among them exact; primal: theirs; dual: the largest that was met, of all rows."""
 
     def __init__(
-        self, rows: AtHand, rest: Rest, loss: PLQLoss, penalty: Penalty, w: Vector, tuning: SmSVMTuning
+        self, rows: AtHand, rest: Rest, loss: Loss, penalty: Penalty, w: Vector, tuning: SmSVMTuning
     ) -> None:
         """w: (d + 1,) weights to begin with, which are copied."""
         self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
@@ -160,21 +181,26 @@ class Multipliers:
         n = len(rows.sign)
         self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
         self._least_curvature = tuning.least_curvature
+        smooth = isinstance(loss, LogisticLoss) or (math.isfinite(loss.smoothness) and math.isinf(loss.upper))
+        self._direct = smooth and rows.columns is not None  # σ = ∞
+        self._until = tuning.first_until
         self.w = w.copy()
         self.primal, self.dual = np.inf, -np.inf
 
     def solve(self, unit: float, gap: float) -> Iterator[None]:
         """A step each, to P − D ≤ gap · P, or where nothing is left to gain, or time is over.
         unit: what margins are measured in."""
-        rows, rest, penalty, tuning = self._rows, self._rest, self._penalty, self._tuning
+        rows, rest, penalty, tuning, loss = self._rows, self._rest, self._penalty, self._tuning, self._loss
         w = self.w
         l1, l2 = penalty.l1_of(len(w)), penalty.l2_of(len(w))
         residual = rows.target - rows.margins(w)
         before = np.zeros(len(residual))
         inverse, in_point, standing = 0.0, 0, 0
         squares = rows.squares()
+        if self._direct:
+            squares *= loss.smoothness * float(rows.cost.max(initial=0.0))
         for _ in range(tuning.max_multiplier_steps):
-            if inverse == 0.0:
+            if inverse == 0.0 and not self._direct:
                 inverse = self._first_inverse(residual, unit)
             self._point(residual, residual, 0.0, before, inverse)
             v = rows.weights(self._alpha) + rest.v
@@ -183,17 +209,17 @@ class Multipliers:
                 return
             g = l2 * w - v
             violation = np.where(w != 0, np.abs(g + l1 * np.sign(w)), np.maximum(np.abs(g) - l1, 0.0))
-            if in_point and self._is_solved(violation, inverse, gap):
+            if in_point and not self._direct and self._is_solved(violation, inverse, gap):
                 before = self._alpha.copy()
                 inverse /= tuning.growth if in_point > 1 else tuning.fast_growth
                 in_point = 0
                 continue
             yield
             try:
-                p = self._newton(g, w, squares / inverse)
+                p = self._newton(g, w, squares if self._direct else squares / inverse)
             except OutOfTime:
                 return
-            change = rows.margins(p)
+            change = rows.change(p)
             t = self._line_search(residual, change, before, inverse, w, p)
             in_point += 1
             self._trust(t)
@@ -239,7 +265,7 @@ class Multipliers:
 
     def _measure(self, residual: Vector, w: Vector, v: Vector) -> None:
         """Primal and dual at w."""
-        rows, loss, rest, penalty, alpha = self._rows, self._loss, self._rest, self._penalty, self._alpha
+        rows, rest, penalty, alpha = self._rows, self._rest, self._penalty, self._alpha
         losses = self._totals[GAP] + float(alpha @ residual) + self._totals[DUAL]
         self.primal = float(losses + penalty.value(w) + rest.loss - rest.v @ (w - rest.at))
         if penalty.intercept:
@@ -249,12 +275,22 @@ class Multipliers:
             alpha = balanced
             v = rows.weights(alpha) + rest.v
             v[-1] = 0.0
-        squares = 0.5 * loss.ridge * float(np.sum(alpha * alpha / rows.cost)) if loss.ridge else 0.0
-        total = float(alpha @ rows.target) + rest.total
-        if loss.epsilon:
-            total -= loss.epsilon * float(np.abs(alpha).sum())
+        total, squares = self._worth(alpha)
+        total += rest.total
+        loss = self._loss
         longest = 1.0 if math.isfinite(loss.upper) else math.inf
         self.dual = max(self.dual, penalty.dual(total, v, squares, longest))
+
+    def _worth(self, alpha: Vector) -> tuple[float, float]:
+        """Σ C_i b(α_i/C_i) but for its squares, and these."""
+        rows, loss = self._rows, self._loss
+        if not isinstance(loss, PLQLoss):
+            return float(rows.cost @ loss.dual_value(alpha / rows.cost, rows.target)), 0.0
+        squares = 0.5 * loss.ridge * float(np.sum(alpha * alpha / rows.cost)) if loss.ridge else 0.0
+        total = float(alpha @ rows.target)
+        if loss.epsilon:
+            total -= loss.epsilon * float(np.abs(alpha).sum())
+        return total, squares
 
     def _balanced(self) -> Vector | None:
         """(n,) α with Σ α_i y_i = 0: those of the side that has too much are made smaller.
@@ -273,23 +309,25 @@ class Multipliers:
     def _newton(self, g: Vector, w: Vector, largest: Vector) -> Vector:
         """The step to the minimiser of the model where ψ's gradient without L1 is g. largest: (d + 1,) the
         Hessian's diagonal, were all rows inside their bounds."""
-        tuning, n, most = self._tuning, len(w), self._rows.most
+        tuning, n, columns = self._tuning, len(w), self._rows.columns
         l1, l2 = self._penalty.l1_of(n), self._penalty.l2_of(n)
-        if n <= min(most, tuning.all_active):
+        if columns is None and n <= tuning.all_active:
             active = np.arange(n)
         else:
-            taken = int(np.count_nonzero(w))
-            if self._rows.columns is not None and taken >= 0.8 * most:
-                most = n
-            most = min(most, tuning.new_columns + tuning.columns_growth * taken)
-            active = active_columns(w, g, most, self._penalty)
+            most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
+            active = active_columns(w, g, min(n, most), self._penalty)
         ridge, l1 = l2[active], l1[active]
         least = self._least_curvature * np.where(largest[active] > 0, largest[active], 1.0)
         ridge += np.where(ridge == 0, least, 0.0)
-        model = self._rows.model(self._curvature, active, ridge)
         now = w[active]
-        roughly = len(active) > tuning.exact_columns
-        new, _ = minimise(model, g[active], now, l1, roughly, tuning, self._rows.progress)
+        if columns is not None:
+            by_columns = self._rows.model_by_columns(columns, self._curvature, active, ridge)
+            new = by_columns.minimise(g[active], now, l1, self._until)
+            self._until = max(tuning.until_share * self._until, tuning.least_until)
+        else:
+            model = self._rows.model(self._curvature, active, ridge)
+            roughly = len(active) > tuning.exact_columns
+            new, _ = minimise(model, g[active], now, l1, roughly, tuning, self._rows.progress)
         p = np.zeros(n)
         p[active] = new - now
         self._zeros = active[(new == 0) & (l1 > 0)]
@@ -297,9 +335,22 @@ class Multipliers:
 
     def _point(self, residual: Vector, change: Vector, step: float, before: Vector, inverse: float) -> None:
         """Set α, curvatures and totals to those at w + step p."""
+        if not isinstance(self._loss, PLQLoss):
+            return self._logistic_point(residual - step * change, change)
         loss, into = self._loss, (self._alpha, self._curvature, self._totals)
         numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon))
         proximal(residual, change, step, before, self._rows.cost, inverse, *numbers, *into)
+        return None
+
+    def _logistic_point(self, residual: Vector, change: Vector) -> None:
+        """The same of the logistic loss, σ = ∞: α = C p is all that is left of a row's gap."""
+        sums, none = np.zeros(N_SUMS), np.zeros(0)
+        margins, no_step, alpha = 1.0 - residual, np.zeros(len(residual)), self._alpha
+        signs = np.ones(len(residual))  # margins have them
+        logistic(margins, no_step, signs, self._rows.cost, none, alpha, self._curvature, none, sums)
+        self._totals[:] = 0.0
+        self._totals[SLOPE] = alpha @ change
+        self._totals[DUAL] = sums[ALPHA] - alpha.sum()
 
     def _line_search(
         self, residual: Vector, change: Vector, before: Vector, inverse: float, w: Vector, p: Vector
@@ -308,12 +359,17 @@ class Multipliers:
         ψ' alone is looked at: of ψ itself rounding leaves too little."""
         tuning, l1, l2 = self._tuning, self._penalty.l1_of(len(w)), self._penalty.l2_of(len(w))
         at_w, square, rest = float((l2 * w) @ p), float((l2 * p) @ p), float(self._rest.v @ p)
+        zeros = np.zeros(len(w), bool)
+        zeros[self._zeros] = True
+        if self._rows.columns is not None:  # few weights move
+            some = np.flatnonzero(p)
+            w, p, l1, zeros = w[some], p[some], l1[some], zeros[some]
 
         def derivative(t: float) -> float:
             self._point(residual, change, t, before, inverse)
             there = w + t * p
             if t == 1.0:
-                there[self._zeros] = 0.0
+                there[zeros] = 0.0
             kinks = np.where(there == 0, np.abs(p) if t == 0 else -np.abs(p), np.sign(there) * p)
             return at_w + t * square + float(l1 @ kinks) - float(self._totals[SLOPE]) - rest
 

@@ -28,15 +28,6 @@ class Quadratic(Protocol):
     """½ pᵀHp over n columns. Vectors are (n,) float64; ``some`` are positions among them, v = w + p, and
     slope = g + Hp is changed in place."""
 
-    def begin(self, g: Vector, w: Vector) -> None:
-        """p = 0 from here."""
-        ...
-
-    def sweep(self, v: Vector, slope: Vector, l1: Vector) -> float:
-        """One sweep of coordinate descent over v, in place: weights enter and leave. Returns how much the model
-        fell."""
-        ...
-
     def solve(self, some: Index, right: Vector) -> Vector:
         """A descent direction near H⁻¹ right, H and right over ``some`` alone."""
         ...
@@ -59,10 +50,9 @@ class Dense:
         self._ridge = ridge
         self._some, self._part_of_some = np.empty(0, np.int64), np.empty((0, 0))
 
-    def begin(self, g: Vector, w: Vector) -> None:
-        return
-
     def sweep(self, v: Vector, slope: Vector, l1: Vector) -> float:
+        """One sweep of coordinate descent over v, in place: weights enter and leave. Returns how much the model
+        fell."""
         some = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
         return float(sweep_dense(self.H, some, l1, v, slope))
 
@@ -91,7 +81,7 @@ def solve(H: Vector, right: Vector, least: float = DEFAULT.ridge) -> Vector:
 
 
 def minimise(
-    model: Quadratic,
+    model: Dense,
     g: Vector,
     w: Vector,
     l1: Vector,
@@ -110,17 +100,16 @@ def minimise(
     if roughly:
         until, stalled = tuning.model_until_roughly, tuning.model_stalled_roughly
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v
-    model.begin(g, w)
     first, total = 0.0, 0.0
     for _ in range(tuning.max_rounds):
-        largest = float(np.max(_violation(v, slope, l1), initial=0.0))
+        largest = float(np.max(violation(v, slope, l1), initial=0.0))
         first = first or largest
         if largest <= until * first or progress.out_of_time:
             break
         fall = model.sweep(v, slope, l1) if l1.any() else 0.0
         while True:
             before = np.count_nonzero(v)
-            more = _newton_step(model, v, slope, l1)
+            more = newton_step(model, v, slope, l1)
             fall += more
             stands = np.count_nonzero(v) == before or more <= stalled * (total + fall)
             if stands or progress.out_of_time:
@@ -136,12 +125,12 @@ def _norm(l1: Vector, v: Vector) -> float:
     return float((l1 * np.abs(v)).sum())
 
 
-def _violation(v: Vector, slope: Vector, l1: Vector) -> Vector:
+def violation(v: Vector, slope: Vector, l1: Vector) -> Vector:
     """|smallest subgradient| of each weight."""
     return np.where(v != 0, np.abs(slope + l1 * np.sign(v)), np.maximum(np.abs(slope) - l1, 0.0))
 
 
-def _newton_step(model: Quadratic, v: Vector, slope: Vector, l1: Vector) -> float:
+def newton_step(model: Quadratic, v: Vector, slope: Vector, l1: Vector) -> float:
     """Newton's step on the weights that are not zero, in place: with the exact line search, or cut off at zero for
     all that cross it, whichever is lower. Returns how much the model fell, 0 where v has to stay."""
     active = np.flatnonzero((v != 0) | (l1 == 0))

@@ -165,7 +165,7 @@ class NewtonRun:
         report = self._report()
         assert report.certificate is not None
         opened = [self.problems[i] for i in report.certificate.open(settings.tol)]
-        self.live = [p for p in opened if p in self.live and (not p.exhausted or self._is_hard(p))]
+        self.live = [p for p in opened if p in self.live and self._goes_on(p)]
         if not self.live and not report.converged and not self.progress.out_of_time:
             report.cause = ROUNDED
         elif self.stall.note(self.passes, report.certificate.primal, report.certificate.dual):
@@ -211,9 +211,7 @@ class NewtonRun:
         if layout.by_products:
             point.diagonal = True
         elif layout.by_columns:
-            if self.columns is not None:
-                point.activate(problem.active_columns(n, self.penalty))
-                point.curvature = np.empty(self.columns.n_rows)
+            return point
         elif n <= layout.most_active and (n <= self.tuning.all_active or l1 == 0):
             point.activate(np.arange(n))
         else:
@@ -223,9 +221,7 @@ class NewtonRun:
     def _first_point_near(self, problem: Descent) -> Point:
         """Where the rows at hand are summed before their first step. A Hessian for it is there already, that of
         the full pass, over the columns which were active then: they stay so until the next is summed."""
-        if self.layout.by_columns or self.layout.by_products:
-            return self._point(problem)
-        return problem.new_point()
+        return self._point(problem) if self.layout.by_products else problem.new_point()
 
     def _begin_steps(self, problems: list[Descent]) -> None:
         """Newton's step of each problem, as far as it takes no pass."""
@@ -233,7 +229,7 @@ class NewtonRun:
             self.steps, self.products = [self._cg_step(p, self.tuning.cg_until) for p in problems], 0
             return
         for problem in problems:
-            problem.newton_step(self.penalty, self.columns, self.progress)
+            problem.newton_step(self.penalty, self.progress)
             problem.reduce_smoothing(self.settings.tol)
 
     def _finish_steps(self) -> Iterator[Report]:
@@ -275,7 +271,6 @@ class NewtonRun:
     def _go_near(self, problems: list[Descent]) -> Iterator[Report]:
         """Go on with the rows near the margin alone, as if the others stayed on their side of it."""
         tol, n_near = self.settings.tol, self.near.rows.n_rows
-        self._take_columns()
         inner = [p.on_near_rows(self.penalty) for p in problems]
         left_out = self._left_out(inner)
 
@@ -318,8 +313,15 @@ class NewtonRun:
 
     # -- the method of multipliers --------------------------------------------------------------------------
 
+    def _goes_on(self, problem: Descent) -> bool:
+        """Is there anything left to try?"""
+        return self._is_hard(problem) or not (problem.exhausted or self.layout.by_columns)
+
     def _is_hard(self, problem: Descent) -> bool:
-        """Does the smoothing crawl, and are there rows at hand for the method of multipliers?"""
+        """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is
+        nothing else, and it goes on while that helps."""
+        if self.layout.by_columns:
+            return problem.closing or not problem.multiplied
         # without L1 that is for a free intercept: else coordinate descent (llsvm) is there for hard problems
         wanted = self.penalty.l1 > 0 or (self.penalty.intercept and not self.layout.by_products)
         if not wanted or not isinstance(self.loss, PLQLoss) or not problem.crawls:
@@ -328,7 +330,6 @@ class NewtonRun:
 
     def _multiply_out(self, problems: list[Descent]) -> Iterator[Report]:
         """Solve each of the problems on the rows at hand, all where they are in memory, for the next pass."""
-        assert isinstance(self.loss, PLQLoss)
         tol, tuning = self.settings.tol, self.tuning
         self._take_columns()
         block = self.near.rows if self.near.all_rows is None else self.near.all_rows
@@ -342,9 +343,9 @@ class NewtonRun:
                 rest = Rest.of(self._left_out([inner])[0])
             positive = p.positive if self.loss.kind == CLASSIFICATION else None
             cost, constant = self.costs.of(block), self.settings.constant
-            most = self.layout.most_active
-            rows = AtHand(block, positive, cost, constant, n, self.columns, most, tuning, self.progress)
-            found = Multipliers(rows, rest, self.loss, self.penalty, p.w, tuning)
+            rows = AtHand(block, positive, cost, constant, n, self.columns, tuning, self.progress)
+            begin = p.target if self.layout.by_columns else p.w
+            found = Multipliers(rows, rest, self.loss, self.penalty, begin, tuning)
             for _ in found.solve(p.unit, tuning.near_gap * tol):
                 yield self._report("epoch", block.n_rows)
             smallest = tuning.next_to_none * tol * found.primal / max(float(cost.sum()), 1e-300)

@@ -22,17 +22,16 @@ Losses of squares are smooth, with a curvature that jumps where the square ends 
 Mangasarian 2002; Keerthi & DeCoste 2005): they have no a, the same steps and line search, α_i = −C c_i φ'(m_i) and
 the dual Σ C c_i b(α_i/(C c_i)) − ..., which is as large as the primal at the optimum. Of the squared hinge, rows
 far beyond the margin add nothing; those with a loss are all among the "near" ones. The logistic loss, whose b is
-the entropy (Yu, Huang & Lin 2011), is smooth too, and no row of it is far; with L1 the quadratic model is that of
-newGLMNET (Yuan, Ho & Lin 2012). Losses of t − w·x that are straight on both sides are two hinges.
+the entropy (Yu, Huang & Lin 2011), is smooth too, and no row of it is far. Losses of t − w·x that are straight on
+both sides are two hinges.
 
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
 |∂f/∂w_j| > ½ l1, the largest first. No Hessian is formed on wide data (more columns than rows, or than memory
-has room for): where the rows are in memory all of them are "near", and Newton's steps are found by conjugate
-gradients (L2), or by coordinate descent and conjugate gradients on the active columns (L1); where they are not,
-conjugate gradients take a pass for each product (L2), or the active set is limited (L1).
+has room for): with L2 Newton's steps are found by conjugate gradients, a product being a pass where the rows are
+not in memory, where all of them are "near". With L1 the method of multipliers takes over after the first pass where
+the rows are in memory, and goes by columns; else the active set is limited.
 Where this crawls with L1 or a free intercept (a large C, nearly separable classes, raw columns), the method of
 multipliers solves the problem of the rows in memory (multipliers.py), and the pass after that certifies the result.
-With L1 on wide data in memory it does so after the first pass, but for the logistic loss.
 Stop when P − D ≤ tol · P.
 """
 

@@ -104,9 +104,7 @@ class Summing:
         rows.add_rows(slope * sign, into.v)
         if self.by_sides:
             self._add_minus(rows, slope, sign, target, cost, into)
-        if point.curvature is not None:
-            point.curvature[piece] = curvature
-        elif point.active is not None and not self.progress.out_of_time:
+        if point.active is not None and not self.progress.out_of_time:
             rows.add_products(curvature, point, into.hessian)
         if point.diagonal:
             rows.add_squares(curvature, into.diagonal)

@@ -33,7 +33,7 @@ class Point:
     it is not one Newton step.
     positive: the class whose rows have sign +1. active: columns of the Hessian, ascending, see ``activate``;
     place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
-    with v is wanted and nothing else. curvature: (n,) to be filled with that of each row, for sums over one block.
+    with v is wanted and nothing else.
     straight: the share of curvature that rows have where the loss goes on straight, see the kernel ``quadratic``.
     """
 
@@ -45,7 +45,6 @@ class Point:
     active: NDArray[np.int64] | None = None
     diagonal: bool = False
     direction: Vector | None = None
-    curvature: Vector | None = None
     straight: float = 0.0
     place: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
@@ -75,7 +74,7 @@ class Sums:
     def empty(cls, point: Point, by_sides: bool) -> Sums:
         """Zeros for what the point asks for. by_sides: ``minus`` is wanted."""
         n_columns = len(point.w)
-        n_active = 0 if point.active is None or point.curvature is not None else len(point.active)
+        n_active = 0 if point.active is None else len(point.active)
         whole = point.direction is None
         return cls(
             np.zeros(len(STEPS)),

@@ -79,9 +79,21 @@ class SmSVMTuning:
     where its curvature ends, and the step after that is worthless ..."""
     smooth_cg_until: float = 1e-3
     """... and the share."""
-    max_products: int = 200
-    """For a step on the active set by columns of the rows at hand, where products are cheap ..."""
-    products_until: float = 0.03
+
+    # The model by columns of the rows at hand, on wide data with L1
+    first_until: float = 0.1
+    """Violations fall to this share of what they were in the first step: rows and weights still change ..."""
+    until_share: float = 0.7
+    """... to this share of it in each step after that ..."""
+    least_until: float = 0.05
+    """... down to this: less is more sweeps, and fewer steps."""
+    sweeps: int = 100
+    """So many of coordinate descent are made before a step on the weights that are not zero takes over ..."""
+    newton_steps: int = 3
+    """... so many times, at most."""
+    max_products: int = 60
+    """For such a step, by conjugate gradients, whose products are as dear as sweeps ..."""
+    products_until: float = 0.01
     """... and the share."""
 
     # Steps on the rows near the margin, between two passes
@@ -103,17 +115,14 @@ class SmSVMTuning:
 
     # The method of multipliers, with L1 or a free intercept, where the above crawls (multipliers.py)
     patience: int = 30
-    """Points that are summed at before it takes over, on whichever rows: more waits longer for the smoothing."""
-    wide_patience: int = 1
-    """The same on wide data by columns, where a step of Newton's is dear and the proximal point keeps few rows."""
+    """Points that are summed at before it takes over, on whichever rows: more waits longer for the smoothing. On
+    wide data by columns it does so after the first."""
     patience_growth: int = 2
     """That is multiplied by this each time."""
     next_to_none: float = 0.01
     """Of the tolerance, that the smoothing costs afterwards, in the pass that measures the result."""
     max_multiplier_steps: int = 400
     """Newton steps and proximal points, at most."""
-    multiplier_columns: int = 1500
-    """Of a Hessian, in steps over rows by column: beyond, conjugate gradients and coordinate descent."""
     new_columns: int = 200
     """Of a step's active columns, beside ..."""
     columns_growth: int = 2
