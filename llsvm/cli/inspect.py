@@ -91,6 +91,7 @@ def describe_model(model: Model) -> dict[str, Any]:
     """What ``inspect`` says of a model, as plain values."""
     import numpy as np
 
+    from llsvm.models.sparse import n_nonzero
     from llsvm.models.strongest import largest_weights, strongest
 
     return {
@@ -100,7 +101,7 @@ def describe_model(model: Model) -> dict[str, Any]:
         "classes": model.labels,
         "features": model.n_features_in_,
         "machine": _machine(model),
-        "nonzero_weights": int(np.count_nonzero(model.coef_)),
+        "nonzero_weights": n_nonzero(model.weights),
         "intercept": model.intercept_.tolist(),
         "index_base": model.index_base,
         "rows": model.n_rows,

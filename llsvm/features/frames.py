@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.table_options import listed
-
-if TYPE_CHECKING:
-    from llsvm.block import Matrix
 
 _CHUNK_BYTES = 1 << 20
 
@@ -124,3 +122,17 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
         row += batch.num_rows
     for sentence in encoder.categories.strange:
         warnings.warn(f"X: {sentence}", LLSVMWarning, stacklevel=2)
+
+
+def as_matrices(X: Any) -> Iterator[Matrix]:
+    """X as the kernels want it; a dense one in pieces, since each is widened to float64."""
+    n, d = X.shape
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+        narrow = X.data.dtype in (np.float32, np.float64)
+        values = X.data if narrow else X.data.astype(np.float64)
+        yield CSR(X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), values)
+        return
+    step = max(1, _CHUNK_BYTES // (8 * max(d, 1)))
+    for start in range(0, n, step):
+        yield X[start : start + step]

@@ -52,3 +52,33 @@ def matrix_scores(
         return scores
     width = min(X.shape[1], len(weights))
     return X[:, :width].astype(np.float64, copy=False) @ weights[:width] + intercept
+
+
+@njit(**JIT)
+def _csr_sparse_scores(indptr, indices, data, base, starts, problems, values, scores):  # type: ignore[no-untyped-def]
+    """As ``_csr_scores``, of weights without zeros.
+
+    starts: (d + 1,) int32, where each column's weights begin; problems: (nnz,) int32, values: (nnz,) float64.
+    """
+    d = len(starts) - 1
+    for i in range(len(indptr) - 1):
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            j = np.int64(indices[p]) - base
+            if 0 <= j < d:
+                value = data[p]
+                for q in range(starts[j], starts[j + 1]):
+                    scores[i, problems[q]] += value * values[q]
+
+
+def sparse_scores(
+    X: CSR,
+    starts: NDArray[np.int32],
+    problems: NDArray[np.int32],
+    values: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+    base: int = 0,
+) -> NDArray[np.float64]:
+    """As ``matrix_scores``, of weights without zeros; see ``_csr_sparse_scores``."""
+    scores = np.tile(intercept, (len(X.indptr) - 1, 1))
+    _csr_sparse_scores(X.indptr, X.indices, X.data, base, starts, problems, values, scores)
+    return scores

@@ -78,6 +78,7 @@ _EXTRA: dict[str, Test] = {
     "table": _is_mapping,
     "text": _is_mapping,
     "crosses": _is_mapping,
+    "sparse_weights": is_flag,
     "trained_on": _is_mapping,
 }
 _TABLE: dict[str, Test] = {

@@ -4,7 +4,8 @@ The file (``llsvm.models.model_file`` says how it is packed; version 1) holds
 
     header.json     every plain value: settings, certificate, history, index_base, converged, n_rows,
                     feature_names, package version, extra, requires; and the shape, dtype and CRC-32 of every array
-    coef.npy        (d, k) float64: ``coef_`` transposed, so that a feature's weights lie together
+    coef.npy        (d, k) float64: ``coef_`` transposed, so that a feature's weights lie together; or, of few
+                    weights that are not zero, coef_*.npy, see ``llsvm.models.sparse``
     intercept.npy   (k,) float64
     classes.npy     (n_classes,) numbers or text, ascending; none of a regression
     extra/NAME.npy  the arrays of ``extra``
@@ -19,7 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +29,20 @@ import llsvm
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, ModelError
 from llsvm.features.feature_map import FeatureMap
-from llsvm.features.frames import as_rows, column_names, columns, encoded, require_order
+from llsvm.features.frames import as_matrices, as_rows, column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import decisions, model_file
 from llsvm.models.header import certificate_of, certificate_values
+from llsvm.models.sparse import (
+    NAME,
+    Coef,
+    SparseWeights,
+    Weights,
+    as_arrays,
+    compact,
+    from_arrays,
+    linear_scorer,
+)
 from llsvm.models.tables import table_of
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
@@ -40,7 +51,6 @@ from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
 _CLOCK_COLUMNS = ("seconds", "used_bytes", "peak_rss_bytes")  # of the history: differ from run to run
 _PLACE_SETTINGS = ("spill_dir",)  # of the settings: say where, not what
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass
@@ -65,6 +75,7 @@ class Model:
         llsvm.files.fingerprint.
     requires: names in ``extra`` that predictions depend on.
     log: what differs between equal runs (seconds, peak_rss_bytes, ...); not in the model file.
+    weights: ``coef_`` as it is held, which may be without zeros (``llsvm.models.sparse``).
     Raises ModelError on construction where shapes and classes do not fit each other.
     """
 
@@ -82,9 +93,9 @@ class Model:
     extra: dict[str, Any] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
     log: dict[str, Any] = field(default_factory=dict)
+    weights: Weights = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self.coef_ = np.asarray(self.coef_, np.float64)
         self.intercept_ = np.asarray(self.intercept_, np.float64)
         self.classes_ = np.asarray(self.classes_)
         if self.classes_.dtype.kind in "OU":
@@ -92,14 +103,14 @@ class Model:
         k = self.n_problems
         n_classes = len(self.classes_)
         unfit = n_classes > 0 if self.is_regression else n_classes < 2
-        if unfit or self.coef_.shape[:1] != (k,) or self.coef_.ndim != 2:
-            raise ModelError(f"weights of shape {self.coef_.shape} do not fit {len(self.classes_)} classes")
+        if unfit or len(self.weights.shape) != 2 or self.weights.shape[0] != k:
+            raise ModelError(f"weights of shape {self.weights.shape} do not fit {len(self.classes_)} classes")
         if self.intercept_.shape != (k,):
             raise ModelError(f"intercept of shape {self.intercept_.shape} does not fit {k} rows of weights")
         if self.classes_.ndim != 1 or not np.all(self.classes_[:-1] < self.classes_[1:]):
             raise ModelError("classes must be distinct and ascending")
-        if self.feature_map is not None and self.feature_map.width != self.coef_.shape[1]:
-            raise ModelError(f"{self.coef_.shape[1]} weights for {self.feature_map.width} mapped features")
+        if self.feature_map is not None and self.feature_map.width != self.weights.shape[1]:
+            raise ModelError(f"{self.weights.shape[1]} weights for {self.feature_map.width} mapped features")
         if self.feature_names is not None and len(self.feature_names) != self.n_features_in_:
             raise ModelError(f"{len(self.feature_names)} feature names for {self.n_features_in_} features")
 
@@ -144,7 +155,7 @@ class Model:
 
     @property
     def n_features_in_(self) -> int:
-        return int(self.coef_.shape[1]) if self.feature_map is None else self.feature_map.n_features
+        return int(self.weights.shape[1]) if self.feature_map is None else self.feature_map.n_features
 
     @property
     def named_columns(self) -> bool:
@@ -227,7 +238,7 @@ class Model:
     def _scores(self, X: Any) -> NDArray[np.float64]:
         X = as_rows(X)
         matrices = self.matrices(X)
-        scores = np.empty((X.shape[0], len(self.coef_)))
+        scores = np.empty((X.shape[0], self.n_problems))
         score = self.scorer()
         start = 0
         for matrix in matrices:
@@ -247,7 +258,7 @@ class Model:
         X = X if hasattr(X, "tocsr") else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_:
             raise ModelError(f"X has shape {X.shape}, the model {self.n_features_in_} features")
-        return _matrices(X)
+        return as_matrices(X)
 
     def _by_name(self, X: Any) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""
@@ -258,20 +269,15 @@ class Model:
             return None
         if (table := table_of(self.extra)) is not None:
             return encoded(X, table, bool(self.extra.get("double")))
-        return _matrices(np.asarray(columns(X, self.feature_names or ())))
+        return as_matrices(np.asarray(columns(X, self.feature_names or ())))
 
     def scorer(self) -> Callable[[Matrix, int], NDArray[np.float64]]:
         """A function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
-        from llsvm.kernels.scores import matrix_scores
-
-        weights = np.ascontiguousarray(self.coef_.T)
         mapping, prepared = self.feature_map, self.preparer()
-
-        def linear(X: Matrix, base: int) -> NDArray[np.float64]:
-            return matrix_scores(prepared(X, base), weights, self.intercept_, base)
-
         if mapping is None:
-            return linear
+            linear = linear_scorer(self.weights, self.intercept_)
+            return lambda X, base: linear(prepared(X, base), base)
+        weights = np.ascontiguousarray(self.coef_.T)
 
         def mapped(X: Matrix, base: int) -> NDArray[np.float64]:
             X = prepared(X, base)
@@ -302,17 +308,19 @@ class Model:
         Raises DiskError where the disk is full, UsageError where the path cannot be written.
         """
         more = {name: value for name, value in self.extra.items() if isinstance(value, np.ndarray)}
+        weights = compact(self.weights)
+        sparse = {NAME: True} if isinstance(weights, SparseWeights) else {}
         header = {name: getattr(self, name) for name in _PLAIN_FIELDS} | {
             "n_features": self.n_features_in_,
-            "n_weights": int(self.coef_.size),
+            "n_weights": weights.size,
             "certificate": None if self.certificate is None else certificate_values(self.certificate),
             "settings": _without(self.settings, _PLACE_SETTINGS),
             "history": [_without(row, _CLOCK_COLUMNS) for row in self.history],
             "feature_names": self.feature_names,
-            "extra": _without(self.extra, tuple(more)),
-            "requires": self.requires,
+            "extra": _without(self.extra, tuple(more)) | sparse,
+            "requires": (*self.requires, *sparse),
         }
-        arrays = {"coef": self.coef_.T, "intercept": self.intercept_, "classes": self.classes_}
+        arrays = {**as_arrays(weights), "intercept": self.intercept_, "classes": self.classes_}
         arrays |= {f"extra/{name}": more[name] for name in sorted(more)}
         log = {
             "log": self.log,
@@ -329,7 +337,7 @@ class Model:
         try:
             certificate, names = header["certificate"], header["feature_names"]
             model = cls(
-                coef_=arrays["coef"].T,
+                coef_=cast(Any, from_arrays(arrays, arrays["intercept"].size)),
                 intercept_=arrays["intercept"],
                 classes_=arrays["classes"],
                 certificate=None if certificate is None else certificate_of(certificate),
@@ -337,8 +345,8 @@ class Model:
                 history=[dict(row) for row in header["history"]],
                 **{name: header[name] for name in _PLAIN_FIELDS},
                 feature_names=None if names is None else tuple(names),
-                extra=header["extra"] | more,
-                requires=tuple(header["requires"]),
+                extra=_without(header["extra"], (NAME,)) | more,
+                requires=tuple(name for name in header["requires"] if name != NAME),
                 log=log.get("log", {}),
             )
             if model.n_features_in_ != header["n_features"]:
@@ -352,6 +360,9 @@ class Model:
         return model
 
 
+Model.coef_ = Coef()  # type: ignore[assignment]  # with what it is given, or makes of that
+
+
 def n_rows_of(X: Matrix) -> int:
     return len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
 
@@ -362,20 +373,6 @@ def label_text(label: Any) -> str:
         number = float(label)
         return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
     return str(label)
-
-
-def _matrices(X: Any) -> Iterator[Matrix]:
-    """X as the kernels want it; a dense one in pieces, since each is widened to float64."""
-    n, d = X.shape
-    if hasattr(X, "tocsr"):
-        X = X.tocsr()
-        narrow = X.data.dtype in (np.float32, np.float64)
-        values = X.data if narrow else X.data.astype(np.float64)
-        yield CSR(X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), values)
-        return
-    step = max(1, _CHUNK_BYTES // (8 * max(d, 1)))
-    for start in range(0, n, step):
-        yield X[start : start + step]
 
 
 def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

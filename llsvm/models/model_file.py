@@ -43,12 +43,13 @@ from llsvm.files.writing import replacing
 from llsvm.memory.process import available_bytes, resident_bytes
 from llsvm.memory.sizes import format_size
 from llsvm.models.header import check_header
+from llsvm.models.sparse import NAME, PARTS, check_shapes
 
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
 # names in ``requires`` that this package honours
 KNOWN_REQUIREMENTS = frozenset(
-    {"unit_row", "feature_map", "multi_class", "double", "label_kind", "text", "crosses"}
+    {"unit_row", "feature_map", "multi_class", "double", "label_kind", "text", "crosses", NAME}
 )
 
 _HEADER = "header.json"
@@ -67,8 +68,8 @@ _DAMAGE = (
     RuntimeError,  # what is encrypted; NotImplementedError, RecursionError
     struct.error,
 )
-_MEMBER = re.compile(r"(coef|intercept|classes|extra/\w{1,64})\.npy")
-_NEEDED = ("coef", "intercept", "classes")
+_MEMBER = re.compile(r"(coef|coef_counts|coef_problems|coef_values|intercept|classes|extra/\w{1,64})\.npy")
+_NEEDED = ("intercept", "classes")
 _KINDS = "fiubUS"  # of arrays: numbers and text
 _END = struct.Struct("<4s4H2LH")  # of a zip file: where its directory is, and how large
 _MAX_DIRECTORY_BYTES = 1 << 20
@@ -93,7 +94,7 @@ def write(
             listed = {}
             for name, array in arrays.items():
                 array = _stored(array)
-                mostly_zeros = array.dtype.kind == "f" and np.count_nonzero(array) < _ZEROS_PAY * array.size
+                mostly_zeros = array.dtype.kind in "fu" and np.count_nonzero(array) < _ZEROS_PAY * array.size
                 member = _write_member(archive, f"{name}.npy", _npy_pieces(array), bool(mostly_zeros))
                 listed[name] = {"shape": array.shape, "dtype": array.dtype.str, "crc32": member.CRC}
             about = {"format": FORMAT, "format_version": FORMAT_VERSION, "arrays": listed}
@@ -218,7 +219,8 @@ def _members(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> list[_Membe
     members = [_member(archive, info) for info in infos]
     there = {member.name: member for member in members}
     listed = header.get("arrays")  # the first files have no list
-    expected = set(_NEEDED) if listed is None else set(_NEEDED) | set(listed)
+    weights = PARTS if header["extra"].get(NAME) else ("coef",)
+    expected = {*_NEEDED, *weights, *(listed or ())}
     if missing := sorted(expected - set(there)):
         raise ValueError(f"its array {missing[0]} is missing")
     if listed is not None:
@@ -228,13 +230,7 @@ def _members(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> list[_Membe
                 raise ValueError(
                     f"its array {name} is not what its header says: {spec}, not {listed.get(name)}"
                 )
-    coef, k = there["coef"].shape, math.prod(there["intercept"].shape)
-    if len(coef) != 2 or math.prod(coef) != header["n_weights"] or coef[1] != k:
-        raise ValueError(
-            f"its weights have the shape {coef}, and its header says {header['n_weights']:,} of them"
-        )
-    if any(there[name].dtype.kind != "f" for name in ("coef", "intercept")):
-        raise ValueError("its weights are no numbers")
+    check_shapes({name: (m.shape, m.dtype.kind) for name, m in there.items()}, header["n_weights"])
     return members
 
 

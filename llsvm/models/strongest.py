@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from llsvm.models.header import TEXT
 from llsvm.models.model import Model
+from llsvm.models.sparse import Weights, between, of_columns, of_problem
 from llsvm.models.tables import names_of
 
 PIECE_WEIGHTS = 1 << 20
@@ -21,20 +22,26 @@ def largest_weights(model: Model, count: int) -> list[dict[str, Any]]:
     if model.feature_map is not None:
         return []  # they are not weights of columns
     labels = model.problem_names
-    places = [(row, j) for row, j in places_of_largest(model.coef_, count) if model.coef_[row, j] != 0]
-    names = names_of(model, [j for _, j in places])
+    found = [(row, j, _weight(model, row, j)) for row, j in places_of_largest(model.weights, count)]
+    found = [each for each in found if each[2] != 0]
+    names = names_of(model, [j for _, j, _ in found])
     return [
-        {"class": labels[row], "feature": name, "weight": float(model.coef_[row, j])}
-        for (row, j), name in zip(places, names, strict=True)
+        {"class": labels[row], "feature": name, "weight": weight}
+        for (row, _, weight), name in zip(found, names, strict=True)
     ]
 
 
-def places_of_largest(coef: NDArray[np.float64], count: int) -> list[tuple[int, int]]:
+def _weight(model: Model, row: int, column: int) -> float:
+    return float(of_columns(model.weights, row, np.array([column]))[0])
+
+
+def places_of_largest(coef: Weights, count: int) -> list[tuple[int, int]]:
     """(row, column) of the largest of ``coef`` (k, d) in absolute value, in order."""
     found: list[tuple[float, int, int]] = []
-    step = max(1, PIECE_WEIGHTS // len(coef))
-    for start in range(0, coef.shape[1], step):
-        piece = -np.abs(coef[:, start : start + step])
+    k, d = coef.shape
+    step = max(1, PIECE_WEIGHTS // k)
+    for start in range(0, d, step):
+        piece = -np.abs(between(coef, start, min(start + step, d)))
         n = min(count, piece.size)
         rows, columns = np.divmod(np.argpartition(piece, n - 1, axis=None)[:n], piece.shape[1])
         sizes = piece[rows, columns]
@@ -54,9 +61,10 @@ def strongest(model: Model, count: int) -> list[dict[str, Any]]:
         weights.insert(0, (model.labels[0], 0, -1.0))
     found = []
     for name, row, sign in weights:
-        places = [j for j in _largest(sign * model.coef_[row], count) if sign * model.coef_[row, j] > 0]
+        own = sign * of_problem(model.weights, row)
+        places = [j for j in _largest(own, count) if own[j] > 0]
         features = [
-            {"feature": feature, "weight": sign * float(model.coef_[row, j])}
+            {"feature": feature, "weight": float(own[j])}
             for j, feature in zip(places, names_of(model, places), strict=True)
         ]
         found.append({"class": name, "features": features})

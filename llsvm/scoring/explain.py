@@ -15,6 +15,7 @@ from llsvm.block import CSR, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
 from llsvm.models.model import Model, label_text
+from llsvm.models.sparse import Weights, of_columns
 from llsvm.models.tables import namer
 from llsvm.scoring.room import max_block_bytes, row_bytes
 from llsvm.scoring.scores import at_least_one, column_base, score_blocks
@@ -50,7 +51,7 @@ def explained(
         for start in range(0, len(scores), step):
             rows = [
                 [
-                    _largest(model.coef_, p, *_row(X, i, base), top)
+                    _largest(model.weights, p, *_row(X, i, base), top)
                     for p in _chosen(model, scores[i : i + 1], all_scores)
                 ]
                 for i in range(start, min(start + step, len(scores)))
@@ -108,13 +109,13 @@ class _Part(NamedTuple):
 
 
 def _largest(
-    coef: NDArray[np.float64], problem: int, columns: NDArray[np.int64], values: NDArray[np.float64], top: int
+    coef: Weights, problem: int, columns: NDArray[np.int64], values: NDArray[np.float64], top: int
 ) -> _Part:
     """Of a row."""
-    weights = coef[problem]
-    known = (columns >= 0) & (columns < len(weights))
+    known = (columns >= 0) & (columns < coef.shape[1])
     columns, values = columns[known], values[known]
-    products = weights[columns] * values
+    weights = of_columns(coef, problem, columns)
+    products = weights * values
     order = np.lexsort((columns, -np.abs(products)))
     order = order[: np.count_nonzero(products)]  # what adds nothing is last
     first, rest = order[:top], order[top:]
@@ -122,7 +123,7 @@ def _largest(
         problem,
         columns[first],
         values[first],
-        weights[columns[first]],
+        weights[first],
         len(rest),
         float(products[rest].sum()),
     )

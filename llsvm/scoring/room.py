@@ -87,7 +87,7 @@ def max_block_bytes(
     at_least: int = _SMALLEST_BLOCK_BYTES,
 ) -> int:
     """``block_bytes`` of this model and source. more: what else is held, in bytes, by name."""
-    n_values = model.coef_.size + len(model.extra.get("fill", ()))
+    n_values = model.weights.nbytes // 8 + len(model.extra.get("fill", ()))
     if model.feature_map is not None:
         more = {**more, "feature map": model.feature_map.work_bytes}
     return block_bytes(
