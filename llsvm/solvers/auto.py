@@ -116,7 +116,9 @@ class Auto:
         """Passes of coordinate descent. Where they end before it has converged, ``_change`` says where to."""
         n_rows, most, trial = stream.dataset.n_rows, self.settings.max_passes, self._trial
         first = cast("LLSVM", self._begin())
-        first.allowance = math.inf if trial.stays else self.tuning.round * newton * n_rows
+        first.allowance = self.tuning.round * newton * n_rows
+        if trial.stays:
+            first.hasten()
         reports = cast(Generator[Report, None, None], first.solve(stream))
         for report in reports:
             active = report.survivors if report.kind == "pass" and report.passes > 1 else None
@@ -130,7 +132,7 @@ class Auto:
             trial.converged |= report.converged
             if why and report.cause != STALLED and self._stays(first, newton, stream):
                 trial.stays, why = True, ""
-                first.lift_allowance()
+                first.hasten()
             if trial.converged or not may_change or (most and report.passes >= most):
                 why = ""
             if why:

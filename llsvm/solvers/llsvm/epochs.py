@@ -22,11 +22,11 @@ from llsvm.stream.progress import Progress
 class Epochs:
     """What comes between two full passes."""
 
-    def __init__(self, run: Run, allowance: float) -> None:
-        """allowance: epochs end early once a round has taken so many updates, all problems together; it may be
-        changed."""
+    def __init__(self, run: Run, allowance: float, at_once: bool) -> None:
+        """allowance: epochs end early once a round has taken so many updates, all problems together. at_once: see
+        ``LLSVM.hasten``. Both may be changed."""
         self._run = run
-        self.allowance = allowance
+        self.allowance, self.at_once = allowance, at_once
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
         self._faces = SpilledFaces(run)
@@ -298,7 +298,7 @@ class Epochs:
             if self._scale.is_enough(part, c, gap, self._of_tol * float(sweeps.dual[c])):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
-            if self._second_order.pays(part, n_rows, n_active, visits, self._late):
+            if self._second_order.pays(part, n_rows, n_active, visits, self._late or self.at_once):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems

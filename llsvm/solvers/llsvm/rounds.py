@@ -26,12 +26,12 @@ class Rounds:
     passes: full passes so far. small: the data are swept over until the weights stand still (Epochs.to_standstill).
     """
 
-    def __init__(self, run: Run, allowance: float) -> None:
-        """allowance: epochs end early once a round has taken so many updates."""
+    def __init__(self, run: Run, allowance: float, at_once: bool) -> None:
+        """allowance: epochs end early once a round has taken so many updates. at_once: see ``LLSVM.hasten``."""
         self.passes = 0
         self.small = run.in_small_data
         self._run = run
-        self._epochs = Epochs(run, allowance)
+        self._epochs = Epochs(run, allowance, at_once)
         self._best = BestPrimal(len(run.sweeps.w))
         self._stall = Stall(run.settings.tol, run.settings.max_passes)
         self._at_standstill, self._small_rounds = False, 0  # small data: are at their end; rounds that were
@@ -81,9 +81,9 @@ class Rounds:
         """See LLSVM."""
         return self._epochs.second_order_price
 
-    def allow(self, allowance: float) -> None:
-        """From now on; see ``__init__``."""
-        self._epochs.allowance = allowance
+    def hasten(self) -> None:
+        """See LLSVM."""
+        self._epochs.allowance, self._epochs.at_once = math.inf, True
 
     def _between_passes(self, n_active: int, at_end: bool, converged: bool) -> int:
         """Epochs over the survivors; returns how many there are."""

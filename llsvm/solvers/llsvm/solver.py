@@ -57,6 +57,7 @@ class LLSVM:
     """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs.
 
     allowance: epochs end early once a round has taken so many updates of rows; infinite unless it is set.
+    at_once: see ``hasten``.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class LLSVM:
         self.threads = threads
         self.tuning = tuning or tuning_of(loss_of(settings))
         self.problems = problems or Problems(len(class_weight), settings.multiclass == "ovo")
-        self.allowance = math.inf
+        self.allowance, self.at_once = math.inf, False
         self._run: Run | None = None  # while ``solve`` is at it, and after
         self._mode: Rounds | Paper | None = None
         self._restored: SolverState | None = None
@@ -94,7 +95,9 @@ class LLSVM:
         stream.prepare(plan.needs)
         with closing(self._new_sweeps(stream, plan.round_to_float32)) as sweeps:
             self._run = self._new_run(stream, plan, sweeps)
-            mode = self._mode = Paper(self._run) if self.settings.paper else Rounds(self._run, self.allowance)
+            mode = self._mode = (
+                Paper(self._run) if self.settings.paper else Rounds(self._run, self.allowance, self.at_once)
+            )
             if state is not None:
                 self._go_on_from(state, self._run, mode)
                 del state
@@ -162,10 +165,11 @@ class LLSVM:
         assert isinstance(self._mode, Rounds)
         return self._mode.second_order_price
 
-    def lift_allowance(self) -> None:
-        """From now on."""
-        assert isinstance(self._mode, Rounds)
-        self._mode.allow(math.inf)
+    def hasten(self) -> None:
+        """From now on, second order over rows in memory takes over at once, whatever sweeps have cost."""
+        self.at_once, self.allowance = True, math.inf
+        if isinstance(self._mode, Rounds):
+            self._mode.hasten()
 
     # -- stopping and going on --------------------------------------------------------------------------
 
