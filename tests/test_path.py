@@ -3,13 +3,16 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_diabetes
 from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
-from llsvm.data import open_source
+from llsvm.data import open_source, open_with_settings
 from llsvm.path import path
 from llsvm.settings.settings import Settings
 
@@ -113,3 +116,65 @@ def test_once_time_is_over_no_other_point_is_begun(tmp_path):
     assert calm.exit_code == 0, calm.stderr
     assert (len(json.loads(calm.stdout)["points"]), json.loads(calm.stdout)["left_out"]) == (7, 0)
     assert "were over" not in calm.stderr
+
+
+def spoken(n=90, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    words = [["plot", "film", "actor"][i] for i in rng.integers(0, 3, n)]
+    shops = [["web", "town"][i] for i in rng.integers(0, 2, n)]
+    told = zip(y, words, shops, strict=True)
+    return [
+        {"label": int(a), "review": f"a {('dull', 'lovely')[a]} {w}", "shop": s, "price": 1.5 + a}
+        for a, w, s in told
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "ft"])
+def test_a_path_over_documents_ends_in_the_models_that_training_gives(tmp_path, suffix):
+    rows, file = spoken(), tmp_path / f"rows.{suffix}"
+    options = {"text": ("review",), "cross": ("shop:price",)}
+    if suffix == "csv":
+        csv.write_csv(pa.Table.from_pylist(rows), file)
+    elif suffix == "jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), file)
+    else:
+        file.write_text("".join(f"__label__{row['label']} {row['review']}\n" for row in rows))
+        options = {}
+    plot, chosen = tmp_path / "path.svg", []
+    for name, each in options.items():
+        chosen += [f"--{name}", ",".join(each)]
+    told = [
+        "--lambda1",
+        "0.05",
+        "--lambda1",
+        "0.01",
+        "--validation",
+        str(file),
+        "--plot",
+        str(plot),
+        "--json",
+    ]
+    done = CliRunner().invoke(app, ["path", str(file), *chosen, *told])
+    assert done.exit_code == 0, done.output
+    points = json.loads(done.stdout)["points"]
+    assert points[-1]["accuracy"] == 1
+    more = {"penalty": "l1", "solver": "smsvm", "memory_limit": "1GB", "threads": 1, "tol": 1e-4, **options}
+    settings = Settings(lambda1=1.0, **more)
+    found = list(path(open_with_settings(settings, file), settings, np.array([0.05, 0.01])))
+    for point in found:
+        alone = llsvm.train(file, lambda1=point.lambda1, **more)
+        assert point.model.certificate.total_primal == pytest.approx(alone.certificate.total_primal, rel=3e-4)
+        assert point.model.coef_.shape == alone.coef_.shape
+    assert plot.stat().st_size > 1000
+
+
+def test_a_path_over_hashed_documents(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in spoken()))
+    options = ["--text", "review", "--hash-bits", "8", "--points", "3", "--json"]
+    done = CliRunner().invoke(app, ["path", str(file), *options])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["points"][-1]["nonzero_weights"] >= 1

@@ -18,7 +18,7 @@ from llsvm.settings.option import MOST_USED, OUTPUT
     *("penalty", "lambda2", "tol", "memory_limit", "bias", "intercept", "scale", "threads", "spill_dir"),
     "max_seconds",
     *("loss", "epsilon", "quantile", "delta", "target_scale"),
-    *(name for name in READING if name != "hash_bits"),
+    *READING,
     penalty={"default": "l1", "choices": ("l1", "elasticnet"), "help": "Penalty on the weights."},
     lambda2={"help": "Factor of ½‖w‖², with elasticnet."},
     tol={"help": "Relative gap of each model."},
