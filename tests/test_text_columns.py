@@ -21,6 +21,7 @@ from llsvm.cli import app
 from llsvm.data import open_source, table_options
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
 from llsvm.features.text import counting
+from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
 from llsvm.models.tables import names_of
 from llsvm.process.threads import Threads
@@ -477,3 +478,27 @@ def test_text_in_hdf5_is_refused_by_its_name(tmp_path):
     for features in ((), ("review",)):
         with pytest.raises(DataError, match=r"review is text, .* as Parquet.* text review"):
             llsvm.train(path, label="y", features=features)
+
+
+@pytest.mark.parametrize("options", [{"hash_bits": 12}, {"vocabulary": "exact"}])
+def test_a_document_too_long_for_the_limit_is_refused_with_its_row_and_size(tmp_path, options):
+    columns = {"stars": [i % 2 for i in range(40)], "review": ["good film", "bad film"] * 20}
+    settings = Settings(label="stars", text=("review",), threads=1, **options)
+
+    def training(long):
+        columns["review"][7] = "word " * (long // 5)
+        path = written(tmp_path / "long.parquet", columns)
+        source = open_source(path, options=table_options(settings))
+        return Training(source, settings, budget=MemoryBudget(150_000_000, 10_000_000))
+
+    for long, said in (
+        (3_000_000, r"a text of 3\.0 MB.* larger memory_limit"),
+        (5_000_000, r"a text of 5\.0 MB"),
+    ):
+        with (
+            pytest.raises(DataError, match=rf"long\.parquet: row 8: column review: {said}"),
+            training(long) as run,
+        ):
+            run.read()
+    with training(200_000) as run:
+        assert run.read().n_rows == 40

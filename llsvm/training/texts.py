@@ -34,6 +34,7 @@ WEIGHT_BYTES = 48  # that a solver of one problem holds of a column, and somethi
 COLUMN_BYTES = max(WEIGHT_BYTES, LOOKUP_BYTES)  # rows are on disk when the solver begins
 COUNT_BYTES = 4  # of a hashed column, where documents are counted
 HASHED_BITS = (20, 24)
+_LONG_SHARE = 4  # analysing a long document may take this part (1/4) of the memory there is
 _HASHED_SHARE = 8  # hashed columns may take this part (1/8) of the memory there is
 
 
@@ -48,7 +49,10 @@ def learn_texts(stream: Stream, exact: bool) -> None:
     source, budget = stream.source, stream.budget
     encoder = source.info().encoder
     documents = None if encoder is None else encoder.documents
-    if documents is None or documents.known:
+    if documents is None:
+        return
+    documents.fit_into(budget.available_bytes // _LONG_SHARE)
+    if documents.known:
         return
     if not source.info().rereadable:
         if exact or replace(documents.options, hash_bits=HASHED_BITS[0]).idf:

@@ -1,7 +1,7 @@
 """Names of hashed columns: the n-grams that fall into them, as met in a sample of the documents.
 
 All of the first SAMPLE_BYTES of text are looked at, and a document after that with the probability SAMPLE_BYTES
-by the bytes before it: 5 % of 1 GB. Whether one is taken depends on its number and the text before it alone, not on
+by the bytes before it: 1.5 % of 1 GB. Whether one is taken depends on its number and the text before it alone, not on
 the format or on threads. N-grams are counted in a table of TABLE_BYTES; when it is full, those that were met least
 often are dropped from it.
 """
@@ -20,7 +20,7 @@ from llsvm.features.text.counting import Table
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.runs import gathered
 
-SAMPLE_BYTES = 8_000_000
+SAMPLE_BYTES = 2_000_000
 TABLE_BYTES = 13_000_000
 _TABLE_COPIES = 2  # while some n-grams are dropped, or all are sorted
 _PIECE_BYTES = 1 << 15  # of text that is analysed at a time

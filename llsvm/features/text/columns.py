@@ -23,10 +23,12 @@ from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
 from llsvm.features.text.vocabulary import Vocabulary
 from llsvm.files.recoded import UTF_8
+from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Threads
 
 NAME = "text"  # of what a model keeps of them
 _CHARACTER_GROWTH = 5  # an n-gram begins with each character, and is eight bytes
+MAX_DOCUMENT_BYTES = 4_000_000
 _LIBRARY_BYTES = 6_000_000  # compiled kernels and tables of characters; measured
 
 
@@ -54,6 +56,9 @@ class DocumentColumns:
         """Of hashed columns, where they are weighted by them."""
         self.column_names: Sequence[ColumnNames] | None = None
         """Of hashed columns, once rows were made of all documents."""
+        self.most_bytes = MAX_DOCUMENT_BYTES
+        """Of a document; longer ones are refused."""
+        self._longest = 0  # of those so far, in bytes
         self.learning = True
         """Names are sampled, of hashed columns; a model's are known."""
         self.note = ""
@@ -94,7 +99,13 @@ class DocumentColumns:
         if self.options.hash_bits is not None:
             lookup += len(self.names) * NameSampler.bytes_for(self.options) if self.learning else 0
             lookup += 8 * self.width if self.options.idf else 0
-        return _LIBRARY_BYTES + self.n_threads * workspace_bytes(self.options, PIECE_BYTES) + lookup
+        piece = max(PIECE_BYTES, self._longest)
+        return _LIBRARY_BYTES + self.n_threads * workspace_bytes(self.options, piece) + lookup
+
+    def fit_into(self, nbytes: int) -> None:
+        """Refuse documents whose analysis would take more than so much memory."""
+        most = int(nbytes / (self.n_threads * workspace_bytes(self.options, 1 << 20)) * (1 << 20))
+        self.most_bytes = min(max(most, PIECE_BYTES), MAX_DOCUMENT_BYTES)
 
     def begin(self, learning: bool) -> None:
         """Rows are about to be made of all documents. learning: for the first time."""
@@ -116,14 +127,27 @@ class DocumentColumns:
         return sizes if self.options.analyzer == "word" else _CHARACTER_GROWTH * sizes
 
     def documents(self, columns: Mapping[str, pa.Array]) -> list[Documents]:
-        """Of each column, of a batch. Raises ValueError(row, reason) for bytes that the encoding does not have."""
+        """Of each column, of a batch. Raises ValueError(row, reason) for bytes that the encoding does not have, and
+        documents that are too long."""
         found = []
         for name in self.names:
             try:
                 found.append(Documents.of(columns[name], self.encoding))
             except NotUTF8 as error:
                 raise not_utf8(name, error, self.encoding) from error
+            self._require_short(name, np.diff(found[-1].offsets))
         return found
+
+    def _require_short(self, name: str, lengths: NDArray[np.integer]) -> None:
+        longest = int(lengths.max(initial=0))
+        self._longest = max(self._longest, min(longest, self.most_bytes))
+        if longest > self.most_bytes:
+            more = "" if self.most_bytes == MAX_DOCUMENT_BYTES else ", or pass a larger --memory-limit"
+            raise ValueError(
+                int(np.argmax(lengths == longest)),
+                f"column {name}: a text of {format_size(longest)}, and the memory there is allows to analyse such "
+                f"of {format_size(self.most_bytes)}; part it among several rows{more}",
+            )
 
     def rows(self, columns: Mapping[str, pa.Array]) -> CSR:
         """N-grams of a batch's documents, numbered from 0. Raises ValueError(row, reason) for text that is not
