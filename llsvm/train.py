@@ -17,6 +17,7 @@ from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.report import in_passes
+from llsvm.state.checkpoints import Checkpoints, checkpoints_in
 from llsvm.training.training import Training
 
 __all__ = ["load", "train"]
@@ -29,6 +30,9 @@ def train(
     *,
     sample_weight: Any = None,
     output: str | os.PathLike[str] | None = None,
+    state: str | os.PathLike[str] | None = None,
+    checkpoint_every: str | float = "5m",
+    fresh: bool = False,
     memory_limit: str | int | None = None,
     label: str | int | None = None,
     scale: Literal["auto", "none", "maxabs", "minmax", "standard", "unit-row"] = "auto",
@@ -111,6 +115,9 @@ def train(
     Tables of named columns in files are scaled and get a bias unless ``scale`` and ``bias`` say otherwise, arrays
     and data frames do not (``model.settings`` tells what was done).
     sample_weight: (n,) factors of C, with arrays. output: a path, or None to write nothing.
+    state: a folder for the state of the run, from which the same call goes on, however it was stopped; None for none.
+    checkpoint_every: seconds, or "5m", between two that are written; 0: after every pass. fresh: begin anew,
+    whatever is there.
 
     Returns the model. Raises LLSVMError's subclasses; a run that ends before it converged warns
     (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model. What the reader took for
@@ -118,7 +125,10 @@ def train(
     """
     given = locals()
     settings = Settings(**{name: given[name] for name in OPTIONS})
-    return train_with(settings, data, y, sample_weight, output, warn_at=4)  # past takes_options
+    with checkpoints_in(state, checkpoint_every, fresh) as checkpoints:
+        return train_with(
+            settings, data, y, sample_weight, output, warn_at=4, checkpoints=checkpoints
+        )  # past takes_options
 
 
 def train_with(
@@ -130,21 +140,23 @@ def train_with(
     names: Mapping[str, str] | None = None,
     warn_at: int = 3,
     remedies: Mapping[str, str] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Model:
     """As ``train``. names: see ``llsvm.errors.in_python``. warn_at: the frame that warnings are about. remedies:
-    what to say, instead of ``Training.advice``'s sentence, for its cause."""
+    what to say, instead of ``Training.advice``'s sentence, for its cause. checkpoints: to go on from, and to keep."""
     threads = settings.threads or default_threads()
     if output is not None:
         model_file.require_writable(output)
     source = open_with_settings(settings, data, y, sample_weight, threads)
-    with Training(source, settings, output) as training:
+    with Training(source, settings, output, checkpoints=checkpoints) as training:
         try:
             for _ in training:
                 pass
-            model = training.model
+            model = training.finish(output)
         except KeyboardInterrupt as stopped:
-            if output is not None:
-                stopped.add_note(f"llsvm: stopped{training.save_so_far(output)}")
+            words = ("" if output is None else training.save_so_far(output)) + training.keep_state()
+            if words:
+                stopped.add_note(f"llsvm: stopped{words}")
             raise
         cause, advice = training.advice
         advice = (remedies or {}).get(cause, advice)
@@ -154,8 +166,6 @@ def train_with(
         warnings.warn(in_python(NOTHING, names), stacklevel=warn_at)
     if not model.converged:
         _warn_not_converged(model, in_python(advice, names), warn_at + 1)
-    if output is not None:
-        model.save(output)
     return model
 
 

@@ -25,6 +25,7 @@ LAYERS = [
     ["data", "models", "spill"],
     ["stream"],
     ["solvers"],
+    ["state"],
     ["training", "scoring"],
     ["train", "predict", "survey", "convert", "path"],
     ["estimators", "cli", "__main__"],

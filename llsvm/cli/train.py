@@ -10,13 +10,15 @@ import typer
 from llsvm.cli.declared import settings_of, takes
 from llsvm.cli.echo import echo
 from llsvm.cli.options import Json, Quiet, check_model_output, open_data
-from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
+from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words
-from llsvm.settings.option import MOST_USED
+from llsvm.settings.option import MOST_USED, RESOURCES
 from llsvm.settings.settings import Settings
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
+
+EVERY = "5m"  # between two states
 
 
 @takes()
@@ -33,6 +35,30 @@ def train(
             rich_help_panel=MOST_USED,
         ),
     ],
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="A folder for the state of the run: the same command goes on from it, however it was stopped.",
+            show_default="none",
+            rich_help_panel=RESOURCES,
+        ),
+    ] = None,
+    checkpoint_every: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="With --state: at the end of a pass it is written where so much time is over, 300 or 5m; 0: after "
+            "every pass.",
+            rich_help_panel=RESOURCES,
+        ),
+    ] = EVERY,
+    fresh: Annotated[
+        bool,
+        typer.Option(
+            "--fresh", help="With --state: begin anew, whatever is there.", rich_help_panel=RESOURCES
+        ),
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
     **chosen: Any,
@@ -40,7 +66,12 @@ def train(
     """Train a model on data larger than memory."""
     settings = settings_of(chosen)
     check_model_output(model, data)
-    summary = run_training(open_data(data, settings), settings, model, quiet)
+    if state is None and (fresh or checkpoint_every != EVERY):
+        unused = "--fresh" if fresh else "--checkpoint-every"
+        raise UsageError(f"{unused} has no meaning here: pass --state with a folder, or leave it out")
+    summary = run_training(
+        open_data(data, settings), settings, model, quiet, state=(state, checkpoint_every, fresh)
+    )
     if json:
         from llsvm.models.model_file import json_bytes
 
@@ -59,13 +90,20 @@ def train(
 
 
 def run_training(
-    source: BlockSource, settings: Settings, model_path: str, quiet: bool, keep_so_far: bool = True
+    source: BlockSource,
+    settings: Settings,
+    model_path: str,
+    quiet: bool,
+    keep_so_far: bool = True,
+    state: tuple[str | None, str, bool] = (None, EVERY, False),
 ) -> dict[str, Any]:
     """Train, show progress, save the model, and return the summary (``Training.summary()``).
 
-    keep_so_far: save it too when a signal ends the run, if a pass has been certified."""
+    keep_so_far: save it too when a signal ends the run, if a pass has been certified.
+    state: as ``llsvm.state.checkpoints.checkpoints_in`` takes it."""
     from llsvm.cli.display import say, showing
     from llsvm.kernels.start import start_quickly
+    from llsvm.state.checkpoints import checkpoints_in
     from llsvm.training.training import Training
 
     start_quickly()
@@ -76,13 +114,16 @@ def run_training(
             return f", and the model is written to {model_path}"
         return training.save_so_far(model_path) if keep_so_far else ""
 
-    with Training(source, settings, output=model_path) as training:
+    with (
+        checkpoints_in(*state) as checkpoints,
+        Training(source, settings, output=model_path, checkpoints=checkpoints) as training,
+    ):
         say(training.defaults, quiet)
-        with last_words(what_became_of_it):
+        with last_words(training.keep_state), last_words(what_became_of_it):
             with showing(training.progress, settings, quiet) as show:
                 for report in training:
                     show(report)
-            training.model.save(model_path)
+            training.finish(model_path)
             saved = True
             return dict(training.summary())
 

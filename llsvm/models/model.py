@@ -49,7 +49,8 @@ from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
-_CLOCK_COLUMNS = ("seconds", "used_bytes", "peak_rss_bytes")  # of the history: differ from run to run
+# of the history: differ from run to run, and with what a run that was stopped has to read again
+_CLOCK_COLUMNS = ("seconds", "bytes_read", "used_bytes", "peak_rss_bytes")
 _PLACE_SETTINGS = ("spill_dir",)  # of the settings: say where, not what
 
 

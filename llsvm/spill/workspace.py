@@ -49,6 +49,8 @@ class Workspace:
         self.disk_limit_bytes = disk_limit_bytes
         self.used_bytes = 0
         self.peak_bytes = 0
+        self.elsewhere_bytes = 0
+        """Of the disk limit, what files of the run elsewhere take; see ``hold_elsewhere``."""
         self._mutex = threading.Lock()
         self._files: list[FileIO] = []
         self._spare: list[tuple[FileIO, int]] = []  # files to write over, and the bytes claimed for each
@@ -128,13 +130,26 @@ class Workspace:
             self.used_bytes += nbytes
             self.peak_bytes = max(self.peak_bytes, self.used_bytes)
 
+    def hold_elsewhere(self, nbytes: int, more_bytes: int) -> None:
+        """Files of the run that are not in this folder take ``nbytes`` of the disk limit, and are to take
+        ``more_bytes`` more. Raises DiskError where the limit forbids these."""
+        with self._mutex:
+            self.elsewhere_bytes, limit = nbytes, self.disk_limit_bytes
+            if limit is not None and self.used_bytes + nbytes + more_bytes > limit:
+                raise DiskError(
+                    f"disk limit too small: {self.folder} holds {format_size(self.used_bytes)}, other files of "
+                    f"this run {format_size(nbytes)}, and {format_size(more_bytes)} more are needed, but the "
+                    f"limit is {format_size(limit)}; pass a larger --disk-limit"
+                )
+            self.elsewhere_bytes += more_bytes
+
     def _refusal(self, nbytes: int) -> str:
         """Why there is no room for ``nbytes`` more, or ""."""
         limit, free = self.disk_limit_bytes, self.free_bytes()
         needed = (
             f"{self.folder} holds {format_size(self.used_bytes)} and {format_size(nbytes)} more are needed"
         )
-        if limit is not None and self.used_bytes + nbytes > limit:
+        if limit is not None and self.used_bytes + self.elsewhere_bytes + nbytes > limit:
             return (
                 f"disk limit too small: {needed}, but the limit is {format_size(limit)}; "
                 "pass a larger --disk-limit"

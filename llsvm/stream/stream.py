@@ -381,8 +381,9 @@ class Stream:
         """Bytes that may still be spilled, and where."""
         workspace = self.open_workspace()
         free, limit = workspace.free_bytes() - RESERVE_BYTES, workspace.disk_limit_bytes
-        if limit is not None and limit - workspace.used_bytes < free:
-            return limit - workspace.used_bytes, "the disk limit"
+        used = workspace.used_bytes + workspace.elsewhere_bytes
+        if limit is not None and limit - used < free:
+            return limit - used, "the disk limit"
         return free, str(workspace.folder.parent)
 
     def make_store(self, name: str) -> PageStore:

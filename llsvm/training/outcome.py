@@ -52,6 +52,20 @@ class Run:
     support: NDArray[np.bool_] | None
 
 
+def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, Any]:
+    """Of a full pass. seconds, bytes_read: since the training began."""
+    certificate = report.certificate
+    return {
+        "passes": report.passes,
+        "seconds": round(seconds, 3),
+        "bytes_read": bytes_read,
+        "primal": None if certificate is None else certificate.total_primal,
+        "dual": report.dual,
+        "relative_gap": None if certificate is None else certificate.relative_gap,
+        "survivors": report.survivors,
+    }
+
+
 def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
     dataset = run.stream.dataset
     if run.support is not None:

@@ -21,14 +21,10 @@ from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.features.feature_map import FeatureMap
 from llsvm.files.remote import is_remote
-from llsvm.memory.budget import COMPILING, MemoryBudget
+from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import MemoryLeft, MemoryPlan, Needs, SmallestLimit, smallest_for
-from llsvm.memory.process import (
-    default_limit_bytes,
-    default_threads,
-    return_freed_memory,
-)
-from llsvm.memory.sizes import memory_limit_bytes, parse_size
+from llsvm.memory.process import default_threads, return_freed_memory
+from llsvm.memory.sizes import parse_size
 from llsvm.models.model import Model
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.rounding import ValuesRounded, keep_double
@@ -40,19 +36,17 @@ from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import Choice
 from llsvm.solvers.report import ROUNDED, Report, in_passes
 from llsvm.spill.workspace import choose_parent
+from llsvm.state.checkpoints import Checkpoints
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
-from llsvm.training.outcome import Run, advice_on, model_of, summary
+from llsvm.training.kept import Ended, Kept
+from llsvm.training.limits import budget_of
+from llsvm.training.outcome import Run, advice_on, history_row, model_of, summary
 
 _LOOKS, _LOOK_SECONDS = 5, 0.02
-_JOINT = ("crammer-singer", "weston-watkins")
-# Their kernels take more to compile than the others: measured 308 MB under a limit of 300, 8 MB too many. It is
-# asked for whether they are compiled or not, so that the same limit gives the same model.
-_JOINT_COMPILE_BYTES = 20_000_000
-_MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
 _DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
 
 
@@ -69,11 +63,13 @@ class Training:
         output: str | os.PathLike[str] | None = None,
         budget: MemoryBudget | None = None,
         dry: bool = False,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         """source: of the rows. settings: None for the defaults.
         output: where the model will be written, beside which to spill by default (nothing is written here).
         budget: instead of the settings' memory limit.
         dry: only for ``plan``: no rows are put on disk (n-grams may be, while they are counted).
+        checkpoints: to go on from, and to keep; None for none.
         Raises UsageError, DataError, BudgetError, DiskError."""
         chosen, info = settings or Settings(), source.info()
         self.settings = chosen.resolved(info.is_table)
@@ -84,17 +80,9 @@ class Training:
         self._began = time.monotonic()
         return_freed_memory()
         self._refused: BudgetError | None = None
+        self._kept = Kept(self.settings, checkpoints)
         if budget is None:
-            limit = self.settings.memory_limit
-            nbytes = default_limit_bytes() if limit is None else memory_limit_bytes(limit)
-            more = {COMPILING: _JOINT_COMPILE_BYTES} if self.settings.multiclass in _JOINT else {}
-            try:
-                budget = MemoryBudget(nbytes, more=more)
-            except BudgetError as error:
-                if self.settings.feature_map is not None or (info.n_bytes or 0) > _MEASURED_BYTES:
-                    raise error.as_least() from error
-                self._refused = error  # the data may ask for more still
-                budget = MemoryBudget(error.smallest_bytes, more=more)
+            budget, self._refused = budget_of(self.settings, info, checkpoints)
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None
         fitting = 0  # bytes held while a feature map is fitted, beside it
@@ -125,12 +113,13 @@ class Training:
         self._floor_bytes = budget.floor_bytes + self._before.get(FEATURE_MAP, 0) + fitting
         self._doubled = False  # values are not rounded to float32
         doubtful = settings_need_double(self.settings)
-        if doubtful and (self.settings.kernel or not info.rereadable):
+        if self._kept.doubled or (doubtful and (self.settings.kernel or not info.rereadable)):
             self._double(source)
         self.stream = self._new_stream(refuse_rounding=doubtful and not self._doubled)
         if self.settings.max_seconds is not None:
             self.progress.stop_at = self._began + self.settings.max_seconds
         self._last: Report | None = None
+        self._ended: Ended | None = None  # of a run that needs no training any more
         self._measured: tuple[Report, int] | None = None  # of the last pass, with the checksum of its weights
 
     def __enter__(self) -> Training:
@@ -208,21 +197,28 @@ class Training:
     def _reports(self) -> Iterator[Report]:
         while True:
             dataset = self.read()
+            if (ended := self._kept.result_of(self.stream)) is not None:
+                self._take(ended)
+                yield Report("read", 0, note=ended.note)
+                return
             solver = self._make_solver(dataset, self.stream.memory_left)
+            self._kept.restore(solver, self.history)
             chosen = f"solver {self.solver}: {self.why}" if self.why else ""
             wide = _DOUBLE if self._doubled else ""
-            yield Report("read", 0, note="; ".join(filter(None, (self.stream.note, wide, chosen))))
-            reports, hidden = solver.solve(self.stream), False
+            notes = (self._kept.note, self.stream.note, wide, chosen)
+            yield Report("read", 0, note="; ".join(filter(None, notes)))
+            reports, hidden = self._kept.going_on(solver.solve(self.stream)), False
             for report in reports:
                 hidden = rounding_hides_the_optimum(report, self.settings, self._can_begin_again)
                 if hidden and self._can_begin_again:
                     break
                 report.cause = report.cause or (ROUNDED if hidden else "")
                 self.note(report)
+                self._kept.offer(report, solver, self._run)
                 yield report
                 unmeasured = report.kind == "epoch" and self.stream.in_one_block
-                if hidden or (self._out_of_time() and not unmeasured):  # which a pass is then, at little cost
-                    hidden = False
+                if hidden or (self._out_of_time() and not (unmeasured or self._kept.wants_one)):
+                    hidden = False  # unmeasured: which a pass is then, at little cost
                     break
             if not hidden:
                 break
@@ -271,12 +267,13 @@ class Training:
 
     def _double(self, source: BlockSource) -> None:
         keep_double(source.info().rounding)
-        self._doubled = True
+        self._doubled = self._kept.doubled = True
 
     def keep_double(self) -> None:
         """Begin again, with values as 64-bit floats: nothing may hold on to the stream, or what came of it."""
         stream, self._last, self._measured, self._auto = self.stream, None, None, None
         self.history.clear()
+        self._kept.begin_again()
         stream.__exit__(None, None, None)
         budget, source, progress = stream.budget, stream.source, stream.progress
         budget.return_to(self._before)
@@ -311,6 +308,11 @@ class Training:
         choice = self._choice if self._auto is None else self._auto.choice
         return "" if choice is None else choice.why
 
+    def _take(self, ended: Ended) -> None:
+        """What a run before this one has come to."""
+        self._ended, self._last = ended, ended.report
+        self._choice, self.history = ended.choice, ended.history
+
     def _out_of_time(self) -> bool:
         has_result = self._last is not None and self._last.certificate is not None
         return has_result and self.progress.out_of_time
@@ -325,22 +327,24 @@ class Training:
         if report.kind == "pass":
             if report.certificate is not None and report.coef is not None:
                 self._measured = report, _checksum(report.coef)
-            certificate = report.certificate
-            self.history.append(
-                {
-                    "passes": report.passes,
-                    "seconds": round(self.seconds, 3),
-                    "bytes_read": self.stream.bytes_read,
-                    "primal": None if certificate is None else certificate.total_primal,
-                    "dual": report.dual,
-                    "relative_gap": None if certificate is None else certificate.relative_gap,
-                    "survivors": report.survivors,
-                }
-            )
+            bytes_read = self.stream.bytes_read + self._kept.bytes_read
+            self.history.append(history_row(report, self.seconds + self._kept.seconds, bytes_read))
+
+    def finish(self, output: str | os.PathLike[str] | None) -> Model:
+        """The run is over: the model, written to ``output`` if that is given, and kept with the state. Raises as
+        ``model`` and ``Model.save``."""
+        model = self.model
+        if output is not None:
+            model.save(output)
+        if self._ended is None:
+            self._kept.end(model, self._run)
+        return model
 
     @property
     def model(self) -> Model:
         """The result: the best certified weights. Raises UsageError before there are any."""
+        if self._ended is not None:
+            return self._ended.model
         if self._last is None or self._last.coef is None:
             raise UsageError("no pass has been completed yet, so there is no model")
         return model_of(self._run, self._last, self._last.coef)
@@ -370,6 +374,10 @@ class Training:
             f", and the model so far is written to {path}: after {in_passes(model.certificate.passes)} within "
             f"{model.certificate.relative_gap:.3%} of the optimum"
         )
+
+    def keep_state(self) -> str:
+        """A signal ends the run: see ``Checkpoints.sync_newest``; "" where no state is kept."""
+        return self._kept.sync_newest()
 
     @property
     def _run(self) -> Run:

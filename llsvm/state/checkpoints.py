@@ -1,0 +1,299 @@
+"""Checkpoints: what is kept of a run while it goes on, and what the next one goes on from.
+
+At the end of each pass, where the solver can say what its state is, that is written to a file of its own (a draft):
+it costs little, since nothing waits for the disk; where it would cost more than ``_SHARE`` of the time, passes are
+left out. When a checkpoint is due, a signal comes, or time or the run is over, the newest draft is synced and takes
+the place of the state before.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from llsvm.errors import DiskError, LLSVMWarning, UsageError
+from llsvm.files.fingerprint import FileFingerprint
+from llsvm.memory.sizes import format_size
+from llsvm.models.model import Model
+from llsvm.settings.settings import Settings
+from llsvm.solvers.base import Solver
+from llsvm.solvers.report import Report, in_passes
+from llsvm.solvers.state import SolverState
+from llsvm.spill.workspace import RESERVE_BYTES
+from llsvm.state import solver_state
+from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter, require_ours
+from llsvm.state.folder import NEXT, PART, RESULT, STATE, StateFolder
+from llsvm.state.record import Record
+from llsvm.state.result import read_model, write_result
+from llsvm.stream.stream import Stream
+
+EVERY_SECONDS = 300.0
+HELD_BYTES = 4 * PIECE_BYTES  # in memory: pieces on their way to the file, the manifest
+LINE = "state being written"  # of the ledger
+_SHARE = 0.03  # of the time may go to drafts that nobody has asked for
+_WAIT_SECONDS = 0.3  # for a draft of the pass that ends just now, when a signal comes
+_DEFINES = frozenset({"spill_dir"})  # settings that the result does not depend on
+
+
+class Checkpoints:
+    """Of one run, in its folder, which is locked. saved: the record of the state to go on from, None to begin."""
+
+    def __init__(
+        self, folder: StateFolder, every_seconds: float = EVERY_SECONDS, fresh: bool = False
+    ) -> None:
+        """every_seconds: between two that are synced, at least; 0: after every pass. fresh: begin anew, whatever is
+        there. Raises DataError where that is damaged, or no state."""
+        self.folder = folder
+        self.saved: Record | None = None
+        self._every = every_seconds
+        self._container: Container | None = None
+        self._result: Container | None = None
+        self._state: SolverState | None = None
+        if fresh:
+            require_ours(folder.file(STATE))
+            require_ours(folder.file(RESULT))
+        else:
+            self._open()
+        self._writing = threading.Lock()  # held while files are changed; for good by a signal
+        self._most_passes: int | None = None
+        self._wanted = False  # a signal waits for a draft
+        self._drafted = threading.Event()  # since it does
+        self._synced_at = self._drafted_at = time.monotonic()
+        self._cost = 0.0  # seconds of the last draft
+        self._draft: int | None = None  # passes of the newest draft that is not the state
+        self._newest = 0 if self.saved is None else self.saved.passes  # of the state
+        self._any = self._skipped = False  # drafts of this run; passes since the last one
+        self._warned = ""
+
+    def _open(self) -> None:
+        self._result = Container.open(self.folder.file(RESULT))
+        self._container = Container.open(self.folder.file(STATE))
+        if self._container is not None:
+            about = self._container.about
+            self.saved = Record.of(about["record"])
+            self._state = solver_state.read(self._container, about["solver"])
+
+    def close(self) -> None:
+        for container in (self._container, self._result):
+            if container is not None:
+                container.close()
+
+    # -- going on -----------------------------------------------------------------------------------------
+
+    def limit_bytes(self, settings: Settings) -> int | None:
+        """The memory limit of the run so far, where the settings leave it open; else None."""
+        open_, saved = settings.memory_limit is None, self.saved
+        return (
+            saved.limit_bytes
+            if open_ and saved is not None and saved.settings["memory_limit"] is None
+            else None
+        )
+
+    def require_settings(self, settings: dict[str, Any]) -> str:
+        """What is different to the run so far, in words. Raises UsageError for what must not be."""
+        self._most_passes = settings["max_passes"]
+        return "" if self.saved is None else self.saved.changes(settings, str(self.folder.file(STATE)))
+
+    def require_data(self, data: dict[str, Any], files: tuple[FileFingerprint, ...] | None) -> None:
+        """Raise UsageError where the rows are others than those of the state."""
+        if self.saved is not None:
+            self.saved.require_data(data, files, str(self.folder.file(STATE)))
+
+    def result_of(self, settings: dict[str, Any], data: dict[str, Any]) -> tuple[Model, Record, str] | None:
+        """The model of a run with these settings, over these rows, that has come to its end, and why it had not
+        converged; None where there was none."""
+        if self._result is None:
+            return None
+        record = Record.of(self._result.about["record"])
+        if _defining(record.settings) != _defining(settings) or record.data != data:
+            return None
+        return read_model(self.folder, self._result), record, self._result.about["cause"]
+
+    def restore(self, solver: Solver) -> None:
+        """Let the solver go on from the state, if there is one. Raises UsageError where it cannot."""
+        state, self._state = self._state, None
+        if state is not None:
+            with self._saying():
+                solver.restore(state)
+
+    def going_on(self, reports: Iterator[Report]) -> Iterator[Report]:
+        """The reports of a solver that was restored, which may say only now that it cannot go on."""
+        with self._saying():
+            first = next(reports, None)
+            if first is None and self.saved is not None:
+                raise UsageError(
+                    f"it is after {in_passes(self.saved.passes)}, and there is nothing left to do: pass a larger "
+                    "--max-passes, or begin anew"
+                )
+        if self._container is not None:  # all of it has been taken up
+            self._container.close()
+        if first is not None:
+            yield first
+            yield from reports
+
+    @contextmanager
+    def _saying(self) -> Iterator[None]:
+        try:
+            yield
+        except UsageError as error:
+            if self.saved is None:
+                raise
+            raise UsageError(f"{self.folder.file(STATE)}: {error}: pass --fresh for that") from error
+
+    # -- keeping ------------------------------------------------------------------------------------------
+
+    @property
+    def wants_one(self) -> bool:
+        """Has nothing been written of this run? One that is cut off in its first pass, time and again, would
+        never come to its end."""
+        return not self._any
+
+    def offer(self, report: Report, solver: Solver, stream: Stream, record: Callable[[], Record]) -> None:
+        """After a report, before the solver goes on: write a draft, and sync it if that is due. What the disk
+        refuses becomes a warning."""
+        late = stream.progress.out_of_time  # from then on solvers do less than they would
+        ends = report.converged or report.cause or report.passes == self._most_passes
+        if not report.resumable or ends or (late and self._any):
+            return
+        now = time.monotonic()
+        due = now - self._synced_at >= self._every
+        if not (due or late or self._wanted or now - self._drafted_at >= self._cost / _SHARE):
+            self._skipped = True
+            return
+        with self._writing:
+            try:
+                self._write(solver.state(), stream, record())
+                if due:
+                    self._sync()
+            except (DiskError, UsageError) as error:
+                self._warn(error)
+            self._drafted_at = time.monotonic()
+            self._cost = self._drafted_at - now
+        self._drafted.set()
+
+    def sync_newest(self) -> str:
+        """Whatever else the process is at: let the newest draft be the state, and write no other. Returns what
+        became of it, to go on a sentence with."""
+        if self._skipped:
+            self._wanted = True
+            self._drafted.wait(_WAIT_SECONDS)
+        self._writing.acquire()
+        try:
+            self._sync()
+        except (DiskError, UsageError) as error:
+            return f", the state is as it was: {error}"
+        if self._newest:
+            return f", and the state after {in_passes(self._newest)} is in {self.folder.path}, to go on from"
+        return f", and no state is in {self.folder.path}: no pass is complete"
+
+    def end(self, model: Model | None, record: Callable[[], Record], cause: str) -> None:
+        """The run is over. model: that it came to, where the same command would come to the same; else None. What
+        the disk refuses becomes a warning."""
+        with self._writing:
+            try:
+                self._sync()
+                if model is not None:
+                    write_result(self.folder, model, record(), cause)
+            except (DiskError, UsageError) as error:
+                self._warn(error)
+
+    def begin_again(self) -> None:
+        """What has been written belongs to a run that is given up: the next draft is of another."""
+        with self._writing:
+            self._draft, self._any, self._skipped = None, False, False
+            if self._container is not None:
+                self._container.close()
+
+    def _write(self, state: SolverState, stream: Stream, record: Record) -> None:
+        self._require_disk(solver_state.nbytes_of(state), stream, record)
+        writer = ContainerWriter(self.folder.file(STATE + PART))
+        try:
+            about = solver_state.write(state, writer)
+            writer.end({"record": replace(record, passes=int(state.passes)).as_dict(), "solver": about})
+        finally:
+            writer.close()
+        os.rename(self.folder.file(STATE + PART), self.folder.file(NEXT))
+        self._draft, self._any, self._skipped = int(state.passes), True, False
+
+    def _sync(self) -> None:
+        """The newest draft, if there is one, becomes the state."""
+        if self._draft is not None:
+            self.folder.sync(NEXT, STATE)
+            self._newest, self._draft = self._draft, None
+        self._synced_at = time.monotonic()
+
+    def _require_disk(self, nbytes: int, stream: Stream, record: Record) -> None:
+        """Raise DiskError where there is no room for so many bytes more; tell the spill files what ours take."""
+        held, free = self.folder.bytes_of(STATE, NEXT, RESULT), self.folder.free_bytes()
+        if record.settings["disk_limit"] is not None:
+            stream.open_workspace().hold_elsewhere(held, nbytes)
+        if nbytes + RESERVE_BYTES > free:
+            raise DiskError(
+                f"{self.folder.path}: the state takes {format_size(nbytes)}, and {format_size(free)} are free "
+                f"there ({format_size(RESERVE_BYTES)} are left to others)"
+            )
+
+    def _warn(self, error: Exception) -> None:
+        with suppress(OSError):
+            self.folder.file(STATE + PART).unlink(missing_ok=True)
+        if str(error) != self._warned:
+            self._warned = str(error)
+            warnings.warn(
+                f"no state is written: {error} (training goes on; what was written before is as it was)",
+                LLSVMWarning,
+                stacklevel=3,
+            )
+
+
+@contextmanager
+def checkpoints_in(
+    folder: Any, every: str | float = EVERY_SECONDS, fresh: bool = False
+) -> Iterator[Checkpoints | None]:
+    """Checkpoints in ``folder``, which is locked meanwhile; None for None. every: see ``parse_seconds``.
+
+    Raises UsageError, DataError."""
+    if folder is None:
+        if fresh:
+            raise UsageError("--fresh begins a state anew: pass --state with its folder, or leave it out")
+        yield None
+        return
+    seconds = parse_seconds(every)
+    with StateFolder(folder) as locked:
+        checkpoints = Checkpoints(locked, seconds, fresh)
+        try:
+            yield checkpoints
+        finally:
+            checkpoints.close()
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_seconds(text: str | float) -> float:
+    """Seconds meant by "90", "90s", "5m", "1h", or a number of seconds, 0 or more. Raises UsageError."""
+    word = str(text).strip().lower()
+    unit = _UNITS.get(word[-1:], 0.0)
+    try:
+        seconds = float(word[:-1]) * unit if unit else float(word)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds < float("inf"):
+        raise UsageError(
+            f"--checkpoint-every must be seconds, or 90s, 5m, 1h, or 0 for after every pass, not {text!r}"
+        )
+    return seconds
+
+
+def now_in_words() -> str:
+    return datetime.now().isoformat(sep=" ", timespec="seconds")
+
+
+def _defining(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in _DEFINES}

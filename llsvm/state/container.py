@@ -1,0 +1,235 @@
+"""The file that a state is kept in: named parts, then a manifest that says what they are, each with its checksum.
+
+    "llsvm state, version 1\\n"
+    the bytes of the parts, one after the other
+    the manifest: JSON, with what there is beside the parts, and of each part its name, type, shape, place, checksum
+    where the manifest is, how long it is, its checksum, and ``_END``
+
+Parts are written as they come, in pieces, so none is held twice in memory; and everything is read once and held
+against its checksum before anything is made of it. The version is raised by whoever changes what a state holds,
+here or in a solver: an older state is then refused with a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from io import FileIO
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.errors import DataError
+from llsvm.files.writing import naming
+
+VERSION = 1
+PIECE_BYTES = 1 << 20  # written and read at once
+_HEAD = re.compile(rb"llsvm state, version (\d{1,9})\n")
+_FOOT = struct.Struct("<QQ16s8s")
+_END = b"complete"
+_HEAD_BYTES = 64  # that hold the first line, whatever its number
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """name: of an array. dtype, shape: its own. offset, nbytes: its place in the file. checksum: of its bytes."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    checksum: str
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+class ContainerWriter:
+    """A new file at ``path``, over whatever is there: ``add`` the parts, then ``end`` it. All methods raise
+    DiskError where the disk is full or fails, UsageError where the path cannot be written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._parts: list[Part] = []
+        with naming(path):
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = FileIO(os.open(path, flags, 0o666), "r+")
+        self._write(b"llsvm state, version %d\n" % VERSION)
+
+    def add(
+        self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], pieces: Iterable[NDArray[Any]]
+    ) -> None:
+        """A part of which ``pieces`` are the rows, in order."""
+        offset, checksum = self._file.tell(), blake2b(digest_size=16)
+        for piece in pieces:
+            data = np.ascontiguousarray(piece, dtype).reshape(-1).view(np.uint8).data
+            checksum.update(data)
+            self._write(data)
+        self._parts.append(Part(name, dtype.str, shape, offset, checksum.hexdigest()))
+
+    def end(self, about: Mapping[str, Any]) -> None:
+        """about: JSON values. The file is complete, but not synced."""
+        offset = self._file.tell()
+        text = json.dumps({"about": about, "parts": [asdict(part) for part in self._parts]}).encode()
+        self._write(text)
+        self._write(_FOOT.pack(offset, len(text), blake2b(text, digest_size=16).digest(), _END))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, data: Any) -> None:
+        view, done = memoryview(data), 0
+        with naming(self.path):
+            while done < len(view):
+                done += self._file.write(view[done:])
+
+
+class Container:
+    """A file that ContainerWriter has made, every byte of it checked. Use it as a context manager, or ``close`` it.
+
+    about: as it was given. parts: by name.
+    """
+
+    def __init__(self, path: Path, file: FileIO, about: dict[str, Any], parts: list[Part]) -> None:
+        self.path = path
+        self.about = about
+        self.parts = {part.name: part for part in parts}
+        self._file = file
+
+    @classmethod
+    def open(cls, path: Path) -> Container | None:
+        """None where there is no such file. Raises DataError: it is no state, of another version, damaged."""
+        try:
+            file = FileIO(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "r")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        try:
+            about, parts = _checked(path, file)
+            return cls(path, file, about, parts)
+        except OSError as error:
+            file.close()
+            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except BaseException:
+            file.close()
+            raise
+
+    def __enter__(self) -> Container:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A part, a new array at each call. Raises KeyError, DataError."""
+        part = self.parts[name]
+        values = np.empty(part.shape, part.dtype)
+        self._read(part.offset, values.reshape(-1).view(np.uint8))
+        return values
+
+    def rows(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """(len(rows), ...) of a part. Runs of consecutive rows are one read each."""
+        part = self.parts[name]
+        values = np.empty((len(rows), *part.shape[1:]), part.dtype)
+        row_bytes = prod(part.shape[1:]) * values.dtype.itemsize
+        cuts = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+        for begin, end in pairwise(cuts):
+            if begin < end:
+                self._read(
+                    part.offset + int(rows[begin]) * row_bytes, values[begin:end].reshape(-1).view(np.uint8)
+                )
+        return values
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The bytes of a part, in order."""
+        part = self.parts[name]
+        yield from _pieces(self._file, part.offset, part.nbytes)
+
+    def _read(self, offset: int, out: NDArray[np.uint8]) -> None:
+        done = 0
+        while done < len(out):
+            found = os.preadv(self._file.fileno(), [out[done:].data], offset + done)
+            if not found:
+                raise _damaged(self.path, "it ends too early")
+            done += found
+
+
+def require_ours(path: Path) -> None:
+    """Raise DataError where ``path`` is a file that is no state, whatever it has come to since."""
+    with suppress(FileNotFoundError), naming(path), open(path, "rb") as file:
+        if _HEAD.match(file.read(_HEAD_BYTES)) is None:
+            raise _foreign(path)
+
+
+def _foreign(path: Path) -> DataError:
+    return DataError(
+        f"{path}: is no state of llsvm, or its beginning is damaged; it is left as it is: name another folder with "
+        "--state, or move the file away"
+    )
+
+
+def _checked(path: Path, file: FileIO) -> tuple[dict[str, Any], list[Part]]:
+    """What the manifest says, every part having been read and held against it."""
+    size = os.fstat(file.fileno()).st_size
+    head = _HEAD.match(os.pread(file.fileno(), _HEAD_BYTES, 0))
+    if head is None:
+        raise _foreign(path)
+    if int(head[1]) != VERSION:
+        raise DataError(
+            f"{path}: a state of version {int(head[1])}, and this llsvm goes on from version {VERSION}: use the "
+            "llsvm that wrote it, or pass --fresh to begin anew"
+        )
+    start, foot = head.end(), os.pread(file.fileno(), _FOOT.size, max(0, size - _FOOT.size))
+    if size < start + _FOOT.size or foot[-len(_END) :] != _END:
+        raise _damaged(path, "its end is missing")
+    offset, length, checksum, _ = _FOOT.unpack(foot)
+    if offset < start or offset + length + _FOOT.size != size:
+        raise _damaged(path, "its end does not fit it")
+    text = b"".join(_pieces(file, offset, length))
+    if blake2b(text, digest_size=16).digest() != checksum:
+        raise _damaged(path, "the checksum of its manifest does not match")
+    manifest = json.loads(text)
+    parts = [Part(**{**part, "shape": tuple(part["shape"])}) for part in manifest["parts"]]
+    for part in parts:
+        if part.offset != start:
+            raise _damaged(path, "its parts do not fit together")
+        found = blake2b(digest_size=16)
+        for piece in _pieces(file, part.offset, part.nbytes):
+            found.update(piece)
+        if found.hexdigest() != part.checksum:
+            raise _damaged(path, f"the checksum of {part.name} does not match")
+        start += part.nbytes
+    if start != offset or os.pread(file.fileno(), head.end(), 0) != b"llsvm state, version %d\n" % VERSION:
+        raise _damaged(path, "its parts do not fit together")
+    return manifest["about"], parts
+
+
+def _pieces(file: FileIO, offset: int, nbytes: int) -> Iterator[bytes]:
+    while nbytes > 0:
+        piece = os.pread(file.fileno(), min(nbytes, PIECE_BYTES), offset)
+        if not piece:
+            return  # which the checksum tells
+        offset, nbytes = offset + len(piece), nbytes - len(piece)
+        yield piece
+
+
+def _damaged(path: Path, how: str) -> DataError:
+    return DataError(
+        f"{path}: the state is damaged ({how}); nothing is changed: take it from a backup, or pass --fresh to "
+        "begin anew"
+    )

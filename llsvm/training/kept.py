@@ -1,0 +1,143 @@
+"""Kept: what a training keeps of itself in a folder, and goes on from; it does nothing where there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import llsvm
+from llsvm.models.model import Model
+from llsvm.settings.settings import Settings
+from llsvm.solvers.base import Solver
+from llsvm.solvers.choose import Choice
+from llsvm.solvers.report import Report, in_passes
+from llsvm.solvers.state import data_of
+from llsvm.state.checkpoints import Checkpoints, now_in_words
+from llsvm.state.record import Record, described
+from llsvm.stream.stream import Stream
+from llsvm.training.outcome import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What an earlier run with these settings, over these rows, has come to. report: that says so. choice: of its
+    solver. note: for people."""
+
+    model: Model
+    report: Report
+    choice: Choice
+    history: list[dict[str, Any]]
+    note: str
+
+
+class Kept:
+    """Of one training.
+
+    doubled: values are 64-bit floats where 32 bits would hide the optimum. note: what people should know of how the
+    run begins, or "". seconds, bytes_read: of the runs that this one goes on from.
+    """
+
+    def __init__(self, settings: Settings, checkpoints: Checkpoints | None) -> None:
+        """settings: resolved. Raises UsageError where the state is of another training."""
+        self._checkpoints = checkpoints
+        self._settings: dict[str, Any] = json.loads(json.dumps(settings.as_dict()))
+        self.doubled, self.note = False, ""
+        self.seconds, self.bytes_read = 0.0, 0
+        self._to_restore = False
+        if checkpoints is None:
+            return
+        changes = checkpoints.require_settings(self._settings)
+        if (saved := checkpoints.saved) is not None:
+            self._to_restore, self.doubled, self.seconds = True, saved.doubled, saved.seconds
+            self.note = f"going on from the state after {in_passes(saved.passes)}, written {saved.written}"
+            self.note += f", with {changes}" if changes else ""
+
+    # -- what there is ------------------------------------------------------------------------------------
+
+    def result_of(self, stream: Stream) -> Ended | None:
+        """What the run came to, if it has ended; None where there is something to be done. Raises UsageError where
+        the state is of other data."""
+        checkpoints = self._checkpoints
+        if checkpoints is None:
+            return None
+        data = self._data(stream)
+        found = checkpoints.result_of(self._settings, data)
+        if found is None:
+            if self._to_restore:
+                checkpoints.require_data(data, stream.source.info().fingerprints)
+            return None
+        model, record, cause = found
+        coef = model.coef_
+        if self._settings["intercept"] or self._settings["bias"]:
+            coef = np.c_[coef, model.intercept_]
+        assert model.certificate is not None
+        report = Report("pass", model.certificate.passes, coef, model.certificate, converged=model.converged)
+        report.cause = cause
+        note = f"this training has ended, {record.written}, after {in_passes(record.passes)}: nothing is left to do"
+        choice = Choice(model.extra["solver"], model.extra["why"])
+        return Ended(model, report, choice, record.history, note)
+
+    def restore(self, solver: Solver, history: list[dict[str, Any]]) -> None:
+        """Let the solver, and the history of its passes, go on from the state, the first time."""
+        if self._checkpoints is None or not self._to_restore:
+            return
+        self._to_restore = False
+        assert self._checkpoints.saved is not None
+        history[:] = self._checkpoints.saved.history
+        self.bytes_read = history[-1]["bytes_read"] if history else 0
+        self._checkpoints.restore(solver)
+
+    def going_on(self, reports: Iterator[Report]) -> Iterator[Report]:
+        """The reports of that solver."""
+        return reports if self._checkpoints is None else self._checkpoints.going_on(reports)
+
+    # -- what is to be kept -------------------------------------------------------------------------------
+
+    @property
+    def wants_one(self) -> bool:
+        """Is the run to go on to the next state that can be kept, even where its time is over?"""
+        return self._checkpoints is not None and self._checkpoints.wants_one
+
+    def offer(self, report: Report, solver: Solver, run: Run) -> None:
+        """After each report; see ``Checkpoints.offer``."""
+        if self._checkpoints is not None:
+            self._checkpoints.offer(report, solver, run.stream, partial(self._record, run))
+
+    def sync_newest(self) -> str:
+        """See ``Checkpoints``."""
+        return "" if self._checkpoints is None else self._checkpoints.sync_newest()
+
+    def begin_again(self) -> None:
+        """All passes so far are given up."""
+        self._to_restore, self.note = False, ""
+        if self._checkpoints is not None:
+            self._checkpoints.begin_again()
+
+    def end(self, model: Model, run: Run) -> None:
+        """The run is over; the same command gives the same model, unless time was short."""
+        if self._checkpoints is not None:
+            cause = "" if run.last is None else run.last.cause
+            self._checkpoints.end(None if run.out_of_time else model, partial(self._record, run), cause)
+
+    def _data(self, stream: Stream) -> dict[str, Any]:
+        data: dict[str, Any] = json.loads(json.dumps(data_of(stream.dataset)))
+        return data
+
+    def _record(self, run: Run) -> Record:
+        return Record(
+            self._settings,
+            run.stream.budget.limit_bytes,
+            self.doubled,
+            self._data(run.stream),
+            described(run.stream.source.info().fingerprints),
+            list(run.history),
+            round(self.seconds + run.seconds, 3),
+            now_in_words(),
+            0 if run.last is None else run.last.passes,
+            llsvm.__version__,
+        )
