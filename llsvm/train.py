@@ -115,7 +115,7 @@ def train(
     Tables of named columns in files are scaled and get a bias unless ``scale`` and ``bias`` say otherwise, arrays
     and data frames do not (``model.settings`` tells what was done).
     sample_weight: (n,) factors of C, with arrays. output: a path, or None to write nothing.
-    state: a folder for the state of the run, from which the same call goes on, however it was stopped; None for none.
+    state: a folder for the state of the run, from which the same call goes on, however it was stopped, or None.
     checkpoint_every: seconds, or "5m", between two that are written; 0: after every pass. fresh: begin anew,
     whatever is there.
 
@@ -143,7 +143,7 @@ def train_with(
     checkpoints: Checkpoints | None = None,
 ) -> Model:
     """As ``train``. names: see ``llsvm.errors.in_python``. warn_at: the frame that warnings are about. remedies:
-    what to say, instead of ``Training.advice``'s sentence, for its cause. checkpoints: to go on from, and to keep."""
+    what to say, instead of ``Training.advice``'s sentence, for its cause. checkpoints: to go on from, and keep."""
     threads = settings.threads or default_threads()
     if output is not None:
         model_file.require_writable(output)

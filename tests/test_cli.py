@@ -83,7 +83,7 @@ class FakeTraining:
     defaults = ""
     error: BaseException | None = None
 
-    def __init__(self, source, settings, output=None) -> None:
+    def __init__(self, source, settings, output=None, checkpoints=None) -> None:
         self.settings = settings
         self.progress = example_progress()
         self.model = Model(np.ones((1, 3)), np.zeros(1), np.array([-1.0, 1.0]))
@@ -99,6 +99,12 @@ class FakeTraining:
         if self.error:
             raise self.error
         yield Report("pass", 1, certificate=Certificate((2.0,), (1.5,), 1), survivors=3)
+
+    def finish(self, output):
+        self.model.save(output)
+
+    def keep_state(self):
+        return ""
 
     def summary(self):
         return {

@@ -33,7 +33,8 @@ from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers import SOLVERS
 
 DEFAULTS = {field.name: field.default for field in fields(Settings)}
-COMMAND_ONLY = {"data", "model", "json", "quiet"}
+OF_THE_STATE = {"state", "checkpoint_every", "fresh"}
+COMMAND_ONLY = {"data", "model", "json", "quiet"} | OF_THE_STATE
 TO_OPTION = {there: name for name, there in ESTIMATOR_NAMES.items()}
 # scikit-learn's names and habits: an intercept by default, random seeds
 OTHER_DEFAULTS = {"random_state", "intercept_scaling", "penalize_intercept"}
@@ -72,6 +73,15 @@ def test_the_command_has_every_option_as_it_is_declared():
         assert typed.help == option.help != "", name
         if option.choices:
             assert typed.metavar.split("|") == list(option.choices), name
+
+
+def test_the_state_is_asked_for_alike():
+    typed = {
+        option.name: option.default for option in commands()["train"].params if option.name in OF_THE_STATE
+    }
+    in_python = {name: default for name, default in parameters(llsvm.train).items() if name in OF_THE_STATE}
+    assert typed == in_python
+    assert set(typed) == OF_THE_STATE
 
 
 def test_commands_that_share_an_option_share_its_declaration():

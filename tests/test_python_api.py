@@ -48,7 +48,7 @@ def test_importing_loads_nothing_slow():
 @pytest.mark.parametrize("function", [llsvm.train, train])
 def test_train_shows_every_option_as_it_is_declared(function):
     shown = dict(inspect.signature(function).parameters)
-    for name in ("data", "y", "sample_weight", "output"):
+    for name in ("data", "y", "sample_weight", "output", "state", "checkpoint_every", "fresh"):
         del shown[name]
     assert {name: each.default for name, each in shown.items()} == {
         name: option.default for name, option in OPTIONS.items()
@@ -95,7 +95,7 @@ def test_docstrings_have_a_line_for_each_option_in_the_words_of_python():
         ({"multi_class": "ovo"}, "multi_class is now called multiclass"),
         ({"max_iter": 5}, "max_iter is the estimator's name, here it is called max_passes"),
         ({"tool": 5}, r"unknown option 'tool'; did you mean tol\b"),
-        ({"zzz": 5}, "unknown option 'zzz'; there are sample_weight, output, memory_limit"),
+        ({"zzz": 5}, "unknown option 'zzz'; there are sample_weight, output, state"),
     ],
 )
 def test_unknown_options_are_refused_with_the_nearest(options, said):

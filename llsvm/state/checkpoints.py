@@ -1,7 +1,7 @@
 """Checkpoints: what is kept of a run while it goes on, and what the next one goes on from.
 
 At the end of each pass, where the solver can say what its state is, that is written to a file of its own (a draft):
-it costs little, since nothing waits for the disk; where it would cost more than ``_SHARE`` of the time, passes are
+it costs little, since nothing waits for the disk; where it would cost more than ``DRAFTS_SHARE`` of the time, passes are
 left out. When a checkpoint is due, a signal comes, or time or the run is over, the newest draft is synced and takes
 the place of the state before.
 """
@@ -37,7 +37,7 @@ from llsvm.stream.stream import Stream
 EVERY_SECONDS = 300.0
 HELD_BYTES = 4 * PIECE_BYTES  # in memory: pieces on their way to the file, the manifest
 LINE = "state being written"  # of the ledger
-_SHARE = 0.03  # of the time may go to drafts that nobody has asked for
+DRAFTS_SHARE = 0.03  # of the time may go to drafts that nobody has asked for
 _WAIT_SECONDS = 0.3  # for a draft of the pass that ends just now, when a signal comes
 _DEFINES = frozenset({"spill_dir"})  # settings that the result does not depend on
 
@@ -70,7 +70,7 @@ class Checkpoints:
         self._draft: int | None = None  # passes of the newest draft that is not the state
         self._newest = 0 if self.saved is None else self.saved.passes  # of the state
         self._any = self._skipped = False  # drafts of this run; passes since the last one
-        self._warned = ""
+        self._warned = False  # of a disk that refuses, since the last time that it did not
 
     def _open(self) -> None:
         self._result = Container.open(self.folder.file(RESULT))
@@ -164,7 +164,7 @@ class Checkpoints:
             return
         now = time.monotonic()
         due = now - self._synced_at >= self._every
-        if not (due or late or self._wanted or now - self._drafted_at >= self._cost / _SHARE):
+        if not (due or late or self._wanted or now - self._drafted_at >= self._cost / DRAFTS_SHARE):
             self._skipped = True
             return
         with self._writing:
@@ -220,7 +220,7 @@ class Checkpoints:
         finally:
             writer.close()
         os.rename(self.folder.file(STATE + PART), self.folder.file(NEXT))
-        self._draft, self._any, self._skipped = int(state.passes), True, False
+        self._draft, self._any, self._skipped, self._warned = int(state.passes), True, False, False
 
     def _sync(self) -> None:
         """The newest draft, if there is one, becomes the state."""
@@ -243,8 +243,8 @@ class Checkpoints:
     def _warn(self, error: Exception) -> None:
         with suppress(OSError):
             self.folder.file(STATE + PART).unlink(missing_ok=True)
-        if str(error) != self._warned:
-            self._warned = str(error)
+        if not self._warned:
+            self._warned = True
             warnings.warn(
                 f"no state is written: {error} (training goes on; what was written before is as it was)",
                 LLSVMWarning,

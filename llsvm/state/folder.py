@@ -37,9 +37,7 @@ class StateFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises UsageError where it is no folder for this, cannot be made, or another run uses it."""
         if is_remote(path):
-            raise UsageError(
-                f"{os.fspath(path)}: a state is kept in a folder of this machine: name one with --state"
-            )
+            raise UsageError(f"{os.fspath(path)}: a state is kept in a folder here: name one with --state")
         self.path = Path(os.path.abspath(path))
         self._make()
         self._lock = self._locked()
@@ -76,8 +74,8 @@ class StateFolder:
         return status.f_bavail * status.f_frsize
 
     def sync(self, name: str, becomes: str) -> None:
-        """Have the file ``name`` on the disk, then become another: whatever happens, that is the old or the new one.
-        Raises DiskError."""
+        """Have the file ``name`` on the disk, then become another: whatever happens, that is the old or the new
+        one. Raises DiskError."""
         with naming(self.file(becomes)):
             file = os.open(self.file(name), os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -123,8 +121,8 @@ class StateFolder:
                 who = lock.read(_MAX_WHO_BYTES).decode(errors="replace").partition("\n")[2].strip()
                 lock.close()
                 raise UsageError(
-                    f"{self.path}: this state is in use by {who or 'another run'}; wait for it, or name another folder "
-                    "with --state"
+                    f"{self.path}: this state is in use by {who or 'another run'}; wait for it, or name another "
+                    "folder with --state"
                 ) from error
             # a file system that knows no locks
         since = datetime.now().isoformat(sep=" ", timespec="seconds")

@@ -46,8 +46,8 @@ class Record:
         return cls(**values)
 
     def changes(self, settings: Mapping[str, Any], where: str) -> str:
-        """What is different in the settings of a run that is to go on, in words, "" for nothing. where: the file that
-        has the state. Raises UsageError for what must not be."""
+        """What is different in the settings of a run that is to go on, in words, "" for nothing. where: the file
+        that has the state. Raises UsageError for what must not be."""
         differ = [name for name in OPTIONS if self.settings.get(name) != settings.get(name)]
         if others := [name for name in differ if name not in MAY_CHANGE]:
             told = _listed([_option(name, self.settings.get(name), settings.get(name)) for name in others])
@@ -71,8 +71,8 @@ class Record:
             ]
         )
         raise UsageError(
-            f"{where}: the state of other data: {what or 'their content differs'}; go on with the same, name another "
-            "folder with --state, or pass --fresh to begin anew"
+            f"{where}: the state of other data: {what or 'their content differs'}; go on with the same, name "
+            "another folder with --state, or pass --fresh to begin anew"
         )
 
     def _other_files(self, now: list[dict[str, Any]] | None) -> list[str]:

@@ -114,7 +114,8 @@ class Kept:
 
     def begin_again(self) -> None:
         """All passes so far are given up."""
-        self._to_restore, self.note = False, ""
+        self.note = "the state that there was is of values as 32-bit floats: begun anew" * self._to_restore
+        self._to_restore = False
         if self._checkpoints is not None:
             self._checkpoints.begin_again()
 

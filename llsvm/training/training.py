@@ -111,11 +111,10 @@ class Training:
         )
         self._before = budget.mark()
         self._floor_bytes = budget.floor_bytes + self._before.get(FEATURE_MAP, 0) + fitting
-        self._doubled = False  # values are not rounded to float32
         doubtful = settings_need_double(self.settings)
         if self._kept.doubled or (doubtful and (self.settings.kernel or not info.rereadable)):
             self._double(source)
-        self.stream = self._new_stream(refuse_rounding=doubtful and not self._doubled)
+        self.stream = self._new_stream(refuse_rounding=doubtful and not self._kept.doubled)
         if self.settings.max_seconds is not None:
             self.progress.stop_at = self._began + self.settings.max_seconds
         self._last: Report | None = None
@@ -204,7 +203,7 @@ class Training:
             solver = self._make_solver(dataset, self.stream.memory_left)
             self._kept.restore(solver, self.history)
             chosen = f"solver {self.solver}: {self.why}" if self.why else ""
-            wide = _DOUBLE if self._doubled else ""
+            wide = _DOUBLE if self._kept.doubled else ""
             notes = (self._kept.note, self.stream.note, wide, chosen)
             yield Report("read", 0, note="; ".join(filter(None, notes)))
             reports, hidden = self._kept.going_on(solver.solve(self.stream)), False
@@ -263,11 +262,11 @@ class Training:
     @property
     def _can_begin_again(self) -> bool:
         """Would reading the source again, as 64-bit floats, give other values?"""
-        return self.stream.rounded and not self._doubled and self.stream.source.info().rereadable
+        return self.stream.rounded and not self._kept.doubled and self.stream.source.info().rereadable
 
     def _double(self, source: BlockSource) -> None:
         keep_double(source.info().rounding)
-        self._doubled = self._kept.doubled = True
+        self._kept.doubled = True
 
     def keep_double(self) -> None:
         """Begin again, with values as 64-bit floats: nothing may hold on to the stream, or what came of it."""
@@ -376,7 +375,7 @@ class Training:
         )
 
     def keep_state(self) -> str:
-        """A signal ends the run: see ``Checkpoints.sync_newest``; "" where no state is kept."""
+        """A signal ends the run: see ``Checkpoints.sync_newest``."""
         return self._kept.sync_newest()
 
     @property

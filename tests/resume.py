@@ -1,0 +1,113 @@
+"""Trainings that keep a state, stopped and gone on with, in this process and in forked ones that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from oracle import rows, write_svmlight
+
+from llsvm.data import open_with_settings
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
+from llsvm.state.checkpoints import checkpoints_in
+from llsvm.training.training import Training
+
+
+@dataclass(frozen=True)
+class Case:
+    """A training. settings: of Settings. ledger: bytes for the rows and all that belongs to them; with
+    ``oracle.small_pages`` a few ten thousand make many blocks. place: where full passes must find the rows."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    ledger: int = 100_000_000
+    n: int = 400
+    d: int = 8
+    classes: int = 2
+    noise: float = 2.0
+    place: str = "memory"
+
+    def write(self, path: Path) -> Path:
+        X, y = rows(n=self.n, d=self.d, classes=self.classes, noise=self.noise)
+        return Path(write_svmlight(path, X, y))
+
+
+def go(
+    case: Case,
+    data: Path,
+    model: Path,
+    state: Path | None,
+    every: float = 0.0,
+    stop: Callable[[Any], bool] = lambda report: False,
+    fresh: bool = False,
+    **changed: Any,
+) -> Training | None:
+    """One run. stop: after which report it is given up, as by a kill but for what is in memory; then None.
+    changed: of the settings."""
+    options = {"threads": 1, "memory_limit": "2GB", "spill_dir": str(data.parent), **case.settings, **changed}
+    settings = Settings(**options)
+    source = open_with_settings(settings, [str(data)], threads=1)
+    with checkpoints_in(state, every, fresh) as checkpoints:
+        budget = MemoryBudget(case.ledger, 0)
+        with Training(source, settings, model, budget=budget, checkpoints=checkpoints) as training:
+            training.notes = []  # of the reports
+            for report in training:
+                training.notes.append(report.note)
+                if stop(report):
+                    return None
+            training.finish(model)
+            return training
+
+
+def killed(run: Callable[[], Any], seconds: float, number: int = signal.SIGKILL) -> int:
+    """``run`` in a forked process that gets a signal after so many seconds; its exit status, negative of a signal."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            run()
+            os._exit(0)
+        finally:
+            os._exit(99)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if (done := os.waitpid(child, os.WNOHANG))[0]:
+            return os.waitstatus_to_exitcode(done[1])
+        time.sleep(0.002)
+    os.kill(child, number)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def survives(case: Case, folder: Path, kills: int, seed: int = 0) -> int:
+    """Kill the training at random times, go on with it each time, and compare the models; how often it was alive."""
+    data = case.write(folder / "rows.svm")
+    go(case, data, folder / "undisturbed", None)
+    began = time.monotonic()
+    done = go(case, data, folder / "undisturbed", folder / "another", every=0)
+    longest = time.monotonic() - began
+    assert done is not None
+    assert done.stream.place == case.place
+    rng, hit = np.random.default_rng(seed), 0
+    state, model = folder / "state", folder / "model"
+    for _ in range(kills):
+        status = killed(lambda: go(case, data, model, state), rng.uniform(0.0, 1.1 * longest))
+        assert status in (0, -signal.SIGKILL)
+        hit += status != 0
+        if status == 0:
+            assert model.read_bytes() == (folder / "undisturbed").read_bytes()
+            model.unlink()
+            for file in state.iterdir():
+                file.unlink()
+    go(case, data, model, state)
+    assert model.read_bytes() == (folder / "undisturbed").read_bytes()
+    assert {each.name for each in state.iterdir()} <= {"lock", "state", "result"}
+    # what is left of a model that was being written goes with the next one that is written there an hour later
+    left = {each.name for each in folder.iterdir() if not each.name.endswith((".log.json", ".tmp"))}
+    assert left == {"rows.svm", "undisturbed", "another", "state", "model"}
+    return hit
