@@ -66,7 +66,7 @@ def go(
 
 
 def killed(run: Callable[[], Any], seconds: float, number: int = signal.SIGKILL) -> int:
-    """``run`` in a forked process that gets a signal after so many seconds; its exit status, negative of a signal."""
+    """``run`` in a forked process that gets a signal after so many seconds; its exit status, negative of one."""
     child = os.fork()
     if child == 0:
         try:
@@ -85,7 +85,7 @@ def killed(run: Callable[[], Any], seconds: float, number: int = signal.SIGKILL)
 
 
 def survives(case: Case, folder: Path, kills: int, seed: int = 0) -> int:
-    """Kill the training at random times, go on with it each time, and compare the models; how often it was alive."""
+    """Kill the training at random times, go on with it each time, compare the models; how often it was alive."""
     data = case.write(folder / "rows.svm")
     go(case, data, folder / "undisturbed", None)
     began = time.monotonic()

@@ -1,9 +1,9 @@
 """Checkpoints: what is kept of a run while it goes on, and what the next one goes on from.
 
 At the end of each pass, where the solver can say what its state is, that is written to a file of its own (a draft):
-it costs little, since nothing waits for the disk; where it would cost more than ``DRAFTS_SHARE`` of the time, passes are
-left out. When a checkpoint is due, a signal comes, or time or the run is over, the newest draft is synced and takes
-the place of the state before.
+it costs little, since nothing waits for the disk; where it would cost more than ``DRAFTS_SHARE`` of the time,
+passes are left out. When a checkpoint is due, a signal comes, or time or the run is over, the newest draft is
+synced and takes the place of the state before.
 """
 
 from __future__ import annotations

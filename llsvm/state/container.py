@@ -171,7 +171,9 @@ class Container:
 
 def require_ours(path: Path) -> None:
     """Raise DataError where ``path`` is a file that is no state, whatever it has come to since."""
-    with suppress(FileNotFoundError), naming(path), open(path, "rb") as file:
+    if path.exists() and not path.is_file():
+        raise _foreign(path)
+    with suppress(FileNotFoundError), open(path, "rb") as file:
         if _HEAD.match(file.read(_HEAD_BYTES)) is None:
             raise _foreign(path)
 
