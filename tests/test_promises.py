@@ -93,6 +93,29 @@ def test_the_peak_stays_under_the_limit(large, tmp_path, kind, compiled):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_the_peak_stays_under_the_limit_where_a_state_is_kept_and_gone_on_from(large, tmp_path, kind):
+    limit = LIMIT + 4 * MB  # for the state, while it is being written
+    options = [
+        "--memory",
+        f"{limit}",
+        "--tol",
+        "1e-9",
+        "--state",
+        str(tmp_path / "S"),
+        "--checkpoint-every",
+        "0",
+    ]
+    for most in ("2", "3"):
+        status, answer, errors = llsvm(large(kind), tmp_path, *options, "--max-passes", most)
+        assert status == 5, errors
+        assert answer["peak_rss_bytes"] <= limit
+        assert ("going on from the state after 1 pass" in errors) == (most == "3")
+    assert answer["passes"] == 3
+    assert (tmp_path / "S" / "state").stat().st_size > answer["rows"] * 4
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("spill_format", "cache"), [("arrow", "never"), ("hdf5", "always")])
 def test_the_peak_stays_under_the_limit_whatever_the_files(large, tmp_path, cache, spill_format):
     options = ["--memory", f"{LIMIT}", "--max-passes", "2", "--tol", "0.05", "--cache", cache]

@@ -64,7 +64,7 @@ class Checkpoints:
         self._writing = threading.Lock()  # held while files are changed; for good by a signal
         self._most_passes: int | None = None
         self._wanted = False  # a signal waits for a draft
-        self._drafted = threading.Event()  # since it does
+        self._drafted = threading.Event()
         self._synced_at = self._drafted_at = time.monotonic()
         self._cost = 0.0  # seconds of the last draft
         self._draft: int | None = None  # passes of the newest draft that is not the state
@@ -182,6 +182,7 @@ class Checkpoints:
         """Whatever else the process is at: let the newest draft be the state, and write no other. Returns what
         became of it, to go on a sentence with."""
         if self._skipped:
+            self._drafted.clear()
             self._wanted = True
             self._drafted.wait(_WAIT_SECONDS)
         self._writing.acquire()
