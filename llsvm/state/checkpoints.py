@@ -60,7 +60,11 @@ class Checkpoints:
             require_ours(folder.file(STATE))
             require_ours(folder.file(RESULT))
         else:
-            self._open()
+            try:
+                self._open()
+            except BaseException:
+                self.close()
+                raise
         self._writing = threading.Lock()  # held while files are changed; for good by a signal
         self._most_passes: int | None = None
         self._wanted = False  # a signal waits for a draft

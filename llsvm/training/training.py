@@ -43,6 +43,7 @@ from llsvm.training.class_weights import class_weights
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.kept import Ended, Kept
+from llsvm.training.learning import learn_columns
 from llsvm.training.limits import budget_of
 from llsvm.training.outcome import Run, advice_on, history_row, model_of, summary
 
@@ -172,7 +173,7 @@ class Training:
 
         Reads the source, if the limit has refused the first reading. Raises BudgetError, DataError where that
         cannot be done."""
-        self._learn_texts()
+        learn_columns(self.stream, self.settings)
         dataset = self.stream.measure()
 
         def needs(left: MemoryLeft) -> Needs:
@@ -232,28 +233,12 @@ class Training:
     def read(self) -> DatasetInfo:
         """The first reading. Where the settings leave no room for it, values are not rounded to 32-bit floats: the
         reading ends with the first that would be, and begins again."""
-        self._learn_texts()
+        learn_columns(self.stream, self.settings)
         try:
             return self.stream.read()
         except ValuesRounded:
             self.keep_double()
             return self.stream.read()
-
-    def _learn_texts(self) -> None:
-        """Learn the vocabularies of text columns, and what is crossed, if there are any, in readings of their
-        own."""
-        encoder = self.stream.source.info().encoder
-        if encoder is None:
-            return
-        if encoder.crosses.crosses:
-            from llsvm.training.crosses import learn_crosses
-
-            learn_crosses(self.stream)
-        if encoder.documents is None:  # whose kernels are not loaded
-            return
-        from llsvm.training.texts import learn_texts
-
-        learn_texts(self.stream, self.settings.vocabulary == "exact")
 
     def must_begin_again(self, report: Report) -> bool:
         """Does rounding values to 32-bit floats hide the optimum? Then ``keep_double``, read and solve again."""
