@@ -1,9 +1,9 @@
 """Names of hashed columns: the n-grams that fall into them, as met in a sample of the documents.
 
 All of the first SAMPLE_BYTES of text are looked at, and a document after that with the probability SAMPLE_BYTES
-by the bytes before it: 1.5 % of 1 GB. Whether one is taken depends on its number and the text before it alone, not on
-the format or on threads. N-grams are counted in a table of TABLE_BYTES; when it is full, those that were met least
-often are dropped from it.
+by the bytes before it: 1.5 % of 1 GB. Whether one is taken depends on its number and the text before it alone, not
+on the format or on threads. N-grams are counted in a table of TABLE_BYTES; when it is full, those that were met
+least often are dropped from it.
 """
 
 from __future__ import annotations
