@@ -15,6 +15,7 @@ RUNTIME_BYTES = 264_000_000
 # The least that reading and working on rows takes, whatever the data; more is asked for once they are known.
 MIN_WORK_BYTES = 10_000_000
 
+KEPT_SHARE, KEPT_BYTES = 32, (1 << 20, 16 << 20)  # of what is freed: see return_freed_memory
 _GRAIN_BYTES = 32_000_000  # a larger process (arrays of the caller, other libraries) is rounded up to this
 
 
@@ -81,17 +82,19 @@ def peak_resident_bytes() -> int:
     return _status_bytes("VmHWM:")
 
 
-def return_freed_memory() -> None:
+def return_freed_memory(room_bytes: int) -> None:
     """Make glibc give large freed arrays back to the system at once, instead of keeping them for later.
 
     glibc raises its mapping threshold up to 32 MB as large arrays are freed; from then on freed blocks stay
-    resident in the heap, and the peak creeps past what the ledger knows.
-    """
-    m_trim_threshold, m_mmap_threshold, one_mib = -1, -3, 1 << 20
+    resident in the heap, and the peak creeps past what the ledger knows. Here each thread's heap keeps a small
+    share of ``room_bytes``, what there is for rows, at most: what the work on a block takes and frees, and takes
+    again for the next block, as memory from the system has to be cleared first, page by page."""
+    m_trim_threshold, m_mmap_threshold = -1, -3
+    kept_bytes = min(max(room_bytes // KEPT_SHARE, KEPT_BYTES[0]), KEPT_BYTES[1])
     try:
         libc = ctypes.CDLL(None)
-        libc.mallopt(m_mmap_threshold, one_mib)
-        libc.mallopt(m_trim_threshold, one_mib)
+        libc.mallopt(m_mmap_threshold, kept_bytes)
+        libc.mallopt(m_trim_threshold, kept_bytes)
     except (OSError, AttributeError):  # not glibc: its allocator has no such habit
         return
 

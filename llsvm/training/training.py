@@ -79,11 +79,11 @@ class Training:
         self._choice: Choice | None = None  # of a solver that has come to its end
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
-        return_freed_memory()
         self._refused: BudgetError | None = None
         self._kept = Kept(self.settings, checkpoints)
         if budget is None:
             budget, self._refused = budget_of(self.settings, info, checkpoints)
+        return_freed_memory(budget.available_bytes)
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None
         fitting = 0  # bytes held while a feature map is fitted, beside it
