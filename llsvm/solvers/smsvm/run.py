@@ -333,6 +333,9 @@ class NewtonRun:
         tol, tuning = self.settings.tol, self.tuning
         self._take_columns()
         block = self.near.rows if self.near.all_rows is None else self.near.all_rows
+        report = self._report(
+            "epoch", block.n_rows
+        )  # the same at each step: many weights are long to look at
         for p in problems:
             if self.progress.out_of_time:
                 break
@@ -347,7 +350,7 @@ class NewtonRun:
             begin = p.target if self.layout.by_columns else p.w
             found = Multipliers(rows, rest, self.loss, self.penalty, begin, tuning)
             for _ in found.solve(p.unit, tuning.near_gap * tol):
-                yield self._report("epoch", block.n_rows)
+                yield replace(report)
             smallest = tuning.next_to_none * tol * found.primal / max(float(cost.sum()), 1e-300)
             p.end_at(found.w, found.primal, found.dual, smallest)
         yield self._report("epoch", block.n_rows, resumable=True)

@@ -66,6 +66,9 @@ class SmSVMTuning:
     """``model_until`` beyond ..."""
     model_stalled_roughly: float = 1e-3
     """... and ``model_stalled``: it is only a step."""
+    columns_per_sweep: int = 24
+    """Beyond ``exact_columns`` a step on the active set is as dear as one sweep for so many columns, which are
+    therefore made before it."""
     ridge: float = 1e-12
     """Added to a singular Hessian's diagonal, as a share of its mean."""
 
