@@ -333,9 +333,7 @@ class NewtonRun:
         tol, tuning = self.settings.tol, self.tuning
         self._take_columns()
         block = self.near.rows if self.near.all_rows is None else self.near.all_rows
-        report = self._report(
-            "epoch", block.n_rows
-        )  # the same at each step: many weights are long to look at
+        report = self._report("epoch", block.n_rows)  # of each step: many weights are long to look at
         for p in problems:
             if self.progress.out_of_time:
                 break
