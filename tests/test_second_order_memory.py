@@ -1,0 +1,143 @@
+"""Second order stays under the memory limit: processes of their own, in a memory cgroup where one can be had."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+MB, PAGE = 1_000_000, 4096  # groups count whole pages
+CGROUP = Path("/sys/fs/cgroup/memory")
+
+# Says which second order ran
+TOLD = """
+import sys
+from llsvm.solvers.llsvm import multipliers as binary
+from llsvm.solvers.llsvm.newton_system import NewtonSystem
+from llsvm.solvers.sequential_dual.multipliers import Multipliers as Joint
+from llsvm.solvers.sequential_dual.worst_rows import WorstRows
+
+def told(cls, name, what):
+    method = getattr(cls, name)
+    def wrapped(self, *arguments, **options):
+        print("ran:", what(self), file=sys.stderr)
+        return method(self, *arguments, **options)
+    setattr(cls, name, wrapped)
+
+told(NewtonSystem, "solve", lambda system: f"binary {system.way.name}")
+told(Joint, "solve", lambda joint: "joint")
+told(WorstRows, "solve", lambda worst: "worst rows")
+from llsvm.cli import main
+main()
+"""
+
+
+def dense():
+    """1,600 rows of 600 raw columns, all filled."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1600, 600))
+    y = np.sign(X @ rng.normal(size=600) + 20 * rng.normal(size=1600))
+    return (X * np.logspace(0, 3, 600)).astype(np.float32), y.astype(int)
+
+
+def classes_apart(n, d, k, filled):
+    """Sparse rows, unscaled, of classes that contradict each other where rows are nearly the same."""
+    rng = np.random.default_rng(0)
+    X = sp.random(n, d, density=filled / d, random_state=0, format="csr", dtype=np.float32)
+    X.data = np.rint(8 * X.data)
+    return sp.vstack([X, X[: n // 15]]).tocsr(), rng.integers(0, k, n + n // 15)
+
+
+CASES = {
+    "dense": (dense, ["-C", "1e4"], "binary COLUMNS"),
+    "wide": (
+        lambda: classes_apart(1500, 30_000, 5, 60),
+        ["-C", "1e4", "--multiclass", "crammer-singer"],
+        "worst rows",
+    ),
+    "joint": (
+        lambda: classes_apart(3000, 60, 6, 12),
+        ["-C", "1e4", "--multiclass", "weston-watkins"],
+        "joint",
+    ),
+}
+
+
+@contextlib.contextmanager
+def cgroup(limit):
+    """What joins a group of that limit, to be called by a process before it begins; None where there is none."""
+    group = CGROUP / f"llsvm-second-order-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(limit + PAGE))
+    except OSError:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        yield None
+        return
+    try:
+        yield lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+        assert "oom_kill 0" in (group / "memory.oom_control").read_text()
+    finally:
+        time.sleep(0.2)
+        group.rmdir()
+
+
+def written(folder, X, y):
+    path = folder / "rows.npz"
+    if sp.issparse(X):
+        path = folder / "rows.svm"
+        with open(path, "w") as file:
+            for row, label in zip(X, y, strict=True):
+                pairs = (f"{j + 1}:{v:g}" for j, v in zip(row.indices, row.data, strict=True))
+                file.write(f"{label} {' '.join(pairs)}\n")
+    else:
+        np.savez(path, X=X, y=y)
+    return path
+
+
+def called(folder, path, *options, before=None):
+    """Exit status, what was printed as JSON, and errors."""
+    command = [
+        sys.executable,
+        "-c",
+        TOLD,
+        "train",
+        str(path),
+        "--model",
+        str(folder / "model"),
+        "--json",
+        *options,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=before, check=False)
+    return done.returncode, json.loads(done.stdout) if done.stdout.strip() else None, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "room"), [("dense", 30), ("wide", 30), ("joint", 0), ("joint", 30)])
+def test_second_order_stays_under_the_limit(case, room, tmp_path):
+    """room: MB beyond what it takes to have the rows in memory, for matrices."""
+    make, options, ran = CASES[case]
+    path = written(tmp_path, *make())
+    shown = subprocess.run(
+        [sys.executable, "-m", "llsvm", "inspect", str(path), *options, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    limit = json.loads(shown.stdout)["in_memory_bytes"] + room * MB
+    options = [*options, "--solver", "llsvm"] if case == "dense" else options
+    with cgroup(limit) as join:
+        status, answer, errors = called(
+            tmp_path, path, *options, "--memory", str(limit), "--max-passes", "30", before=join
+        )
+    assert status in (0, 5), errors
+    assert answer["peak_rss_bytes"] <= limit
+    assert answer["read_from"] == "memory"
+    assert f"ran: {ran}" in errors
