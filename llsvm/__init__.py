@@ -1,6 +1,6 @@
 """Linear SVMs on data larger than memory, under a byte limit, with a certificate.
 
-train, predict, explain, evaluate, load: from files, data frames and arrays. LLSVMClassifier, LLSVMRegressor,
+train, tune, predict, explain, evaluate, load: from files, data frames and arrays. LLSVMClassifier, LLSVMRegressor,
 LLSVMOutlierDetector: scikit-learn estimators. Model and Certificate: what they hand back. LLSVMError and its
 subclasses: what they raise; LLSVMWarning: something beside the result went wrong.
 """
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from llsvm.objective.certificate import Certificate
     from llsvm.predict import evaluate, explain, predict
     from llsvm.train import load, train
+    from llsvm.tune import Tuned, tune
 
 __all__ = [
     "BudgetError",
@@ -50,6 +51,7 @@ __all__ = [
     "Model",
     "ModelError",
     "SpillError",
+    "Tuned",
     "UsageError",
     "__version__",
     "evaluate",
@@ -57,6 +59,7 @@ __all__ = [
     "load",
     "predict",
     "train",
+    "tune",
 ]
 
 # Before pyarrow is loaded: its own allocators keep what readers free, 100 MB of it after a wide Parquet file.
@@ -72,8 +75,10 @@ _WHERE = {
     "evaluate": "llsvm.predict",
     "explain": "llsvm.predict",
     "load": "llsvm.train",
+    "Tuned": "llsvm.tune",
     "predict": "llsvm.predict",
     "train": "llsvm.train",
+    "tune": "llsvm.tune",
 }
 
 

@@ -165,11 +165,11 @@ def train_with(
     if model.certificate is not None and model.certificate.is_nothing:
         warnings.warn(in_python(NOTHING, names), stacklevel=warn_at)
     if not model.converged:
-        _warn_not_converged(model, in_python(advice, names), warn_at + 1)
+        warn_not_converged(model, in_python(advice, names), warn_at + 1)
     return model
 
 
-def _warn_not_converged(model: Model, advice: str, warn_at: int) -> None:
+def warn_not_converged(model: Model, advice: str, warn_at: int) -> None:
     """advice: ``Training.advice``'s sentence."""
     from sklearn.exceptions import ConvergenceWarning
 

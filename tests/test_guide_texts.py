@@ -25,7 +25,7 @@ from tools import check_layers
 
 TEXTS = [README, *GUIDES]
 COMMANDS = typer.main.get_command(app).commands
-OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
+OPTION = re.compile(r"(?<![\w-])--[A-Za-z][a-z0-9-]*")
 
 
 def flags(command):

@@ -27,7 +27,8 @@ LAYERS = [
     ["solvers"],
     ["state"],
     ["training", "scoring"],
-    ["train", "predict", "survey", "convert", "path"],
+    ["tuning"],
+    ["train", "predict", "survey", "convert", "path", "tune"],
     ["estimators", "cli", "__main__"],
 ]
 # Rooms whose modules do not import each other, but for what these share.

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from llsvm import __version__
-from llsvm.cli import convert, demo, guide, inspect, model_io, path, predict, train
+from llsvm.cli import convert, demo, guide, inspect, model_io, path, predict, train, tune
 from llsvm.cli.answers import answering, explained, show_warning
 from llsvm.cli.parsing import Command, Group
 from llsvm.files.credentials import without_credentials
@@ -21,7 +21,7 @@ from llsvm.process.signals import watch
 
 EXIT_CODES = """\b
 Exit codes:
-  0    done; for train: converged to the tolerance
+  0    done; for train and tune: converged to the tolerance
   1    a bug in llsvm (set LLSVM_DEBUG=1 for the traceback)
   2    an option that makes no sense, or an output that cannot be written
   3    bad input: data or model missing, malformed, not fitting
@@ -48,6 +48,7 @@ app = typer.Typer(
 for command in (
     train.train,
     path.path,
+    tune.tune,
     predict.predict,
     predict.evaluate,
     inspect.inspect,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,26 @@ class Fold:
     them, in whatever order, and however blocks are cut.
 
     number: 0 ≤ number < folds. seed: another one makes other folds, 0 ≤ seed < 2^63.
+    bounds: (2, n_classes) uint64, of a stratified one: of each class the rows whose hash is at least the first, and
+    at most the second; None: those whose hash has the remainder ``number``.
     """
 
     number: int
     folds: int
     seed: int = 0
+    bounds: NDArray[np.uint64] | None = field(default=None, compare=False)
 
-    def contains(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the rows are in it; rows: (n,) numbers in the data set."""
-        return _hash(rows, self.seed) % np.uint64(self.folds) == self.number
+    def contains(
+        self, rows: NDArray[np.int64], class_ids: NDArray[np.int32] | None = None
+    ) -> NDArray[np.bool_]:
+        """Which of the rows are in it; rows: (n,) numbers in the data set. class_ids: (n,), where it is
+        stratified."""
+        hashed = row_hash(rows, self.seed)
+        if self.bounds is None:
+            return hashed % np.uint64(self.folds) == self.number
+        assert class_ids is not None
+        first, last = self.bounds
+        return (first[class_ids] <= hashed) & (hashed <= last[class_ids])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +72,7 @@ class Problem:
         """Positions of the rows that take part; y: (n,) class ids, rows: (n,) numbers in the data set."""
         part = self.signs[y] != 0
         if self.leaves_out is not None:
-            part &= ~self.leaves_out.contains(rows)
+            part &= ~self.leaves_out.contains(rows, y)
         return np.flatnonzero(part)
 
 
@@ -145,7 +156,7 @@ class Problems:
         return tuple(variant.cost for variant in self.variants)
 
 
-def _hash(rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
+def row_hash(rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
     """(n,) as good as random, and always the same: the output function of SplitMix64 (Steele, Lea, Flood 2014), of
     the number that its sequence, begun at the hash of ``seed``, has at place ``rows``."""
     golden = 0x9E3779B97F4A7C15

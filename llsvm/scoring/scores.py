@@ -9,7 +9,7 @@ from typing import Any, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
+from llsvm.block import Block, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError, LongRowError, UsageError
 from llsvm.models.model import Model
@@ -36,8 +36,21 @@ def score_blocks(
     grow: asked for blocks of at least so many bytes where a row is too long for those at hand; it may refuse.
     Raises DataError for malformed data.
     """
-    score, base, held = model.scorer(), column_base(model, source), source.info().in_memory
-    step = max(1, _SCORE_BLOCKS * max_bytes // (each_bytes or 8 * model.n_problems))
+    each_bytes = each_bytes or 8 * model.n_problems
+    yield from score_rows(model.scorer(), column_base(model, source), source, max_bytes, each_bytes, grow)
+
+
+def score_rows(
+    score: Callable[[Matrix, int], NDArray[np.float64]],
+    base: int,
+    source: BlockSource,
+    max_bytes: int,
+    each_bytes: int,
+    grow: Callable[[int], int] | None = None,
+) -> Iterator[tuple[Block, NDArray[np.float64]]]:
+    """As ``score_blocks``. score: of rows, and their first column's number, which is ``base``."""
+    held = source.info().in_memory
+    step = max(1, _SCORE_BLOCKS * max_bytes // each_bytes)
     for block in _blocks(source, max_bytes, grow):
         for start in range(0, block.n_rows, step):
             part = block if block.n_rows <= step else block.slice(start, min(start + step, block.n_rows))

@@ -23,6 +23,7 @@ from llsvm.stream.stream import Stream
 
 if TYPE_CHECKING:
     from llsvm.solvers.llsvm.solver import LLSVM
+    from llsvm.solvers.llsvm.start import Shares
 
 
 @dataclass(slots=True)
@@ -67,6 +68,11 @@ class Auto:
         self._back = False  # coordinate descent has been given the problem back, and keeps it
         self._at_work: Solver | None = None
         self._restored: SolverState | None = None
+        self._shares: Shares | None = None
+
+    def begin_at(self, shares: Shares) -> None:
+        """Let coordinate descent, where it comes first, begin at these dual variables."""
+        self._shares = shares
 
     def needs(self, memory: MemoryLeft) -> Needs:
         """Of the solver to begin with."""
@@ -101,6 +107,9 @@ class Auto:
         self._restored = None
         if state is not None:
             self._at_work.restore(state)
+        if self._shares is not None and self.choice.solver == "llsvm":
+            cast("LLSVM", self._at_work).begin_at(self._shares)
+            self._shares = None
         return self._at_work
 
     def _solver(self) -> Solver:

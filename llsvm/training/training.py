@@ -34,6 +34,7 @@ from llsvm.solvers import make_solver
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import Choice
+from llsvm.solvers.llsvm.start import Shares
 from llsvm.solvers.report import ROUNDED, Report, in_passes
 from llsvm.spill.workspace import choose_parent
 from llsvm.state.checkpoints import Checkpoints
@@ -144,15 +145,13 @@ class Training:
 
         Raises BudgetError with the smallest limit that works, LLSVMError's other subclasses."""
         try:
-            if self._refused is not None:
-                raise self._refused
             yield from self._reports()
         except BudgetError as error:
             if self._last is not None:
                 raise
-            raise self._with_smallest(error) from error
+            raise self.with_smallest(error) from error
 
-    def _with_smallest(self, error: BudgetError) -> BudgetError:
+    def with_smallest(self, error: BudgetError) -> BudgetError:
         """The error with the smallest limit that works, or that says that it cannot be told.
 
         The first need that did not fit may not be the last."""
@@ -184,24 +183,31 @@ class Training:
     def plan(self) -> MemoryPlan:
         """Read the data, and tell what the memory limit would be spent on. Raises as iterating does."""
         try:
-            if self._refused is not None:
-                raise self._refused
             dataset = self.read()
             left = self.stream.memory_left
             self.stream.prepare(self._make_solver(dataset, left).needs(left))
         except BudgetError as error:
-            raise self._with_smallest(error) from error
+            raise self.with_smallest(error) from error
         assert self.stream.plan is not None
         return self.stream.plan
 
-    def _reports(self) -> Iterator[Report]:
+    def go_on(self, settings: Settings, shares: Shares | None) -> Iterator[Report]:
+        """Train with other settings on the data as they have been read. shares: dual variables to begin at."""
+        self.settings, self._last, self._measured = settings, None, None
+        self.history.clear()
+        yield from self._reports(shares, read=True)
+
+    def _reports(self, shares: Shares | None = None, read: bool = False) -> Iterator[Report]:
         while True:
-            dataset = self.read()
+            dataset = self.stream.dataset if read else self.read()
             if (ended := self._kept.result_of(self.stream)) is not None:
                 self._take(ended)
                 yield Report("read", 0, note=ended.note)
                 return
             solver = self._make_solver(dataset, self.stream.memory_left)
+            if shares is not None and self._auto is not None:
+                self._auto.begin_at(shares)
+            shares, read = None, False
             self._kept.restore(solver, self.history)
             chosen = f"solver {self.solver}: {self.why}" if self.why else ""
             wide = _DOUBLE if self._kept.doubled else ""
@@ -232,7 +238,9 @@ class Training:
 
     def read(self) -> DatasetInfo:
         """The first reading. Where the settings leave no room for it, values are not rounded to 32-bit floats: the
-        reading ends with the first that would be, and begins again."""
+        reading ends with the first that would be, and begins again. Raises BudgetError, DataError, DiskError."""
+        if self._refused is not None:
+            raise self._refused
         learn_columns(self.stream, self.settings)
         try:
             return self.stream.read()
@@ -333,6 +341,10 @@ class Training:
             raise UsageError("no pass has been completed yet, so there is no model")
         return model_of(self._run, self._last, self._last.coef)
 
+    def model_of(self, coef: NDArray[np.float64]) -> Model:
+        """A model of other weights, (k, d + 1), for the data at hand; it has no certificate."""
+        return model_of(self._run, Report("pass", 0), coef)
+
     def model_so_far(self) -> Model | None:
         """The model of the last certified pass while the run goes on, if need be in another thread; or None: there
         is none yet, the solver has changed its weights since they were measured, or it takes a pass to make it."""
@@ -365,18 +377,8 @@ class Training:
 
     @property
     def _run(self) -> Run:
-        return Run(
-            self.stream,
-            self.settings,
-            self.solver,
-            self.why,
-            self.history,
-            self._last,
-            self.seconds,
-            self._out_of_time(),
-            self._map,
-            self._support,
-        )
+        end = self.seconds, self._out_of_time(), self._map, self._support
+        return Run(self.stream, self.settings, self.solver, self.why, self.history, self._last, *end)
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""

@@ -122,9 +122,10 @@ class BlockState(Duals):
         """cost: (n,) C_i."""
         self.rows = block.rows.copy()  # the block's own may be a view of a buffer that changes
         folds = [variant.leaves_out for variant in problems.variants]
-        left_out = [None if fold is None else fold.contains(self.rows) for fold in folds]
+        class_ids = block.class_ids
+        left_out = [None if fold is None else fold.contains(self.rows, class_ids) for fold in folds]
         targets = block.y if block.has_targets else None
-        super().__init__(problems, block.class_ids, alpha, left_out, targets)
+        super().__init__(problems, class_ids, alpha, left_out, targets)
         self.block = block
         self.n_rows = block.n_rows
         self.costs = [_cost(cost, factor, out) for factor, out in zip(problems.costs, left_out, strict=True)]
@@ -141,11 +142,11 @@ class BlockState(Duals):
         for cost, some in self._by_variant():
             self.alpha[some] += self._loss.alpha(share.T[some], cost)
 
-    def shares(self) -> Vector:
-        """(n, width) α_i / C_i, 0 where C_i is 0."""
-        share = np.zeros_like(self.alpha)
+    def shares(self, rows: slice = slice(None)) -> Vector:
+        """(n, width) α_i / C_i of these rows, 0 where C_i is 0."""
+        share = np.zeros_like(self.alpha[:, rows])
         for cost, some in self._by_variant():
-            np.divide(self.alpha[some], cost, out=share[some], where=cost > 0)
+            np.divide(self.alpha[some, rows], cost[rows], out=share[some], where=cost[rows] > 0)
         return share.T
 
     def slack(self) -> NDArray[np.float32]:

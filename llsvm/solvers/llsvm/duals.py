@@ -63,6 +63,19 @@ class AllDuals:
         if self.whole is not None:
             self.whole.enough = enough
 
+    def shares(self, start: int, stop: int) -> NDArray[np.floating]:
+        """(stop − start, width) α_i / C_i of the rows from ``start`` to ``stop``."""
+        if self.stored is None:
+            assert self.whole is not None
+            return self.whole.shares(slice(start, stop))  # a block of all rows has them in order
+        return self.stored.get(np.arange(start, stop)).reshape(stop - start, self.problems.width)
+
+    def close(self) -> None:
+        """Let go of them, and of their file."""
+        self.whole = None
+        if self.stored is not None:
+            self.stored.close()
+
     def store(self, part: BlockState) -> None:
         if self.stored is not None:
             self.stored.set(part.rows, part.shares())

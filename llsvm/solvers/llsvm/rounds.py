@@ -209,7 +209,11 @@ class Rounds:
         sweeps.each(train)
         self._epochs.put_back(resident)
 
-    # -- what a SolverState holds of it -----------------------------------------------------------------
+    # -- what a SolverState holds of it, and other beginnings ---------------------------------------------
+
+    def begun(self) -> None:
+        """A pass has summed the weights of dual variables from elsewhere: the next one measures them."""
+        self.passes = 1
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""

@@ -45,6 +45,7 @@ from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
 from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.llsvm.start import Shares, begin_at
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
@@ -79,6 +80,7 @@ class LLSVM:
         self._run: Run | None = None  # while ``solve`` is at it, and after
         self._mode: Rounds | Paper | None = None
         self._restored: SolverState | None = None
+        self._shares: Shares | None = None
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
@@ -101,6 +103,9 @@ class LLSVM:
             if state is not None:
                 self._go_on_from(state, self._run, mode)
                 del state
+            elif self._shares is not None and isinstance(mode, Rounds):
+                begin_at(self._shares, self._run)
+                mode.begun()
             yield from mode.reports()
 
     def _new_sweeps(self, stream: Stream, round_to_float32: bool) -> Sweeps:
@@ -172,6 +177,14 @@ class LLSVM:
             self._mode.hasten()
 
     # -- stopping and going on --------------------------------------------------------------------------
+
+    def begin_at(self, shares: Shares) -> None:
+        """Let ``solve`` begin at these dual variables, in any bounds; it takes a pass to sum their weights."""
+        self._shares = shares
+
+    def close(self) -> None:
+        """Let go of the dual variables, once ``solve`` is at its end."""
+        self.run.duals.close()
 
     def state(self) -> SolverState:
         """As of the end of a round, or of paper mode's epochs, when no survivor is needed any more: what they are

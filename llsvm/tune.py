@@ -1,0 +1,218 @@
+"""``tune``: the C that predicts held-out rows best, and the model of it; llsvm/tuning/ has the run itself."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+from llsvm.data import names_files, open_with_settings
+from llsvm.data.source import BlockSource
+from llsvm.errors import UsageError, in_python
+from llsvm.memory.process import default_threads
+from llsvm.models import model_file
+from llsvm.models.model import Model
+from llsvm.process.modules import make_callable
+from llsvm.scoring.held import held_rows
+from llsvm.scoring.opening import open_for
+from llsvm.settings.objective import ONE_CLASS
+from llsvm.settings.python import takes_options
+from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.train import warn_not_converged
+from llsvm.training.training import Training
+from llsvm.tuning.grid import DEFAULT_COSTS, costs_of
+from llsvm.tuning.run import Tuning
+from llsvm.tuning.scores import score_of
+from llsvm.tuning.search import Question
+from llsvm.tuning.table import RULES
+
+__all__ = ["Tuned", "tune"]
+
+DEFAULT_FOLDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """model: of best_C, trained on all rows. best_C: as the rule chose it. best_score: its mean over the folds.
+    score: the name. table: a dict for each C, ascending: C, mean, spread (standard deviation over the folds, None
+    of one), relative_gap (the largest of its candidates), converged, and by fold scores and gaps. details: all that
+    ``llsvm tune --json`` has."""
+
+    model: Model
+    best_C: float
+    best_score: float
+    score: str
+    table: list[dict[str, Any]]
+    details: dict[str, Any]
+
+
+@takes_options
+def tune(
+    data: Any,
+    y: Any = None,
+    *,
+    C: str | Sequence[float] = DEFAULT_COSTS,
+    folds: int | None = None,
+    validation: Any = None,
+    holdout: float | None = None,
+    score: Literal[
+        "accuracy",
+        "balanced_accuracy",
+        "roc_auc",
+        "average_precision",
+        "f1",
+        "log_loss",
+        "r2",
+        "mae",
+        "mse",
+    ]
+    | None = None,
+    rule: Literal["best", "1se"] = "best",
+    sample_weight: Any = None,
+    output: str | os.PathLike[str] | None = None,
+    memory_limit: str | int | None = None,
+    label: str | int | None = None,
+    scale: Literal["auto", "none", "maxabs", "minmax", "standard", "unit-row"] = "auto",
+    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+    multiclass: Literal["ovr", "ovo"] = "ovr",
+    tol: float = 0.001,
+    max_passes: int | None = 200,
+    threads: int | None = None,
+    format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
+    | None = None,
+    positive: str | float | None = None,
+    features: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    weight: str | int | None = None,
+    categorical: Sequence[str] = (),
+    header: Literal["auto", "yes", "no"] = "auto",
+    missing: Literal["refuse", "zero", "mean"] = "refuse",
+    hash_bits: int | None = None,
+    zero_based: Literal["auto", "yes", "no"] = "auto",
+    text: Sequence[str] = (),
+    analyzer: Literal["word", "char", "char_wb"] = "word",
+    ngrams: str = "1",
+    strip_accents: Literal["unicode", "ascii"] | None = None,
+    stop_words: str | os.PathLike[str] | None = None,
+    min_df: float | None = None,
+    max_df: float | None = None,
+    max_features: int | None = None,
+    term_weight: Literal["tfidf", "sublinear", "count", "binary"] = "tfidf",
+    vocabulary: Literal["auto", "exact", "hashed"] = "auto",
+    encoding: str = "utf-8",
+    target_scale: Literal["auto", "none", "standard"] = "auto",
+    bias: float | Literal["auto"] = "auto",
+    loss: Literal[
+        "hinge",
+        "squared_hinge",
+        "least-squares",
+        "logistic",
+        "epsilon_insensitive",
+        "squared_epsilon_insensitive",
+        "quantile",
+        "huber",
+    ] = "hinge",
+    epsilon: float = 0.1,
+    quantile: float = 0.5,
+    delta: float = 1.0,
+    seed: int = 0,
+    disk_limit: str | int | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+) -> Tuned:
+    """The C whose models predict held-out rows best, and the model of it, trained on all rows.
+
+    data, y, sample_weight, output: as for ``llsvm.train``. C: numbers, "0.1,1,10", or a range "0.001..1000" of
+    seven, evenly on a log scale. folds: each row is held out once, by models that are trained on the other folds (5
+    unless holdout or validation is given); stratified, and the same for the same rows and seed. holdout: the share
+    of rows that is held out, once. validation: other data to score on, a path or (X, y). score: accuracy unless it
+    is given, of a regression r2; f1 is of the second of two classes, of more their mean; mae and mse are the mean
+    absolute and squared error. rule: "1se" takes the smallest C whose mean score is within a standard error of the
+    best.
+
+    All candidates are trained in the same passes over the data, as many at once as the memory limit has room for,
+    each to its own certificate. Raises LLSVMError's subclasses; warns as ``llsvm.train`` does.
+    """
+    given = locals()
+    settings = tuning_settings(
+        Settings(**{name: given[name] for name in OPTIONS if name in given and name != "C"})
+    )
+    if output is not None:
+        model_file.require_writable(output)
+    opened = partial(
+        open_with_settings, settings, data, y, sample_weight, settings.threads or default_threads()
+    )
+    source = opened()
+    question = asked(settings, C, folds, validation, holdout, score, rule, source, opened)
+    with Training(source, settings, output) as training:
+        tuning = Tuning(training, question)
+        tuning.run()
+        model, details = training.model, tuning.as_dict()
+        advice = training.advice[1]
+    for note in source.info().notes:
+        warnings.warn(in_python(note), stacklevel=3)
+    if not model.converged:
+        warn_not_converged(model, in_python(advice), 4)
+    if output is not None:
+        model.save(output)
+    best = tuning.chosen
+    return Tuned(model, best.C, best.mean, question.score.name, details["table"], details)
+
+
+def tuning_settings(settings: Settings) -> Settings:
+    """Raises UsageError for what candidates cannot be trained with."""
+    if settings.loss == ONE_CLASS:
+        raise UsageError(f"--loss {ONE_CLASS} has no C to choose, and no labels to score predictions with")
+    replace(settings, solver="llsvm")  # which says what it does not do
+    return settings
+
+
+def asked(
+    settings: Settings,
+    C: str | Sequence[float],
+    folds: int | None,
+    validation: Any,
+    holdout: float | None,
+    score: str | None,
+    rule: str,
+    source: BlockSource,
+    again: Any,
+) -> Question:
+    """What is asked, checked. again: opens the data anew. Raises UsageError."""
+    costs, chosen_score = costs_of(C), score_of(score, settings)
+    given = [
+        name
+        for name, value in (("--folds", folds), ("--validation", validation), ("--holdout", holdout))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} are several ways to hold rows out; choose one")
+    if rule not in RULES:
+        raise UsageError(f"--rule must be {' or '.join(RULES)}, not {rule!r}")
+    if rule == "1se" and (validation is not None or holdout is not None):
+        raise UsageError(
+            f"--rule 1se needs several folds to know a standard error: leave it or {given[0]} out"
+        )
+    if not given:
+        folds = DEFAULT_FOLDS
+    if folds is not None and (isinstance(folds, bool) or not isinstance(folds, int) or folds < 2):
+        raise UsageError(f"--folds must be a whole number, 2 or more, not {folds!r}")
+    if holdout is not None and not 0 < holdout < 1:
+        raise UsageError(f"--holdout must be a share of the rows, between 0 and 1, not {holdout!r}")
+    opened = None if validation is None else partial(_validation, settings, validation)
+    reread = again if source.info().rereadable else None
+    return Question(costs, chosen_score, rule, folds or 0, holdout, opened, reread)
+
+
+def _validation(settings: Settings, data: Any, model: Model) -> BlockSource:
+    """Data to score on, read as the model's are."""
+    if not names_files(data):
+        X, y = data
+        return held_rows(model, X, y, settings.label, need_label=True)
+    threads = settings.threads or default_threads()
+    return open_for(model, data, True, format=settings.format, threads=threads)
+
+
+make_callable(__name__, tune)

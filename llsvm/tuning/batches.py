@@ -1,0 +1,61 @@
+"""Batches: how many candidates, a C and a fold each, are trained in the same passes, and in which order.
+
+Of a batch all C's have the same folds. The next one goes on with larger C's, so that each of its candidates can
+begin at the dual variables of its neighbour: the one of the next smaller C, on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from llsvm.memory.plan import MemoryPlan
+from llsvm.objective.problems import Fold, Variant
+
+# Where rows are not in memory: blocks of rows are at least this share of those that one candidate alone would have,
+# since each block costs its reading again where few rows are seen at a time.
+_BLOCK_SHARE = 1 / 8
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Candidates of the same passes: each of ``costs`` with each of ``folds``, None being all rows.
+
+    first, last: is it the first, or the last, of its folds?"""
+
+    costs: tuple[float, ...]
+    folds: tuple[Fold | None, ...]
+    first: bool
+    last: bool
+
+    @property
+    def variants(self) -> list[Variant]:
+        """In the order of the costs, and within each in that of the folds."""
+        return [Variant(cost, fold) for cost in self.costs for fold in self.folds]
+
+
+def batches(costs: Sequence[float], folds: Sequence[Fold | None], at_once: int) -> Iterator[Batch]:
+    """All candidates, at most so many at once. costs: ascending."""
+    folds_at_once = min(at_once, len(folds))
+    costs_at_once = max(1, at_once // len(folds))
+    for f in range(0, len(folds), folds_at_once):
+        for c in range(0, len(costs), costs_at_once):
+            last = c + costs_at_once >= len(costs)
+            some = tuple(folds[f : f + folds_at_once])
+            yield Batch(tuple(costs[c : c + costs_at_once]), some, c == 0, last)
+
+
+def at_once(n_costs: int, n_folds: int, plan: Callable[[int], MemoryPlan | None]) -> int:
+    """How many candidates the memory limit has room for: as many as leave all rows in memory, if there are such;
+    else as many as leave blocks of rows large enough. plan: of so many; None where the limit is too small."""
+    sizes = [*(n_folds * c for c in range(n_costs, 0, -1)), *range(n_folds - 1, 0, -1)]
+    plans = {size: plan(size) for size in {*sizes, 1}}
+    for size in sizes:
+        found = plans[size]
+        if found is not None and found.in_one_block:
+            return size
+    alone = plans[1]
+    for size in sizes:
+        found = plans[size]
+        if found is not None and alone is not None and found.block_bytes >= _BLOCK_SHARE * alone.block_bytes:
+            return size
+    return 1

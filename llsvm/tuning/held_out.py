@@ -1,0 +1,106 @@
+"""Held-out rows: what candidates' weights say of the rows that they were not trained on, in one reading of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.data.source import BlockSource
+from llsvm.dataset import DatasetInfo
+from llsvm.errors import DataError
+from llsvm.features.labels import is_text, quoted
+from llsvm.features.targets import as_targets
+from llsvm.kernels.scores import matrix_scores
+from llsvm.memory.plan import Needs
+from llsvm.models.model import Model
+from llsvm.objective.problems import Fold
+from llsvm.scoring.room import max_block_bytes
+from llsvm.scoring.scores import column_base, score_rows
+from llsvm.stream.stream import Stream
+from llsvm.tuning.tally import Tally
+
+_PIECE_BYTES = 1 << 20  # of rows that are looked at, at a time
+_ROW_BYTES = 64  # of a row there: hash, place, number, label
+
+
+def score_folds(
+    stream: Stream, folds: Sequence[Fold], coef: NDArray[np.float64], constant: float, tally: Tally
+) -> None:
+    """Add each row's scores by the candidates that left it out.
+
+    coef: (n_costs · n_folds · k, d + 1) of the candidates in the order of the costs, then the folds; the last
+    column times ``constant`` is the intercept."""
+    k = len(coef) // (tally.n_costs * len(folds))
+    each = coef.reshape(tally.n_costs, len(folds), k, -1)
+    weights = [each[:, f].reshape(tally.n_costs * k, -1) for f in range(len(folds))]
+    stream.prepare(Needs({"weights of candidates": 2 * coef.nbytes}, _ROW_BYTES))
+    columns = [(np.ascontiguousarray(w[:, :-1].T), constant * w[:, -1]) for w in weights]
+    width = 8 * len(weights[0])
+    for block in stream.all():
+        step = max(1, int(_PIECE_BYTES / (block.nbytes / block.n_rows + width + _ROW_BYTES)))
+        for start in range(0, block.n_rows, step):
+            some = block.slice(start, min(start + step, block.n_rows))
+            class_ids = some.class_ids
+            for f, fold in enumerate(folds):
+                held = fold.contains(some.rows, class_ids)
+                if held.any():
+                    rows = some.take(held)
+                    tally.add(f, rows.rows, rows.y, matrix_scores(rows.X, *columns[f]))
+    stream.reset()
+
+
+def score_file(
+    source: BlockSource, models: Sequence[Model], dataset: DatasetInfo, tally: Tally, memory_limit: Any
+) -> None:
+    """Add the scores of a source's rows by each of the models, of one C each."""
+    bytes_of_models = {"models": sum(2 * model.coef_.nbytes for model in models)}
+    scorers = [model.scorer() for model in models]
+    grow = partial(max_block_bytes, models[0], source, memory_limit, bytes_of_models)
+    each_bytes = 16 * sum(model.n_problems for model in models)
+
+    def score(X: Any, base: int) -> NDArray[np.float64]:
+        return np.concatenate([scorer(X, base) for scorer in scorers], axis=1)
+
+    for block, scores in score_rows(score, column_base(models[0], source), source, grow(), each_bytes, grow):
+        if dataset.target is not None:
+            true: NDArray[Any] = dataset.target.scale(_targets(source, block))
+            scores = dataset.target.scale(scores)
+        else:
+            true = class_ids_of(source.info().name, block.y, dataset.classes)
+        tally.add(0, block.rows, true, scores)
+
+
+def count_rows(source: BlockSource) -> Iterator[int]:
+    """Of each block of the source."""
+    for block in source.blocks(_PIECE_BYTES):
+        yield block.n_rows
+
+
+def class_ids_of(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
+    """(n,) positions of labels in ``classes``. Raises DataError where one is not among them."""
+    if is_text(y) != is_text(classes):
+        kinds = ("text", "numbers") if is_text(classes) else ("numbers", "text")
+        raise DataError(f"{name}: its labels are {kinds[1]}, those of the training data {kinds[0]}")
+    if is_text(y):
+        known = {label: i for i, label in enumerate(classes.tolist())}
+        ids = np.fromiter((known.get(label, -1) for label in y), np.int32, len(y))
+    else:
+        ids = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int32)
+        ids[classes[ids] != y] = -1
+    if (ids < 0).any():
+        label = quoted(y[np.argmax(ids < 0)])
+        raise DataError(f"{name}: label {label} is none of the training data's classes: leave its rows out")
+    return ids
+
+
+def _targets(source: BlockSource, block: Block) -> NDArray[np.float64]:
+    try:
+        return as_targets(block.y)
+    except ValueError as error:
+        at, reason = error.args
+        raise DataError(f"{source.info().name}: row {block.rows[at]}: {reason}") from error

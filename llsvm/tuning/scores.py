@@ -1,0 +1,168 @@
+"""Scores: how good a candidate's predictions of held-out rows are, summed up as blocks of them go by.
+
+Every row counts the same, whatever its sample weight, as in ``llsvm evaluate`` and scikit-learn's GridSearchCV.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.dataset import TargetFacts
+from llsvm.errors import UsageError
+from llsvm.models import decisions
+from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION
+from llsvm.settings.settings import Settings
+
+Values = NDArray[np.float64]
+
+
+class ClassSums:
+    """Of the predicted classes of rows, n_classes of them. pairs: scores are those of pairs of classes.
+
+    hits, support, predicted: (n_classes,) rows predicted rightly, rows of a class, rows predicted as it.
+    log_loss: Σ −log p of the true class, where ``probable``. Sums of candidates add up."""
+
+    def __init__(self, n_classes: int, pairs: bool, probable: bool) -> None:
+        self.hits, self.support, self.predicted = np.zeros((3, n_classes), np.int64)
+        self.log_loss = 0.0
+        self._pairs, self._probable = pairs, probable
+
+    def add(self, true: NDArray[np.int32], scores: Values) -> None:
+        """true: (n,) class ids. scores: (n, k) as problems have them."""
+        k = len(self.hits)
+        found = self._classes(scores)
+        self.hits += np.bincount(true[found == true], minlength=k)
+        self.support += np.bincount(true, minlength=k)
+        self.predicted += np.bincount(found, minlength=k)
+        if self._probable:
+            of_true = self._probabilities(scores)[np.arange(len(true)), true]
+            self.log_loss -= float(np.log(np.maximum(of_true, np.finfo(np.float64).eps)).sum())
+
+    def _classes(self, scores: Values) -> NDArray[np.intp]:
+        if scores.shape[1] == 1:
+            return (scores[:, 0] > 0).astype(np.intp)
+        return np.argmax(decisions.votes(scores, len(self.hits)) if self._pairs else scores, axis=1)
+
+    def _probabilities(self, scores: Values) -> Values:
+        if scores.shape[1] == 1:
+            return decisions.of_two(scores)
+        return (
+            decisions.of_pairs(scores, len(self.hits))
+            if self._pairs
+            else decisions.of_each_against_the_rest(scores)
+        )
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.hits.sum() / self.support.sum())
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """The mean recall of the classes that there are rows of."""
+        there = self.support > 0
+        return float(np.mean(self.hits[there] / self.support[there]))
+
+    @property
+    def f1(self) -> float:
+        """Of the second of two classes; of more classes their mean (macro). 0 where a class is nowhere."""
+        each = 2 * self.hits / np.maximum(self.support + self.predicted, 1)
+        return float(each[1] if len(each) == 2 else each.mean())
+
+    @property
+    def mean_log_loss(self) -> float:
+        return self.log_loss / int(self.support.sum())
+
+
+class NumberSums:
+    """Of predicted numbers. target: of the training data's targets, whose mean and unit sums are taken in."""
+
+    def __init__(self, target: TargetFacts) -> None:
+        self._target = target
+        self._n = 0
+        self._sum = self._squares = self._absolute = self._squared = 0.0
+
+    def add(self, true: Values, scores: Values) -> None:
+        """true: (n,) targets and scores: (n, 1) as the solver has them."""
+        around = true - self._target.level
+        error = true - scores[:, 0]
+        self._n += len(true)
+        self._sum += float(around.sum())
+        self._squares += float(np.square(around).sum())
+        self._absolute += float(np.abs(error).sum())
+        self._squared += float(np.square(error).sum())
+
+    @property
+    def r2(self) -> float:
+        total = self._squares - self._sum**2 / self._n
+        if total > 0:
+            return 1.0 - self._squared / total
+        return float(self._squared == 0)
+
+    @property
+    def mean_absolute_error(self) -> float:
+        return self._target.unit * self._absolute / self._n
+
+    @property
+    def mean_squared_error(self) -> float:
+        return self._target.unit**2 * self._squared / self._n
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """name: as ``--score`` has it. kind: of labels. larger: better is larger. of: the value, of the sums; None
+    where rows have to be ranked, see ranking.py."""
+
+    name: str
+    kind: str
+    larger: bool = True
+    of: Callable[[ClassSums], float] | Callable[[NumberSums], float] | None = None
+
+
+SCORES = {
+    score.name: score
+    for score in (
+        Score("accuracy", CLASSIFICATION, of=lambda sums: sums.accuracy),
+        Score("balanced_accuracy", CLASSIFICATION, of=lambda sums: sums.balanced_accuracy),
+        Score("roc_auc", CLASSIFICATION),
+        Score("average_precision", CLASSIFICATION),
+        Score("f1", CLASSIFICATION, of=lambda sums: sums.f1),
+        Score("log_loss", CLASSIFICATION, larger=False, of=lambda sums: sums.mean_log_loss),
+        Score("r2", REGRESSION, of=lambda sums: sums.r2),
+        Score("mae", REGRESSION, larger=False, of=lambda sums: sums.mean_absolute_error),
+        Score("mse", REGRESSION, larger=False, of=lambda sums: sums.mean_squared_error),
+    )
+}
+DEFAULT_SCORES = {CLASSIFICATION: "accuracy", REGRESSION: "r2"}
+
+
+def score_of(asked: str | None, settings: Settings) -> Score:
+    """The score of that name, or the usual one. Raises UsageError for one that the loss cannot give."""
+    kind = KINDS[settings.loss]
+    name = DEFAULT_SCORES[kind] if asked is None else asked
+    if name not in SCORES:
+        raise UsageError(f"--score must be one of {', '.join(SCORES)}, not {name!r}")
+    score = SCORES[name]
+    if score.kind != kind:
+        others = ", ".join(each.name for each in SCORES.values() if each.kind == kind)
+        labels = "classes" if kind == CLASSIFICATION else "numbers"
+        raise UsageError(
+            f"--loss {settings.loss} predicts {labels}, which --score {name} is not of: take {others}"
+        )
+    if name == "log_loss" and settings.loss != "logistic":
+        raise UsageError(
+            f"--score log_loss needs probabilities, and --loss {settings.loss} gives none: pass --loss logistic, "
+            "or --score roc_auc"
+        )
+    return score
+
+
+def worse(score: Score, value: float) -> float:
+    """A number that is larger, the worse the score is; NaN, which no rows have given, is worst."""
+    if math.isnan(value):
+        return math.inf
+    return -value if score.larger else value

@@ -1,0 +1,111 @@
+"""Tally: the sums that scores are made of, and where rows are ranked, their scores, by candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.dataset import DatasetInfo
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.settings import Settings
+from llsvm.spill.row_state import RowState
+from llsvm.stream.stream import Stream
+from llsvm.tuning.ranking import SORT_BYTES, ranked
+from llsvm.tuning.scores import ClassSums, NumberSums, Score
+
+_HELD, _RANKING = "scores of held-out rows", "ranking rows"
+_SHARE = 4  # scores stay in memory while they take no more than this part (1/4) of what is free
+_PIECE_BYTES = 1 << 20
+
+
+class Tally:
+    """Of the candidates of a batch: so many costs with each of so many folds. A context manager."""
+
+    def __init__(
+        self,
+        score: Score,
+        settings: Settings,
+        stream: Stream,
+        n_costs: int,
+        n_folds: int,
+        n_rows: int,
+    ) -> None:
+        """stream: that the candidates are trained on. n_rows: of those among which held-out rows have numbers."""
+        self._score = score
+        self.n_costs = n_costs
+        self._budget: MemoryBudget = stream.budget
+        self._scores: RowState | None = None
+        dataset = stream.dataset
+        self._sums = [[_sums(score, settings, dataset) for _ in range(n_folds)] for _ in range(n_costs)]
+        if score.of is None:
+            nbytes = 8 * n_rows * (n_costs + 1)
+            in_memory = nbytes <= self._budget.available_bytes // _SHARE
+            if in_memory:
+                self._budget.reserve(_HELD, nbytes)
+            workspace = None if in_memory else stream.open_workspace()
+            # of each cost; and 0 where the row is not held out, else 1 + twice its fold, + 1 where it is positive
+            self._scores = RowState(n_rows, n_costs + 1, np.float64, workspace, "scores")
+
+    def __enter__(self) -> Tally:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._scores is not None:
+            self._scores.close()
+            if self._scores.in_memory:
+                self._budget.release(_HELD)
+
+    def add(
+        self, fold: int, rows: NDArray[np.int64], true: NDArray[Any], scores: NDArray[np.float64]
+    ) -> None:
+        """Rows (n,) of the fold, and their scores, (n, n_costs · k). true: class ids, or targets."""
+        if self._scores is not None:
+            code = 1.0 + 2 * fold + (true == 1)
+            self._scores.set(rows, np.column_stack([scores, code]))
+            return
+        k = scores.shape[1] // len(self._sums)
+        for c, sums in enumerate(self._sums):
+            sums[fold].add(true, scores[:, c * k : (c + 1) * k])
+
+    def values(self) -> list[list[float]]:
+        """The score of each candidate: of each cost, by fold."""
+        if self._score.of is not None:
+            return [[float(self._score.of(each)) for each in sums] for sums in self._sums]  # type: ignore[arg-type]
+        room = self._budget.available_bytes // 2
+        max_rows = max(1000, min(room // SORT_BYTES, self._n_rows))
+        signed = self._budget.reserve(_RANKING, SORT_BYTES * max_rows)
+        found = [
+            [self._ranked(c, fold, max_rows) for fold in range(len(sums))]
+            for c, sums in enumerate(self._sums)
+        ]
+        self._budget.release(_RANKING, signed)
+        return found
+
+    @property
+    def _n_rows(self) -> int:
+        assert self._scores is not None
+        return self._scores.n_rows
+
+    def _ranked(self, c: int, fold: int, max_rows: int) -> float:
+        def pieces() -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
+            assert self._scores is not None
+            step = max(1, _PIECE_BYTES // (8 * self._scores.width))
+            for start in range(0, self._n_rows, step):
+                values = self._scores.get(np.arange(start, min(start + step, self._n_rows)))
+                code = values[:, -1] - (1 + 2 * fold)
+                some = (code == 0) | (code == 1)
+                yield values[some, c], code[some] == 1
+
+        return float(getattr(ranked(pieces, max_rows), self._score.name))
+
+
+def _sums(score: Score, settings: Settings, dataset: DatasetInfo) -> ClassSums | NumberSums:
+    if score.kind == CLASSIFICATION:
+        pairs = settings.multiclass == "ovo" and dataset.n_classes > 2
+        return ClassSums(dataset.n_classes, pairs, score.name == "log_loss")
+    assert dataset.target is not None
+    return NumberSums(dataset.target)
