@@ -100,7 +100,7 @@ def tune(
     min_df: float | None = None,
     max_df: float | None = None,
     max_features: int | None = None,
-    term_weight: Literal["tfidf", "sublinear", "count", "binary"] = "tfidf",
+    term_weight: Literal["auto", "tfidf", "sublinear", "tf", "count", "binary"] = "auto",
     vocabulary: Literal["auto", "exact", "hashed"] = "auto",
     encoding: str = "utf-8",
     target_scale: Literal["auto", "none", "standard"] = "auto",

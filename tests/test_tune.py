@@ -1,5 +1,6 @@
 """``llsvm tune``: candidates have their own optima, scores are scikit-learn's, and memory changes neither."""
 
+import inspect
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from oracle import liblinear, rows, small_pages, write_svmlight
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.svm import LinearSVC
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import llsvm
@@ -20,7 +22,7 @@ from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.settings.settings import Settings
+from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.training.training import Training
 from llsvm.tune import asked
 from llsvm.tuning import search
@@ -330,6 +332,21 @@ def test_rankings_are_scikit_learns_however_few_rows_are_held(digits, max_rows):
     found = ranked(lambda: ((scores[i : i + 700], y[i : i + 700]) for i in range(0, 3000, 700)), max_rows)
     assert found.roc_auc == pytest.approx(roc_auc_score(y, scores), abs=1e-12)
     assert found.average_precision == pytest.approx(average_precision_score(y, scores), abs=1e-12)
+
+
+def test_options_are_those_of_train_with_the_same_defaults():
+    ours, theirs = (inspect.signature(each).parameters for each in (llsvm.tune, llsvm.train))
+    shared = set(ours) & set(theirs) - {"C"}
+    assert {"memory_limit", "loss", "seed", "class_weight", "text"} <= shared
+    for name in shared:
+        assert ours[name].default == theirs[name].default, name
+        if name not in ("loss", "multiclass"):
+            assert ours[name].annotation == theirs[name].annotation, name
+    typed = {each.name: each for each in get_command(app).commands["tune"].params}
+    assert {"costs", "folds", "validation", "holdout", "score", "rule"} <= set(typed)
+    for name, each in typed.items():
+        if name in OPTIONS and name in ours:
+            assert (each.default or None) == (OPTIONS[name].default or None), name
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------
