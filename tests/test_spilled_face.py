@@ -19,10 +19,11 @@ from llsvm.solvers.llsvm.face_kernels import CROSS, CURVATURE, N_TOTALS, SIZE, c
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
 from llsvm.solvers.llsvm.sweeps import NO_ROWS
-from llsvm.solvers.llsvm.tuning import tuning_of
+from llsvm.solvers.llsvm.tuning import WorkingSetTuning, tuning_of
 from llsvm.stream.stream import Stream
 
 SOON, NEVER = 1, 10**9  # products that a step is expected to take: it begins soon, or never
+WITHOUT = WorkingSetTuning(rounds=0)  # which have room, and would come first
 
 
 # -- the kernel -----------------------------------------------------------------------------------------------
@@ -75,12 +76,13 @@ def wide_rows(n, d, classes, loss):
 class Out:
     """Trains out of core, and looks at what came of it."""
 
-    def __init__(self, X, y, folder, products, ledger, threads=1, most=12, **options):
+    def __init__(self, X, y, folder, products, ledger, threads=1, most=12, sets=WITHOUT, **options):
         loss = options.get("loss", "hinge")
         path = write_svmlight(folder / "rows.svm", X, y)
         settings = Settings(solver="llsvm", **{"max_passes": 30, **options})
         tuning = tuning_of(loss_of(settings))
         tuning = replace(tuning, face=replace(tuning.face, spilled_products=products, max_steps=most))
+        tuning = replace(tuning, working_sets=sets)
         classes = 1 if KINDS[loss] == REGRESSION else len(np.unique(y))
         source = open_source(path, label_kind=KINDS[loss])
         with Stream(source, MemoryBudget(ledger, 0), folder) as stream:
@@ -147,7 +149,8 @@ def test_wide_rows_at_a_large_cost_out_of_core(tmp_path, monkeypatch, loss):
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     small_pages(monkeypatch)
     face = replace(tuning_module.DEFAULT.face, spilled_products=SOON, max_steps=3)
-    monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, face=face))
+    tuning = replace(tuning_module.DEFAULT, face=face, working_sets=WITHOUT)
+    monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
     settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 3}
     case = Case(
         settings, 35_000, n=200, d=250, density=0.04, from_file="cache", in_one_block=False, spills=True

@@ -33,6 +33,7 @@ LIBRARY = "the file format's library, names, categories, vocabularies"
 LABELS = "labels"
 STATISTICS = "scaling of columns"
 READING = "reading"
+BLOCKS, SURVIVORS = "blocks of rows", "survivors"
 WORK_ON_ROWS = "work on rows"  # of the block at hand and, where there are any, of survivors
 
 
@@ -171,7 +172,7 @@ class MemoryLeft:
             return None
         needed = {"all rows": self.rows_bytes, WORK_ON_ROWS: self.dataset.n_rows * row_work_bytes}
         if copy_survivors:
-            needed["survivors"] = sum(needed.values())
+            needed[SURVIVORS] = sum(needed.values())
         return needed
 
     def _pages_with_room(self, row_work_bytes: int, left: int) -> Pages | None:
@@ -223,8 +224,8 @@ class MemoryLeft:
             return None
         survivor_rows = int(block_bytes / held) + 1
         lines |= {
-            "blocks of rows": 2 * block_bytes,
-            "survivors": block_bytes,
+            BLOCKS: 2 * block_bytes,
+            SURVIVORS: block_bytes,
             WORK_ON_ROWS: left - 3 * block_bytes,
         }
         block_rows = max(survivor_rows, page_rows)

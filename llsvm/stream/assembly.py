@@ -8,10 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from llsvm.block import Block
+from llsvm.memory.plan import StoredPages
 from llsvm.row_buffer import RowBuffer
-from llsvm.spill.store import PageStore, Scratch
+from llsvm.spill.store import PageSink, PageStore, Scratch
 
 READERS = 2  # threads that read and unpack a block's pages
+
+
+def stored_pages(store: PageSink) -> StoredPages:
+    """What assembling blocks of its pages takes."""
+    scratch = max(store.scratch_bytes, READERS * store.buffer_bytes)
+    return StoredPages(len(store.pages), max(page.n_rows for page in store.pages), scratch)
 
 
 class Assembler:

@@ -26,7 +26,6 @@ from llsvm.memory.plan import (
     MemoryLeft,
     MemoryPlan,
     Needs,
-    StoredPages,
     smallest_for,
 )
 from llsvm.memory.process import trim_freed_memory
@@ -39,7 +38,7 @@ from llsvm.spill.row_state import RowState
 from llsvm.spill.store import PageSink, PageStore
 from llsvm.spill.stores import open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
-from llsvm.stream.assembly import READERS, Assembler
+from llsvm.stream.assembly import Assembler, stored_pages
 from llsvm.stream.passes import from_arrays, from_source, from_store
 from llsvm.stream.progress import Progress
 from llsvm.stream.reading import DataReader, ReadingOptions
@@ -208,9 +207,7 @@ class Stream:
         elif self._reader.views:
             rows_bytes = int(self.dataset.n_rows * self.dataset.held_bytes_per_row)
         if rows.store is not None:
-            scratch = max(rows.store.scratch_bytes, READERS * rows.store.buffer_bytes)
-            largest = max(page.n_rows for page in rows.store.pages)
-            stored = StoredPages(len(rows.store.pages), largest, scratch)
+            stored = stored_pages(rows.store)
         lines, limit = dict(self.budget.lines), self.budget.limit_bytes
         return MemoryLeft(self.dataset, limit, lines, self.place, rows_bytes, self._pages, stored)
 
@@ -312,7 +309,7 @@ class Stream:
     def survivors(self) -> Survivors:
         if self._survivors is None:
             plan, max_rows = self._spent, max(1, int(self._share * self.dataset.n_rows))
-            buffer, page_bytes = self._buffer(plan.survivor_bytes), plan.pages.largest_bytes
+            buffer, page_bytes = self.new_buffer(plan.survivor_bytes), plan.pages.largest_bytes
             self._survivors = Survivors(buffer, max_rows, plan.survivor_rows, page_bytes, self.make_store)
         return self._survivors
 
@@ -340,7 +337,8 @@ class Stream:
         assert self.plan is not None, "prepare() comes first"
         return self.plan
 
-    def _buffer(self, nbytes: int) -> RowBuffer:
+    def new_buffer(self, nbytes: int) -> RowBuffer:
+        """An empty one, for so many bytes of these rows."""
         dataset = self.dataset
         width = dataset.n_columns if dataset.is_dense else None
         return RowBuffer(nbytes, dataset.dtype, width, dataset.weighted, dataset.has_targets)
@@ -351,9 +349,14 @@ class Stream:
         if self._assembler is None:
             plan = self._spent
             self._assembler = Assembler(
-                lambda: self._buffer(plan.block_bytes), plan.block_rows, self._rng, self._settle_survivors
+                lambda: self.new_buffer(plan.block_bytes), plan.block_rows, self._rng, self._settle_survivors
             )
         return self._assembler
+
+    def drop_blocks(self) -> None:
+        """Give up the buffers of blocks, until blocks are read again."""
+        self._settle_survivors()
+        self._assembler = None
 
     @property
     def random_state(self) -> dict[str, Any]:

@@ -91,6 +91,11 @@ class Survivors:
             self.spilled.retire()
             self.spilled = None
 
+    def drop(self, buffer: RowBuffer) -> None:
+        """Forget the rows in memory, and give that up. buffer: for others, empty."""
+        self._wait()
+        self._buffer, self._slack, self._crowded = buffer, np.zeros(0, np.float32), False
+
     def set_slack(self, slack: NDArray[np.float32]) -> None:
         """Set that of the resident rows, (n,) float32: 0 for those that violate."""
         self._wait()

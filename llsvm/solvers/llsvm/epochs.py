@@ -16,6 +16,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
+from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.progress import Progress
 
 
@@ -30,7 +31,9 @@ class Epochs:
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
         self._faces = SpilledFaces(run)
+        self._sets = WorkingSets(run, self._second_order, self._faces.done)
         self._late, self._first = False, True
+        self._waiting = list[int]()  # problems that crawl, for ``_sets``
         self._tol_share = run.tuning.tol_share
         self._scale = Scale(run)
         # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
@@ -45,9 +48,9 @@ class Epochs:
         self._work_before = self._run.sweeps.work
 
     @property
-    def along_faces(self) -> bool:
-        """Were there steps along the faces of spilled rows in the last round?"""
-        return self._faces.begun
+    def second_order(self) -> bool:
+        """Has there been second order over spilled rows in the last round?"""
+        return self._faces.begun or self._sets.begun
 
     def in_block(self, threshold: float) -> int:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
@@ -108,8 +111,11 @@ class Epochs:
         run.stream.progress.begin("survivors", len(survivors))
         first = np.zeros(len(sweeps.w))
         run.start[...] = sweeps.w
+        n_kept = len(survivors)
         within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
         self._faces.begin()
+        self._sets.begin()
+        self._waiting = []
         for epoch in range(run.tuning.face.max_steps):
             self._forget_left()
             cached = in_cache and run.tuning.cached_epochs
@@ -117,7 +123,7 @@ class Epochs:
                 resident = run.duals.of(survivors.resident)
                 chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
                 for _ in self._multipliers(resident):
-                    self._settle_resident(resident, chosen, threshold)
+                    self._settle_resident(resident, chosen, threshold, may_wait=not in_cache)
                 self.put_back(resident)
             if self._progress.out_of_time:
                 break
@@ -127,24 +133,42 @@ class Epochs:
             elif survivors.spilled is not None:
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
             else:
+                if self._waiting:
+                    self._sets.solve(self._waiting, self._of_tol)
+                    return n_kept
                 break
             if epoch == 0:
                 first = met
             if np.all(met <= self._enough_spilled(first)) or all(map(self._is_spent, sweeps.open)):
                 break
+            if self._in_working_sets(met, in_cache):
+                return n_kept
             if not self._along_faces(met, in_cache) and epoch + 1 >= run.tuning.max_spill_epochs:
                 break
             if self._faces.done[sweeps.open].all():
                 break
         run.begin_at_weights()
-        if self._left is not None and self._n_left and not self._faces.begun:
+        if self._left is not None and self._n_left and not self.second_order:
             np.divide(self._left, self._n_left, out=run.start)
-        return n_active if in_cache else len(survivors)
+        return n_active if in_cache else n_kept
 
     def _forget_left(self) -> None:
         self._n_left = 0
         if self._left is not None:
             self._left[...] = 0.0
+
+    def _in_working_sets(self, met: NDArray[np.float64], in_cache: bool) -> bool:
+        """Where sweeps over spilled rows crawl, bring together those that matter to the problems that have the gap
+        ``met``, (k,), still to go. Has that been done for all of these?"""
+        if in_cache or self._progress.out_of_time:
+            return False
+        far = (met > self._enough_spilled(np.zeros(len(met)))) & ~self._faces.done
+        problems = [c for c in self._run.sweeps.open if far[c]]
+        late = self._late or bool(self._waiting)
+        paying = self._sets.pay(problems, self._faces.n_free, late)
+        if paying:
+            self._sets.solve(paying, self._of_tol)
+        return bool(paying) and len(paying) == len(problems)
 
     def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, a step along the faces of the problems that have the gap ``met``,
@@ -199,8 +223,11 @@ class Epochs:
         members = [part.members(c) for c in crawling]
         self._second_order.solve(part, crawling, members, gap, whole=True)
 
-    def _settle_resident(self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float) -> None:
-        """Epochs over the chosen ones of the survivors in memory, chosen: (n,)."""
+    def _settle_resident(
+        self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float, may_wait: bool
+    ) -> None:
+        """Epochs over the chosen ones of the survivors in memory, chosen: (n,). may_wait: problems that crawl may
+        wait until working sets of all survivors can be had."""
         sweeps = self._run.sweeps
         crawl = np.zeros(len(sweeps.w), bool)
 
@@ -208,12 +235,15 @@ class Epochs:
             if self._progress.out_of_time or self._faces.done[c]:
                 return
             members = resident.members(c)
-            crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members))
+            crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members), may_wait)
 
         sweeps.each(settle)
-        crawling = (
-            [] if self._faces.begun else np.flatnonzero(crawl).tolist()
-        )  # else all survivors take steps
+        crawling = np.flatnonzero(crawl).tolist()
+        if self._faces.begun:  # all survivors take steps
+            crawling = []
+        elif may_wait:
+            self._waiting = [c for c in crawling if self._sets.fits(int(self._faces.n_free[c]))]
+            crawling = [c for c in crawling if c not in self._waiting]
         members = [resident.members(c) for c in crawling]
         self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
 
@@ -285,10 +315,13 @@ class Epochs:
         run.duals.store(part)
         return part
 
-    def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int) -> bool:
+    def _settle(
+        self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int, may_wait: bool = False
+    ) -> bool:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
-        second order over ``n_rows`` pays, and then returns True."""
+        second order over ``n_rows`` pays, and then returns True. may_wait: in the room of working sets."""
         sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
+        lent_bytes = self._sets.lent_bytes if may_wait else 0
         for epoch in range(tuning.max_epochs):
             part.active[c] = rows
             gap = sweeps.sweep(part, c)
@@ -298,7 +331,8 @@ class Epochs:
             if self._scale.is_enough(part, c, gap, self._of_tol * float(sweeps.dual[c])):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
-            if self._second_order.pays(part, n_rows, n_active, visits, self._late or self.at_once):
+            late = self._late or self.at_once
+            if self._second_order.pays(part, n_rows, n_active, visits, late, lent_bytes):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems

@@ -23,7 +23,8 @@ from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.tuning import FaceTuning
 
 Vector = NDArray[np.float64]
-FACE_ROW_BYTES = 160  # that a step takes for each row on the face
+FACE_ROW_BYTES = 160  # that a step takes for each row on the face,
+FACE_VECTORS = 4  # and as long as the weights
 
 
 def slope_of(loss: PLQLoss, alpha: Vector, residual: Vector, cost: Vector) -> Vector:

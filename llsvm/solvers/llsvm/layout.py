@@ -19,6 +19,7 @@ from llsvm.solvers.llsvm.second_order import SECOND_ORDER, useful_bytes
 from llsvm.solvers.llsvm.sweeps import copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
+WEIGHTS = "weights"  # the ledger's line
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, slack and what is
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 96, 32
@@ -64,7 +65,7 @@ def layout(
     copies = copies_of_weights(dataset.n_columns, threads, tuning) * weights_bytes // k
     # of the one-class SVM: Σ C_i x_i, weights of a feasible α, as they are offered, and of second order
     more = 4 * weights_bytes if settings.loss == ONE_CLASS else 0
-    lines = {"weights": (3 + tuning.average) * weights_bytes + copies + more}
+    lines = {WEIGHTS: (3 + tuning.average) * weights_bytes + copies + more}
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
     row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
     row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)

@@ -22,7 +22,7 @@ from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 
 Vector = NDArray[np.float64]
 
-MATRICES = 3  # as large as the one that is decomposed, at most, at a time
+MATRICES, DENSE_MATRICES = 1, 3  # as large as the one that is decomposed, in its place, at a time
 SMALL = (
     100  # columns: so few are solved for as they are, since of nearly parallel rows ROWS leaves only rounding
 )
@@ -39,7 +39,7 @@ class Prices:
     """In ns of processor time; only their ratios matter. See tools/bench/README.md for the machine.
 
     dense: rows are. columns: d + 1. values: of a row, on average. room_bytes: for matrices. max_order: of one that
-    is decomposed. max_products: of conjugate gradients with the matrix."""
+    is decomposed. max_products: of conjugate gradients with the matrix. face_bytes: room for those of face.py."""
 
     dense: bool
     columns: int
@@ -47,6 +47,7 @@ class Prices:
     room_bytes: int
     max_order: int
     max_products: int
+    face_bytes: int = 0
 
     def visit(self) -> float:
         """Of coordinate descent to a row."""
@@ -57,7 +58,8 @@ class Prices:
         return 10 + 1.5 * self.values
 
     def has_room(self, order: int) -> bool:
-        return order <= self.max_order and MATRICES * 8 * order * order <= self.room_bytes
+        matrices = DENSE_MATRICES if self.dense else MATRICES
+        return order <= self.max_order and matrices * 8 * order * order <= self.room_bytes
 
     def by(self, way: Way, n_rows: int) -> float:
         """Of a step with so many rows in J; infinite where there is no room."""

@@ -96,7 +96,7 @@ class Rounds:
         if run.duals.whole is not None:
             return self._epochs.in_block(self._slack)
         kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
-        self._along_faces = self._epochs.along_faces
+        self._along_faces = self._epochs.second_order
         return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:

@@ -47,6 +47,23 @@ class Scale:
             return False
         return self._primals(part, c, sweeps.w[c])[2] - dual <= enough
 
+    def gap_at_rest(self, w: Vector, sums: Vector) -> float:
+        """The gap of the best of ``TRIED``, were all other rows of the problem at rest, at 0 with a margin of 1
+        or more or at C with less: ½ (t − 1)² ‖w‖² and what these rows add. w: (d + 1,). sums: see
+        ``rows_gaps``."""
+        square = float(np.einsum("i,i", w, w))
+        return float(np.min(0.5 * (self.factors(True) - 1.0) ** 2 * square + sums))
+
+    def rows_gaps(self, alpha: Vector, margin: Vector, cost: Vector, target: Vector | float) -> Vector:
+        """What rows (n,) add to the gap of a problem at each of the multiples that a pass tries: Σ t α m + C φ(t
+        m) − C b(α/C)."""
+        loss, factors = self._run.sweeps.loss, self.factors(True)
+        share = np.divide(alpha, cost, out=np.zeros_like(alpha), where=cost > 0)
+        linear = float(np.einsum("i,i", alpha, margin))
+        fixed = float(np.einsum("i,i", cost, loss.dual_value(share, target)))
+        each = [float(np.einsum("i,i", cost, loss.value(t * margin, target))) for t in factors]
+        return factors * linear + np.array(each) - fixed
+
     def _primals(self, part: BlockState, c: int, w: Vector) -> tuple[float, float, float]:
         """The best factor, P(w), and P(factor · w)."""
         rows, _, margin = part.of(c)

@@ -17,9 +17,9 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
-from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, Face
+from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
-from llsvm.solvers.llsvm.newton_system import MATRICES, Prices, Way
+from llsvm.solvers.llsvm.newton_system import DENSE_MATRICES, MATRICES, SMALL, Prices, Way
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
@@ -37,51 +37,64 @@ def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     dataset = memory.dataset
     columns = dataset.n_columns + 1
     order = min(columns, dataset.n_rows, tuning.multipliers.max_order)
-    each = (
-        ROW_BYTES * dataset.n_rows
-        + 8 * VECTORS * columns
-        + PIECES * PIECE_BYTES
-        + MATRICES * 8 * order * order
-    )
-    return at_once * each
+    matrices = (DENSE_MATRICES if dataset.is_dense else MATRICES) * 8 * order * order
+    return at_once * (ROW_BYTES * dataset.n_rows + 8 * VECTORS * columns + PIECES * PIECE_BYTES + matrices)
 
 
 class SecondOrder:
-    """For the rows of blocks at hand."""
+    """For the rows of blocks at hand.
+
+    lent_bytes: room beside what is signed for; while there is any, the rows of the part are all that is not at
+    rest."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self.lent_bytes = 0
         dataset = run.stream.dataset
         self._columns = dataset.n_columns + 1
         self._dense = dataset.is_dense
 
-    def pays(self, part: BlockState, n_rows: int, n_active: int, visits: int, late: bool = False) -> bool:
+    def pays(
+        self,
+        part: BlockState,
+        n_rows: int,
+        n_active: int,
+        visits: int,
+        late: bool = False,
+        lent_bytes: int = 0,
+    ) -> bool:
         """Have so many visits to rows of a problem cost more than the multipliers would, over ``n_rows`` of the
         part?
 
-        n_active: as many rows moved, or were free, of late. late: it does, if there is room."""
-        run, tuning = self._run, self._run.tuning.multipliers
+        n_active: as many rows moved, or were free, of late. late: it does, if there is room. lent_bytes: room to
+        come."""
         if n_rows < 2:
             return False
-        prices, _ = self._prices(part, n_rows)
-        if prices.room_bytes < 0 or late:
-            return prices.room_bytes >= 0
-        spent = visits * prices.visit()
         free = min(n_active, n_rows)
-        if run.threshold is None and self._is_wide(prices, free):
-            return spent > run.tuning.face.products * 2 * free * prices.product()
-        return spent > tuning.patience * self._price(prices, n_rows, free)
+        values = part.block.nnz / max(part.n_rows, 1)
+        prices, _ = self.prices(values, n_rows, self._room_bytes(part) + lent_bytes)
+        if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, lent_bytes > 0):
+            return False
+        return late or visits * prices.visit() > self.price_of(prices, n_rows, free, lent_bytes > 0)
 
     def price(self, part: BlockState, n_rows: int, n_active: int) -> float:
         """ns of processor time that the multipliers are expected to take; infinite where they have no room, or are
         not the way. Arguments as in ``pays``."""
         prices, _ = self._prices(part, n_rows)
         free = min(n_active, n_rows)
-        if prices.room_bytes < 0 or self._is_wide(prices, free):
+        if prices.room_bytes < 0 or self._is_wide(prices, n_rows, free, False):
             return math.inf
         return self._price(prices, n_rows, free)
 
+    def price_of(self, prices: Prices, n_rows: int, free: int, lent: bool = False) -> float:
+        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``."""
+        run = self._run
+        if self._is_wide(prices, n_rows, free, lent):
+            return run.tuning.face.products * 2 * free * prices.product()
+        return run.tuning.multipliers.patience * self._price(prices, n_rows, free)
+
     def _price(self, prices: Prices, n_rows: int, n_free: int) -> float:
+        """Of the method of multipliers."""
         run, tuning = self._run, self._run.tuning.multipliers
         step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(n_free), n_free)
         steps = tuning.smooth_steps if math.isfinite(run.sweeps.loss.smoothness) else tuning.steps
@@ -100,11 +113,19 @@ class SecondOrder:
             each = range(len(problems))
             self._run.sweeps.each(lambda j: self._solve(part, problems[j], rows[j], gap, whole), each)
 
-    def _is_wide(self, prices: Prices, n_free: int) -> bool:
-        """Are conjugate gradients the way to solve systems? Then they do without the method of multipliers."""
-        if not isinstance(self._run.sweeps.loss, PLQLoss) or prices.room_bytes < FACE_ROW_BYTES * n_free:
+    def _is_wide(self, prices: Prices, n_rows: int, n_free: int, lent: bool) -> bool:
+        """Are conjugate gradients the way to solve systems? Then they do without the method of multipliers. lent:
+        also where that needs matrices of the free rows, and a few steps along faces cost less."""
+        if not isinstance(self._run.sweeps.loss, PLQLoss) or self._run.threshold is not None:
             return False
-        return prices.best(n_free) is Way.PRODUCTS
+        if prices.face_bytes < FACE_ROW_BYTES * n_free:
+            return False
+        if prices.best(n_free) is Way.PRODUCTS:
+            return True
+        tuning = self._run.tuning.face
+        step = tuning.products * 2 * n_free * prices.product()
+        is_wide = SMALL < self._columns and n_rows <= self._columns
+        return lent and is_wide and tuning.few_steps * step < self._price(prices, n_rows, n_free)
 
     def _along_faces(self, part: BlockState, c: int, problem: Subproblem, gap: float) -> None:
         """Sweeps over the rows of the problem, and steps along the faces they find (face.py), in turn, until the
@@ -121,6 +142,12 @@ class SecondOrder:
             enough = gap * float(sweeps.dual[c])
             if met <= enough or scale.is_enough(part, c, met, enough) or progress.out_of_time:
                 return
+            if self.lent_bytes:
+                sums = scale.rows_gaps(
+                    part.of(c, at)[1], problem.margins(sweeps.w[c]), problem.cost, problem.target
+                )
+                if scale.gap_at_rest(sweeps.w[c], sums) <= enough:
+                    return
             for _ in range(tuning.sweeps - 1):
                 if progress.out_of_time or sweeps.sweep(part, c) <= enough:
                     break
@@ -131,9 +158,15 @@ class SecondOrder:
             part.store(c, at, alpha, margin)
 
     def _prices(self, part: BlockState, n_rows: int) -> tuple[Prices, int]:
-        """Prices, without room where that is negative; and bytes of a piece of dense rows."""
+        values = part.block.nnz / max(part.n_rows, 1)
+        return self.prices(values, n_rows, self._room_bytes(part))
+
+    def prices(self, values: float, n_rows: int, room: int) -> tuple[Prices, int]:
+        """Prices, without room where that is negative; and bytes of a piece of dense rows. values: of a row. room:
+        bytes for all problems at the same time."""
         tuning = self._run.tuning.multipliers
-        room = self._room_bytes(part) // self._run.sweeps.at_once
+        room //= self._run.sweeps.at_once
+        face_bytes = room - 8 * FACE_VECTORS * self._columns
         room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns
         piece_bytes = 0
         if self._dense:
@@ -141,16 +174,30 @@ class SecondOrder:
             # a power of 2: with a little more or less room, as more threads leave, sums are rounded alike
             piece_bytes = max(min(PIECE_BYTES, 1 << (share.bit_length() - 1)), 8 * self._columns)
         room -= PIECES * piece_bytes
-        values = part.block.nnz / max(part.n_rows, 1)
-        prices = Prices(self._dense, self._columns, values, room, tuning.max_order, tuning.max_products)
-        return prices, piece_bytes
+        most = tuning.max_order, tuning.max_products
+        return Prices(self._dense, self._columns, values, room, *most, face_bytes), piece_bytes
+
+    def least_bytes(self, n_rows: int, most: int) -> int:
+        """What work on so many rows of each problem takes beside the rows: with a matrix, if that needs no more
+        than ``most``."""
+        order = min(self._columns, n_rows, self._run.tuning.multipliers.max_order)
+        matrices = (DENSE_MATRICES if self._dense else MATRICES) * 8 * order * order
+        vectors = ROW_BYTES * n_rows + 8 * VECTORS * self._columns
+        least = FACE_ROW_BYTES * n_rows + 8 * FACE_VECTORS * self._columns
+        if not isinstance(self._run.sweeps.loss, PLQLoss):
+            least = max(least, vectors)
+        pieces = PIECES * PIECE_BYTES if self._dense else 0
+        each = vectors + matrices + pieces
+        return self._run.sweeps.at_once * (
+            each if self._run.sweeps.at_once * each <= most else least + pieces
+        )
 
     def _room_bytes(self, part: BlockState) -> int:
         """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but
         the part's."""
         plan, width = self._run.stream.plan, len(part.alpha)
         assert plan is not None
-        signed = plan.lines[WORK_ON_ROWS] + plan.lines.get(SECOND_ORDER, 0)
+        signed = plan.lines[WORK_ON_ROWS] + plan.lines.get(SECOND_ORDER, 0) + self.lent_bytes
         return signed - part.n_rows * (RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width)
 
     def _solve(self, part: BlockState, c: int, at: Positions, gap: float, whole: bool) -> None:
@@ -169,7 +216,8 @@ class SecondOrder:
         cost, rest = part.cost(c)[at], np.zeros_like(w)
         target = part.target(at) if isinstance(loss, PLQLoss) else 0.0
         problem = Subproblem(rows, at, part.signs(c)[at], target, cost, loss, rest)
-        if threshold is None and self._is_wide(prices, int(np.count_nonzero(loss.free(before, cost)))):
+        n_free = int(np.count_nonzero(loss.free(before, cost)))
+        if self._is_wide(prices, len(at), n_free, self.lent_bytes > 0):
             self._along_faces(part, c, problem, gap)
             if whole:
                 run.start[c] = w

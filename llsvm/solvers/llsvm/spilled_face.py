@@ -82,7 +82,7 @@ class SpilledFaces:
     what is of no use after.
 
     done: (k,) the last step has left so small a gap over the survivors that the problem is to wait for the next
-    pass as it is."""
+    pass as it is. n_free: (k,) rows on the faces, at most, as counted in the last sweep."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -90,7 +90,7 @@ class SpilledFaces:
         self._sigma = np.zeros(len(run.sweeps.w))
         self.done = np.zeros(len(run.sweeps.w), bool)
         self._quiet = np.zeros(len(run.sweeps.w), np.int64)  # steps of late that have hardly brought anything
-        self._n_free = np.zeros(len(run.sweeps.w), np.int64)  # rows on the faces, at most
+        self.n_free = np.zeros(len(run.sweeps.w), np.int64)
 
     @property
     def stepped(self) -> NDArray[np.bool_]:
@@ -106,11 +106,12 @@ class SpilledFaces:
         """A round begins."""
         self._sigma[:] = 0.0
         self._quiet[:] = 0
+        self.n_free[:] = 0
         self.done[:] = False
 
     def begin_count(self, resident: BlockState) -> None:
         """A sweep over spilled rows begins; resident: the survivors in memory."""
-        self._n_free[:] = 0
+        self.n_free[:] = 0
         self._count(resident, exact=True)
 
     def count(self, part: BlockState) -> None:
@@ -123,9 +124,9 @@ class SpilledFaces:
         for c in self._run.sweeps.open:
             if exact:
                 at, alpha, _ = part.of(c)
-                self._n_free[c] += np.count_nonzero(loss.free(alpha, part.cost(c)[at]))
+                self.n_free[c] += np.count_nonzero(loss.free(alpha, part.cost(c)[at]))
             else:
-                self._n_free[c] += len(part.active[c])
+                self.n_free[c] += len(part.active[c])
 
     def pay(self, problems: list[int], late: bool) -> list[int]:
         """Of these problems, those that there is room for, if sweeps over their rows have cost more than steps of
@@ -137,12 +138,12 @@ class SpilledFaces:
         if survivors.resident.n_rows * 2 >= len(survivors) or len(survivors) > self._columns:
             return []  # second order of those in memory does more; more rows than columns take many products
         few = run.tuning.face.quiet_steps
-        fitting = [c for c in problems if 0 < self._n_free[c] * ENTRY_BYTES <= room and self._quiet[c] < few]
+        fitting = [c for c in problems if 0 < self.n_free[c] * ENTRY_BYTES <= room and self._quiet[c] < few]
         if not fitting:
             return []
         values = dataset.nnz / max(dataset.n_rows, 1)
         prices = Prices(dataset.is_dense, self._columns, values, 0, 0, 0)
-        n_free = int(self._n_free[fitting].sum())
+        n_free = int(self.n_free[fitting].sum())
         readings = max(n_free * ENTRY_BYTES / room, 1.0)
         reading = READ_PRICE * values * len(survivors) * readings
         step = run.tuning.face.spilled_products * (2 * n_free * prices.product() + reading)
@@ -154,7 +155,7 @@ class SpilledFaces:
         moves."""
         room, group, used = self._room_bytes(), list[int](), 0
         for c in problems:
-            nbytes = int(self._n_free[c]) * ENTRY_BYTES
+            nbytes = int(self.n_free[c]) * ENTRY_BYTES
             if group and used + nbytes > room:
                 self._step(group)
                 group, used = [], 0

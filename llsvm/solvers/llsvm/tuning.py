@@ -69,6 +69,8 @@ class FaceTuning:
     """Between two steps, at most: they find the next face."""
     max_steps: int = 40
     """Between two passes."""
+    few_steps: float = 4
+    """That are expected in a working set (working_sets.py)."""
     first_sigma: float = 100.0
     """σ, in units of 1 over the mean of ‖x_i‖²;"""
     growth: float = 10.0
@@ -97,6 +99,19 @@ class FaceTuning:
         if length == 1.0:
             return min(self.growth * sigma, self.most_sigma * unit)
         return max(sigma / self.growth, unit) if length < self.short else sigma
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingSetTuning:
+    """Of survivors brought together (working_sets.py)."""
+
+    patience: float = 0.25
+    """Sweeps have cost so many times what second order is expected to: those that read rows each time bring
+    less."""
+    rows_share: float = 0.3
+    """Of the rows that a sweep has moved, so many must have room."""
+    rounds: int = 10
+    """Readings of the survivors that find who violates, at most; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +210,9 @@ class LLSVMTuning:
     multipliers: MultipliersTuning = MultipliersTuning()
     """Where epochs crawl;"""
     face: FaceTuning = FaceTuning()
-    """on rows that are long and wide."""
+    """on rows that are long and wide;"""
+    working_sets: WorkingSetTuning = WorkingSetTuning()
+    """where these do not fit in memory together."""
 
     # The one-class SVM's threshold
     threshold_bias: float = 3.0

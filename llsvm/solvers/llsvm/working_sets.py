@@ -1,0 +1,246 @@
+"""Working sets: where survivors are spilled, and sweeps over them crawl, those that are free or violate in a
+problem are brought together in memory, in the room that a pass has for blocks of rows, and for the weights that
+it began with; there second order (second_order.py) solves the problem over them, as if they were all there is. A
+reading of all survivors tells what that was worth, and who violates now; the next full pass tells the rest.
+
+If all survivors have room, they come together once, for all problems. Else each reading serves as many problems as
+have room together, and takes those rows of a problem that are free or add most to its gap, as far as they have
+room; a problem whose free rows have none is left to sweeps and to spilled_face.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.memory.plan import BLOCKS, SURVIVORS, WORK_ON_ROWS
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.layout import WEIGHTS
+from llsvm.solvers.llsvm.newton_system import SMALL
+from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.llsvm.scale import Scale
+from llsvm.solvers.llsvm.second_order import SecondOrder
+from llsvm.spill.writer import row_sizes
+from llsvm.stream.gathered import Gathered
+
+Vector = NDArray[np.float64]
+Counts = NDArray[np.int64]
+BINS = 128  # of powers of 2, that rows are told apart by
+READ_PRICE = 5.0  # ns: of a value of a survivor, read from its spill
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """Of a problem, (BINS,) by powers of 2 of what they add to its gap: how many rows, and bytes of these and of
+    work on them."""
+
+    rows: Counts
+    held: Counts
+
+    @classmethod
+    def nothing(cls) -> _Wanted:
+        return cls(np.zeros(BINS, np.int64), np.zeros(BINS, np.int64))
+
+
+class WorkingSets:
+    """Of the survivors of one pass after the other. Meanwhile ``run.start`` is given up; after it has weights for the
+    next pass.
+
+    begun: in this round. done: (k,) the problem waits for the next pass as it is."""
+
+    def __init__(self, run: Run, second_order: SecondOrder, done: NDArray[np.bool_]) -> None:
+        """done: is changed."""
+        self._run, self._second_order = run, second_order
+        self.begun, self.done = False, done
+        self._scale = Scale(run)
+
+    def begin(self) -> None:
+        """A round begins."""
+        self.begun = False
+
+    @property
+    def lent_bytes(self) -> int:
+        """Room that work on rows has beside what they have now."""
+        plan = self._run.stream.plan
+        assert plan is not None
+        return plan.lines[BLOCKS] + self._run.start.nbytes if self.fits(0) else 0
+
+    def fits(self, n_rows: int) -> bool:
+        """Have so many rows of a problem room, and second order over them?"""
+        run = self._run
+        wide = run.stream.dataset.n_columns >= SMALL  # else sweeps and spills do
+        allowed = wide and run.threshold is None and run.tuning.working_sets.rounds > 0
+        return allowed and self._bytes_of(n_rows) <= self._room_bytes()
+
+    def pay(self, problems: list[int], n_free: Counts, late: bool) -> list[int]:
+        """Of these problems, those that there is room for, if sweeps have cost more than working sets of all of
+        them would. n_free: (k,) so many rows of each are free, or moved. late: they do."""
+        run, survivors = self._run, self._run.stream.survivors
+        if survivors.spilled is None:
+            return []
+        tuning = run.tuning.working_sets
+        fitting = [c for c in problems if n_free[c] > 0 and self.fits(int(tuning.rows_share * n_free[c]))]
+        if late or not fitting:
+            return fitting
+        dataset = run.stream.dataset
+        values = dataset.nnz / max(dataset.n_rows, 1)
+        spent, price = 0.0, READ_PRICE * values * len(survivors) * len(fitting)
+        for c in fitting:
+            n = int(n_free[c])
+            prices = self._second_order.prices(values, n, self._room_bytes() - self._held_bytes(n))[0]
+            price += self._second_order.price_of(prices, n, n, lent=True)
+            spent += int(run.sweeps.work[c]) * prices.visit()
+        return fitting if spent > tuning.patience * price else []
+
+    def solve(self, problems: list[int], gap: float) -> None:
+        """Solve these problems over the survivors, to such a gap, a share of the objective, as far as they have
+        room."""
+        run = self._run
+        shape, nbytes = run.start.shape, run.start.nbytes
+        self.begun = True
+        run.start = np.zeros((0, shape[1]))
+        with Gathered(run.stream, WEIGHTS, nbytes) as gathered:
+            n_rows, least = len(run.stream.survivors), self._least_bytes(len(run.stream.survivors))
+            needed = gathered.survivor_bytes + self._row_bytes * n_rows + least
+            if needed <= self._room_bytes(nbytes):
+                self._gather(gathered, None, drop=True)
+                self._solve_together(gathered, problems, gap)
+            else:
+                self._in_rounds(gathered, problems, gap, nbytes)
+        run.start = np.empty(shape)
+        run.begin_at_weights()
+
+    # -- room ----------------------------------------------------------------------------------------------
+
+    @property
+    def _row_bytes(self) -> int:
+        """Of work on a row, beside the row."""
+        plan = self._run.stream.plan
+        assert plan is not None
+        return -(-plan.lines[WORK_ON_ROWS] // (plan.survivor_rows + plan.block_rows))
+
+    def _room_bytes(self, start_bytes: int | None = None) -> int:
+        """For rows and work on them, if those in memory make room. start_bytes: of ``run.start``."""
+        plan = self._run.stream.plan
+        assert plan is not None
+        lines = plan.lines[BLOCKS] + plan.lines[SURVIVORS] + plan.lines[WORK_ON_ROWS]
+        return lines + (self._run.start.nbytes if start_bytes is None else start_bytes)
+
+    def _bytes_of(self, n_rows: int) -> int:
+        """What work on so many rows of a problem takes, the rows included."""
+        return self._held_bytes(n_rows) + self._least_bytes(n_rows)
+
+    def _held_bytes(self, n_rows: int) -> int:
+        return int(n_rows * (self._run.stream.dataset.held_bytes_per_row + self._row_bytes))
+
+    def _least_bytes(self, n_rows: int) -> int:
+        return self._second_order.least_bytes(n_rows, self._room_bytes() // 2)
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    def _in_rounds(self, gathered: Gathered, problems: list[int], gap: float, start_bytes: int) -> None:
+        """As many problems at a time as have room together, until none is left that has a gap over the
+        survivors."""
+        run = self._run
+        room, drop = self._room_bytes(start_bytes), len(run.sweeps.w) == 1
+        if not drop:  # else nobody wants them again
+            plan = run.stream.plan
+            assert plan is not None
+            room -= plan.lines[SURVIVORS]
+        for _ in range(1 if drop else run.tuning.working_sets.rounds):
+            if run.stream.progress.out_of_time:
+                return
+            groups = self._groups(self._survey(gathered, problems, gap), room)
+            for group in groups:
+                self._gather(gathered, group, drop)
+                self._solve_together(gathered, list(group), gap)
+            problems = [c for group in groups for c in group]
+            if not problems:
+                return
+
+    def _survey(self, gathered: Gathered, problems: list[int], gap: float) -> dict[int, _Wanted]:
+        """What each of the problems that have a larger gap over the survivors wants of these; the others are
+        done."""
+        run, sums = self._run, [np.zeros(1)] * len(problems)
+        wanted = {c: _Wanted.nothing() for c in problems}
+        for part in self._measured(gathered, problems):
+            sizes = row_sizes(part.block, gathered.rows) + self._row_bytes
+            for j, c in enumerate(problems):
+                at, alpha, margin = part.of(c)
+                sums[j] = sums[j] + self._scale.rows_gaps(alpha, margin, part.cost(c)[at], part.target(at))
+                rows, bins = self._bins(part, c)
+                wanted[c].held += np.bincount(bins, sizes[rows], BINS).astype(np.int64)
+                wanted[c].rows += np.bincount(bins, minlength=BINS)
+        for j, c in enumerate(problems):
+            size = gap * float(run.sizes[c])
+            self.done[c] = self._scale.gap_at_rest(run.sweeps.w[c], sums[j]) <= size
+        return {c: of for c, of in wanted.items() if not self.done[c]}
+
+    def _bins(self, part: BlockState, c: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The rows that are free or violate in problem ``c``, and the powers of 2 of what they add to its gap: of
+        free ones that of all."""
+        loss = self._run.sweeps.loss
+        rows, alpha, margin = part.of(c, part.violating(c))
+        cost, target = part.cost(c)[rows], part.target(rows)
+        share = np.divide(alpha, cost, out=np.zeros_like(alpha), where=cost > 0)
+        gap = cost * (loss.value(margin, target) - loss.dual_value(share, target)) + alpha * margin
+        bins = np.clip(np.frexp(np.maximum(gap, 0.0))[1] + BINS // 2, 0, BINS - 2)
+        bins[loss.free(alpha, cost)] = BINS - 1
+        return rows, bins
+
+    def _groups(self, wanted: dict[int, _Wanted], room: int) -> list[dict[int, int]]:
+        """The problems, as many together as have room, but for those that have none alone; and of each the least
+        power of 2 of its rows."""
+        groups, used = list[dict[int, int]](), 0
+        for c, of in wanted.items():
+            held, rows = np.cumsum(of.held[::-1]), np.cumsum(of.rows[::-1])
+            needed = np.array([self._least_bytes(int(n)) for n in rows]) + held
+            n_bins = int(np.searchsorted(needed > room, True))
+            if n_bins == 0:
+                continue
+            if not groups or used + int(needed[n_bins - 1]) > room:
+                groups.append({})
+                used = 0
+            groups[-1][c] = BINS - n_bins
+            used += int(held[n_bins - 1])
+        return groups
+
+    def _measured(self, gathered: Gathered, problems: list[int]) -> Iterator[BlockState]:
+        """The survivors with their margins in these problems."""
+        run, sweeps = self._run, self._run.sweeps
+        others = sweeps.open
+        for block in gathered.survivors():
+            part = run.duals.of(block)
+            sweeps.open = problems
+            sweeps.measure(part, sweeps.w)
+            sweeps.open = others
+            yield part
+
+    def _gather(self, gathered: Gathered, problems: dict[int, int] | None, drop: bool) -> None:
+        """Fill the buffer with the survivors that one of these problems wants, from such a power of 2 on; None:
+        all. drop: those in memory are forgotten."""
+        rows = gathered.begin(drop)
+        if problems is None:
+            for block in gathered.survivors():
+                rows.append(block)
+        else:
+            for part in self._measured(gathered, list(problems)):
+                chosen = []
+                for c, least in problems.items():
+                    at, bins = self._bins(part, c)
+                    chosen.append(at[bins >= least])
+                rows.append_rows(part.block, np.unique(np.concatenate(chosen)))
+
+    def _solve_together(self, gathered: Gathered, problems: list[int], gap: float) -> None:
+        """Second order over the rows in the buffer."""
+        run, rows = self._run, gathered.rows
+        part = run.duals.of(rows.block())
+        self._second_order.lent_bytes = gathered.room_bytes - rows.used_bytes
+        members = [part.members(c) for c in problems]
+        self._second_order.solve(part, problems, members, gap, whole=False)
+        self._second_order.lent_bytes = 0
+        run.duals.store(part)
+        self.done[problems] = True

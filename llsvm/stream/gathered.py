@@ -1,0 +1,94 @@
+"""Gathered: survivors brought together in one buffer, in the room that a pass has for blocks of rows, and for what
+else is of no use between two passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+
+from llsvm.block import Block
+from llsvm.memory.plan import BLOCKS, SURVIVORS
+from llsvm.memory.process import trim_freed_memory
+from llsvm.row_buffer import RowBuffer, row_bytes
+from llsvm.spill.store import Scratch
+from llsvm.stream.stream import Stream
+
+GATHERED = "survivors brought together"  # the ledger's line
+
+
+class Gathered:
+    """A context manager: while it is open, no blocks are read, and the ledger has signed for it instead.
+
+    room_bytes: there are so many. rows: a buffer for survivors."""
+
+    def __init__(self, stream: Stream, line: str, more_bytes: int) -> None:
+        """more_bytes: of the ledger's ``line``, which whoever has signed for them has given up."""
+        plan = stream.plan
+        assert plan is not None
+        self._stream = stream
+        self._lent = {BLOCKS: plan.lines[BLOCKS], line: more_bytes}
+        self._drop = False
+        # memory is taken as rows come: as many as may
+        self.rows = stream.new_buffer(self.room_bytes + plan.lines[SURVIVORS])
+
+    @property
+    def room_bytes(self) -> int:
+        return sum(self._lent.values())
+
+    def __enter__(self) -> Gathered:
+        self._stream.drop_blocks()
+        trim_freed_memory()
+        for line, nbytes in self._lent.items():
+            self._take(line, nbytes)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        trim_freed_memory()
+        budget = self._stream.budget
+        budget.release(GATHERED)
+        for line, nbytes in self._lent.items():
+            budget.reserve(line, nbytes)
+
+    def _take(self, line: str, nbytes: int) -> None:
+        self._stream.budget.release(line, nbytes)
+        self._stream.budget.reserve(GATHERED, nbytes)
+
+    @property
+    def survivor_bytes(self) -> int:
+        """Of all survivors in one buffer."""
+        survivors, rows = self._stream.survivors, self.rows
+        resident, spilled = survivors.resident, survivors.spilled
+        pages = [] if spilled is None else spilled.pages
+        n_rows = resident.n_rows + sum(page.n_rows for page in pages)
+        nnz = resident.nnz + sum(page.nnz for page in pages)
+        return row_bytes(n_rows, nnz, rows.dtype.itemsize, rows.width, rows.weighted, rows.targets)
+
+    def begin(self, drop: bool) -> RowBuffer:
+        """The buffer, empty. drop: the survivors in memory are forgotten once others are asked for: their room is
+        added to this."""
+        self._drop = drop
+        self.rows.clear()
+        return self.rows
+
+    def survivors(self) -> Iterator[Block]:
+        """Those in memory, then the spilled ones, page by page: each is valid until the next."""
+        stream, survivors = self._stream, self._stream.survivors
+        yield survivors.resident
+        if self._drop:
+            self._drop_resident()
+        spilled, scratch = survivors.spilled, Scratch()
+        for number, page in enumerate(spilled.pages if spilled is not None else ()):
+            assert spilled is not None
+            stream.count_bytes(page.nbytes)
+            yield spilled.read(number, scratch)
+
+    def _drop_resident(self) -> None:
+        survivors, plan = self._stream.survivors, self._stream.plan
+        assert plan is not None
+        survivors.drop(self._stream.new_buffer(plan.survivor_bytes))
+        trim_freed_memory()
+        self._drop = False
+        self._lent[SURVIVORS] = plan.lines[SURVIVORS]
+        self._take(SURVIVORS, self._lent[SURVIVORS])

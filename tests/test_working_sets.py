@@ -1,0 +1,93 @@
+"""Working sets: survivors that do not fit in memory with all else, brought together for second order."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracle import small_pages
+from state_suite import Case, check_resumes
+from test_spilled_face import NEVER, WITHOUT, Out
+
+from llsvm.solvers.llsvm import tuning as tuning_module
+from llsvm.solvers.llsvm.working_sets import WorkingSets
+from llsvm.stream.gathered import GATHERED, Gathered
+
+SETS = tuning_module.WorkingSetTuning(patience=0.0)
+
+
+class Watch:
+    """Counts what working sets do, and looks at the ledger meanwhile."""
+
+    def __init__(self, monkeypatch):
+        self.groups, self.lines, self.over = [], [], 0
+        together, enter = WorkingSets._solve_together, Gathered.__enter__
+
+        def solve(sets, gathered, problems, gap):
+            self.groups.append((len(problems), gathered.rows.n_rows))
+            plan = sets._run.stream.plan
+            used = gathered.rows.used_bytes + sets._row_bytes * gathered.rows.n_rows
+            self.over += used > gathered.room_bytes + plan.lines["work on rows"]
+            self.lines.append(dict(sets._run.stream.budget.lines))
+            together(sets, gathered, problems, gap)
+
+        def begin(gathered):
+            self.before = dict(gathered._stream.budget.lines)
+            self.stream = gathered._stream
+            return enter(gathered)
+
+        monkeypatch.setattr(WorkingSets, "_solve_together", solve)
+        monkeypatch.setattr(Gathered, "__enter__", begin)
+
+
+def apart(n=700, d=150, classes=2):
+    """Rows of classes that are some way apart: few of them are free at a large C."""
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.06)).astype(np.float32)
+    scores = X @ rng.normal(size=(d, classes))
+    return X, np.argmax(np.sign(scores) * (np.abs(scores) + 0.3), axis=1)
+
+
+@pytest.mark.parametrize(("classes", "multiclass", "kb"), [(2, "ovr", 130), (4, "ovo", 230), (2, "ovr", 110)])
+def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, classes, multiclass, kb):
+    small_pages(monkeypatch)
+    watch = Watch(monkeypatch)
+    options = {"C": 1e3, "multiclass": multiclass, "max_passes": 4, "sets": SETS}
+    out = Out(*apart(classes=classes), tmp_path, NEVER, 1000 * kb, 2, 4, **options)
+    assert watch.groups
+    assert not watch.over
+    np.testing.assert_allclose(out.run.sweeps.w, out.weights, atol=1e-6 * np.abs(out.weights).max())
+    np.testing.assert_allclose(out.run.sweeps.dual, out.dual, rtol=1e-6)
+    # what is lent is signed for once, and given back
+    assert all(sum(lines.values()) == sum(watch.before.values()) for lines in watch.lines)
+    assert all(lines[GATHERED] > 0 for lines in watch.lines)
+    assert dict(watch.stream.budget.lines) == watch.before
+
+
+def test_runs_repeat(tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    found = [Out(*apart(), tmp_path, NEVER, 140_000, 2, 4, C=100.0, max_passes=6, sets=SETS) for _ in range(2)]
+    assert found[0].last.converged
+    np.testing.assert_array_equal(found[0].coef, found[1].coef)
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    watch = Watch(monkeypatch)
+    monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, working_sets=SETS))
+    settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 4}
+    case = Case(settings, LEDGER, n=700, d=150, density=0.06, from_file="cache", in_one_block=False, spills=True)
+    check_resumes(case, tmp_path)
+    assert watch.groups
+
+
+@pytest.mark.slow
+def test_classes_of_text_at_a_large_cost_under_the_smallest_limits(tmp_path):
+    """In a process of its own: sweeps over the spill alone are far from it after as many passes."""
+    rows, path = data("20news.svm"), tmp_path / "model"
+    limit = 297_100_000
+    options = ["-C", "1e4", "--memory-limit", str(limit), "--max-passes", "5", "--spill-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "llsvm", "train", str(rows), "--model", str(path), *options, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert told["peak_memory_bytes"] <= limit
