@@ -124,7 +124,7 @@ class SecondOrder:
             return True
         tuning = self._run.tuning.face
         step = tuning.products * 2 * n_free * prices.product()
-        is_wide = SMALL < self._columns and n_rows <= self._columns
+        is_wide = self._columns > SMALL and n_rows <= self._columns
         return lent and is_wide and tuning.few_steps * step < self._price(prices, n_rows, n_free)
 
     def _along_faces(self, part: BlockState, c: int, problem: Subproblem, gap: float) -> None:

@@ -46,8 +46,8 @@ class _Wanted:
 
 
 class WorkingSets:
-    """Of the survivors of one pass after the other. Meanwhile ``run.start`` is given up; after it has weights for the
-    next pass.
+    """Of the survivors of one pass after the other. Meanwhile ``run.start`` is given up; after it has weights for
+    the next pass.
 
     begun: in this round. done: (k,) the problem waits for the next pass as it is."""
 

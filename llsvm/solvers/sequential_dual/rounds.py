@@ -46,11 +46,12 @@ class Rounds:
         self._costs = costs
         self._tuning = tuning
 
-    def full_pass(self, measure: bool) -> float:
-        """Measure the primal at the weights it begins with, which it returns, and update."""
+    def full_pass(self, measure: bool, epochs: bool = True) -> float:
+        """Measure the primal at the weights it begins with, which it returns, and update. epochs: over the
+        survivors are to follow; else none are spilled."""
         loops, stream, survivors = self.loops, self._stream, self._stream.survivors
         self.start[...] = loops.w
-        spill = self.n_active < self._tuning.spill_share * stream.dataset.n_rows
+        spill = epochs and self.n_active < self._tuning.spill_share * stream.dataset.n_rows
         primal, n_active, cost, of_terms = 0.5 * squared_norm(self.start), 0, 0.0, 0.0
         for block in stream.all():
             part = self._part(block)

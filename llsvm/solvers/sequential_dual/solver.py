@@ -233,7 +233,7 @@ class SequentialDual:
         many = self._many_columns
         while True:
             if not self._survey_due:
-                primal = rounds.full_pass(measure=self._passes > 0)
+                primal = rounds.full_pass(self._passes > 0, epochs=many is None or not many.begun)
                 self._passes += 1
                 self._terms = rounds.terms
                 self._resum(rounds.parts(), rounds.loops, rounds.start, primal)
