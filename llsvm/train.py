@@ -11,6 +11,7 @@ from llsvm.data import open_with_settings
 from llsvm.errors import in_python
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
+from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
 from llsvm.settings.python import takes_options
@@ -18,6 +19,7 @@ from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.report import in_passes
 from llsvm.state.checkpoints import Checkpoints, checkpoints_in
+from llsvm.training.pruning import ALL_GONE
 from llsvm.training.training import Training
 
 __all__ = ["load", "train"]
@@ -43,6 +45,7 @@ def train(
     tol: float = 0.001,
     max_passes: int | None = 200,
     max_seconds: float | None = None,
+    prune: float | None = None,
     threads: int | None = None,
     format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
     | None = None,
@@ -116,6 +119,8 @@ def train(
     and data frames do not (``model.settings`` tells what was done).
     sample_weight: (n,) factors of C, with arrays. output: a path, or None to write nothing.
     state: a folder for the state of the run, from which the same call goes on, however it was stopped, or None.
+    prune: afterwards weights below this in absolute value become zero; the certificate is of what is left,
+    ``model.extra["pruned"]`` says what it cost, and ``converged`` is judged before that.
     checkpoint_every: seconds, or "5m", between two that are written; 0: after every pass. fresh: begin anew,
     whatever is there.
 
@@ -164,6 +169,8 @@ def train_with(
         warnings.warn(in_python(note, names), stacklevel=warn_at)
     if model.certificate is not None and model.certificate.is_nothing:
         warnings.warn(in_python(NOTHING, names), stacklevel=warn_at)
+    if (pruned := model.extra.get(PRUNED)) is not None and pruned["weights"] == pruned["dropped"] > 0:
+        warnings.warn(in_python(ALL_GONE.format(**pruned), names), stacklevel=warn_at)
     if not model.converged:
         warn_not_converged(model, in_python(advice, names), warn_at + 1)
     return model

@@ -144,6 +144,15 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
     why = f" (solver {summary['solver']}: {summary['why']})" if summary.get("why") else ""
     spilled = f", {format_size(summary['bytes_spilled'])} spilled" if summary.get("bytes_spilled") else ""
     sparse = "" if settings.penalty == "l2" else f"{summary['nonzero_weights']:,} weights are not zero\n"
+    if summary["pruned"] is not None:
+        from llsvm.training.pruning import pruned_in_words
+
+        before = summary["pruned"]["relative_gap_before"]
+        sparse = f"{pruned_in_words(summary['pruned'])}\n"
+        proof += (
+            f"; this is of the pruned weights, whether it converged was judged before pruning: within "
+            f"{before:.{places}%}"
+        )
     return (
         f"{state} after {in_passes(summary['passes'])} and {summary['seconds']:.1f} s{why}\n{sparse}"
         f"{proof}\n"

@@ -66,6 +66,9 @@ _EXPLAINED = {
     tol: relative duality gap at which to stop.
     max_iter: full passes over the data at most, None for no limit. max_seconds: once this time is
     over there is no other step, and a last pass measures what there is; None for no limit.""",
+    ("prune",): """
+    prune: afterwards, weights below this in absolute value become zero, 0.01 say; ``certificate_`` is of what is
+    left, ``model_.extra["pruned"]`` says what it cost, and warnings are about the run before that; None: none.""",
     ("fit_intercept", "penalize_intercept"): """
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others (as in LIBLINEAR),
     or not (as in LIBSVM and LogisticRegression) where ``penalize_intercept`` is False and the solver can.""",

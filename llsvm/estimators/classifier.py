@@ -55,6 +55,7 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         tol: float = 1e-3,
         max_iter: int | None = 200,
         max_seconds: float | None = None,
+        prune: float | None = None,
         class_weight: str | Mapping[Any, float] | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
@@ -99,6 +100,7 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.max_seconds = max_seconds
+        self.prune = prune
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling

@@ -40,6 +40,7 @@ class LLSVMOutlierDetector(OutlierMixin, LLSVMEstimator):
         tol: float = 1e-3,
         max_iter: int | None = 200,
         max_seconds: float | None = None,
+        prune: float | None = None,
         kernel: str | None = None,
         gamma: float | None = None,
         degree: int = 3,
@@ -69,6 +70,7 @@ class LLSVMOutlierDetector(OutlierMixin, LLSVMEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.max_seconds = max_seconds
+        self.prune = prune
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree

@@ -46,6 +46,7 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
         tol: float = 1e-3,
         max_iter: int | None = 200,
         max_seconds: float | None = None,
+        prune: float | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         penalize_intercept: bool = True,
@@ -86,6 +87,7 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.max_seconds = max_seconds
+        self.prune = prune
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.penalize_intercept = penalize_intercept

@@ -27,6 +27,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.settings.objective import REGRESSION, UNLABELLED
 
 TEXT = "text"  # of ``extra``: what a model keeps of its text columns
+PRUNED = "pruned"  # what --prune came to
 CROSSES = "crosses"  # ... and of what is crossed
 _COLUMN_KINDS = ("number", "text", "document", "vector", "indices", "values", "struct")
 

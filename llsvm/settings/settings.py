@@ -197,6 +197,11 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
             )
 
     def _check_kernel(self) -> None:
+        if self.prune is not None and self.takes_rows_as_they_are:
+            raise UsageError(
+                "--prune is for linear models: a kernel's or a feature map's weights are not those of columns; "
+                "leave one of them out"
+            )
         allowed_scales = (AUTO, "none") if self.feature_map else (AUTO, "none", "unit-row")
         if self.takes_rows_as_they_are and self.scale not in allowed_scales:
             raise UsageError(

@@ -41,6 +41,15 @@ class SolverOptions:
         metavar="FLOAT",
         shown_default="none",
     )
+    prune: float | None = option(
+        None,
+        SOLVER,
+        "Afterwards, weights whose absolute value is below this become zero, 0.01 say: of columns as they were "
+        "scaled; a last pass measures the objective and the gap of what is left.",
+        rule=POSITIVE,
+        metavar="FLOAT",
+        shown_default="none",
+    )
     seed: int = option(
         0,
         SOLVER,

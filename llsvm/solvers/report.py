@@ -36,6 +36,7 @@ class Report:
     passes.
     expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows
     count and the FeatureMap (llsvm.features.feature_map) that holds them.
+    pruned: what it came to that small weights became zero, plain values (llsvm/training/pruning.py); else None.
     """
 
     kind: str
@@ -50,3 +51,4 @@ class Report:
     resumable: bool = False
     extra: dict[str, float] = field(default_factory=dict)
     expand: Callable[[], tuple[NDArray[np.bool_], Any]] | None = None
+    pruned: dict[str, Any] | None = None

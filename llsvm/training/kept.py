@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import llsvm
+from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Solver
@@ -77,7 +78,7 @@ class Kept:
             coef = np.c_[coef, model.intercept_]
         assert model.certificate is not None
         report = Report("pass", model.certificate.passes, coef, model.certificate, converged=model.converged)
-        report.cause = cause
+        report.cause, report.pruned = cause, model.extra.get(PRUNED)
         note = f"this training has ended, {record.written}, after {in_passes(record.passes)}: nothing is left to do"
         choice = Choice(model.extra["solver"], model.extra["why"])
         return Ended(model, report, choice, record.history, note)

@@ -13,7 +13,7 @@ from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import ROW_SCALE
 from llsvm.files.fingerprint import TRAINED_ON, files_summary
 from llsvm.memory.process import peak_resident_bytes
-from llsvm.models.header import CROSSES
+from llsvm.models.header import CROSSES, PRUNED
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
 from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
@@ -81,6 +81,8 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
     if dataset.target is not None:
         coef, intercept = coef * dataset.target.unit, intercept * dataset.target.unit + dataset.target.shift
     extra = _extra(run, coef)
+    if report.pruned is not None:
+        extra[PRUNED] = report.pruned
     names = run.stream.source.info().feature_names
     n_features = coef.shape[1] if run.feature_map is None else run.feature_map.n_features
     return Model(
@@ -166,6 +168,7 @@ def summary(run: Run) -> dict[str, Any]:
         "nonzero_weights": None
         if report is None or report.coef is None
         else int(np.count_nonzero(report.coef)),
+        "pruned": None if report is None else report.pruned,
         "rows": dataset.n_rows,
         "features": dataset.n_features,
         "label_kind": dataset.kind,

@@ -47,6 +47,7 @@ from llsvm.training.kept import Ended, Kept
 from llsvm.training.learning import learn_columns
 from llsvm.training.limits import budget_of
 from llsvm.training.outcome import Run, advice_on, history_row, model_of, summary
+from llsvm.training.pruning import prune, room, set_aside
 
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
@@ -178,7 +179,8 @@ class Training:
         def needs(left: MemoryLeft) -> Needs:
             return self._make_solver(dataset, left).needs(left)
 
-        return smallest_for(dataset, self._before, needs, max(floor_bytes, self._floor_bytes), in_one_block)
+        held = {**self._before, **room(self.settings, dataset)}
+        return smallest_for(dataset, held, needs, max(floor_bytes, self._floor_bytes), in_one_block)
 
     def plan(self) -> MemoryPlan:
         """Read the data, and tell what the memory limit would be spent on. Raises as iterating does."""
@@ -210,8 +212,7 @@ class Training:
             shares, read = None, False
             self._kept.restore(solver, self.history)
             chosen = f"solver {self.solver}: {self.why}" if self.why else ""
-            wide = _DOUBLE if self._kept.doubled else ""
-            notes = (self._kept.note, self.stream.note, wide, chosen)
+            notes = (self._kept.note, self.stream.note, _DOUBLE * self._kept.doubled, chosen)
             yield Report("read", 0, note="; ".join(filter(None, notes)))
             reports, hidden = self._kept.going_on(solver.solve(self.stream)), False
             for report in reports:
@@ -235,18 +236,25 @@ class Training:
             self._choice, self._auto = self._auto.choice, None
         if self._last is not None and self._last.expand is not None:
             self._support, self._map = self._last.expand()
+        if self.settings.prune is not None and self._last is not None:
+            cast(Generator[Report, None, None], reports).close()
+            del solver, reports, report
+            self.note(prune(self.stream, self.settings, self._last))
+            yield self._last
 
     def read(self) -> DatasetInfo:
-        """The first reading. Where the settings leave no room for it, values are not rounded to 32-bit floats: the
-        reading ends with the first that would be, and begins again. Raises BudgetError, DataError, DiskError."""
+        """The first reading; where the settings leave no room for rounding values to 32-bit floats, it begins again
+        with the first that would be rounded. Raises BudgetError, DataError, DiskError."""
         if self._refused is not None:
             raise self._refused
         learn_columns(self.stream, self.settings)
         try:
-            return self.stream.read()
+            self.stream.read()
         except ValuesRounded:
             self.keep_double()
-            return self.stream.read()
+            self.stream.read()
+        set_aside(self.stream, self.settings)
+        return self.stream.dataset
 
     def must_begin_again(self, report: Report) -> bool:
         """Does rounding values to 32-bit floats hide the optimum? Then ``keep_double``, read and solve again."""
@@ -270,8 +278,7 @@ class Training:
         budget, source, progress = stream.budget, stream.source, stream.progress
         budget.return_to(self._before)
         self._double(source)
-        encoder = source.info().encoder
-        if encoder is not None:
+        if (encoder := source.info().encoder) is not None:
             encoder.begin_again()
         del stream
         self.stream = self._new_stream(progress=progress)
@@ -302,12 +309,10 @@ class Training:
 
     def _take(self, ended: Ended) -> None:
         """What a run before this one has come to."""
-        self._ended, self._last = ended, ended.report
-        self._choice, self.history = ended.choice, ended.history
+        self._ended, self._last, self._choice, self.history = ended, ended.report, ended.choice, ended.history
 
     def _out_of_time(self) -> bool:
-        has_result = self._last is not None and self._last.certificate is not None
-        return has_result and self.progress.out_of_time
+        return self._last is not None and self._last.certificate is not None and self.progress.out_of_time
 
     def note(self, report: Report) -> None:
         """Take in a solver's report: counters, history, and the result if it has one."""
@@ -316,9 +321,9 @@ class Training:
         if report.certificate is not None:
             progress.relative_gap = report.certificate.relative_gap
             self._last = report
-        if report.kind == "pass":
-            if report.certificate is not None and report.coef is not None:
-                self._measured = report, _checksum(report.coef)
+        if report.kind == "pass" and report.certificate is not None and report.coef is not None:
+            self._measured = report, _checksum(report.coef)
+        if report.kind == "pass" and report.pruned is None:
             bytes_read = self.stream.bytes_read + self._kept.bytes_read
             self.history.append(history_row(report, self.seconds + self._kept.seconds, bytes_read))
 

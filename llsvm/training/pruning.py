@@ -1,0 +1,136 @@
+"""Pruning: small weights become zero when training is over, and a pass over all rows says what that costs.
+
+As in DiSMEC (Babbar & Schölkopf 2017), where weights |w| < 0.01 of many classes' n-grams are dropped: nothing is
+trained anew. Any weights bound the objective from above, so with the dual that training ended with the certificate
+is that of the pruned weights. Weights are compared as training has them, of scaled columns, whose sizes can be
+compared; the constant term is never dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.dataset import DatasetInfo
+from llsvm.memory.plan import Needs
+from llsvm.objective.certificate import Certificate
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.joint_loss import joint_loss
+from llsvm.objective.losses import loss_of
+from llsvm.objective.measured import JointObjective, SeparateObjectives, work_bytes
+from llsvm.objective.one_class import negligible
+from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import Problems
+from llsvm.settings.objective import DIRECT, ONE_CLASS, SOFTMAX
+from llsvm.settings.settings import Settings
+from llsvm.solvers.report import Report
+from llsvm.stream.stream import Stream
+from llsvm.training.class_weights import class_weights
+
+ALL_GONE = "every weight was below --prune {threshold:g} and is gone: pass a smaller --prune"
+PRUNING = "measuring pruned weights"
+_ROW_WORK_BYTES = 16  # costs, and what is made of them
+
+
+def room(settings: Settings, dataset: DatasetInfo) -> dict[str, int]:
+    """Bytes by name of what the pass takes that no solver has had before; what else it takes, any has had."""
+    if settings.prune is None:
+        return {}
+    return {PRUNING: work_bytes(dataset.n_columns + 1, max(2, dataset.n_classes))}
+
+
+def set_aside(stream: Stream, settings: Settings) -> None:
+    """Sign for ``room`` before a solver is given the rest: then training does not end in want of memory. Raises
+    BudgetError."""
+    for what, nbytes in room(settings, stream.dataset).items():
+        stream.budget.reserve(what, nbytes)
+
+
+def prune(stream: Stream, settings: Settings, report: Report) -> Report:
+    """The report of the pruned weights. Nothing may hold on to the solver.
+
+    stream: which a solver has ended with. settings: of the training, resolved, with a threshold. report: the last
+    one with a certificate, whose weights (k, d + 1) stay as they are: until this returns, they are the result."""
+    assert settings.prune is not None
+    assert report.coef is not None
+    assert report.certificate is not None
+    before, threshold = report.certificate, settings.prune
+    stream.reset()
+    stream.prepare(Needs({"weights": 2 * report.coef.nbytes}, _ROW_WORK_BYTES))
+    coef = np.array(report.coef)
+    n_weights, dropped = _drop(coef, threshold)
+    certificate = _certificate(stream, settings, coef, before)
+    primal = certificate.total_primal
+    cost = primal - before.total_primal
+    told: dict[str, Any] = {
+        "threshold": threshold,
+        "weights": n_weights,
+        "dropped": dropped,
+        "primal_before": before.total_primal,
+        "primal": primal,
+        "relative_cost": cost / abs(before.total_primal) if before.total_primal else 0.0,
+        "relative_gap_before": before.relative_gap,
+    }
+    return replace(
+        report,
+        kind="pass",
+        passes=certificate.passes,
+        coef=coef,
+        certificate=certificate,
+        survivors=0,
+        note=pruned_in_words(told),
+        resumable=False,
+        pruned=told,
+    )
+
+
+def pruned_in_words(told: dict[str, Any]) -> str:
+    """A sentence."""
+    words = (
+        f"pruned: {told['dropped']:,} of {told['weights']:,} weights were below {told['threshold']:g}; objective "
+        f"{told['primal_before']:.8g} before, {told['primal']:.8g} after ({told['relative_cost']:+.3%})"
+    )
+    gone = told["weights"] == told["dropped"] > 0
+    return f"{words}; {ALL_GONE.format(**told)}" if gone else words
+
+
+def _drop(coef: NDArray[np.float64], threshold: float) -> tuple[int, int]:
+    """Set small weights to zero, in place; how many there were that are not zero, and how many of them are gone."""
+    n_weights = dropped = 0
+    for w in coef:
+        size = np.abs(w[:-1])
+        there = int(np.count_nonzero(size))
+        w[:-1][size < threshold] = 0.0
+        n_weights, dropped = n_weights + there, dropped + there - int(np.count_nonzero(w[:-1]))
+    return n_weights, dropped
+
+
+def _certificate(
+    stream: Stream, settings: Settings, coef: NDArray[np.float64], before: Certificate
+) -> Certificate:
+    dataset, bias = stream.dataset, settings.constant
+    penalty = Penalty.of(settings, dataset.n_rows)
+    costs = RowCosts.of_classes(penalty.C, class_weights(settings.class_weight, dataset))
+    joint = settings.multiclass in (*DIRECT, SOFTMAX)
+    total = settings.nu * dataset.weight_sum if settings.loss == ONE_CLASS else 0.0
+    pairs = settings.multiclass == "ovo"
+    objective: JointObjective | SeparateObjectives
+    if joint:
+        loss: Any = joint_loss(settings.multiclass, len(dataset.classes))
+        objective = JointObjective(settings.multiclass, costs, penalty, bias)
+    else:
+        loss = loss_of(settings)
+        problems = Problems(dataset.n_classes, pairs)
+        objective = SeparateObjectives(loss, costs, penalty, problems, bias, total)
+    for block in stream.all():
+        objective.add(block, coef)
+    bound = stream.rounding_bound(
+        loss, costs.by_class, bias, pairs, penalty.l1, penalty.l2, penalty.intercept
+    )
+    if total:
+        bound = replace(bound, total=total, negligible=negligible(total, dataset.squared_norm))
+    found = bound.certificate(coef, objective.primal(coef), before.dual, before.passes + 1)
+    return replace(found, dual=before.dual)  # which has had taken off what rounding may hide
