@@ -1,8 +1,8 @@
 """Linear SVMs on data larger than memory, under a byte limit, with a certificate.
 
-train, tune, predict, explain, evaluate, load: from files, data frames and arrays. LLSVMClassifier, LLSVMRegressor,
-LLSVMOutlierDetector: scikit-learn estimators. Model and Certificate: what they hand back. LLSVMError and its
-subclasses: what they raise; LLSVMWarning: something beside the result went wrong.
+train, tune, predict, explain, evaluate, verify, load: from files, data frames and arrays. LLSVMClassifier,
+LLSVMRegressor, LLSVMOutlierDetector: scikit-learn estimators. Model and Certificate: what they hand back.
+LLSVMError and its subclasses: what they raise; LLSVMWarning: something beside the result went wrong.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from llsvm.predict import evaluate, explain, predict
     from llsvm.train import load, train
     from llsvm.tune import Tuned, tune
+    from llsvm.verify import verify
 
 __all__ = [
     "BudgetError",
@@ -60,6 +61,7 @@ __all__ = [
     "predict",
     "train",
     "tune",
+    "verify",
 ]
 
 # Before pyarrow is loaded: its own allocators keep what readers free, 100 MB of it after a wide Parquet file.
@@ -79,6 +81,7 @@ _WHERE = {
     "predict": "llsvm.predict",
     "train": "llsvm.train",
     "tune": "llsvm.tune",
+    "verify": "llsvm.verify",
 }
 
 

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import re
+import signal
 import threading
 import time
 from collections import Counter
@@ -71,6 +73,26 @@ def test_old_temporary_files_of_killed_processes_go(tmp_path):
         with replacing(tmp_path / "f") as stream:
             stream.write(b"x")
     assert sorted(os.listdir(tmp_path)) == sorted({*names, ".llsvm-pipe.tmp", "f"} - {".llsvm-old.tmp"})
+
+
+def test_what_a_killed_process_was_writing_goes_with_the_next_file(tmp_path):
+    child = os.fork()
+    if child == 0:
+        with replacing(tmp_path / "f") as stream:
+            stream.write(b"half")
+            stream.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    left = os.listdir(tmp_path)
+    assert len(left) == 1
+    assert left[0].endswith(f"-{child}.tmp")
+    stay = [files.temporary_name()]  # this process lives
+    stay.append(re.sub("-[0-9a-f]{8}-", "-ffffffff-", left[0]))  # of another host, who knows?
+    for name in stay:
+        (tmp_path / name).touch()
+    with replacing(tmp_path / "f") as stream:
+        stream.write(b"whole")
+    assert sorted(os.listdir(tmp_path)) == sorted([*stay, "f"])
 
 
 def fails(number):

@@ -1,6 +1,6 @@
 """Everything that is offered, loss by penalty by method by form of multi-class, with and without an intercept that
-is not penalised, is trained and held against an optimum from outside; all that is not offered is refused with a
-sentence.
+is not penalised, is trained, held against an optimum from outside, and verified; all that is not offered is refused
+with a sentence.
 
 What is offered is what ``METHODS`` and the options' choices declare: who adds a loss, a penalty or a form there
 has to say here, in ``OF_ROWS``, ``OF_PENALTIES`` or ``JOINT``, what it means, in CVXPY.
@@ -208,6 +208,7 @@ def test_what_is_offered_reaches_the_optimum(offer):
     assert best - 1e-6 * abs(best) <= primal <= best + 1.01 * TOL * abs(best)
     assert sum(certificate.dual) <= best + 1e-6 * abs(best)
     assert best < 0 or offer.loss != ONE_CLASS
+    assert llsvm.verify(model, X, y)["differences"] == []
 
 
 REFUSED = [

@@ -57,7 +57,7 @@ def test_train_shows_every_option_as_it_is_declared(function):
     assert {each.kind for each in shown.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
-@pytest.mark.parametrize("function", [llsvm.train, llsvm.predict, llsvm.evaluate])
+@pytest.mark.parametrize("function", [llsvm.train, llsvm.predict, llsvm.evaluate, llsvm.verify])
 def test_parameters_have_the_declared_types_and_allowed_values(function):
     hints, declared = get_type_hints(inspect.unwrap(function)), get_type_hints(Settings)
     for name, hint in hints.items():

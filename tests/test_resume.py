@@ -8,6 +8,7 @@ import sys
 import threading
 import warnings
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import rows, write_svmlight
 from resume import Case, go, killed
+from typer.testing import CliRunner
 
 import llsvm
 from llsvm import Model
+from llsvm.cli import app
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
 from llsvm.spill.workspace import Workspace
 from llsvm.state import checkpoints as checkpoints_module
@@ -32,14 +35,28 @@ ARRAYS = {"solver": "nesvm", "memory_limit": "2GB", "checkpoint_every": 0}
 
 
 class Stopped:
-    """A training that was given up after its third pass, with what is needed to go on."""
+    """A training that was given up after its third pass, with what is needed to go on. It is trained once for each
+    way to do so; after that, what it had left is put there again, unless ``anew``: the state names its files."""
 
-    def __init__(self, folder, case=CASE, passes=3, **more):
+    left: ClassVar[dict[str, dict[str, bytes]]] = {}
+
+    def __init__(self, folder, case=CASE, passes=3, every=0.0, anew=False):
         self.case, self.folder = case, folder
-        self.data = case.write(folder / "rows.svm")
+        self.data = folder / "rows.svm"
         self.state, self.model = folder / "state", folder / "model"
-        go(case, self.data, folder / "undisturbed", None)
-        self.go(stop=lambda report: report.passes == passes and report.kind == "pass", **more)
+        self.state.mkdir()
+        which = f"{case} {passes} {every}"
+        if anew or which not in self.left:
+            self._train(passes, every)
+            files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
+            self.left[which] = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+        for name, data in self.left[which].items():
+            (folder / name).write_bytes(data)
+
+    def _train(self, passes, every):
+        self.case.write(self.data)
+        go(self.case, self.data, self.folder / "undisturbed", None)
+        self.go(every=every, stop=lambda report: report.passes == passes and report.kind == "pass")
         assert not self.model.exists()
 
     def go(self, **more):
@@ -154,12 +171,16 @@ def test_what_may_not_change_is_named_and_refused(tmp_path, changed, said):
     assert "state/state: the state of another training" in str(refusal.value)
     assert "pass fresh to begin anew" in str(refusal.value)
     assert content(run.state) == before
-    assert not run.go(fresh=True, **changed).notes[0].startswith("going on")
+
+
+def test_what_was_refused_is_begun_anew_when_asked(tmp_path):
+    run = Stopped(tmp_path)
+    assert not run.go(fresh=True, C=2.0).notes[0].startswith("going on")
     assert run.model.exists()
 
 
 def test_other_data_are_named_and_refused(tmp_path):
-    run = Stopped(tmp_path)
+    run = Stopped(tmp_path, anew=True)
     before = content(run.state)
     text = run.data.read_bytes()
     for other, said in (
@@ -263,12 +284,10 @@ main()
     assert "the model so far is written to" in last
     assert last.endswith(f"and the state after 3 passes is in {tmp_path / 'S'}, to go on from")
     assert set(content(tmp_path / "S")) == {"state"}
-    for arguments in (words, [*words[:-4], *words[-2:]]):
-        arguments = [*arguments[:3], str(tmp_path / ("m1" if arguments is words else "m2")), *arguments[4:]]
-        end = subprocess.run(
-            [sys.executable, "-m", "llsvm", *arguments], capture_output=True, text=True, check=False
-        )
-        assert end.returncode == 0, end.stderr
+    undisturbed = [*words[:-4], *words[-2:]]
+    for arguments, name in ((words, "m1"), (undisturbed, "m2")):
+        end = CliRunner().invoke(app, [*arguments[:3], str(tmp_path / name), *arguments[4:]])
+        assert end.exit_code == 0, end.stderr
     assert (tmp_path / "m1").read_bytes() == (tmp_path / "m2").read_bytes()
 
 
@@ -504,11 +523,6 @@ def test_a_run_without_a_limit_goes_on_under_the_one_it_began_with(tmp_path, mon
 def test_options_of_a_state_want_a_state(tmp_path):
     data = str(write_svmlight(tmp_path / "a.svm", *rows(n=50, d=5)))
     for option in (["--fresh"], ["--checkpoint-every", "0"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "llsvm", "train", data, "--model", str(tmp_path / "m"), *option],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 2
+        done = CliRunner().invoke(app, ["train", data, "--model", str(tmp_path / "m"), *option])
+        assert done.exit_code == 2
         assert f"{option[0]} has no meaning here: pass --state" in done.stderr

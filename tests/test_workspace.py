@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 import llsvm
 from llsvm.errors import DiskError
+from llsvm.process.makers import signed_name
 from llsvm.spill import workspace as workspace_module
 from llsvm.spill.workspace import LOCK_NAME, RESERVE_BYTES, Workspace, choose_parent, is_memory_backed
 
@@ -308,6 +310,22 @@ def abandoned(folder: Path) -> Path:
     (folder / LOCK_NAME).write_bytes(workspace_module._SEAL)
     (folder / "pages").write_text("x")
     return folder
+
+
+def test_what_was_being_made_or_removed_when_its_process_was_killed_goes(tmp_path):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    mine = signed_name("llsvm-")
+    bare, locked, used = (re.sub(r"[0-9]+$", f"{child}", signed_name("llsvm-")) for _ in range(3))
+    other = re.sub("-[0-9a-f]{8}-", "-ffffffff-", bare)  # of another host
+    for name in (mine, bare, locked, used, other, "llsvm-theirs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / locked / LOCK_NAME).touch()
+    (tmp_path / used / "letter").touch()
+    workspace_module.remove_abandoned(tmp_path)
+    assert folders(tmp_path) == sorted([mine, used, other, "llsvm-theirs"])
 
 
 def test_a_folder_swapped_for_a_link_does_not_lead_the_deletion_elsewhere(tmp_path, monkeypatch):

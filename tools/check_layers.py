@@ -27,8 +27,8 @@ LAYERS = [
     ["solvers"],
     ["state"],
     ["training", "scoring"],
-    ["tuning"],
-    ["train", "predict", "survey", "convert", "path", "tune"],
+    ["tuning", "verification"],
+    ["train", "predict", "survey", "convert", "path", "tune", "verify"],
     ["estimators", "cli", "__main__"],
 ]
 # Rooms whose modules do not import each other, but for what these share.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import sys
 import time
@@ -19,6 +18,7 @@ from llsvm.errors import DiskError, UsageError
 from llsvm.files import remote
 from llsvm.files.credentials import without_credentials
 from llsvm.process import leftovers
+from llsvm.process.makers import maker_is_dead, signed_name
 
 STDOUT = "-"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a disk is full
@@ -36,7 +36,7 @@ NO_PLACE = (
     errno.ETXTBSY,
 )
 _PREFIX, _SUFFIX = ".llsvm-", ".tmp"
-_ABANDONED_SECONDS = 3600  # without a write, and not locked: nobody's any more
+_ABANDONED_SECONDS = 3600  # without a write, and not locked: nobody's any more, whoever has made it
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -48,7 +48,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     "-" is standard output. An address (``s3://...``) is written to as ``llsvm.files.remote.replacing`` says. Else
     it is written under a temporary name of its own in the same folder, synced and renamed. A symbolic link is
     followed; a device or a pipe (``/dev/null``) is written to directly. After an error nothing is left, and what
-    killed processes of this user left in the folder some time ago is removed.
+    killed processes of this user left in the folder is removed: of other hosts, an hour later.
     Raises DiskError where the disk is full or fails, UsageError where the path cannot be written.
     """
     if os.fspath(path) == STDOUT:
@@ -134,9 +134,8 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 
 def temporary_name(n_bytes: int = 0) -> str:
-    """A name that no other process, on whatever host, or thread makes; of ``n_bytes`` bytes at least."""
-    token = secrets.token_hex(8)
-    return f"{_PREFIX}{token}{_SUFFIX}".ljust(n_bytes, "x")
+    """A name of its own, see ``signed_name``; of ``n_bytes`` bytes at least."""
+    return signed_name(_PREFIX, _SUFFIX).ljust(n_bytes, "x")
 
 
 def _require_own(target: Path) -> None:
@@ -204,7 +203,7 @@ def _is_abandoned(name: str, folder: int) -> bool:
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         state = os.fstat(file)
-        old = time.time() - state.st_mtime > _ABANDONED_SECONDS
+        old = time.time() - state.st_mtime > _ABANDONED_SECONDS or maker_is_dead(name)
         if not stat.S_ISREG(state.st_mode) or state.st_uid != os.geteuid() or not old:
             return False
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,7 +2,8 @@
 
 The folder carries a locked file. Whoever comes later in the same parent folder removes what a killed process
 left behind: folders whose lock nobody holds. The lock file gets its content only after it is locked, so a
-folder that is just being made is never taken for an abandoned one, nor is a user's folder of a like name.
+folder that is just being made is never taken for an abandoned one, nor is a user's folder of a like name. Of one
+that was being made, or removed, when its process was killed, the name tells that (llsvm.process.makers).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import stat
 import tempfile
 import threading
@@ -24,6 +24,7 @@ from types import TracebackType
 from llsvm.errors import DiskError
 from llsvm.memory.sizes import format_size
 from llsvm.process import leftovers
+from llsvm.process.makers import maker_is_dead, signed_name
 
 PREFIX = "llsvm-"
 LOCK_NAME = "lock"
@@ -33,7 +34,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Workspace:
-    """A folder ``llsvm-<random>`` that is removed on every exit, and an account of the bytes in it.
+    """A folder ``llsvm-<its own name>`` that is removed on every exit, and an account of the bytes in it.
 
     Use it as a context manager. Without, it goes when it is garbage-collected or the interpreter ends.
     A forked child may read from it; only the process that made it removes it. Thread safe.
@@ -54,7 +55,7 @@ class Workspace:
         self._mutex = threading.Lock()
         self._files: list[FileIO] = []
         self._spare: list[tuple[FileIO, int]] = []  # files to write over, and the bytes claimed for each
-        name = f"{PREFIX}{secrets.token_hex(8)}"
+        name = signed_name(PREFIX)
         self.folder = Path(parent).absolute() / name
         try:
             place = _Place.make(Path(parent), name)
@@ -270,6 +271,9 @@ def _remove_if_abandoned(parent: int, name: str) -> None:
     with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
         place = _Place.open(parent, name)
         opened.callback(os.close, place.folder)
+        if maker_is_dead(name) and _is_bare(place):
+            place.remove()
+            return
         # O_NONBLOCK: opening a pipe would wait for its other end
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         lock = os.open(LOCK_NAME, flags, dir_fd=place.folder)
@@ -278,6 +282,15 @@ def _remove_if_abandoned(parent: int, name: str) -> None:
         if mine and stat.S_ISREG(os.fstat(lock).st_mode) and os.pread(lock, len(_SEAL), 0) == _SEAL:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             place.remove()
+
+
+def _is_bare(place: _Place) -> bool:
+    """Is it this user's, with nothing in it but maybe a lock that says nothing?"""
+    for name in os.listdir(place.folder):
+        there = os.stat(name, dir_fd=place.folder, follow_symlinks=False)
+        if name != LOCK_NAME or there.st_size or not stat.S_ISREG(there.st_mode):
+            return False
+    return os.fstat(place.folder).st_uid == os.geteuid()
 
 
 def choose_parent(spill_dir: str | Path | None, output: str | Path | None) -> Path:

@@ -1,0 +1,126 @@
+"""A model's claim, its certificate, beside what has been worked out again: what holds, and what differs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.dataset import DatasetInfo
+from llsvm.files.fingerprint import TRAINED_ON, FileFingerprint, files_summary
+from llsvm.models.header import PRUNED
+from llsvm.models.model import Model, label_text
+from llsvm.objective.certificate import Certificate
+from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.settings import Settings
+from llsvm.verification.primal import Measured
+
+TOLERANCE = 1e-9  # of a figure: so far sums of the same numbers in another order may be off
+NOT_CHECKED = (
+    "the dual is not checked, for which the dual variables of all rows are needed: that the gap is no larger than "
+    "the model says is proved as far as its dual is"
+)
+_SHOWN = 3  # of what differs, in a list
+
+
+def other_data(
+    model: Model, dataset: DatasetInfo, fingerprints: Sequence[FileFingerprint] | None
+) -> list[str]:
+    """In what the data are not those of the training, a sentence each."""
+    found = _other_files(model.extra.get(TRAINED_ON), files_summary(fingerprints))
+    if model.n_rows != dataset.n_rows:
+        found.append(f"the data have {dataset.n_rows:,} rows, and the model was trained on {model.n_rows:,}")
+    return found
+
+
+def unfit(model: Model, dataset: DatasetInfo, width: int) -> list[str]:
+    """Why nothing can be worked out for these data, a sentence each. width: features of a row."""
+    found = []
+    if dataset.kind == CLASSIFICATION and not np.array_equal(dataset.classes, model.classes_):
+        here, there = (
+            _few([label_text(each) for each in those]) for those in (dataset.classes, model.classes_)
+        )
+        found.append(f"the data have the labels {here}, and the model {there}")
+    if width != model.n_features_in_:
+        found.append(f"the data have {width:,} features, and the model {model.n_features_in_:,}")
+    return found
+
+
+def _other_files(before: dict[str, Any] | None, now: dict[str, Any] | None) -> list[str]:
+    if before is None or now is None or before["digest"] == now["digest"]:
+        return []
+    known, here = ({each["digest"]: each["name"] for each in those["files"]} for those in (before, now))
+    new = [name for digest, name in here.items() if digest not in known]
+    gone = [name for digest, name in known.items() if digest not in here]
+    changed = [name for name in new if name in gone]
+    told = [f"{_few(changed)} changed since" if changed else ""]
+    told.append(_listed("{} not among the files of the training", [name for name in new if name not in gone]))
+    told.append(_listed("{} missing", [name for name in gone if name not in new]))
+    what = "; ".join(filter(None, told))
+    if not what and before["n_files"] == now["n_files"] == len(known) == len(here):
+        return []  # another order
+    return [f"the data are not those that the model was trained on: {what or 'their content differs'}"]
+
+
+def _listed(words: str, names: list[str]) -> str:
+    return words.format(f"{_few(names)} {'is' if len(names) == 1 else 'are'}") if names else ""
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join([*names[:_SHOWN], *([f"{more} more"] if more > 0 else [])])
+
+
+def primal_differences(certificate: Certificate, found: Measured) -> list[str]:
+    """Where a primal is not what the model says, a sentence each."""
+    if len(certificate.primal) != len(found.primal):
+        return [
+            f"the certificate is of {len(certificate.primal)} problems, and the data make {len(found.primal)}"
+        ]
+    told = []
+    for name, claim, primal, size in zip(
+        found.problems, certificate.primal, found.primal.tolist(), found.size.tolist(), strict=True
+    ):
+        of = f" of {name}" if len(found.problems) > 1 else ""
+        if not agree(claim, primal, size):
+            off = abs(claim - primal) / max(abs(primal), 1e-300)
+            told.append(
+                f"the primal{of} is {primal:.12g}, and the model says {claim:.12g} ({off:.2g} of it off)"
+            )
+    return told
+
+
+def agree(claim: float, value: float, size: float) -> bool:
+    """size: of the terms that ``value`` is the sum of."""
+    return math.isfinite(value) and abs(claim - value) <= TOLERANCE * max(abs(value), 1e-6 * size)
+
+
+def gap_differences(model: Model, settings: Settings, found: NDArray[np.float64]) -> list[str]:
+    """What the model says of its gap that its own figures, and the primal found, do not bear out."""
+    certificate = model.certificate
+    assert certificate is not None
+    told = []
+    for claim, dual, primal in zip(certificate.primal, certificate.dual, found.tolist(), strict=False):
+        if dual - min(claim, primal) > 1e-7 * max(abs(primal), abs(dual)):
+            told.append(f"the model says that the dual is {dual:.12g}, which is above the primal")
+    gap = gap_of(certificate, found)
+    of_these = PRUNED not in model.extra  # a model with --prune says so of the weights before
+    if model.converged and of_these and not gap <= settings.tol * (1.0 + 1e-6):
+        told.append(f"the model says that it has converged to {settings.tol:g}, but its gap is {gap:.6g}")
+    if any(now < before for before, now in pairwise(row["passes"] for row in model.history)):
+        told.append("the passes of the model's history do not follow each other")
+    return told
+
+
+def gap_of(certificate: Certificate, primal: NDArray[np.float64]) -> float:
+    """The largest relative gap of the problems, with the primal that was found and the dual of the claim."""
+    gaps = [0.0]
+    rounding = certificate.rounding or (0.0,) * len(certificate.dual)
+    for p, d, more in zip(primal.tolist(), certificate.dual, rounding, strict=False):
+        if p > 0 or -d > certificate.negligible:
+            gaps.append((abs(p - d) + more) / (p if p > 0 else max(-d, 1e-300)))
+    return max(gaps)

@@ -1,0 +1,46 @@
+"""What rows cost, by the definitions of the losses; see the guides (solvers, losses)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.settings.settings import Settings
+
+Array = NDArray[np.float64]
+
+
+def of_margins(settings: Settings, margin: Array, target: Array) -> Array:
+    """φ of each row. margin: y w·x of classes, whose targets are 1; w·x of numbers. Any shape."""
+    off, epsilon = target - margin, settings.epsilon
+    beyond = np.maximum(np.abs(off) - epsilon, 0.0)
+    by_name = {
+        "hinge": lambda: np.maximum(off, 0.0),
+        "squared_hinge": lambda: np.maximum(off, 0.0) ** 2,
+        "least-squares": lambda: off**2,
+        "logistic": lambda: np.logaddexp(0.0, -margin),
+        "epsilon_insensitive": lambda: beyond,
+        "squared_epsilon_insensitive": lambda: beyond**2,
+        "quantile": lambda: np.maximum(settings.quantile * off, (settings.quantile - 1.0) * off),
+        "huber": lambda: _huber(np.abs(off), settings.delta),
+        "one_class": lambda: np.maximum(-margin, 0.0),
+    }
+    return by_name[settings.loss]()
+
+
+def _huber(size: Array, delta: float) -> Array:
+    return np.where(size <= delta, 0.5 * size**2, delta * (size - 0.5 * delta))
+
+
+def of_all_classes(form: str, scores: Array, own: NDArray[np.intp]) -> Array:
+    """The loss of each row, (n,), in the joint multi-class methods. scores: (n, k). own: (n,) the row's class."""
+    rows = np.arange(len(own))
+    ahead = scores - scores[rows, own][:, None]  # of the row's own class
+    if form == "softmax":
+        largest = ahead.max(axis=1, initial=0.0)
+        return largest + np.log(np.exp(ahead - largest[:, None]).sum(axis=1))
+    ahead += 1.0
+    ahead[rows, own] = 0.0
+    if form == "crammer-singer":
+        return ahead.max(axis=1)
+    return np.maximum(ahead, 0.0).sum(axis=1)  # weston-watkins

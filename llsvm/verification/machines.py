@@ -1,0 +1,182 @@
+"""Machines: what scores rows, as training had it: a model's weights are for rows as they are in files, and its
+certificate is of the weights for scaled rows.
+
+LinearMachine: w·x. MappedMachine: w·φ(x), φ an approximate feature map. KernelMachine: Σ_j β_j k(z_j, x), z_j the
+support vectors. All with a constant feature, whose weight is penalised unless there is --intercept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block, Matrix
+from llsvm.dataset import DatasetInfo
+from llsvm.features.feature_map import FeatureMap
+from llsvm.features.scaling import Scaling
+from llsvm.models.model import Model
+from llsvm.settings.objective import ONE_CLASS
+from llsvm.settings.settings import Settings
+from llsvm.verification.products import PIECE_VALUES, dense, kernel, scores
+
+Array = NDArray[np.float64]
+
+
+class Machine(Protocol):
+    """width: numbers that a row's scores, or what they are made of, take."""
+
+    width: int
+
+    def scores(self, block: Block) -> Array:
+        """(n, k) of rows as a Stream has them."""
+        ...
+
+    def norms(self) -> tuple[Array, Array]:
+        """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised; known after all rows have been scored."""
+        ...
+
+
+def machine_of(
+    model: Model,
+    settings: Settings,
+    dataset: DatasetInfo,
+    scaling: Scaling | None,
+    mapped_dtype: type[np.floating],
+) -> Machine:
+    """settings: of the training. dataset, scaling: of a Stream that has read the data. mapped_dtype: as which the
+    features of an approximate map were kept."""
+    target = dataset.target
+    unit, shift = (1.0, 0.0) if target is None else (target.unit, target.shift)
+    coef, constant = model.coef_ / unit, (model.intercept_ - shift) / unit
+    if model.feature_map is None:
+        weights = np.zeros((len(coef), dataset.n_columns))
+        weights[:, dataset.first_column :] = coef
+        if scaling is not None:
+            d = len(scaling.scale)
+            constant = constant + weights[:, :d] @ scaling.shift
+            weights[:, :d] /= scaling.scale
+        return LinearMachine(*_of_each_class(settings, dataset, weights, constant), settings)
+    if model.feature_map.kind == "kernel":
+        return KernelMachine(coef, constant, settings, model.feature_map)
+    weights, constant = _of_each_class(settings, dataset, coef, constant)
+    return MappedMachine(weights, constant, settings, model.feature_map, mapped_dtype)
+
+
+def _of_each_class(
+    settings: Settings, dataset: DatasetInfo, weights: Array, constant: Array
+) -> tuple[Array, Array]:
+    """Of two classes that were trained jointly, a model has the difference; their weights sum to 0."""
+    if settings.multiclass in ("ovr", "ovo") or len(dataset.classes) != 2:
+        return weights, constant
+    halves = np.array([[-0.5], [0.5]])
+    return halves * weights, halves[:, 0] * constant
+
+
+class LinearMachine:
+    """weights: (k, d). constant: (k,) what the constant feature adds."""
+
+    def __init__(self, weights: Array, constant: Array, settings: Settings) -> None:
+        self.weights, self.constant = weights, constant
+        self.width = len(weights)
+        free = settings.intercept or settings.loss == ONE_CLASS
+        # a model that has no constant feature, and a constant, has been changed: it is penalised as if it had one
+        self._of_constant = np.zeros(len(weights)) if free else constant / (settings.constant or 1.0)
+
+    def scores(self, block: Block) -> Array:
+        return scores(block.X, self.weights) + self.constant
+
+    def norms(self) -> tuple[Array, Array]:
+        squares = np.einsum("ij,ij->i", self.weights, self.weights) + self._of_constant**2
+        return squares, np.abs(self.weights).sum(axis=1) + np.abs(self._of_constant)
+
+
+class MappedMachine(LinearMachine):
+    """weights: (k, m), of the map's features."""
+
+    def __init__(
+        self,
+        weights: Array,
+        constant: Array,
+        settings: Settings,
+        map_: FeatureMap,
+        dtype: type[np.floating],
+    ) -> None:
+        """dtype: as which features were kept."""
+        super().__init__(weights, constant, settings)
+        self._map, self._dtype = map_, dtype
+        self.width = max(map_.width, map_.n_features)
+
+    def scores(self, block: Block) -> Array:
+        features = self._features(block.X).astype(self._dtype).astype(np.float64)
+        return features @ self.weights.T + self.constant
+
+    def _features(self, X: Matrix) -> Array:
+        map_ = self._map
+        assert map_.projection is not None
+        if map_.kind == "rff":
+            omega = np.asarray(map_.landmarks, np.float64)
+            angles = scores(X, np.pad(omega.T, ((0, 0), (map_.base, 0))))
+            return np.sqrt(2.0 / map_.width) * np.cos(angles + map_.projection)
+        return _kernel_values(map_, X) @ map_.projection
+
+
+class KernelMachine:
+    """beta: (k, m) of the support vectors."""
+
+    def __init__(self, beta: Array, constant: Array, settings: Settings, map_: FeatureMap) -> None:
+        self.width = max(map_.width, map_.n_features)
+        self._beta, self._constant, self._map = beta, constant, map_
+        free = settings.intercept
+        self._of_constant = np.zeros(len(beta)) if free else constant / (settings.constant or 1.0)
+        self._squares = np.zeros(len(beta))  # βᵀKβ, of a kernel that only the rows have
+
+    def scores(self, block: Block) -> Array:
+        if self._map.function.name != "precomputed":
+            return _kernel_values(self._map, block.X) @ self._beta.T + self._constant
+        columns = np.asarray(self._map.landmarks) + self._map.base
+        if isinstance(block.X, CSR):
+            weights = np.zeros((len(self._beta), int(max(block.X.indices.max(initial=0), columns.max())) + 1))
+            weights[:, columns] = self._beta
+            values = scores(block.X, weights)
+        else:
+            values = block.X[:, columns].astype(np.float64) @ self._beta.T
+        support = np.isin(block.rows, self._map.landmarks)
+        place = np.searchsorted(self._map.landmarks, block.rows[support])
+        self._squares += (self._beta[:, place] * values[support].T).sum(axis=1)
+        return values + self._constant
+
+    def norms(self) -> tuple[Array, Array]:
+        squares = self._squares
+        if self._map.function.name != "precomputed":
+            squares = np.zeros(len(self._beta))
+            for start, Z in _landmarks(self._map):
+                values = _kernel_values(self._map, Z, 0)
+                part = self._beta[:, start : start + len(Z)]
+                squares += ((part @ values) * self._beta).sum(axis=1)
+        return squares + self._of_constant**2, np.zeros(len(self._beta))
+
+
+def _landmarks(map_: FeatureMap) -> Iterator[tuple[int, Array]]:
+    """The number of the first of some landmarks, and these, (n, d) float64."""
+    step, Z = max(1, PIECE_VALUES // max(map_.n_features, map_.width)), cast(Matrix, map_.landmarks)
+    for start in range(0, map_.width, step):
+        stop = min(start + step, map_.width)
+        part = CSR(Z.indptr[start : stop + 1], Z.indices, Z.data) if isinstance(Z, CSR) else Z[start:stop]
+        yield start, dense(part, 0, map_.n_features)
+
+
+def _kernel_values(map_: FeatureMap, X: Matrix, base: int | None = None) -> Array:
+    """(n, m) k(x_i, z_j)."""
+    function = map_.function
+    if base is None:
+        base = map_.base
+    rows = dense(X, base, map_.n_features)
+    out = np.empty((len(rows), map_.width))
+    for start, Z in _landmarks(map_):
+        out[:, start : start + len(Z)] = kernel(
+            function.name, function.gamma, function.degree, function.coef0, rows, Z
+        )
+    return out

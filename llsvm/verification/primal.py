@@ -1,0 +1,54 @@
+"""The primal objective of a model's weights, over all rows, and what the data show of themselves on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.models.model import Model
+from llsvm.settings.objective import ONE_CLASS
+from llsvm.settings.settings import Settings
+from llsvm.stream.stream import Stream
+from llsvm.verification.machines import machine_of
+from llsvm.verification.problems import Problems
+from llsvm.verification.products import pieces
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """problems: names. primal: (p,) of each. size: (p,) of the terms that it is the sum of."""
+
+    problems: list[str]
+    primal: Array
+    size: Array
+
+
+def measured(
+    model: Model, settings: Settings, stream: Stream, mapped_dtype: type[np.floating] = np.float32
+) -> Measured:
+    """In one pass over the rows of ``stream``, which is prepared, and of the classes and columns of the model.
+    mapped_dtype: see ``machine_of``."""
+    dataset = stream.dataset
+    problems = Problems.of(settings, dataset)
+    machine = machine_of(model, settings, dataset, stream.scaling, mapped_dtype)
+    width = max(machine.width, problems.width)
+    losses, weight = np.zeros(problems.count), 0.0
+    for block in stream.all():
+        for piece in pieces(block, width):
+            losses += problems.losses(piece, machine.scores(piece))
+            weight += float(problems.cost(piece).sum())
+    squares, sizes = machine.norms()
+    if problems.are_joint:
+        squares, sizes = squares.sum(keepdims=True), sizes.sum(keepdims=True)
+    penalties = problems.penalty(squares, sizes)
+    # −ν n ρ, n the sum of the weights of rows; −ρ is the intercept
+    threshold = np.zeros(problems.count)
+    if settings.loss == ONE_CLASS:
+        threshold += settings.nu * weight * model.intercept_
+    primal = penalties + losses + threshold
+    names = ["all classes"] if problems.are_joint else model.problem_names
+    return Measured(names, primal, penalties + losses + np.abs(threshold))

@@ -1,0 +1,115 @@
+"""The problems that a training solves: which rows take part, with which signs, at what cost, and the penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.dataset import DatasetInfo
+from llsvm.settings.objective import CLASSIFICATION, DIRECT, ONE_CLASS, SOFTMAX
+from llsvm.settings.settings import Settings
+from llsvm.verification import losses
+
+Array = NDArray[np.float64]
+
+JOINT = (*DIRECT, SOFTMAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """P(w) = (l2/2) ‖w‖² + l1 ‖w‖₁ + C Σ_i c_i φ_i, of each problem.
+
+    factors: (n_classes,) of the class weights, or one for all rows. signs: (problems, n_classes) y of the rows of
+    each class, 0 where they take no part; of no meaning to the joint methods.
+    """
+
+    settings: Settings
+    C: float
+    l1: float
+    l2: float
+    factors: Array
+    signs: Array
+
+    @classmethod
+    def of(cls, settings: Settings, dataset: DatasetInfo) -> Problems:
+        """dataset: read. Raises nothing: settings and labels are those of a training that went through."""
+        n, k = dataset.n_rows, len(dataset.classes)
+        C, l1, l2 = _penalty(settings, n)
+        factors = np.ones(max(k, 1))
+        if settings.class_weight == "balanced":
+            factors = n / (k * dataset.counts)
+        elif isinstance(settings.class_weight, Mapping):
+            given = {_key(label): factor for label, factor in settings.class_weight.items()}
+            factors = np.array([given.get(_key(label), 1.0) for label in dataset.classes])
+        if dataset.kind != CLASSIFICATION:
+            signs = np.ones((1, 1))
+        elif k == 2:
+            signs = np.array([[-1.0, 1.0]])
+        elif settings.multiclass == "ovo":
+            signs = np.zeros((k * (k - 1) // 2, k))
+            for row, (i, j) in zip(signs, combinations(range(k), 2), strict=True):
+                row[i], row[j] = 1.0, -1.0
+        else:
+            signs = 2.0 * np.eye(k) - 1.0
+        return cls(settings, C, l1, l2, factors, signs)
+
+    @property
+    def are_joint(self) -> bool:
+        """Is there one problem, of all classes' weights?"""
+        return self.settings.multiclass in JOINT
+
+    @property
+    def count(self) -> int:
+        return 1 if self.are_joint else len(self.signs)
+
+    @property
+    def width(self) -> int:
+        """Numbers that the losses of a row take."""
+        return len(self.factors) if self.are_joint else len(self.signs)
+
+    def cost(self, block: Block) -> Array:
+        """(n,) c_i."""
+        cost = self.factors[block.class_ids]
+        return cost if block.weight is None else cost * block.weight.astype(np.float64)
+
+    def losses(self, block: Block, scores: Array) -> Array:
+        """(problems,) C Σ c_i φ_i over the block's rows; of one_class without C. scores: (n, weights' rows)."""
+        cost = self.cost(block)
+        if self.settings.loss != ONE_CLASS:
+            cost = self.C * cost
+        if self.are_joint:
+            own = block.class_ids.astype(np.intp)
+            return np.array([cost @ losses.of_all_classes(self.settings.multiclass, scores, own)])
+        signs, target = self.signs[:, block.class_ids].T, np.ones((1, 1))
+        if block.has_targets:
+            target = block.y[:, None]
+        each = losses.of_margins(self.settings, signs * scores, target)
+        return np.asarray(cost @ np.where(signs != 0, each, 0.0))
+
+    def penalty(self, squares: Array, sizes: Array) -> Array:
+        """(p,) of each problem. squares, sizes: (p,) ‖w‖² and ‖w‖₁, of the weights that are penalised."""
+        return 0.5 * self.l2 * squares + self.l1 * sizes
+
+
+def _penalty(settings: Settings, n_rows: int) -> tuple[float, float, float]:
+    """C, l1, l2. With λ: (1/N) Σ c_i φ + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is P / (N C) where C = 1/(N (λ₁ + λ₂))."""
+    lambda1, lambda2 = settings.lambda1, settings.lambda2
+    if lambda1 is not None or lambda2 is not None:
+        both = (lambda1 or 0.0) + (lambda2 or 0.0)
+        return 1.0 / (n_rows * both), (lambda1 or 0.0) / both, (lambda2 or 0.0) / both
+    l1 = {"l2": 0.0, "l1": 1.0, "elasticnet": settings.l1_ratio}[settings.penalty]
+    return settings.C, l1, 1.0 - l1
+
+
+def _key(label: Any) -> Any:
+    """1, 1.0 and "1" are the same label."""
+    try:
+        return float(label)
+    except (TypeError, ValueError):
+        return str(label)

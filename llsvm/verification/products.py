@@ -1,0 +1,68 @@
+"""Products of rows with weights, and kernels, in float64 NumPy; a bounded piece of the rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block, Matrix
+
+Array = NDArray[np.float64]
+
+PIECE_VALUES = 1 << 18  # of rows, at a time
+WORK_BYTES = 48 * PIECE_VALUES  # that a piece takes, as float64, with its products
+
+
+def pieces(block: Block, width: int) -> Iterator[Block]:
+    """The block in parts of at most PIECE_VALUES values, and that many numbers of results, ``width`` for a row; a
+    single row may be more."""
+    most = max(1, PIECE_VALUES // max(width, 1))
+    X, start = block.X, 0
+    if not isinstance(X, CSR):
+        most = max(1, min(most, PIECE_VALUES // max(X.shape[1], 1)))
+    while start < block.n_rows:
+        stop = min(start + most, block.n_rows)
+        if isinstance(X, CSR):
+            room = int(np.searchsorted(X.indptr, X.indptr[start] + PIECE_VALUES, "right")) - 1
+            stop = min(stop, max(room, start + 1))
+        yield block.slice(start, stop)
+        start = stop
+
+
+def values_of(X: CSR) -> tuple[NDArray[np.intp], NDArray[np.int32], Array]:
+    """Of the stored values: row (from 0), column, and the value, as float64."""
+    begin, end = int(X.indptr[0]), int(X.indptr[-1])
+    rows = np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr))
+    return rows, X.indices[begin:end], X.data[begin:end].astype(np.float64)
+
+
+def scores(X: Matrix, weights: Array) -> Array:
+    """(n, k) x_i · w_j. weights: (k, d)."""
+    if not isinstance(X, CSR):
+        return X.astype(np.float64) @ weights.T
+    rows, columns, values = values_of(X)
+    n = len(X.indptr) - 1
+    return np.stack([np.bincount(rows, values * w[columns], n) for w in weights], axis=1)
+
+
+def kernel(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Array) -> Array:
+    """(n, m) k(x_i, z_j). X, Z: (n, d) and (m, d)."""
+    dots = X @ Z.T
+    if name == "linear":
+        return dots
+    if name == "poly":
+        return (gamma * dots + coef0) ** degree
+    squares = (X * X).sum(axis=1)[:, None] + (Z * Z).sum(axis=1) - 2.0 * dots
+    return np.exp(-gamma * np.maximum(squares, 0.0))
+
+
+def dense(X: Matrix, base: int, width: int) -> Array:
+    """(n, width) as float64. base: the number of the first column."""
+    if not isinstance(X, CSR):
+        return X[:, base:].astype(np.float64)
+    rows, columns, values = values_of(X)
+    out = np.zeros((len(X.indptr) - 1, width))
+    out[rows, columns - base] = values
+    return out

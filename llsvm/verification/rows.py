@@ -1,0 +1,83 @@
+"""The rows of a training, read again as that read them: by the settings in the model, under a memory limit of one's
+own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from llsvm.block import CSR
+from llsvm.data import open_with_settings
+from llsvm.errors import ModelError
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import Needs
+from llsvm.memory.process import default_limit_bytes, default_threads
+from llsvm.memory.sizes import memory_limit_bytes
+from llsvm.models.model import Model
+from llsvm.objective.rounding import keep_double
+from llsvm.settings.names import with_new_names
+from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.spill.workspace import choose_parent
+from llsvm.stream.stream import Stream
+from llsvm.training.learning import learn_columns
+from llsvm.verification.products import WORK_BYTES
+
+_PLACE = ("memory_limit", "threads", "disk_limit", "spill_dir")  # of the training, and of no other run
+
+
+def settings_of(model: Model, given: Settings) -> Settings:
+    """Those of the training, but for what says where and how data are read now. given: with memory_limit, threads,
+    spill_dir, and label and format where these are asked for. Raises ModelError."""
+    known = {name: value for name, value in with_new_names(model.settings).items() if name in OPTIONS}
+    if model.certificate is None or "C" not in known:
+        raise ModelError("this model has no certificate (it was imported, say): there is nothing to verify")
+    for name in _PLACE:
+        known[name] = getattr(given, name)
+    for name in ("label", "format"):
+        if (value := getattr(given, name)) is not None:
+            known[name] = value
+    return Settings(**known)
+
+
+@contextmanager
+def rows_of(model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any) -> Iterator[Stream]:
+    """A Stream that has read the data, and hands out the rows that training met. settings: of ``settings_of``.
+
+    Nothing is written to disk unless data can be read once only, or n-grams are counted.
+    Raises BudgetError, DataError, DiskError, UsageError."""
+    limit = settings.memory_limit
+    threads = settings.threads or default_threads()
+    budget = MemoryBudget(default_limit_bytes() if limit is None else memory_limit_bytes(limit))
+    budget.reserve("model and weights", 4 * model.weights.nbytes + 8 * len(model.extra.get("fill", ())))
+    source = open_with_settings(settings, data, y, sample_weight, threads)
+    if _as_float64(model):
+        keep_double(source.info().rounding)
+    with Stream(
+        source,
+        budget,
+        choose_parent(settings.spill_dir, None),
+        cache="never",
+        scale=settings.scale,
+        has_bias=settings.constant != 0,
+        fill_missing=settings.missing == "mean",
+    ) as stream:
+        learn_columns(stream, settings)
+        stream.read()
+        work = WORK_BYTES if model.feature_map is None else WORK_BYTES + model.feature_map.work_bytes
+        stream.prepare(Needs({"sums over rows": work}, 8))
+        yield stream
+
+
+def _as_float64(model: Model) -> bool:
+    """Were values kept as 64-bit floats? What is mapped always is; of kernel machines, support vectors tell, or
+    that nothing was rounded."""
+    map_ = model.feature_map
+    if map_ is None or map_.kind != "kernel":
+        return bool(model.extra.get("double"))
+    if map_.function.name == "precomputed":
+        return model.certificate is not None and not model.certificate.rounding
+    values = map_.landmarks.data if isinstance(map_.landmarks, CSR) else map_.landmarks
+    return bool(values.dtype == np.float64)

@@ -1,0 +1,106 @@
+"""``verify``: what a model's certificate says is worked out again; llsvm/verification/ does it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import numpy as np
+
+from llsvm.models.model import Model
+from llsvm.process.modules import make_callable
+from llsvm.scoring.room import require_room
+from llsvm.settings.python import takes_options
+from llsvm.settings.settings import Settings
+from llsvm.verification.claim import (
+    NOT_CHECKED,
+    gap_differences,
+    gap_of,
+    other_data,
+    primal_differences,
+    unfit,
+)
+from llsvm.verification.primal import measured
+from llsvm.verification.rows import rows_of, settings_of
+
+__all__ = ["verify"]
+
+
+@takes_options
+def verify(
+    model: Model | str | os.PathLike[str],
+    data: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
+    label: str | int | None = None,
+    format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
+    | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Does what a model says of itself hold? Its primal objective is worked out again over the rows that it was
+    trained on, in plain float64 NumPy, without any solver.
+
+    model: a model with a certificate, or the path of its file. data, y, sample_weight: what it was trained on, as
+    ``llsvm.train`` takes it. How data are read follows the model, but for what is given otherwise.
+
+    Returns plain values, a dict: holds; differences (a sentence each); not_checked (a sentence); rows; primal and
+    claimed_primal (sums over problems, None where they cannot be worked out for these data); claimed_dual;
+    relative_gap (of the primal found and the dual claimed) and claimed_gap; problems (a dict each: name, primal,
+    claimed_primal, claimed_dual). Raises ModelError where the model has no certificate, DataError, BudgetError,
+    UsageError.
+    """
+    told: dict[str, Any] = {"label": label, "format": format, "spill_dir": spill_dir}
+    given = Settings(memory_limit=memory_limit, threads=threads, **told)
+    return verified(model, data, y, sample_weight, given)
+
+
+def verified(
+    model: Model | str | os.PathLike[str], data: Any, y: Any, sample_weight: Any, given: Settings
+) -> dict[str, Any]:
+    """See ``verify``. given: see ``settings_of``."""
+    if not isinstance(model, Model):
+        require_room(model, given.memory_limit)
+        model = Model.load(model)
+    settings, certificate = settings_of(model, given), model.certificate
+    assert certificate is not None
+    with rows_of(model, settings, data, y, sample_weight) as stream:
+        dataset = stream.dataset
+        differences = other_data(model, dataset, stream.source.info().fingerprints)
+        found = None
+        if no_figures := unfit(model, dataset, dataset.n_features):
+            differences += no_figures
+        else:
+            found = measured(model, settings, stream)
+            wrong = primal_differences(certificate, found)
+            if wrong and settings.feature_map is not None:  # no model says as what its features were kept
+                wide = measured(model, settings, stream, np.float64)
+                if not primal_differences(certificate, wide):
+                    found, wrong = wide, []
+            differences += wrong
+            differences += gap_differences(model, settings, found.primal)
+    answer = {
+        "holds": not differences,
+        "differences": differences,
+        "not_checked": NOT_CHECKED,
+        "rows": dataset.n_rows,
+        "primal": None,
+        "claimed_primal": certificate.total_primal,
+        "claimed_dual": certificate.total_dual,
+        "relative_gap": None,
+        "claimed_gap": certificate.relative_gap,
+        "problems": [],
+    }
+    if found is not None:
+        answer |= {"primal": float(found.primal.sum()), "relative_gap": gap_of(certificate, found.primal)}
+        each = zip(found.problems, found.primal.tolist(), certificate.primal, certificate.dual, strict=False)
+        answer["problems"] = [
+            {"name": name, "primal": primal, "claimed_primal": claim, "claimed_dual": dual}
+            for name, primal, claim, dual in each
+        ]
+    return answer
+
+
+make_callable(__name__, verify)
