@@ -154,7 +154,7 @@ class Declaring:
                 "encoder": encoder,
                 "describe": lambda: [],
                 "record_batches": lambda max_bytes: iter(()),
-                "texts": lambda max_bytes: iter(()),
+                "columns": lambda names, max_bytes: iter(()),
                 "rounding": (Rounding(squares=1.0),),
                 **fields,
             }

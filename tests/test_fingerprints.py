@@ -24,7 +24,7 @@ from llsvm.files.fingerprint import Checksum, FileFingerprint, Reading, files_su
 KINDS = sorted(WRITERS)
 X, Y = rows(1500)
 PLENTY = 1 << 24
-LIMIT = "800MB"
+LIMIT = "2GB"
 GOLDEN, WORD = 0x9E3779B97F4A7C15, 2**64
 
 

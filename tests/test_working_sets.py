@@ -16,7 +16,7 @@ from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.gathered import GATHERED, Gathered
 
-SETS = tuning_module.WorkingSetTuning(patience=0.0)
+SETS = tuning_module.WorkingSetTuning(crawl=0.0, patience=0.0)
 
 
 class Watch:

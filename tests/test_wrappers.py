@@ -100,7 +100,7 @@ class TestSeveralSources(WrapperSuite):
         "rounding": "of all",
         "describe": "it would tell of the first source's columns alone",
         "record_batches": "they would be the first source's alone",
-        "texts": "they would be the first source's alone",
+        "columns": "they would be the first source's alone",
     }
 
     def wrapped(self):

@@ -32,7 +32,7 @@ class Epochs:
         self._second_order = SecondOrder(run)
         self._faces = SpilledFaces(run)
         self._sets = WorkingSets(run, self._second_order, self._faces.done)
-        self._late, self._first = False, True
+        self._late, self._first, self._crawls = False, True, False
         self._waiting = list[int]()  # problems that crawl, for ``_sets``
         self._tol_share = run.tuning.tol_share
         self._scale = Scale(run)
@@ -40,9 +40,10 @@ class Epochs:
         self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
         self._n_left = 0
 
-    def begin(self, passes: int) -> None:
-        """The last of so many full passes is at its end."""
+    def begin(self, passes: int, last_share: float) -> None:
+        """The last of so many full passes is at its end, which has left that share of a problem's gap."""
         tuning = self._run.tuning
+        self._crawls = passes >= tuning.face.first_pass and last_share > tuning.working_sets.crawl
         self._late, self._first = passes >= tuning.multipliers.late, passes < tuning.face.first_pass
         self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)
         self._work_before = self._run.sweeps.work
@@ -123,7 +124,7 @@ class Epochs:
                 resident = run.duals.of(survivors.resident)
                 chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
                 for _ in self._multipliers(resident):
-                    self._settle_resident(resident, chosen, threshold, may_wait=not in_cache)
+                    self._settle_resident(resident, chosen, threshold, self._crawls and not in_cache)
                 self.put_back(resident)
             if self._progress.out_of_time:
                 break
@@ -132,11 +133,12 @@ class Epochs:
                 met, rewrite = self._over_cache(), False
             elif survivors.spilled is not None:
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
-            else:
-                if self._waiting:
-                    self._sets.solve(self._waiting, self._of_tol)
-                    return n_kept
+            elif not self._waiting:
                 break
+            elif self._sets.solve(self._waiting, self._of_tol):
+                return n_kept
+            else:
+                continue
             if epoch == 0:
                 first = met
             if np.all(met <= self._enough_spilled(first)) or all(map(self._is_spent, sweeps.open)):
@@ -160,15 +162,13 @@ class Epochs:
     def _in_working_sets(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, bring together those that matter to the problems that have the gap
         ``met``, (k,), still to go. Has that been done for all of these?"""
-        if in_cache or self._progress.out_of_time:
+        if in_cache or not self._crawls or self._progress.out_of_time:
             return False
         far = (met > self._enough_spilled(np.zeros(len(met)))) & ~self._faces.done
         problems = [c for c in self._run.sweeps.open if far[c]]
         late = self._late or bool(self._waiting)
         paying = self._sets.pay(problems, self._faces.n_free, late)
-        if paying:
-            self._sets.solve(paying, self._of_tol)
-        return bool(paying) and len(paying) == len(problems)
+        return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
 
     def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, a step along the faces of the problems that have the gap ``met``,
@@ -229,21 +229,22 @@ class Epochs:
         """Epochs over the chosen ones of the survivors in memory, chosen: (n,). may_wait: problems that crawl may
         wait until working sets of all survivors can be had."""
         sweeps = self._run.sweeps
-        crawl = np.zeros(len(sweeps.w), bool)
+        crawl, waits = np.zeros(len(sweeps.w), bool), np.zeros(len(sweeps.w), bool)
 
         def settle(c: int) -> None:
             if self._progress.out_of_time or self._faces.done[c]:
                 return
             members = resident.members(c)
-            crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members), may_wait)
+            waits[c] = may_wait and self._sets.may_take(c, int(self._faces.n_free[c]))
+            crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members), waits[c])
 
         sweeps.each(settle)
         crawling = np.flatnonzero(crawl).tolist()
         if self._faces.begun:  # all survivors take steps
             crawling = []
-        elif may_wait:
-            self._waiting = [c for c in crawling if self._sets.fits(int(self._faces.n_free[c]))]
-            crawling = [c for c in crawling if c not in self._waiting]
+        else:
+            self._waiting = [c for c in crawling if waits[c]]
+            crawling = [c for c in crawling if not waits[c]]
         members = [resident.members(c) for c in crawling]
         self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
 

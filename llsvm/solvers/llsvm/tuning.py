@@ -105,6 +105,8 @@ class FaceTuning:
 class WorkingSetTuning:
     """Of survivors brought together (working_sets.py)."""
 
+    crawl: float = 0.5
+    """None before a pass has left a larger share than this of a problem's gap: sweeps alone do."""
     patience: float = 0.25
     """Sweeps have cost so many times what second order is expected to: those that read rows each time bring
     less."""

@@ -55,11 +55,13 @@ class WorkingSets:
         """done: is changed."""
         self._run, self._second_order = run, second_order
         self.begun, self.done = False, done
+        self._without_room = set[int]()  # in this round
         self._scale = Scale(run)
 
     def begin(self) -> None:
         """A round begins."""
         self.begun = False
+        self._without_room.clear()
 
     @property
     def lent_bytes(self) -> int:
@@ -67,6 +69,10 @@ class WorkingSets:
         plan = self._run.stream.plan
         assert plan is not None
         return plan.lines[BLOCKS] + self._run.start.nbytes if self.fits(0) else 0
+
+    def may_take(self, problem: int, n_rows: int) -> bool:
+        """``fits``, for all that is known of the problem in this round."""
+        return problem not in self._without_room and self.fits(n_rows)
 
     def fits(self, n_rows: int) -> bool:
         """Have so many rows of a problem room, and second order over them?"""
@@ -82,7 +88,8 @@ class WorkingSets:
         if survivors.spilled is None:
             return []
         tuning = run.tuning.working_sets
-        fitting = [c for c in problems if n_free[c] > 0 and self.fits(int(tuning.rows_share * n_free[c]))]
+        moved = [c for c in problems if n_free[c] > 0]
+        fitting = [c for c in moved if self.may_take(c, int(tuning.rows_share * n_free[c]))]
         if late or not fitting:
             return fitting
         dataset = run.stream.dataset
@@ -95,9 +102,9 @@ class WorkingSets:
             spent += int(run.sweeps.work[c]) * prices.visit()
         return fitting if spent > tuning.patience * price else []
 
-    def solve(self, problems: list[int], gap: float) -> None:
+    def solve(self, problems: list[int], gap: float) -> bool:
         """Solve these problems over the survivors, to such a gap, a share of the objective, as far as they have
-        room."""
+        room. Have all of them had any?"""
         run = self._run
         shape, nbytes = run.start.shape, run.start.nbytes
         self.begun = True
@@ -112,6 +119,7 @@ class WorkingSets:
                 self._in_rounds(gathered, problems, gap, nbytes)
         run.start = np.empty(shape)
         run.begin_at_weights()
+        return self._without_room.isdisjoint(problems)
 
     # -- room ----------------------------------------------------------------------------------------------
 
@@ -153,7 +161,9 @@ class WorkingSets:
         for _ in range(1 if drop else run.tuning.working_sets.rounds):
             if run.stream.progress.out_of_time:
                 return
-            groups = self._groups(self._survey(gathered, problems, gap), room)
+            wanted = self._survey(gathered, problems, gap)
+            groups = self._groups(wanted, room)
+            self._without_room.update(wanted.keys() - {c for group in groups for c in group})
             for group in groups:
                 self._gather(gathered, group, drop)
                 self._solve_together(gathered, list(group), gap)
