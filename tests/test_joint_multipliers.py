@@ -231,7 +231,7 @@ def test_newtons_method_takes_the_memory_that_is_left(tmp_path, method):
 
 
 @pytest.mark.parametrize("method", DIRECT)
-def test_what_rounding_hides_ends_the_run(method):
+def test_what_rounding_could_hide_is_proven_by_longer_weights(method):
     """Costs so large beside the objective that sums of 64-bit floats may hide more than the gap asked for."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 300)
@@ -239,8 +239,7 @@ def test_what_rounding_hides_ends_the_run(method):
     result = llsvm.train(
         X, y, multiclass=method, C=1e5, scale="none", tol=1e-5, threads=1, memory_limit="1GB"
     )
-    assert result.certificate.relative_gap > 1e-5
-    assert result.certificate.relative_gap - result.certificate.rounding_gap < 1e-6
+    assert result.certificate.relative_gap <= 1e-5
     assert result.certificate.passes < 40
 
 

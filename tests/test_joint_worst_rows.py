@@ -15,7 +15,7 @@ from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.layout import WorstRoom
 from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.rounds import Rounds
-from llsvm.solvers.sequential_dual.scale import scaled
+from llsvm.solvers.sequential_dual.scale import Multiple, scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows, gaps
 from llsvm.stream.progress import Progress
@@ -95,14 +95,14 @@ def test_the_best_multiple(method):
     def primal(t):
         return 0.5 * t * t * (w * w).sum() + dual.loss(t * scores, part.block.y, part.cost)
 
-    factor, found = scaled(part, w, 0.0, method == "weston-watkins", primal(1.0), -1e12)
-    assert (factor, found) == (1.0, primal(1.0))  # gains too little
-    factor, found = scaled(part, w, 0.0, method == "weston-watkins", primal(1.0), 0.0)
-    always, least = scaled(part, w, 0.0, method == "weston-watkins", primal(1.0), -1e12, always=True)
-    assert always > 1
-    assert least == pytest.approx(primal(always))
-    assert least < primal(1.0)
-    assert found == pytest.approx(primal(factor))
+    found = scaled(part, w, 0.0, method == "weston-watkins", primal(1.0), -1e12)
+    assert found == Multiple(1.0, primal(1.0))  # gains too little
+    found = scaled(part, w, 0.0, method == "weston-watkins", primal(1.0), 0.0)
+    always = scaled(part, w, 0.0, method == "weston-watkins", primal(1.0), -1e12, always=True)
+    assert always.factor > 1
+    assert always.primal == pytest.approx(primal(always.factor))
+    assert always.primal < primal(1.0)
+    assert found.primal == pytest.approx(primal(found.factor))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -187,6 +187,18 @@ def test_weights_are_measured_before_the_worst_rows_are_settled_out_of_core(meth
 def test_many_columns_at_a_large_cost(method):
     X, y = texts(n=1500, contradict=5, classes=4)
     training = run(X, y, C=1e4, multiclass=method, max_seconds=60)
+    last = training.reports[-1]
+    assert last.converged
+    assert last.passes <= 15
+
+
+def test_rows_twice_under_other_labels():
+    """The worst row of two is one whose twin is settled: only both together can be."""
+    rng = np.random.default_rng(0)
+    X = sp.random(900, 20_000, density=0.003, random_state=0, format="csr")
+    X.data = np.rint(8 * X.data)
+    X, y = sp.vstack([X, X[:60]]).tocsr(), rng.integers(0, 5, 960)
+    training = run(X, y, C=1e4, multiclass="crammer-singer", max_seconds=60)
     last = training.reports[-1]
     assert last.converged
     assert last.passes <= 15

@@ -8,8 +8,10 @@ from oracle import small_pages
 from state_suite import Case, check_refuses, check_resumes, first_state
 
 from llsvm.errors import UsageError
+from llsvm.solvers.sequential_dual import solver as solver_module
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
+from llsvm.solvers.sequential_dual.needed_costs import lower_costs
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
@@ -114,3 +116,15 @@ def test_a_state_of_the_other_joint_method_is_refused(tmp_path):
     with pytest.raises(UsageError, match="with multiclass crammer-singer, not weston-watkins"):
         Case(joint("weston-watkins"), classes=4).solver().restore(first_state(case, tmp_path))
     assert np.isfinite(first_state(case, tmp_path).arrays["w"]).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_costs_that_dwarf_the_objective(tmp_path, monkeypatch, method):
+    """Smaller ones are taken once the objective is known to be far less."""
+    lowered = []
+    monkeypatch.setattr(
+        solver_module, "lower_costs", lambda *rest: lowered.append(lower_costs(*rest)) or lowered[-1]
+    )
+    settings = joint(method, C=1e9, tol=1e-3)
+    check_resumes(Case(settings, n=40, d=150, classes=3, factor=1e3, in_one_block=True), tmp_path)
+    assert lowered

@@ -42,6 +42,7 @@ MIN_FLOAT32 = 2.0**-149  # numbers nearer to 0 are rounded to a multiple of it
 NOISE = 2.0**-52  # of what their terms come to, that 64-bit sums may lose
 CLOSE = 2.0**-6  # t above: rows with smaller margins than 1 + t are close
 NO_NOISE = 1e-10  # of the primal: less need not be told
+OF_MARGIN = math.sqrt(2.0)  # a joint margin, (w_y − w_m)·x, moves by so many times what ‖W‖ ‖x‖ does
 _PIECE = 1 << 16
 
 
@@ -150,10 +151,11 @@ class RoundingBound:
         dual: Sequence[float] | NDArray[np.float64],
         passes: int,
         close_squares: NDArray[np.float64] | None = None,
+        beyond: float = CLOSE,
     ) -> Certificate:
         """coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual: (p,) as measured.
-        close_squares: (p,) Σ C_i² over rows with a margin below 1 + CLOSE, where that has been measured with the
-        primal, of the hinge loss."""
+        close_squares: (p,) Σ C_i² over rows with a margin below 1 + beyond, where that has been measured with the
+        primal, of the hinge loss or of a joint one: the margin is then the least of a row."""
         of_features, of_constant = np.zeros(len(primal)), np.zeros(len(primal))
         for j, w in enumerate(coef):
             at = j if len(coef) == len(primal) else 0
@@ -171,17 +173,23 @@ class RoundingBound:
             measured.primal, measured.dual, norms, self._costs(len(primal)), close, strict=False
         ):
             costs = (total, largest, some)
-            up, down = self._moved(costs, p, d, *map(float, norm))
+            up, down = self._moved(costs, beyond, p, d, *map(float, norm))
             more.append(up + on_threshold)
             less.append(d - down - on_threshold)
             size = p if p > 0 else -d
             if p > 0 or size > self.negligible:
                 part = max(part, (up + down + 2.0 * on_threshold) / size)
-                least = sum(self._moved(costs, p, p, *map(float, norm))) + 2.0 * on_threshold
+                least = sum(self._moved(costs, beyond, p, p, *map(float, norm))) + 2.0 * on_threshold
                 floor = max(floor, least / size)
         if part <= NO_NOISE and not (self.lost or self.weights):
             return measured
         return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor, self.negligible)
+
+    def margin_shift(self, coef: NDArray[np.float64]) -> float:
+        """By how much a margin of a joint problem may move, at most; coef: (k, d + 1)."""
+        of_features = float(np.einsum("ij,ij", coef[:, :-1], coef[:, :-1]))
+        of_all = of_features + float(np.einsum("i,i", coef[:, -1], coef[:, -1]))
+        return OF_MARGIN * (math.sqrt(of_features) * self.lost + math.sqrt(of_all) * self.noise)
 
     def _on_threshold(self, coef: NDArray[np.float64], of_features: NDArray[np.float64]) -> float:
         """What rounding may change of the one-class SVM's terms, which are larger than the objective that they sum
@@ -208,6 +216,7 @@ class RoundingBound:
     def _moved(
         self,
         costs: tuple[float, float, float],
+        beyond: float,
         primal: float,
         dual: float,
         norm: float,
@@ -216,7 +225,8 @@ class RoundingBound:
     ) -> tuple[float, float]:
         """By how much the primal of a problem may be larger, and the dual smaller.
 
-        costs: sqrt(Σ C_i²), max C_i, and sqrt(Σ C_i²) of the close rows alone, infinite where that is not known.
+        costs: sqrt(Σ C_i²), max C_i, and sqrt(Σ C_i²) of the close rows alone, infinite where that is not known;
+        all others have a margin of 1 + beyond or more.
         norm, norm_of_all, penalised: of the features' weights, of all, and of those that the penalty is of."""
         total, largest, close = costs
         gap, ridge = max(primal - dual, 0.0), self.l2 if self.l2 > 0 else 1.0
@@ -239,8 +249,10 @@ class RoundingBound:
                 spread, bounded = self.loss.spread, self.loss.bounded
             shift = norm * self.lost + norm_of_all * self.noise + of_epsilon
             risen = total * shift
-            if close < total:
-                risen = min(risen, close * shift + largest * shift * shift / (4.0 * CLOSE))
+            if close < total and not isinstance(self.loss, JointLoss):
+                risen = min(risen, close * shift + largest * shift * shift / (4.0 * beyond))
+            elif close < total and OF_MARGIN * shift <= beyond:
+                risen = close * shift  # the others cost nothing in any case
             more = slope * risen
             alpha = spread * bounded * total
             if isinstance(self.loss, JointLoss) and not self.loss.linear:
@@ -248,7 +260,7 @@ class RoundingBound:
             elif isinstance(self.loss, JointLoss) or self.loss.kind == CLASSIFICATION:
                 summed = max(dual, 0.0)  # at least Σ α, with this:
                 summed += 0.5 * ridge * soft_norm * soft_norm if self.l2 > 0 else 0.0
-                alpha = min(alpha, spread * math.sqrt(bounded * largest * summed))
+                alpha = min(alpha, spread * min(summed, math.sqrt(bounded * largest * summed)))
             else:
                 alpha *= slope
         moved = alpha * (self.lost + self.noise)

@@ -30,7 +30,16 @@ class ManyColumns:
         did."""
         loops.tol_share *= self._tuning.tol_share_falls  # P is far above what loops meet
         loops.train([part], self._tuning.block_until_in_memory, 1)
-        self._settle(part, self._worst.choose(part, loops.w), loops, left, progress)
+        rows = self._worst.choose(part, loops.w)
+        if not self._by_newton(left):
+            loops.settle_rows(part, rows)
+            return
+        for more in range(self._tuning.worst_joined, -1, -1):
+            self._solve(part, rows, loops, progress)
+            worse = np.setdiff1d(self._worst.choose(part, loops.w), rows) if more else rows[:0]
+            if not len(worse) or progress.out_of_time:
+                break
+            rows = np.append(rows, worse)  # what contradicts them: neither can be settled alone
 
     def survey(self, rounds: Rounds) -> tuple[float, BlockShares | None]:
         """P at the weights as the last pass left them, and the worst of all rows, which are read for it."""
@@ -45,20 +54,23 @@ class ManyColumns:
         rounds.loops.tol_share *= self._tuning.tol_share_falls
         if worst is None:
             return 0
-        self._settle(worst, np.arange(worst.n_rows), rounds.loops, left, progress)
+        rows = np.arange(worst.n_rows)
+        if self._by_newton(left):
+            self._solve(worst, rows, rounds.loops, progress)
+        else:
+            rounds.loops.settle_rows(worst, rows)
         rounds.shares.set(worst.rows, worst.share)
         return worst.n_rows
 
-    def _settle(
-        self, part: BlockShares, rows: NDArray[np.int64], loops: Loops, left: float, progress: Progress
-    ) -> None:
-        """By loops, or by Newton's method if the last pass left more than ``newton_from`` of the gap."""
+    def _by_newton(self, left: float) -> bool:
+        """Are the rows due for Newton's method? If the last pass left more than ``newton_from`` of the gap, but not
+        the first time."""
         first, self.begun = not self.begun, True
-        if first or left <= self._tuning.newton_from or not self._worst.has_newton:
-            loops.settle_rows(part, rows)
-        else:
-            loops.dual += self._worst.solve(part, rows, loops.w, progress)
-            loops.made += 1
+        return not first and left > self._tuning.newton_from and self._worst.has_newton
+
+    def _solve(self, part: BlockShares, rows: NDArray[np.int64], loops: Loops, progress: Progress) -> None:
+        loops.dual += self._worst.solve(part, rows, loops.w, progress)
+        loops.made += 1
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 

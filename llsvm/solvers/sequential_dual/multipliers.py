@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
 from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.regula_falsi import regula_falsi
 from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
@@ -38,12 +39,16 @@ from llsvm.stream.progress import OutOfTime, Progress
 Array = NDArray[np.float64]
 WEIGHTS = 16  # arrays as large as the weights that a step needs, and one for each thread
 PIECES = 6  # pieces of rows, for each thread
-GROWTH, MAX_GROWTH = 3.0, 1e14  # of σ, at a time and in all
+GROWTH, FAST_GROWTH = 3.0, 10.0  # of σ, at a time; the latter where one step has led to a proximal point
+MAX_GROWTH = 1e14  # in all
 INNER = 0.1  # a proximal point is found to this share
 MAX_INNER = 50
 MAX_FAILURES, SHRINKS = 2, 27.0  # of steps that gain nothing; σ by so much then
-DECREASE, SHORTEST = 1e-4, 1e-11  # of the line search (Armijo)
-ROUNDING = 1e-14  # of ψ
+LINE_UNTIL, MAX_LINE = (
+    0.1,
+    40,
+)  # the line search ends where the slope fell to this share, or after so many points
+STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
 _WEIGHTS = "newton weights"
 
 
@@ -112,7 +117,8 @@ class Multipliers:
                 at_hand.move_base(self.sigma)
                 if self.steps >= last:
                     break
-                self.sigma = min(GROWTH * self.sigma, MAX_GROWTH * at_hand.first_sigma)
+                growth = GROWTH if inner > 1 else FAST_GROWTH
+                self.sigma = min(growth * self.sigma, MAX_GROWTH * at_hand.first_sigma)
                 W_base[...] = W
                 inner, point = 0, at_hand.point(self.sigma)
                 continue
@@ -161,22 +167,27 @@ class Multipliers:
     def _search(
         self, at_hand: RowsAtHand, W: Array, g: Array, step: Array, point: Point, progress: Progress
     ) -> Point | None:
-        """Move W along the step as far as ψ falls enough; returns the point there, None if it does not fall.
-        Raises OutOfTime, with W as it was."""
+        """Move W along the step to where ψ' is small against what it was, at most by the whole step, and return
+        the point there; None where rounding is all that is left of the step. Of ψ itself rounding leaves too
+        little to be looked at. Raises OutOfTime, with W as it was."""
         at_hand.set_change(step)
-        slope, length = float(np.einsum("ij,ij", g, step)), 1.0
-        value = at_hand.value(point, W, self.sigma)
-        while True:
-            tried = at_hand.point(self.sigma, length)
-            moved = W + length * step
-            most = value + DECREASE * length * slope + ROUNDING * abs(value)
-            if at_hand.value(tried, moved, self.sigma) <= most:
-                break
+        along = float(np.einsum("ij,ij", step, W)) - float(np.einsum("ij,ij", step, at_hand.W0))
+        first, square = float(np.einsum("ij,ij", g, step)), squared_norm(step)
+        tried = point
+
+        def derivative(length: float) -> float:
+            nonlocal tried
             progress.check()
-            length *= 0.5
-            if not slope < 0.0 or length < SHORTEST:
-                at_hand.take(0.0)
-                return None
-        W[...] = moved
+            tried = at_hand.point(self.sigma, length)
+            return along + length * square - tried.slope
+
+        length = 0.0
+        if first < 0.0:
+            last, enough = derivative(1.0), LINE_UNTIL * -first
+            length = regula_falsi(derivative, first, last, enough, MAX_LINE) if last > enough else 1.0
+        if not length * float(np.abs(step).max()) > STANDS * float(np.abs(W).max()):
+            at_hand.take(0.0)
+            return None
+        W += length * step
         at_hand.take(length)
         return tried

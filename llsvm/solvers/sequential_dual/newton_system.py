@@ -22,7 +22,7 @@ from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 MAX_PRODUCTS = 200  # of conjugate gradients in a step
-ACCURACY = 0.03  # to which they solve
+ACCURACY = 0.03  # to which they solve, and the second way at least
 SMALL = 400  # weights: so few are solved for as they are, which loses least in rounding
 RIDGE = 1e-15  # of the largest curvature: below that, rounding would make the system indefinite
 
@@ -69,7 +69,15 @@ class NewtonSystem:
             return g.copy()
         copied = len(self._rows) * self._products.row_numbers  # of the rows on a face
         solve = {Way.WHOLE: self._whole, Way.RANK: self._by_rank, Way.PRODUCTS: self._by_products}
-        return solve[way_of(whole, r, copied, self._room)](g)
+        way = way_of(whole, r, copied, self._room)
+        s = solve[way](g)
+        if way is Way.RANK and whole * whole <= self._room and not self._is_solved(s, g):
+            s = self._whole(g)  # rows are nearly parallel: of their products rounding leaves too little
+        return s
+
+    def _is_solved(self, s: Array, g: Array) -> bool:
+        left = g - self.times(s)
+        return _dot(left, left) <= ACCURACY**2 * _dot(g, g)
 
     def _pieces(self, step: int) -> list[NDArray[np.int64]]:
         """The rows on a face, so many at a time."""

@@ -19,12 +19,14 @@ Totals = tuple[float, ...]
 
 @dataclass(slots=True)
 class Point:
-    """Of p(W): linear: ⟨e, p⟩. coupling: Σ ⟨v_i, X_i W⟩. moved: ‖p − p^j‖². loss: Σ C_i loss_i(W). sum: Xᵀ v."""
+    """Of p(W): linear: ⟨e, p⟩. coupling: Σ ⟨v_i, X_i W⟩. moved: ‖p − p^j‖². loss: Σ C_i loss_i(W). slope: Σ ⟨v_i,
+    X_i s⟩, s being the step whose scores are the change. sum: Xᵀ v."""
 
     linear: float
     coupling: float
     moved: float
     loss: float
+    slope: float
     sum: Array
 
 
@@ -64,21 +66,18 @@ class RowsAtHand:
 
         def work(rows: slice, sums: Array) -> Totals:
             y, cost, base = self._y(rows), self._part.cost[rows], self._base[rows]
-            scores = self._scores[rows] + length * self._change[rows]
+            change = self._change[rows]
+            scores = self._scores[rows] + length * change
             p = self._dual.prox(base, scores, sigma, y, cost)
             v = self._dual.coefficients(p, y, cost)
             self.products.add(self.products.matrix(rows), v, sums)
             linear, loss = self._dual.linear(p, y), self._dual.loss(scores, y, cost)
             p -= base
-            return linear, float(np.einsum("ij,ij", v, scores)), squared_norm(p), loss
+            coupling, slope = (float(np.einsum("ij,ij", v, each)) for each in (scores, change))
+            return linear, coupling, squared_norm(p), loss, slope
 
-        (linear, coupling, moved, loss), sums = self._over(work)
-        return Point(linear, coupling, moved, loss, sums)
-
-    def value(self, point: Point, W: Array, sigma: float) -> float:
-        """ψ(W)."""
-        own = point.linear - point.coupling - point.moved / (2.0 * sigma)
-        return 0.5 * squared_norm(W) - float(np.einsum("ij,ij", W, self.W0)) + own
+        (linear, coupling, moved, loss, slope), sums = self._over(work)
+        return Point(linear, coupling, moved, loss, slope, sums)
 
     def face(self, sigma: float) -> Mask:
         def work(rows: slice, sums: Array) -> Totals:
@@ -134,7 +133,7 @@ class RowsAtHand:
         """Of all pieces: what ``work`` returns, and what it adds to sums as large as the weights."""
 
         def of_range(t: int, start: int, stop: int) -> tuple[Array, Array]:
-            totals, sums = np.zeros(4), np.zeros(self._shape)
+            totals, sums = np.zeros(5), np.zeros(self._shape)
             for rows in self.products.pieces(start, stop):
                 found = work(rows, sums)
                 totals[: len(found)] += found

@@ -3,14 +3,32 @@ margins, s_y − s_m of all other classes m (Weston-Watkins), or the least of th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.objective.rounding import CLOSE
 from llsvm.objective.scale import FAR, LEFT, best_factor
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Multiple:
+    """Weights that are ``factor`` times those measured. primal: P of them. close: Σ C_i² over the rows that have a
+    margin that is not above 1 by ``beyond``, infinite where that was not measured. rounding: what may have to be
+    added to P."""
+
+    factor: float
+    primal: float
+    close: float = np.inf
+    beyond: float = CLOSE
+    rounding: float = 0.0
 
 
 def scaled(
@@ -21,32 +39,51 @@ def scaled(
     primal: float,
     dual: float,
     always: bool = False,
-) -> tuple[float, float]:
-    """The factor t of the weights w (d + 1, k), and P(t w); 1, and ``primal``, which is P(w), where that gains
-    little; always: however little.
+) -> Multiple:
+    """The best multiple of the weights w (d + 1, k); once, and ``primal``, which is P(w), where that gains little;
+    always: however little.
 
     each_class: every class has a hinge of its own. dual: D."""
     if not always and not primal - dual > FAR * primal:
-        return 1.0, primal
-    products = RowProducts(part.block, bias, *w.shape)
-    pieces = [
-        _short(products.scores(products.matrix(rows), w), part.block.y[rows], part.cost[rows], each_class)
-        for rows in products.pieces(0, part.n_rows)
-    ]
-    margin, cost = (np.concatenate(each) for each in zip(*pieces, strict=True))
+        return Multiple(1.0, primal)
+    margin, cost = _margins(part, w, bias, each_class, lambda margin: margin < 1.0)
     square = squared_norm(w)
     t = best_factor(square, margin, cost)
     losses = float(np.einsum("i,i", cost, np.maximum(1.0 - t * margin, 0.0)))
     found = 0.5 * t * t * square + losses
-    return (t, found) if found - dual <= (1.0 if always else LEFT) * (primal - dual) else (1.0, primal)
+    gains = found - dual <= (1.0 if always else LEFT) * (primal - dual)
+    return Multiple(t, found) if gains else Multiple(1.0, primal)
 
 
-def _short(scores: Array, y: NDArray[np.int32], cost: Array, each_class: bool) -> tuple[Array, Array]:
-    """The margins below 1, and the costs of their rows."""
-    i = np.arange(len(y))
-    margin = scores[i, y][:, None] - scores
-    margin[i, y] = np.inf
-    if not each_class:
-        margin = margin.min(axis=1, keepdims=True)
-    row, m = np.nonzero(margin < 1.0)
-    return margin[row, m], cost[row]
+def beyond_rounding(
+    part: BlockShares, w: Array, bias: float, each_class: bool, factor: float, shift: float
+) -> Multiple:
+    """Weights a little longer than ``factor`` w, so that margins of 1 are above 1 by more than rounding may take
+    from them: where costs dwarf the objective, nothing else proves that such rows cost nothing.
+
+    shift: by how much rounding may move a margin of ``factor`` w; see ``scaled``."""
+    longer = 1.0 + 4.0 * shift
+    factor, beyond = factor * longer, 1.01 * longer * shift
+    margin, cost = _margins(part, w, bias, each_class, lambda margin: factor * margin < 1.0 + beyond)
+    losses = float(np.einsum("i,i", cost, np.maximum(1.0 - factor * margin, 0.0)))
+    primal = 0.5 * factor * factor * squared_norm(w) + losses
+    return Multiple(factor, primal, float(np.einsum("i,i", cost, cost)), beyond)
+
+
+def _margins(
+    part: BlockShares, w: Array, bias: float, each_class: bool, chosen: Callable[[Array], Mask]
+) -> tuple[Array, Array]:
+    """Those margins that are chosen, and the costs of their rows."""
+    products = RowProducts(part.block, bias, *w.shape)
+    found = []
+    for rows in products.pieces(0, part.n_rows):
+        scores, y = products.scores(products.matrix(rows), w), part.block.y[rows]
+        i = np.arange(len(y))
+        margin = scores[i, y][:, None] - scores
+        margin[i, y] = np.inf
+        if not each_class:
+            margin = margin.min(axis=1, keepdims=True)
+        row, m = np.nonzero(chosen(margin))
+        found.append((margin[row, m], part.cost[rows][row]))
+    margins, costs = (np.concatenate(each) for each in zip(*found, strict=True))
+    return margins, costs

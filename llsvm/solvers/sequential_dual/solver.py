@@ -28,7 +28,6 @@ handed back longer, by the factor of the least objective (scale.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,18 +36,19 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.joint_loss import joint_loss
-from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import ROUNDED, STALLED, Report
+from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.many_columns import ManyColumns
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
+from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
 from llsvm.solvers.sequential_dual.prices import Due, what_is_due, worst_rows_are_due
 from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
-from llsvm.solvers.sequential_dual.scale import scaled
+from llsvm.solvers.sequential_dual.scale import Multiple
 from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand, coef_of, squared_norm
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
@@ -88,14 +88,10 @@ class SequentialDual:
         self._newton: Multipliers | None = None  # where it has room
         self._many_columns: ManyColumns | None = None
         self._terms: float | None = None  # of all rows, see resum.py
-        self._bound: RoundingBound | None = None
-        self._rounded = (
-            False  # rounding alone may come to more than the gap asked for, by the last certificate
-        )
         self._newton_due = False  # since loops hardly get on any more
         self._survey_due = False  # out of core, after a pass: see many_columns.py
-        self._kept: NDArray[np.float64] | None = None  # the best weights so far, if there is room
-        self._least = np.inf  # their P
+        self._best: BestWeights | None = None
+        self._most = np.inf  # the largest cost that the dual takes, see needed_costs.py
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
@@ -114,10 +110,11 @@ class SequentialDual:
         plan, shape = self.layout(stream.memory_left), (dataset.n_columns + 1, k)
         stream.prepare(plan.needs)
         self._stream = stream
-        self._kept = np.zeros(shape) if plan.keeps else None
+        kept = np.zeros(shape) if plan.keeps else None
         numbers = (settings.constant, settings.tol, self.threads, settings.seed)
-        self._bound = stream.rounding_bound(loss, self._costs.by_class, settings.constant)
-        report = partial(self._report, self._bound)
+        bound = stream.rounding_bound(loss, self._costs.by_class, settings.constant)
+        much = self.tuning.exact * settings.tol
+        self._best = BestWeights(kept, bound, settings.multiclass == "weston-watkins", much)
         with Loops(shape, loss, plan, *numbers, self.tuning, stream.progress, self.on_loop) as loops:
             self._loops, dual = loops, joint_dual(settings.multiclass)
             if plan.worst is not None:
@@ -129,42 +126,37 @@ class SequentialDual:
                 if plan.matrix_numbers is not None:
                     tail = (loops.threads, plan.matrix_numbers, loops.grid)
                     self._newton = Multipliers(dual, settings.constant, *tail)
-                reports = self._in_memory(stream, loops, report, state is not None)
+                reports = self._in_memory(stream, loops, self._best, state is not None)
             else:
                 make = stream.sparse_state if plan.sparse else stream.row_state
                 self._rounds = Rounds(stream, loops, make(k, plan.dtype), self._costs, self.tuning)
-                reports = self._out_of_core(stream, self._rounds, report)
+                reports = self._out_of_core(stream, self._rounds, self._best)
             if state is not None:
                 self._go_on_from(state, stream, loops)
                 del state
             yield from reports
 
-    def _in_memory(
-        self, stream: Stream, loops: Loops, make_report: Callable[..., Report], again: bool
-    ) -> Iterator[Report]:
+    def _in_memory(self, stream: Stream, loops: Loops, best: BestWeights, again: bool) -> Iterator[Report]:
         """All rows are one block: measure at W, report, train, and so on. The reports' weights are W itself, or
         Newton's, once that is at work. again: W was measured and reported before the run was stopped: find again
         which rows to train."""
         while True:
             before = self._passes - again
             for block in stream.all():
-                part = BlockShares(block, self._costs.of(block), self._share.array)
+                whole = BlockShares(block, self._costs.of(block), self._share.array)
+            part = with_costs(whole, self._most)
             if self._terms is None:
                 self._terms = terms(part, loops.bias, loops.w.shape)
             w = loops.w if self._newton is None or self._newton.W is None else self._newton.W
-            losses = loops.measure(part, w) if before else loops.loss_at_zero(part)
+            losses = self._losses(whole, part, loops, w) if before else loops.loss_at_zero(whole)
             loops.ignore_up_to(self.tuning.ignore_share, float(part.cost.sum()))
             if not again:
                 self._passes += 1
                 n_active = int(np.count_nonzero(part.slack <= 0))
-                primal, factor = 0.5 * squared_norm(w) + losses, 1.0
-                if self._resum([part], loops, w, primal) and w is loops.w:
-                    primal = 0.5 * squared_norm(w) + loops.measure(part, w)
-                if self._kept is not None:
-                    each = self.settings.multiclass == "weston-watkins"
-                    always = self._many_columns is not None and self._many_columns.begun
-                    factor, primal = scaled(part, w, loops.bias, each, primal, loops.dual, always)
-                report = make_report(primal, w, n_active, factor)
+                multiple = self._multiple(whole, w, losses, best)
+                if self._resum([part], loops, multiple, w) and w is loops.w:
+                    multiple = self._multiple(whole, w, self._losses(whole, part, loops, w), best)
+                report = self._report(multiple, w, n_active, best)
                 report.resumable = not (report.converged or report.cause)
                 yield report
                 if report.converged or report.cause:
@@ -172,20 +164,52 @@ class SequentialDual:
             again = False
             if self._is_last_pass:
                 return
+            part = self._with_needed_costs(whole, part, loops, best.best.primal)
             if not self._second_order_stage(stream, loops, part):
                 loops.train([part], self.tuning.block_until_in_memory, self.tuning.loops_in_memory)
 
+    def _losses(self, whole: BlockShares, part: BlockShares, loops: Loops, w: NDArray[np.float64]) -> float:
+        """Of all rows, with the costs as they are; sets the rows active, with the costs as they are taken."""
+        losses = loops.measure(part, w)
+        return losses if part is whole else loops.measure(whole, w)
+
+    def _multiple(
+        self, whole: BlockShares, w: NDArray[np.float64], losses: float, best: BestWeights
+    ) -> Multiple:
+        """Which multiple of w is certified; losses: those of w."""
+        assert self._loops is not None
+        loops, many = self._loops, self._many_columns
+        primal, always = 0.5 * squared_norm(w) + losses, many is not None and many.begun
+        return best.multiple(whole, w, loops.bias, primal, loops.dual, always)
+
+    def _with_needed_costs(
+        self, whole: BlockShares, part: BlockShares, loops: Loops, least: float
+    ) -> BlockShares:
+        """The part, with smaller costs once these are known to do. least: P so far."""
+        assert self._terms is not None
+        longest = float(part.cost.max(initial=0.0))
+        squares = self._terms / longest**2 if longest > 0.0 else 0.0
+        most = needed_cost(part, squares, least)
+        if not most < np.inf:
+            return part
+        dual = joint_dual(self.settings.multiclass)
+        loops.dual = lower_costs(part, most, dual, loops.bias, loops.w, loops.grid)
+        self._most, self._terms = most, squares * most**2
+        lowered = with_costs(whole, most)
+        lowered.active, lowered.slack = part.active, part.slack
+        return lowered
+
     def _resum(
-        self, parts: Iterable[BlockShares], loops: Loops, w: NDArray[np.float64], primal: float
+        self, parts: Iterable[BlockShares], loops: Loops, multiple: Multiple, w: NDArray[np.float64]
     ) -> bool:
         """Where D would prove much, and rounding may have spoilt it by more than certificates allow for, sum the
-        weights and D anew from the shares, and return True. parts: all rows. w, primal: as measured."""
-        tol, near = self.settings.tol, primal - loops.dual <= NEAR * abs(primal)
+        weights and D anew from the shares, and return True. parts: all rows. multiple: of w, as measured."""
+        tol, primal = self.settings.tol, multiple.primal
+        near = primal - loops.dual <= NEAR * abs(primal)
         if not near or not may_drift(self._terms or 0.0, loops.made, tol * abs(primal)):
             return False
-        assert self._bound is not None
-        at_most = [min(loops.dual, primal)]
-        if self._bound.certificate(coef_of(w), [primal], at_most, self._passes).rounding_gap > tol:
+        assert self._best is not None
+        if self._best.rounding_gap(multiple, w, loops.dual) > tol:
             return False
         loops.dual = resum(parts, joint_dual(self.settings.multiclass), loops.bias, loops.w)
         return True
@@ -227,17 +251,16 @@ class SequentialDual:
             self._loops, n_active, self._stream.dataset, self.tuning
         )
 
-    def _out_of_core(
-        self, stream: Stream, rounds: Rounds, make_report: Callable[..., Report]
-    ) -> Iterator[Report]:
+    def _out_of_core(self, stream: Stream, rounds: Rounds, best: BestWeights) -> Iterator[Report]:
         many = self._many_columns
         while True:
             if not self._survey_due:
                 primal = rounds.full_pass(self._passes > 0, epochs=many is None or not many.begun)
                 self._passes += 1
                 self._terms = rounds.terms
-                self._resum(rounds.parts(), rounds.loops, rounds.start, primal)
-                report = make_report(primal, rounds.start, rounds.n_active)
+                multiple = Multiple(1.0, primal)
+                self._resum(rounds.parts(), rounds.loops, multiple, rounds.start)
+                report = self._report(multiple, rounds.start, rounds.n_active, best)
                 ends = report.converged or bool(report.cause) or self._is_last_pass
                 is_due = many is not None and (many.begun or self._worst_rows_are_due(rounds.n_active))
                 report.resumable = self._survey_due = is_due and not ends
@@ -247,7 +270,7 @@ class SequentialDual:
             if many is not None and self._survey_due:
                 primal, worst = many.survey(rounds)
                 self._passes += 1
-                report = make_report(primal, rounds.start, rounds.n_active)
+                report = self._report(Multiple(1.0, primal), rounds.start, rounds.n_active, best)
                 yield report
                 if report.converged or report.cause or self._is_last_pass:
                     return
@@ -258,23 +281,12 @@ class SequentialDual:
             coef, dual = report.coef, rounds.loops.dual
             yield Report("epoch", self._passes, coef, report.certificate, dual, kept, resumable=True)
 
-    def _report(
-        self,
-        bound: RoundingBound,
-        primal: float,
-        w: NDArray[np.float64],
-        n_active: int,
-        factor: float = 1.0,
-    ) -> Report:
-        """primal: of so many times w. Of the best weights so far, where these are kept."""
+    def _report(self, multiple: Multiple, w: NDArray[np.float64], n_active: int, best: BestWeights) -> Report:
+        """multiple: of w, as measured."""
         assert self._loops is not None
-        if self._kept is not None:
-            if primal < self._least:
-                self._least = primal
-                np.multiply(w, factor, out=self._kept)
-            w, primal = self._kept, self._least
-        coef, dual = coef_of(w), self._loops.dual
-        certificate = bound.certificate(coef, [primal], [dual], self._passes)
+        dual = self._loops.dual
+        w, certificate = best.certificate(multiple, w, dual, self._passes)
+        coef, primal = coef_of(w), certificate.primal[0]
         converged = certificate.relative_gap <= self.settings.tol
         report = Report("pass", self._passes, coef, certificate, dual, n_active, converged)
         measured = certificate.relative_gap - certificate.rounding_gap
@@ -310,8 +322,11 @@ class SequentialDual:
         assert loops is not None
         numbers: dict[str, Value] = {**loops.numbers, "stream generator": stream.random_state}
         arrays: dict[str, NDArray[Any]] = {"w": loops.w, **self._stall.arrays}
-        if self._kept is not None:
-            arrays["best w"], numbers["least primal"] = self._kept, self._least
+        if self._best is not None:
+            arrays |= self._best.arrays
+            numbers |= self._best.numbers
+        if self._most < np.inf:
+            numbers["largest cost"] = self._most
         if self._newton is not None:
             arrays |= self._newton.arrays
             numbers |= self._newton.numbers
@@ -339,9 +354,9 @@ class SequentialDual:
         self._passes = state.passes
         self._stall.restore(state.arrays)
         loops.restore(state.arrays["w"], state.numbers)
-        if self._kept is not None and "best w" in state.arrays:
-            self._kept[...] = state.arrays["best w"]
-            self._least = state.numbers["least primal"]
+        if self._best is not None:
+            self._best.restore(state.arrays, state.numbers)
+        self._most = state.numbers.get("largest cost", np.inf)
         if self._many_columns is not None:
             self._newton_due = state.numbers.get("newton due", False)
             self._many_columns.restore(state.numbers)

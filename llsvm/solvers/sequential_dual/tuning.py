@@ -81,6 +81,8 @@ class SequentialDualTuning:
     """or so often,"""
     worst_shrunk_loops: int = 9
     """with so many shrunk ones after each."""
+    worst_joined: int = 3
+    """Newton's method over the worst rows is followed, so many times, by one over these and what is worst then."""
     newton_from: float = 0.8
     """Where a pass left more than this share of the gap, Newton's method takes the worst rows in the next."""
     newton_stage: int = 25
