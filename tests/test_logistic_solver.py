@@ -6,6 +6,8 @@ import scipy.sparse as sp
 from oracle import rows, run, small_pages, with_bias
 from sklearn.linear_model import LogisticRegression
 
+import llsvm
+
 LEDGER = 40_000  # bytes: with small_pages, a few blocks, survivors in memory and spilled
 
 
@@ -67,3 +69,14 @@ def test_separable_rows_and_rows_without_features():
     training = run(X, y, loss="logistic", C=10.0, tol=1e-4, solver="llsvm")
     assert training.reports[-1].converged
     assert training.reports[-1].certificate.primal[0] <= optimum(X, y, 10.0) * (1 + 1.01e-4)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_a_row_that_weighs_two_is_a_row_written_twice(form):
+    """To the last digits, though a gain of less than rounding says nothing about half of them."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(60, 4)), rng.integers(0, 2, 60)
+    times = rng.integers(1, 4, 60)
+    weighted = llsvm.train(form(X), y, sample_weight=times.astype(float), loss="logistic", seed=1)
+    repeated = llsvm.train(form(np.repeat(X, times, axis=0)), np.repeat(y, times), loss="logistic", seed=1)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-12)

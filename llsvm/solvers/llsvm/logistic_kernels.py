@@ -74,7 +74,8 @@ def sweep_logistic_csr(
     """One sweep over the rows ``order``; returns how many of them (now in front) had more to gain than ``enough``.
     Only these are updated.
 
-    enough: float64 ≥ 0, a part of the duality gap, in units of C_i. The other arguments are those of ``sweep_csr``,
+    enough: float64 ≥ 0, a part of the duality gap, in units of C_i; at 0 every row is updated, since a gain of
+    less than rounding leaves α only half of its digits. The other arguments are those of ``sweep_csr``,
     with classes; totals[GAP] is Σ C_i log(1 + exp(−m_i)) + α_i m_i − C_i b(a_i) over the visited rows, as met.
     """
     last = w.shape[0] - 1
@@ -109,7 +110,7 @@ def sweep_logistic_csr(
         dual = entropy(a)
         mine = loss(m) + a * m - dual
         gap += c * mine
-        if mine <= enough:
+        if mine <= enough and enough > 0.0:
             continue
         order[t] = order[active]
         order[active] = i
@@ -160,7 +161,7 @@ def sweep_logistic_dense(X, sign, cost, alpha, margin, order, w, bias, enough, r
         dual = entropy(a)
         mine = loss(m) + a * m - dual
         gap += c * mine
-        if mine <= enough:
+        if mine <= enough and enough > 0.0:
             continue
         order[t] = order[active]
         order[active] = i
