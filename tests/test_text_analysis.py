@@ -96,6 +96,9 @@ class Scratch:
     def claim(self, nbytes):
         self.claimed += nbytes
 
+    def release(self, nbytes):
+        self.claimed -= nbytes
+
 
 def vectorized(texts, options, threads=1, room=1 << 30, blocks=3, folder=None):
     """(rows, names), the vocabulary counted in blocks; of hashed columns the names are None."""

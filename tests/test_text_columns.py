@@ -205,7 +205,7 @@ def test_threads_that_spill_at_the_same_time_share_a_folder(tmp_path):
             made.append(Workspace(tmp_path))
         return made[0]
 
-    files = texts.RunFiles(workspace)
+    files = texts.RunFiles(workspace, 0)
     with Threads(4) as threads:
         paths = threads.map(files.new, [10] * 8)
     assert len(set(paths)) == 8

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.errors import ModelError, UsageError
-from llsvm.features.text import column_names
+from llsvm.features.text import column_names, vectorizer
 from llsvm.features.text.analyzer import Documents
 from llsvm.features.text.column_names import NameSampler
 from llsvm.features.text.options import TextOptions
@@ -98,6 +98,18 @@ def test_every_format_has_the_same_names(tmp_path, threads, monkeypatch):
     for model in models[1:]:
         for part in ("columns", "others", "names", "lengths"):
             np.testing.assert_array_equal(model.extra[f"text_0_{part}"], models[0].extra[f"text_0_{part}"])
+
+
+@pytest.mark.parametrize("weight", ["tf", "tfidf"])
+def test_names_and_frequencies_are_those_of_one_thread_with_two(tmp_path, monkeypatch, weight):
+    monkeypatch.setattr(vectorizer, "PIECE_BYTES", 1000)  # so that threads share each batch
+    monkeypatch.setattr(column_names, "SAMPLE_BYTES", 4000)
+    path = written(tmp_path / "reviews.parquet")
+    one, two = (trained(path, threads=threads, term_weight=weight).extra for threads in (1, 2))
+    parts = [name for name in one if name.startswith("text_0_")]
+    assert len(parts) == 4 + (weight == "tfidf")
+    for part in parts:
+        np.testing.assert_array_equal(one[part], two[part])
 
 
 def test_names_say_which_n_grams_were_met_and_how_many_share_the_column(tmp_path):

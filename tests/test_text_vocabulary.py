@@ -43,6 +43,9 @@ def test_a_growing_array_is_what_was_put_into_it_wherever_it_lies(tmp_path, memo
     let_go(whole)
     np.testing.assert_array_equal(whole, np.r_[0:3, 0, 1, 77, 3:40, 0:200])
     assert not list(tmp_path.iterdir())  # it has no name any more
+    del whole
+    array.discard()
+    assert scratch.claimed == 0
 
 
 @pytest.mark.parametrize("options", [{}, {"min_df": 2}, {"max_features": 500}, {"max_features": 10**6}])
@@ -61,12 +64,26 @@ def test_a_vocabulary_on_disk_is_the_one_in_memory(tmp_path, options):
     np.testing.assert_array_equal(large.columns[order], np.arange(len(large)))
 
 
+@pytest.mark.parametrize("options", [{}, {"min_df": 2}, {"max_features": 2500}])
+def test_only_the_vocabulary_itself_keeps_its_disk(tmp_path, options):
+    scratch = Scratch(tmp_path)
+    vocabulary = counted(TextOptions(**options), scratch, 1 << 14)
+    runs = sum(path.stat().st_size for path in tmp_path.iterdir())
+    on_disk = [array.nbytes for array in vocabulary.arrays().values() if is_mapped(array)]
+    assert len(on_disk) == 5
+    assert scratch.claimed - runs == sum(on_disk)
+
+
 def test_a_vocabulary_of_too_many_columns_is_counted_to_its_end(tmp_path):
-    for options in ({}, {"max_features": 101}):
+    for n, options in enumerate(({}, {"max_features": 101})):
+        (tmp_path / str(n)).mkdir()
+        scratch = Scratch(tmp_path / str(n))
         with pytest.raises(VocabularyTooLarge) as refused:
-            counted(TextOptions(**options), Scratch(tmp_path), 1 << 14, most=100)
+            counted(TextOptions(**options), scratch, 1 << 14, most=100)
         assert refused.value.n == len({word for text in TEXTS for word in text.split()})
-    assert len(counted(TextOptions(max_features=100), Scratch(tmp_path), 1 << 14, most=100)) == 100
+        assert scratch.claimed == sum(path.stat().st_size for path in scratch.folder.iterdir())  # of runs
+    scratch = Scratch(tmp_path / "0")
+    assert len(counted(TextOptions(max_features=100), scratch, 1 << 14, most=100)) == 100
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from llsvm.data.arrow_check import refer_to_others, validate
+from llsvm.data.parquet_pages import largest_page_bytes
 from llsvm.data.table import TableSource
 from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
@@ -21,7 +22,7 @@ _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a 
 _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds
 _STORED_BYTES = 1 << 17  # read together for their checksum: they stay in the processor's cache
 _PAGE_BYTES = 1 << 20  # what writers put into a page by default
-_NEXT_NUMBER = 0x15  # in a page's header: a field after the one before, a number of 32 bits
+_FIRST_PAGES, _TEXT_PAGES = 2, 1000  # that are looked at, of a column: a dictionary, and values
 _METADATA = 10  # held for each byte of the footer; measured
 _COLUMN_BYTES = 10_000  # held for each column that is read, however small; measured
 _PAGES = 2.5  # held per column: compressed, decompressed, dictionary; measured
@@ -54,10 +55,10 @@ class ParquetSource(TableSource):
             places = _places(metadata, used)
             _require_column_metadata(metadata, self._prints[0][0], sorted(used))
             groups = range(metadata.num_row_groups)
-            largest = max(groups, key=lambda g: metadata.row_group(g).total_byte_size, default=0)
+            texts = {column.name for column in self.encoder.columns if column.kind == "document"}
+            texts = set() if is_remote(path) else texts  # each page is a request there
             pages = [
-                max(_PAGE_BYTES, _first_page_bytes(raw, metadata.row_group(largest).column(i)))
-                for i in (places if groups else ())
+                _largest_page_bytes(raw, metadata, i, metadata.schema.column(i).path in texts) for i in places
             ]
             for g in groups:
                 sizes = [metadata.row_group(g).column(i).total_uncompressed_size for i in places]
@@ -211,25 +212,16 @@ class _NoBytes(Seekable):
         raise OSError("metadata only")
 
 
-def _first_page_bytes(file: Any, column: Any) -> int:
-    """Bytes of a column's first data page, unpacked, as its header tells: writers may be told to make them large.
-    0 for a header that is not as writers write them."""
-    file.seek(column.data_page_offset)
-    header = file.read(32)
-    # fields 1 to 3 are numbers, in groups of seven bits, the low ones first: kind, size unpacked, size
-    numbers: list[int] = []
-    number = shift = at = 0
-    while len(numbers) < 2 and at < len(header):
-        if shift == 0:
-            if header[at] != _NEXT_NUMBER:
-                return 0
-            at += 1
-        byte = header[at : at + 1] or b"\0"
-        number, shift, at = number | (byte[0] & 0x7F) << shift, shift + 7, at + 1
-        if byte[0] < 0x80:
-            numbers.append(number >> 1)  # signs come last
-            number = shift = 0
-    return numbers[1] if len(numbers) == 2 else 0
+def _largest_page_bytes(file: Any, metadata: Any, column: int, is_text: bool) -> int:
+    """Of a column, unpacked: by its first pages, for all are alike, as writers are told to make them; of text, as a
+    long one may be anywhere, by _TEXT_PAGES of those row groups that have most of it."""
+    groups = [metadata.row_group(g).column(column) for g in range(metadata.num_row_groups)]
+    groups.sort(key=lambda group: -group.total_uncompressed_size)
+    found, left = _PAGE_BYTES, _TEXT_PAGES if is_text else _FIRST_PAGES
+    for group in groups if is_text else groups[:1]:
+        found, looked_at = largest_page_bytes(file, group, found, left)
+        left -= looked_at
+    return found
 
 
 def _buffer_bytes(path: str) -> int:

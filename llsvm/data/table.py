@@ -207,7 +207,7 @@ class TableSource(ABC):
         row, documents = 0, self.encoder.documents
         growth = 1 if documents is None else documents.growth
         if documents is not None:
-            documents.begin(self.encoder.learning)
+            documents.begin()
         for number in range(len(self._paths)):
             first = row
             with self._unchanged(number):

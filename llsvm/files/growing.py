@@ -28,6 +28,10 @@ class ScratchFiles(Protocol):
         """So much is about to be written to such a file."""
         ...
 
+    def release(self, nbytes: int) -> None:
+        """So much of what was claimed is not needed any more."""
+        ...
+
 
 class GrowingArray:
     """See the file's head. dtype: of its values. memory_bytes: that it may take before it goes to disk."""
@@ -39,6 +43,7 @@ class GrowingArray:
         self._parts: list[NDArray[Any]] = []
         self._path: Path | None = None
         self._file: BinaryIO | None = None
+        self._claimed = 0  # bytes of disk
 
     def append(self, values: NDArray[Any]) -> None:
         """Put values (n,) behind those that are there."""
@@ -52,11 +57,13 @@ class GrowingArray:
             self._file = open(self._path, "wb")  # noqa: SIM115 (closed when it is whole, or dropped)
         for part in [*self._parts, values]:
             self._files.claim(part.nbytes)
+            self._claimed += part.nbytes
             self._file.write(part.data)
         self._parts = []
 
     def finish(self) -> NDArray[Any]:
-        """(n,) all of it; the file has no name any more, and is gone with the array."""
+        """(n,) all of it; the file has no name any more, and is gone with the array. What was claimed for it stays
+        so, until ``discard``."""
         if self._file is None:
             parts, self._parts = self._parts, []
             return np.concatenate(parts) if parts else np.zeros(0, self.dtype)
@@ -67,11 +74,14 @@ class GrowingArray:
         return np.asarray(mapped)
 
     def discard(self) -> None:
-        """Nothing of it is wanted."""
+        """Nothing of it is wanted, nor of what ``finish`` has given, which nobody holds."""
         self._parts = []
         if self._file is not None and self._path is not None:
             self._file.close()
             self._path.unlink(missing_ok=True)
+        if self._claimed:
+            self._files.release(self._claimed)
+            self._claimed = 0
 
 
 def let_go(*arrays: NDArray[Any]) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
+from llsvm.training.pruning import room
 
 
 def learn_columns(stream: Stream, settings: Settings) -> None:
@@ -20,3 +25,21 @@ def learn_columns(stream: Stream, settings: Settings) -> None:
         from llsvm.training.texts import learn_texts
 
         learn_texts(stream, settings.vocabulary == "exact")
+
+
+def hash_instead(
+    stream: Stream, settings: Settings, held: Mapping[str, int], needs: Callable[[MemoryLeft], Needs]
+) -> bool:
+    """Hash n-grams that were given columns of their own, if ``vocabulary`` is "auto" and a solver has no room for
+    so many. Returns whether the data are to be read again, of which ``learn_columns`` may have to learn more.
+
+    stream: read. held: in bytes, by name, before it was. needs: of the solver, a function of what is left.
+    """
+    info = stream.source.info()
+    documents = None if info.encoder is None else info.encoder.documents
+    free = settings.vocabulary == "auto" and settings.feature_map is None and info.rereadable
+    if documents is None or documents.vocabularies is None or not free:
+        return False
+    from llsvm.training.hashed_texts import hash_where_weights_do_not_fit
+
+    return hash_where_weights_do_not_fit(documents, stream.memory_left, held, needs, partial(room, settings))

@@ -207,3 +207,8 @@ def advice_on(run: Run) -> tuple[str, str]:
         0.0 if report.certificate is None else report.certificate.rounding_floor,
     )
     return advise(run.settings, ending)
+
+
+def checksum_of(coef: NDArray[np.float64]) -> int:
+    """By which a change of weights is noticed."""
+    return int(np.add.reduce(np.ravel(coef, order="K").view(np.uint64)))

@@ -60,7 +60,7 @@ def learn_texts(stream: Stream, exact: bool) -> None:
                 f"{source.info().name}: what can be read only once cannot be counted before it is trained on; pass "
                 "--hash-bits 20 and --term-weight tf, or write it to a file"
             )
-        documents.note = _hashed(documents, budget, "data that can be read only once")
+        documents.hash_into(*_hashed(documents, budget, "data that can be read only once"))
         return
     if documents.options.hash_bits is None:
         _learn_vocabularies(stream, documents, exact)
@@ -80,7 +80,7 @@ def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool)
         budget.return_to(mark)
         if exact:
             raise _too_large(error.n, nbytes, budget) from error
-        documents.note = _hashed(documents, budget, what)
+        documents.hash_into(*_hashed(documents, budget, what))
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
     finally:
@@ -93,13 +93,22 @@ def _too_large(n: int, nbytes: int, budget: MemoryBudget) -> BudgetError:
     return BudgetError("this vocabulary", budget.limit_bytes, sum(lines.values()), lines)
 
 
-def _hashed(documents: DocumentColumns, budget: MemoryBudget, why: str) -> str:
-    """Go on without vocabularies; returns what people should know of it."""
+def _hashed(documents: DocumentColumns, budget: MemoryBudget, why: str) -> tuple[int, str]:
+    """Bits, where there are no vocabularies, and what people should know of it."""
+    bits = hashed_bits(documents, budget.available_bytes)
+    return bits, hashed_note(why, bits)
+
+
+def hashed_bits(documents: DocumentColumns, available_bytes: int) -> int:
+    """Of columns for so much memory, and one problem."""
     bits, most = HASHED_BITS
-    room = budget.available_bytes // (_HASHED_SHARE * WEIGHT_BYTES * len(documents.names))
+    room = available_bytes // (_HASHED_SHARE * WEIGHT_BYTES * len(documents.names))
     while bits < most and 1 << (bits + 1) <= room:
         bits += 1
-    documents.options = replace(documents.options, hash_bits=bits)
+    return bits
+
+
+def hashed_note(why: str, bits: int) -> str:
     return (
         f"text: {why}: n-grams are hashed into 2^{bits} columns, which several share; a file, a larger "
         "--memory-limit or --min-df 2 may give each its own"
@@ -113,22 +122,21 @@ def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> l
     budget.require({COUNTING: MIN_WORK_BYTES})
     room = budget.available_bytes
     budget.reserve(COUNTING, room)
-    files = RunFiles(stream.open_workspace)
+    files = [RunFiles(stream.open_workspace, name) for name in range(len(documents.names))]
     try:
         with Threads(n_threads) as threads:
             tables = room // (TABLE_SHARE * len(documents.names))
-            counters = [
-                VocabularyCounter(options, threads, tables, files) for _ in range(len(documents.names))
-            ]
+            counters = [VocabularyCounter(options, threads, tables, each) for each in files]
             analyzers = [Analyzer(options) for _ in range(n_threads)]
             _read(stream, documents, read_bytes, lambda c: _count(documents, c, counters, analyzers, threads))
-            return _finished(counters, room // column_bytes)
+            return _finished(counters, files, room // column_bytes)
     except DiskError:
         raise
     except OSError as error:
         raise DiskError(f"counting n-grams: {error}; pass another --spill-dir") from error
     finally:
-        files.close()
+        for each in files:
+            each.close()
 
 
 def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
@@ -217,26 +225,34 @@ def _count(
                 raise not_utf8(name, error) from error
 
 
-def _finished(counters: list[VocabularyCounter], most: int) -> list[Vocabulary]:
-    """most: columns, together. Raises VocabularyTooLarge."""
+def _finished(counters: list[VocabularyCounter], files: list[RunFiles], most: int) -> list[Vocabulary]:
+    """files: of each of them. most: columns, together. Raises VocabularyTooLarge."""
     vocabularies: list[Vocabulary] = []
     n = 0
-    while counters:
+    for own in files:
         try:
             vocabularies.append(counters.pop(0).finish(most - n))
         except VocabularyTooLarge as error:
+            vocabularies.clear()
+            for each in files:
+                each.release(each.array_bytes)
             raise VocabularyTooLarge(n + error.n) from error
+        own.close()
         n += len(vocabularies[-1])
     return vocabularies
 
 
 class RunFiles:
-    """Runs in the workspace, gone when it is closed. Thread safe: tables may be full at the same time."""
+    """ScratchFiles in the workspace: runs, gone when it is closed, and arrays of a vocabulary. Thread safe: tables
+    may be full at the same time."""
 
-    def __init__(self, workspace: Callable[[], Workspace]) -> None:
-        self._workspace = workspace
+    def __init__(self, workspace: Callable[[], Workspace], number: int) -> None:
+        """number: of the column, among those of text."""
+        self._workspace, self._number = workspace, number
         self._made: list[tuple[Path, int]] = []
         self._n_arrays = 0
+        self.array_bytes = 0
+        """Of the disk, that arrays take."""
         self._mutex = threading.Lock()
 
     def new(self, nbytes: int) -> Path:
@@ -244,21 +260,28 @@ class RunFiles:
         with self._mutex:
             workspace = self._workspace()  # made when it is first asked for
             workspace.claim(nbytes)
-            path = workspace.path(f"ngrams-{len(self._made)}")
+            path = workspace.path(f"ngrams-{self._number}-{len(self._made)}")
             self._made.append((path, nbytes))
         return path
 
     def new_array(self) -> Path:
-        """See ScratchFiles: of a vocabulary, which stays until the training is over."""
+        """See ScratchFiles."""
         with self._mutex:
             self._n_arrays += 1
-            return self._workspace().path(f"vocabulary-{self._n_arrays}")
+            return self._workspace().path(f"vocabulary-{self._number}-{self._n_arrays}")
 
     def claim(self, nbytes: int) -> None:
         """See ScratchFiles. Raises DiskError."""
         self._workspace().claim(nbytes)
+        self.array_bytes += nbytes
+
+    def release(self, nbytes: int) -> None:
+        """See ScratchFiles."""
+        self._workspace().release(nbytes)
+        self.array_bytes -= nbytes
 
     def close(self) -> None:
+        """Runs are not needed any more; arrays stay."""
         for path, nbytes in self._made:
             path.unlink(missing_ok=True)
             self._workspace().release(nbytes)

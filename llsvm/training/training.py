@@ -44,9 +44,9 @@ from llsvm.training.class_weights import class_weights
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.kept import Ended, Kept
-from llsvm.training.learning import learn_columns
+from llsvm.training.learning import hash_instead, learn_columns
 from llsvm.training.limits import budget_of
-from llsvm.training.outcome import Run, advice_on, history_row, model_of, summary
+from llsvm.training.outcome import Run, advice_on, checksum_of, history_row, model_of, summary
 from llsvm.training.pruning import prune, room, set_aside
 
 _LOOKS, _LOOK_SECONDS = 5, 0.02
@@ -174,13 +174,9 @@ class Training:
         Reads the source, if the limit has refused the first reading. Raises BudgetError, DataError where that
         cannot be done."""
         learn_columns(self.stream, self.settings)
-        dataset = self.stream.measure()
-
-        def needs(left: MemoryLeft) -> Needs:
-            return self._make_solver(dataset, left).needs(left)
-
+        dataset, floor_bytes = self.stream.measure(), max(floor_bytes, self._floor_bytes)
         held = {**self._before, **room(self.settings, dataset)}
-        return smallest_for(dataset, held, needs, max(floor_bytes, self._floor_bytes), in_one_block)
+        return smallest_for(dataset, held, self._needs, floor_bytes, in_one_block)
 
     def plan(self) -> MemoryPlan:
         """Read the data, and tell what the memory limit would be spent on. Raises as iterating does."""
@@ -253,6 +249,9 @@ class Training:
         except ValuesRounded:
             self.keep_double()
             self.stream.read()
+        if hash_instead(self.stream, self.settings, self._before, self._needs):
+            self._read_anew()
+            return self.read()
         set_aside(self.stream, self.settings)
         return self.stream.dataset
 
@@ -271,16 +270,19 @@ class Training:
 
     def keep_double(self) -> None:
         """Begin again, with values as 64-bit floats: nothing may hold on to the stream, or what came of it."""
-        stream, self._last, self._measured, self._auto = self.stream, None, None, None
+        self._last = self._measured = None
         self.history.clear()
         self._kept.begin_again()
-        stream.__exit__(None, None, None)
-        budget, source, progress = stream.budget, stream.source, stream.progress
-        budget.return_to(self._before)
-        self._double(source)
-        if (encoder := source.info().encoder) is not None:
+        self._double(self.stream.source)
+        self._read_anew()
+
+    def _read_anew(self) -> None:
+        """The source is to be read again, as another stream: nothing may hold on to this one."""
+        self._auto, progress = None, self.stream.progress
+        self.stream.__exit__(None, None, None)
+        self.stream.budget.return_to(self._before)
+        if (encoder := self.stream.source.info().encoder) is not None:
             encoder.begin_again()
-        del stream
         self.stream = self._new_stream(progress=progress)
 
     def _make_solver(self, dataset: DatasetInfo, left: MemoryLeft) -> Solver:
@@ -294,6 +296,9 @@ class Training:
             self._auto = Auto(settings, weights, threads, left)
             return self._auto
         return make_solver(settings, weights, threads)
+
+    def _needs(self, left: MemoryLeft) -> Needs:
+        return self._make_solver(left.dataset, left).needs(left)
 
     @property
     def solver(self) -> str:
@@ -322,7 +327,7 @@ class Training:
             progress.relative_gap = report.certificate.relative_gap
             self._last = report
         if report.kind == "pass" and report.certificate is not None and report.coef is not None:
-            self._measured = report, _checksum(report.coef)
+            self._measured = report, checksum_of(report.coef)
         if report.kind == "pass" and report.pruned is None:
             bytes_read = self.stream.bytes_read + self._kept.bytes_read
             self.history.append(history_row(report, self.seconds + self._kept.seconds, bytes_read))
@@ -360,7 +365,7 @@ class Training:
             if report.coef is None or report.expand is not None:
                 return None
             model = model_of(self._run, report, report.coef)
-            if _checksum(report.coef) == checksum:
+            if checksum_of(report.coef) == checksum:
                 return model
             time.sleep(_LOOK_SECONDS)
         return None
@@ -393,7 +398,3 @@ class Training:
     def advice(self) -> tuple[str, str]:
         """Why the run has most likely not converged, in a word, and in a sentence with the remedy; "" if it has."""
         return advice_on(self._run)
-
-
-def _checksum(coef: NDArray[np.float64]) -> int:
-    return int(np.add.reduce(np.ravel(coef, order="K").view(np.uint64)))

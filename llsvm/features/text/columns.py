@@ -7,6 +7,7 @@ of its own, before any row can be made (``llsvm.training.texts``); hashed column
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -107,9 +108,14 @@ class DocumentColumns:
         most = int(nbytes / (self.n_threads * workspace_bytes(self.options, 1 << 20)) * (1 << 20))
         self.most_bytes = min(max(most, PIECE_BYTES), MAX_DOCUMENT_BYTES)
 
-    def begin(self, learning: bool) -> None:
-        """Rows are about to be made of all documents. learning: for the first time."""
-        wanted = learning and self.learning and self.options.hash_bits is not None
+    def hash_into(self, bits: int, note: str) -> None:
+        """Go on without vocabularies, and with names that are to be learned. note: why."""
+        self.options, self.note = replace(self.options, hash_bits=bits), note
+        self.vocabularies = self._vectorizers = None
+
+    def begin(self) -> None:
+        """Rows are about to be made of all documents."""
+        wanted = self.learning and self.column_names is None and self.options.hash_bits is not None
         self._samplers = [NameSampler(self.options) for _ in self.names] if wanted else []
 
     def rest(self) -> None:

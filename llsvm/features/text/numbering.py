@@ -67,6 +67,7 @@ class KeptNGrams:
             equal &= np.cumsum(equal) <= left
             left -= int(np.count_nonzero(equal))
             chosen.add(part.chosen((part.occurrences > at_least) | equal))
+        self.discard()
         return chosen
 
     def _pieces(self) -> Iterator[Entries]:
@@ -92,7 +93,8 @@ class KeptNGrams:
         documents, columns = self._documents.finish(), self._new(np.int32)
         for start in range(0, len(documents), _PIECE):
             columns.append(_numbered(np.searchsorted(numbers, documents[start : start + _PIECE]), first))
-        let_go(documents)
+        del documents
+        self._documents.discard()
         by_column = self._new(np.uint32)
         for number, count in zip(numbers[::-1].tolist(), counts[::-1].tolist(), strict=True):
             for start in range(0, count, _PIECE):

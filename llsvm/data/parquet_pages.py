@@ -1,0 +1,111 @@
+"""Sizes of a Parquet column's pages, by their headers: a page is unpacked whole, and one with a long text in it may
+be much larger than others, so that memory must be signed for before.
+
+A header is a struct in Thrift's compact protocol (parquet.thrift, PageHeader; thrift-compact-protocol.md).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+_HEADER_BYTES = (1 << 8, 1 << 13, 1 << 20)  # that are read for one; those with long statistics are longer
+_UNPACKED, _PACKED = 2, 3  # fields: bytes of a page
+_STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 0, 1, 2, 3, 7, 8, 12
+_INTEGERS = (4, 5, 6)
+_LISTS = (9, 10)
+
+
+def largest_page_bytes(file: Any, column: Any, known: int, most: int) -> tuple[int, int]:
+    """(bytes of the largest page of a column of a row group, unpacked, or ``known`` if that is more; how many pages
+    were looked at). What cannot be made sense of ends it: the reader will say what is wrong.
+
+    file: to be read and sought in. column: its metadata. known: pages that are no larger are not looked for.
+    most: pages that are looked at.
+    """
+    at = column.data_page_offset
+    if column.has_dictionary_page:
+        at = min(at, column.dictionary_page_offset)
+    end, left, looked_at = at + column.total_compressed_size, column.total_uncompressed_size, 0
+    with suppress(IndexError, ValueError, RecursionError, OSError):
+        while at < end and left > known and looked_at < most:
+            header_bytes, sizes = _header(file, at)
+            known = max(known, sizes[_UNPACKED])
+            at += header_bytes + sizes[_PACKED]
+            left -= header_bytes + sizes[_UNPACKED]
+            looked_at += 1
+    return known, looked_at
+
+
+def _header(file: Any, at: int) -> tuple[int, dict[int, int]]:
+    """(bytes of the header there, its fields that are whole numbers)."""
+    for n_bytes in _HEADER_BYTES:
+        file.seek(at)
+        data = bytes(file.read(n_bytes))
+        with suppress(IndexError):
+            stop, fields = _struct(data, 0)
+            if fields.get(_PACKED, -1) >= 0 and fields.get(_UNPACKED, -1) >= 0:
+                return stop, fields
+            break
+    raise ValueError("no header of a page")
+
+
+def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
+    """(where a struct ends, its fields that are whole numbers). Raises IndexError where it goes on, ValueError."""
+    fields: dict[int, int] = {}
+    number = 0
+    while (head := data[at]) != _STOP:
+        at, kind = at + 1, head & 15
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _signed(data, at)
+        if kind in _INTEGERS:
+            fields[number], at = _signed(data, at)
+        else:
+            at = _behind(data, at, kind)
+    return at + 1, fields
+
+
+def _behind(data: bytes, at: int, kind: int) -> int:
+    """Where a value that is not wanted ends."""
+    if kind in (_TRUE, _FALSE):  # the kind is the value
+        return at
+    if kind in (_BYTE, _DOUBLE):
+        return at + (1 if kind == _BYTE else 8)
+    if kind == _BINARY:
+        length, at = _unsigned(data, at)
+        return at + length
+    if kind in _LISTS:
+        n, of = data[at] >> 4, data[at] & 15
+        at += 1
+        if n == 15:
+            n, at = _unsigned(data, at)
+        if n > len(data):
+            raise ValueError(n)
+        for _ in range(n):
+            at = at + 1 if of in (_TRUE, _FALSE) else _behind(data, at, of)
+        return at
+    if kind in _INTEGERS:
+        return _unsigned(data, at)[1]
+    if kind == _STRUCT:
+        return _struct(data, at)[0]
+    raise ValueError(kind)
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    """(a number in groups of seven bits, the low ones first; where it ends)."""
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+        if shift > 63:
+            raise ValueError(value)
+
+
+def _signed(data: bytes, at: int) -> tuple[int, int]:
+    """As ``_unsigned``, of a number whose sign comes last."""
+    value, at = _unsigned(data, at)
+    return value >> 1 ^ -(value & 1), at
