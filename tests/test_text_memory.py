@@ -39,7 +39,7 @@ def test_n_grams_are_hashed_where_weights_of_many_classes_do_not_fit(tmp_path):
             pass
         model, note = run.model, run.stream.note
     assert re.search(
-        r"text: 20,\d{3} n-grams, whose weights \(300 classes\) take \d+ MB: .*into 2\^13 ", note
+        r"text: 20,\d{3} n-grams, whose weights \(300 classes\) take [\d.]+ MB: .*into 2\^13 ", note
     )
     assert model.extra["text"]["options"]["hash_bits"] == 13
     assert model.coef_.shape == (300, 8192)
