@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from oracle import rows, write_svmlight
 
+from llsvm.__main__ import main
 from llsvm.data import open_with_settings
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
@@ -65,12 +67,15 @@ def go(
             return training
 
 
-def killed(run: Callable[[], Any], seconds: float, number: int = signal.SIGKILL) -> int:
-    """``run`` in a forked process that gets a signal after so many seconds; its exit status, negative of one."""
+def killed(
+    run: Callable[[], Any], seconds: float, number: int = signal.SIGKILL, said: Path | str = os.devnull
+) -> int:
+    """``run`` in a forked process that gets a signal after so many seconds; its exit status, negative of one. said:
+    where its standard error goes."""
     child = os.fork()
     if child == 0:
         try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), 2)
             run()
             os._exit(0)
         finally:
@@ -82,6 +87,13 @@ def killed(run: Callable[[], Any], seconds: float, number: int = signal.SIGKILL)
         time.sleep(0.002)
     os.kill(child, number)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def command(*words: object) -> None:
+    """The program itself, which does not come back."""
+    sys.argv = ["llsvm", *map(str, words)]
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    main()
 
 
 def survives(case: Case, folder: Path, kills: int, seed: int = 0) -> int:

@@ -299,3 +299,25 @@ def test_its_mathematics_are_its_own():
                 ("llsvm.objective", "llsvm.kernels")
             ):
                 assert {name.name for name in node.names} <= {"Certificate", "keep_double"}, path
+
+
+@pytest.mark.slow
+def test_it_keeps_its_memory_limit(tmp_path):
+    """Of a file whose rows take three times what the limit leaves for them."""
+    cells = RNG.normal(size=(2000, 60)).round(3)
+    columns = np.sort(np.argsort(RNG.random((2000, 400)), axis=1)[:, :60], axis=1) + 1
+    lines = [
+        f"{i % 2} " + " ".join(f"{j}:{v}" for j, v in zip(js, vs, strict=True)) + "\n"
+        for i, (js, vs) in enumerate(zip(columns.tolist(), cells.tolist(), strict=True))
+    ]
+    data, model, limit = tmp_path / "a.svm", tmp_path / "m", 290_000_000
+    data.write_text("".join(lines) * 50)
+    llsvm.train(str(data), output=model, scale="maxabs", tol=0.1)
+    code = (
+        "import sys, llsvm; found = llsvm.verify(*sys.argv[1:3], memory_limit=int(sys.argv[3])); "
+        "print(found['holds'], next(line.split()[1] for line in open('/proc/self/status') if 'VmHWM' in line))"
+    )
+    arguments = [sys.executable, "-c", code, str(model), str(data), str(limit)]
+    holds, peak = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.split()
+    assert holds == "True"
+    assert 1024 * int(peak) < limit
