@@ -21,9 +21,9 @@ as that pays. Where all rows are in memory, W is measured, trained, measured, an
 and once loops have cost what Newton's method would, that takes over (multipliers.py), if it has room: it needs
 some dozens of steps, however long the rows are. Where there are many columns, work on the few worst rows follows
 each loop instead (many_columns.py); out of core, in place of epochs, after a pass that only measures and finds
-these rows. Weights whose margins are all a little short are handed back longer, by the factor of the least objective
-(scale.py), and by what rounding may hide where costs dwarf that (best_weights.py). Costs larger than any dual variable
-becomes are taken for smaller ones, once that is known (needed_costs.py).
+these rows. Weights whose margins are all a little short are handed back longer, by the factor of the least
+objective (scale.py), and by what rounding may hide where costs dwarf that (best_weights.py). Costs larger than any
+dual variable becomes are taken for smaller ones, once that is known (needed_costs.py).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Where C is large, loops settle all rows but a few, which contradict each other: 
 is large, and come nearer by some 1/‖x_i‖² in a visit. Loops over these alone cost next to nothing, so they get
 thousands (Loops.settle_rows). Where rows are nearly the same and their classes are not, even that is too few:
 Newton's method (multipliers.py) takes some dozens of steps, in which only the columns that these rows have enter.
-Of two rows that contradict each other the worst may be one, and the other settled: so what is worst after a solution
-joins the rows, and all are solved for together (many_columns.py).
+Of two rows that contradict each other the worst may be one, and the other settled: so what is worst after a
+solution joins the rows, and all are solved for together (many_columns.py).
 """
 
 from __future__ import annotations
