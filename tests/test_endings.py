@@ -15,7 +15,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.solvers.advice import Ending, advise, passes_to_come
 from llsvm.solvers.llsvm.second_order import SecondOrder
-from llsvm.solvers.report import ROUNDED, SETTLED, STALLED
+from llsvm.solvers.report import NO_ROOM, ROUNDED, SETTLED, STALLED
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.stall import WINDOW, Stall
 from llsvm.training.training import Training
@@ -256,6 +256,7 @@ def ending(**changes):
         ({}, {"rounding": 3.0}, "rounding", "weights to like sizes"),
         ({}, {"rounding": 0.0005, "cause": STALLED, "largest_value": 3e5}, "scale", "--scale"),
         ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory-limit"),
+        ({"C": 1e4}, {"cause": NO_ROOM, "in_memory": False, "solver": "smsvm"}, "memory", "--memory-limit"),
         ({"scale": "standard"}, {"largest_value": 4000.0}, "passes", "--max-passes"),
         ({"paper": True}, {}, "settled", "without --paper"),
         ({"solver": "nesvm", "stop": "change"}, {"cause": SETTLED}, "settled", "--stop gap"),

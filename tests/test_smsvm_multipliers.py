@@ -9,13 +9,16 @@ import scipy.sparse as sp
 from oracle import rows, run, small_pages
 from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_digits
+from test_auto import dataset, left
 
 from llsvm.block import CSR, Block
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
 from llsvm.settings.objective import REGRESSION
+from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import Columns
-from llsvm.solvers.smsvm.multipliers import AtHand, Multipliers, Rest
+from llsvm.solvers.smsvm.layout import layout
+from llsvm.solvers.smsvm.multipliers import Multipliers
 from llsvm.solvers.smsvm.tuning import DEFAULT
 from llsvm.stream.progress import Progress
 
@@ -164,3 +167,64 @@ def test_wide_rows_go_to_the_method_of_multipliers_at_once(loss, C):
     assert last.converged
     assert last.passes == 2
     assert len(training.reports) <= 90
+
+
+def words(n, d, classes=2, seed=0):
+    """Rows of d word counts, of which some tell the class."""
+    rng = np.random.default_rng(seed)
+    drawn = (d * rng.random((n, 40)) ** 4).astype(int)
+    X = sp.csr_matrix((np.ones(drawn.size), (np.repeat(np.arange(n), 40), drawn.ravel())), (n, d))
+    scores = X[:, : d // 5] @ rng.normal(size=(d // 5, classes)) + rng.normal(size=(n, classes))
+    return X, scores.argmax(axis=1)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_dense_rows_of_many_columns_go_to_the_method_of_multipliers_at_once(loss):
+    """Each smoothed step had a Hessian over all columns: minutes, and a gap of a half."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 600))
+    y = (X[:, :60] @ rng.normal(size=60) + 4 * rng.normal(size=900) > 0).astype(int)
+    training = run(X, y, solver="smsvm", penalty="l1", loss=loss)
+    last = training.reports[-1]
+    assert last.converged
+    assert last.passes == 2
+    assert len(training.reports) <= 90
+
+
+def test_a_large_C_on_wide_rows_takes_few_steps():
+    """Every proximal point was found to the last digit, however far it was from the optimum."""
+    X, y = words(600, 4000, seed=1)
+    training = run(X, y, solver="smsvm", penalty="l1", C=10.0)
+    assert training.reports[-1].converged
+    assert len(training.reports) <= 150
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_problems_that_are_solved_at_once_are_solved_alike(loss):
+    X, y = words(300, 1500, classes=4)
+    one, two = (run(X, y, solver="smsvm", penalty="l1", loss=loss, threads=n) for n in (1, 2))
+    assert two.reports[-1].converged
+    assert len(two.reports) < len(one.reports)  # one of all steps of all problems
+    again = run(X, y, solver="smsvm", penalty="l1", loss=loss, threads=2)
+    np.testing.assert_array_equal(two.coef, again.coef)
+    primal = [t.reports[-1].certificate.total_primal for t in (one, two)]
+    assert primal[0] == pytest.approx(primal[1], rel=1e-3)
+
+
+def test_what_l1_does_with_the_memory_there_is():
+    """The more there is, the more: a few columns at a time, all of them by column, several problems at once."""
+    data, loss = dataset(20_000, 60_000, 80, 20), new_loss("squared_hinge")
+    plans = [
+        layout(20, 2, True, loss, left(data, nbytes, in_memory=True))
+        for nbytes in (300_000_000, 700_000_000, 4_000_000_000)
+    ]
+    assert [plan.few_columns for plan in plans] == [True, False, False]
+    assert [plan.by_columns for plan in plans] == [False, True, True]
+    assert plans[-1].workers == 2
+    assert plans[0].workers == 1
+    assert "limited to" in plans[0].in_words(60_000)
+    tall = layout(1, 2, True, loss, left(dataset(20_000, 1_000, 80), 10**9, in_memory=True))
+    assert tall.by_columns
+    assert not tall.wide
+    few = layout(1, 2, True, loss, left(dataset(20_000, 100, 80), 10**9, in_memory=True))
+    assert not few.by_columns

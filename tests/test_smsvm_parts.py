@@ -150,12 +150,13 @@ def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank,
     assert off.max() <= 1e-6 * (1 + np.abs(H).max() * np.abs(v - w).max())
 
 
-@pytest.mark.parametrize("sweeps", [2, 1000])
+@pytest.mark.parametrize(("sweeps", "by_hessian"), [(2, False), (1000, False), (2, True)])
 @given(st.integers(0, 10_000), st.integers(1, 15), st.integers(1, 12), st.floats(0.01, 2), st.floats(0.01, 1))
 @settings(max_examples=60, deadline=None)
-def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, seed, n, d, l1, ridge):
+def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, by_hessian, seed, n, d, l1, ridge):
     """By sweeps alone, and with steps on weights that are not zero between them. Rows may have no curvature."""
-    tuning, room = replace(DEFAULT, sweeps=sweeps, newton_steps=200, products_until=1e-8), Room()
+    steps = {"newton_steps": 200, "products_until": 1e-8, "min_sweeps": sweeps}
+    tuning, room = replace(DEFAULT, sweeps=sweeps, **steps), Room()
     rng = np.random.default_rng(seed)
     X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)).astype(np.float32)
     h, w = rng.random(n) * (rng.random(n) < 0.8), rng.normal(size=d + 1) * (rng.random(d + 1) < 0.5)
@@ -168,8 +169,10 @@ def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, seed, n
     l1 = np.full(len(active), l1)
     l1[active == d] = 0.0  # the constant feature's is free
     theirs, fall = minimise(Dense(H), g, w[active], l1)
+    hessian = (lambda some: Dense(np.ascontiguousarray(H[np.ix_(some, some)]))) if by_hessian else None
     for matrix in (block, X):
-        model = ColumnModel(Columns(matrix, d, 1.5), active, h, np.full(len(active), ridge), room, tuning)
+        given = (active, h, np.full(len(active), ridge), room, tuning, Progress(), hessian)
+        model = ColumnModel(Columns(matrix, d, 1.5), *given)
         ours = model.minimise(g, w[active], l1, 1e-9)
         np.testing.assert_allclose(ours, theirs, atol=1e-5 * (1 + np.abs(theirs).max(initial=0)))
         p = ours - w[active]
@@ -289,3 +292,16 @@ def test_a_large_models_active_set_is_factored_after_sweeps_alone():
     assert fall == pytest.approx(best, rel=2e-3)
     assert 0.9 < np.count_nonzero(v) / 240 < 1.1
     assert Counted.solves <= 5
+
+
+def test_dense_rows_by_column_are_scipys():
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(30, 50)) * (rng.random((30, 50)) < 0.4)).astype(np.float32)
+    theirs, ours = sp.csc_matrix(X), Columns(X, 50, 0.0)
+    np.testing.assert_array_equal(ours.indptr[:-1], theirs.indptr)
+    assert ours.indptr[-1] == ours.indptr[-2]  # of no constant feature
+    np.testing.assert_array_equal(ours.indices, theirs.indices)
+    np.testing.assert_array_equal(ours.data, theirs.data)
+    with_constant = Columns(X, 50, 2.0)
+    assert with_constant.indptr[-1] - with_constant.indptr[-2] == 30
+    assert (with_constant.data[-30:] == 2.0).all()

@@ -324,3 +324,15 @@ def test_the_first_certificates_say_little_but_nothing_absurd(tmp_path):
     X, y = rows(n=300, d=6, classes=4)
     last, _ = trained(tmp_path, X * 16.0, y, C=1.0, max_passes=1)
     assert 0 < last.certificate.dual[0] < last.certificate.primal[0]
+
+
+def test_columns_that_go_together_take_few_products_in_memory(tmp_path):
+    """With one Hessian for all classes as the preconditioner; by its diagonal alone, steps end unsolved."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(800, 40)) @ (rng.normal(size=(40, 40)) * np.logspace(0, 2, 40))
+    y = (X @ rng.normal(size=(40, 4)) / 300 + rng.normal(size=(800, 4))).argmax(axis=1)
+    few = replace(PRODUCTS, max_products=25)
+    shared, _ = trained(tmp_path, X, y, few, max_passes=12)
+    alone, _ = trained(tmp_path, X, y, replace(few, max_columns=0), max_passes=12)
+    assert shared.converged
+    assert not alone.converged

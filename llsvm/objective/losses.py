@@ -70,6 +70,11 @@ class Loss(ABC):
     @abstractmethod
     def smoothness(self) -> float: ...
 
+    @property
+    def bends_everywhere(self) -> bool:
+        """Is φ smooth, and not straight anywhere but where it is 0: is Newton's method on the primal one for it?"""
+        return math.isfinite(self.smoothness) and math.isinf(self.upper)
+
     @abstractmethod
     def value(self, margin: Vector, target: Target = 1.0) -> Vector:
         """φ(m, t)."""
@@ -260,6 +265,10 @@ class LogisticLoss(Loss):
     @property
     def smoothness(self) -> float:
         return 0.25
+
+    @property
+    def bends_everywhere(self) -> bool:
+        return True
 
     def value(self, margin: Vector, target: Target = 1.0) -> Vector:
         return np.maximum(-margin, 0.0) + np.log1p(np.exp(-np.abs(margin)))

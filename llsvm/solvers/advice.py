@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import ROUNDED, SETTLED, STALLED, in_passes
+from llsvm.solvers.report import NO_ROOM, ROUNDED, SETTLED, STALLED, in_passes
 
 UNSCALED_ABOVE = 10.0  # values: where some are larger, scaling is the first thing to try
 LARGE_C = 10.0
@@ -61,7 +61,7 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             "--stop change ends where the objective has settled, wherever that is (--stop gap goes on)"
         )
     hidden = end.rounding > settings.tol >= FINE_TOL
-    more = 0 if hidden or end.cause == STALLED else passes_to_come(end.gaps, settings.tol)
+    more = 0 if hidden or end.cause in (STALLED, NO_ROOM) else passes_to_come(end.gaps, settings.tol)
     if more and more <= max(SOON * len(end.gaps), LAST_PASSES):
         return "passes", _more_passes(end, more)
     if hidden:
@@ -75,6 +75,12 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         return "rounding", (
             f"a gap of {settings.tol:g} is about what rounding in sums over all rows amounts to: ask for less "
             "(--tol 1e-6)"
+        )
+    if end.cause == NO_ROOM:
+        return "memory", (
+            "the memory limit has no room for all rows and their copy by column, and without them an L1 penalty on "
+            "so many columns brings in but a few of them in a pass (its gap hardly fell any more): pass a larger "
+            "--memory-limit, or a smaller -C"
         )
     if end.cause != STALLED and len(end.gaps) < (LAST_PASSES if end.out_of_time else FEWEST_PASSES):
         return "passes", _more_passes(end, more)

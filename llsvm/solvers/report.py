@@ -15,6 +15,8 @@ STALLED = "stalled"  # the gap falls too slowly for the passes that are left, or
 
 SETTLED = "settled"  # what the paper's rule watches no longer changes, however large the gap may be
 
+NO_ROOM = "memory"  # stalled, since the memory limit has no room for what would get on
+
 ROUNDED = "rounding"  # what is missing to the tolerance is lost in rounding
 
 
@@ -31,7 +33,8 @@ class Report:
     survivors). passes: full passes so far, the first reading not counted. coef: (k, columns) float64, the best
     certified weights, the bias in the last column if there is one; None before there are any. dual: the dual
     objective now. survivors: rows kept for the next epochs. note: one sentence for people, or "".
-    cause: where a solver ends here without having converged, and knows why: one of STALLED, SETTLED, ROUNDED.
+    cause: where a solver ends here without having converged, and knows why: one of STALLED, NO_ROOM, SETTLED,
+    ROUNDED.
     resumable: the solver's ``state()`` may be asked for now; true of at least one report between any two full
     passes.
     expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows

@@ -17,6 +17,8 @@ from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 # of a problem, beside those of the threads: Descent, its copy for rows near the margin, what is left out,
 # conjugate gradients, a report; measured where the weights are most of all that is held
 VECTORS = 24
+WORKER_VECTORS = 16  # of each further problem that is solved at the same time
+HESSIAN_BYTES = 32  # of an element of one over a working set: itself, a part of it, its factor, products
 ROW_WORK_BYTES = 64  # slack, and what keeping the rows of least slack takes
 
 
@@ -26,8 +28,9 @@ class Layout:
 
     most_active: columns that a Hessian may have. wide: no Hessian over all columns. all_near: all rows are in
     memory and stay at hand. by_columns: L1 by coordinate descent on the columns of these. by_products: L2 by
-    products with the Hessian. Else there is a Hessian. keeps_near: rows near where the loss bends are kept between
-    passes, the others being as good as straight lines. tuning: with pieces of rows that the memory has room for."""
+    products with the Hessian. Else there is a Hessian. workers: problems that are solved by columns at the same
+    time. keeps_near: rows near where the loss bends are kept between passes, the others being as good as straight
+    lines. tuning: with pieces of rows, and Hessians over working sets, that the memory has room for."""
 
     needs: Needs
     most_active: int
@@ -35,17 +38,24 @@ class Layout:
     all_near: bool
     by_columns: bool
     by_products: bool
+    workers: int
     keeps_near: bool
     tuning: SmSVMTuning
 
+    @property
+    def few_columns(self) -> bool:
+        """Is it L1 on wide data, with no room for more than an active set at a time?"""
+        return self.wide and not (self.by_columns or self.by_products)
+
     def in_words(self, n_features: int) -> str:
         """What is done instead of a Hessian over all features; "" where there is one."""
+        columns = "coordinate descent and Newton's steps on the columns of the rows in memory"
         if not self.wide:
-            return ""
+            return columns if self.by_columns else ""
         nbytes = format_size(8.0 * (n_features + 1) ** 2)
         what = f"no Hessian over all {n_features:,} features, which would take {nbytes}: "
         if self.by_columns:
-            return what + "coordinate descent and conjugate gradients on the columns of the rows in memory"
+            return what + columns
         if self.by_products:
             return what + (
                 "conjugate gradients on the rows in memory"
@@ -77,19 +87,31 @@ def layout(
     room = int((max(left, 0) * tuning.hessian_share / copies) ** 0.5)
     most_active = min(n, tuning.max_active, max(room, 1))
     wide = n > most_active or (n > tuning.all_active and n > dataset.n_rows)
+    many = wide or (n > tuning.all_active and loss.bends_everywhere)  # for active sets by their Hessian
     row_work = ROW_WORK_BYTES + 8 * problems
     if (l1 or intercept) and isinstance(loss, PLQLoss):
         row_work = max(row_work, MULTIPLIERS_BYTES)
-    elif l1 and wide:
+    elif l1 and many:
         row_work = max(row_work, MULTIPLIERS_BYTES + LOGISTIC_BYTES)
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
-    by_column = (
-        Columns.bytes_per_row(dataset.nnz / dataset.n_rows, dataset.dtype.itemsize) if wide and l1 else 0
-    )
-    all_near = wide and in_memory and tuning.spare * (rows + dataset.n_rows * by_column) <= left
-    by_columns, by_products = all_near and l1, wide and not l1
+    values = (dataset.nnz / dataset.n_rows, dataset.dtype.itemsize)
+    by_column = Columns.bytes_per_row(*values) if many and l1 else 0
+    spare = left - tuning.spare * (rows + dataset.n_rows * by_column)
+    all_near = (many if l1 else wide) and in_memory and spare >= 0
+    by_columns, by_products, workers = all_near and l1, wide and not l1, 1
     if by_columns:
         row_work += by_column
+        each = MULTIPLIERS_BYTES + LOGISTIC_BYTES + Columns.copy_bytes_per_row(*values)
+        more = (threads - 1) * (each * dataset.n_rows + 8 * n * WORKER_VECTORS)
+        if problems > 1 and threads > 1 and more <= tuning.hessian_share * spare:
+            workers = threads
+            lines["problems at once"] = more
+            spare -= more
+        if loss.bends_everywhere:
+            square = HESSIAN_BYTES * workers
+            columns = min(n, tuning.hessian_columns, int((tuning.hessian_share * spare / square) ** 0.5))
+            tuning = replace(tuning, hessian_columns=columns)
+            lines["working sets of columns"] = square * columns**2
     elif not by_products:
         lines["Hessian"] = copies * most_active**2
     # a copy of the near rows, where it has room
@@ -101,7 +123,8 @@ def layout(
         and tuning.copied * rows <= available_bytes - sum(lines.values())
     )
     needs = Needs(lines, row_work, copy)
-    return Layout(needs, most_active, wide, all_near, by_columns, by_products, keeps_near, tuning)
+    ways = (by_columns, by_products, workers, keeps_near)
+    return Layout(needs, most_active, wide, all_near, *ways, tuning)
 
 
 def _with_room_for_pieces(tuning: SmSVMTuning, threads: int, memory: MemoryLeft) -> SmSVMTuning:

@@ -14,157 +14,35 @@ so that with a large C the last digits of a margin decide; here α is a variable
 is known to as many digits as the primal. Margins are kept, and moved by what each step adds to them, never summed
 anew: what rounding they have is then the same in every step.
 
-On wide data rows are at hand by column too (columns.py), and steps are on working sets of columns: weights that are
-not zero, and the worst of the others. The logistic loss, and smooth losses without bounds on α, need no proximal
-points there: with σ = ∞ the steps are Newton's on the primal (newGLMNET: Yuan, Ho & Lin 2012).
+With many columns rows are at hand by column too (columns.py), and steps are on working sets of columns: weights
+that are not zero, and the worst of the others. The logistic loss, and smooth losses without bounds on α, need no
+proximal points there: with σ = ∞ the steps are Newton's on the primal (newGLMNET: Yuan, Ho & Lin 2012).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
-from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss
+from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
-from llsvm.solvers.lapack import mirror
 from llsvm.solvers.regula_falsi import regula_falsi
-from llsvm.solvers.smsvm.column_kernels import add_columns
-from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, active_columns
+from llsvm.solvers.smsvm.at_hand import AtHand, Rest
+from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.kernels import ALPHA, logistic
 from llsvm.solvers.smsvm.kernels import N_TOTALS as N_SUMS
-from llsvm.solvers.smsvm.newton import Dense, minimise
-from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
-from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
+from llsvm.solvers.smsvm.newton import minimise
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
-from llsvm.stream.progress import OutOfTime, Progress
+from llsvm.stream.progress import OutOfTime
 
 Vector = NDArray[np.float64]
 
 ROW_BYTES = 96  # that it takes for each row, of one problem at a time
 LOGISTIC_BYTES = 48  # ... and beyond, with the logistic loss
-LEAST_COST = 1e-200  # of a row that has none
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """What the rows that are not at hand come to, their α_i being fixed: v (d + 1,) Σ α_i y_i x_i; total Σ C_i
-    b(α_i / C_i); loss: theirs at the weights at (d + 1,), from where it goes on along −v."""
-
-    v: Vector
-    total: float
-    loss: float
-    at: Vector
-
-    @classmethod
-    def of(cls, rows: RowsLeftOut) -> Rest:
-        """Of rows as SmSVM leaves them out, at the α_i that they have."""
-        sums = rows.sums
-        return cls(sums.v, sums.alpha - sums.smoothing_gap, sums.loss, rows.at)
-
-    @classmethod
-    def nothing(cls, n_columns: int) -> Rest:
-        """Of rows without a loss."""
-        none = np.zeros(n_columns)
-        return cls(none, 0.0, 0.0, none)
-
-
-class AtHand:
-    """n rows of one binary problem. sign, target, cost: (n,) float64 y_i, t_i, C_i."""
-
-    def __init__(
-        self,
-        block: Block,
-        positive: int | None,
-        cost: Vector,
-        bias: float,
-        n_weights: int,
-        columns: Columns | None,
-        tuning: SmSVMTuning,
-        progress: Progress,
-    ) -> None:
-        """positive: the class whose rows have sign +1; None where labels are numbers. bias: value of the constant
-        feature, and n_weights: d + 1 with its weight. columns: the same rows by column, on wide data. progress: of
-        the run."""
-        n = block.n_rows
-        self.sign = np.ones(n) if positive is None else np.where(block.y == positive, 1.0, -1.0)
-        self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
-        self.cost = np.maximum(cost, LEAST_COST)
-        self.n_weights, self.columns = n_weights, columns
-        self._block, self._bias, self._tuning, self.progress = block, bias, tuning, progress
-        self._hessian, self._room = np.empty(0), Room()
-
-    def margins(self, w: Vector) -> Vector:
-        """(n,) y_i w·x_i."""
-        out = np.empty(len(self.sign))
-        for piece, rows in self._pieces():
-            out[piece] = rows.margins(w[None, :])[0]
-        out *= self.sign
-        return out
-
-    def change(self, p: Vector) -> Vector:
-        """(n,) y_i p·x_i of a step (d + 1,), few of it not zero where there are columns."""
-        if self.columns is None:
-            return self.margins(p)
-        some, out = np.flatnonzero(p), np.zeros(len(self.sign))
-        add_columns(*self.columns.arrays, some, p[some], out)
-        out *= self.sign
-        return out
-
-    def weights(self, alpha: Vector) -> Vector:
-        """(d + 1,) Σ α_i y_i x_i."""
-        out = np.zeros(self.n_weights)
-        for piece, rows in self._pieces():
-            rows.add_rows(alpha[piece] * self.sign[piece], out)
-        return out
-
-    def squares(self) -> Vector:
-        """(d + 1,) Σ x_i²."""
-        out = np.zeros(self.n_weights)
-        for piece, rows in self._pieces():
-            rows.add_squares(np.ones(piece.stop - piece.start), out)
-        return out
-
-    def model_by_columns(
-        self, columns: Columns, h: Vector, active: NDArray[np.int64], ridge: Vector
-    ) -> ColumnModel:
-        """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns. Raises OutOfTime."""
-        self.progress.check()
-        return ColumnModel(columns, active, h, ridge, self._room, self._tuning, self.progress)
-
-    def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense:
-        """The same with its Hessian. Raises OutOfTime."""
-        self.progress.check()
-        H = self._zeroed(len(active))
-        none = np.zeros(self.n_weights)
-        point = Point(none, none, 0.0, 0.0, 0)
-        point.activate(active)
-        for piece, rows in self._pieces():
-            self.progress.check()
-            if h[piece].any():
-                rows.add_products(h[piece], point, H)
-        mirror(H)
-        H.flat[:: len(H) + 1] += ridge
-        return Dense(H, self._tuning.ridge)
-
-    def _zeroed(self, n: int) -> Vector:
-        """(n, n) zeros, in the place of those before: pages that are new at each step cost as much as the step."""
-        if len(self._hessian) < n * n:
-            self._hessian = np.empty(n * n)
-        H = self._hessian[: n * n].reshape(n, n)
-        H[...] = 0.0
-        return H
-
-    def _pieces(self) -> Iterator[tuple[slice, Rows]]:
-        start = 0
-        for some in pieces(self._block, self._tuning):
-            yield slice(start, start + some.n_rows), as_rows(some.X, self._bias)
-            start += some.n_rows
 
 
 class Multipliers:
@@ -181,8 +59,7 @@ class Multipliers:
         n = len(rows.sign)
         self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
         self._least_curvature = tuning.least_curvature
-        smooth = isinstance(loss, LogisticLoss) or (math.isfinite(loss.smoothness) and math.isinf(loss.upper))
-        self._direct = smooth and rows.columns is not None  # σ = ∞
+        self._direct = loss.bends_everywhere and rows.columns is not None  # σ = ∞
         self._until = tuning.first_until
         self.w = w.copy()
         self.primal, self.dual = np.inf, -np.inf
@@ -209,7 +86,7 @@ class Multipliers:
                 return
             g = l2 * w - v
             violation = np.where(w != 0, np.abs(g + l1 * np.sign(w)), np.maximum(np.abs(g) - l1, 0.0))
-            if in_point and not self._direct and self._is_solved(violation, inverse, gap):
+            if in_point and not self._direct and self._is_solved(violation, residual, before, inverse, gap):
                 before = self._alpha.copy()
                 inverse /= tuning.growth if in_point > 1 else tuning.fast_growth
                 in_point = 0
@@ -251,17 +128,33 @@ class Multipliers:
         elif t == 1.0:
             self._least_curvature = max(self._least_curvature * tuning.curvature_sink, tuning.least_curvature)
 
-    def _is_solved(self, violation: Vector, inverse: float, gap: float) -> bool:
-        """Is the proximal point near enough? Without L2, where violated conditions cost the dual a share of all it
-        has, they have to hold."""
+    def _is_solved(
+        self, violation: Vector, residual: Vector, before: Vector, inverse: float, gap: float
+    ) -> bool:
+        """Is the proximal point near enough (criterion B of Rockafellar 1976)? With L2 the gradient tells; without,
+        the gap of ψ, unless the conditions hold well enough for the whole problem's."""
         l1, l2 = self._penalty.l1, self._penalty.l2
+        near_enough = self._tuning.kappa * self._totals[MOVED] * inverse
         if self._penalty.intercept:
             if violation[-1] > 0.1 * gap * float(np.abs(self._alpha).sum()):
                 return False
             violation = violation[:-1]
         if l2 == 0:
-            return float(violation.max(initial=0.0)) <= 0.2 * gap * l1
-        return float(violation @ violation) / l2 <= self._tuning.kappa * self._totals[MOVED] * inverse
+            largest = float(violation.max(initial=0.0))
+            if largest <= 0.2 * gap * l1:
+                return True
+            return 2 * self._point_gap(largest, residual, before, inverse) <= near_enough
+        return float(violation @ violation) / l2 <= near_enough
+
+    def _point_gap(self, largest: float, residual: Vector, before: Vector, inverse: float) -> float:
+        """Of ψ, without L2: between its value and that of its dual at s α, s so small that s |v_j| ≤ l1.
+        largest: by how much |v_j| is above l1."""
+        alpha, totals, l1 = self._alpha, self._totals, self._penalty.l1
+        s = l1 / (l1 + largest)
+        move = s * alpha - before
+        value = float(alpha @ residual) + self._penalty.value(self.w) + float(totals[DUAL])
+        dual = s * (float(alpha @ self._rows.target) + float(totals[DUAL]))  # at least, as s² ≤ s
+        return value - dual + 0.5 * inverse * (float(move @ move) - float(totals[MOVED]))
 
     def _measure(self, residual: Vector, w: Vector, v: Vector) -> None:
         """Primal and dual at w."""
@@ -321,7 +214,7 @@ class Multipliers:
         ridge += np.where(ridge == 0, least, 0.0)
         now = w[active]
         if columns is not None:
-            by_columns = self._rows.model_by_columns(columns, self._curvature, active, ridge)
+            by_columns = self._rows.model_by_columns(columns, self._curvature, active, ridge, self._direct)
             new = by_columns.minimise(g[active], now, l1, self._until)
             self._until = max(tuning.until_share * self._until, tuning.least_until)
         else:

@@ -19,15 +19,13 @@ from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import count_problems
 from llsvm.process.threads import Threads
-from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
-from llsvm.solvers.report import ROUNDED, STALLED, Report
-from llsvm.solvers.smsvm.columns import Columns
+from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
 from llsvm.solvers.smsvm.conjugate import ConjugateGradients
 from llsvm.solvers.smsvm.descent import Descent
+from llsvm.solvers.smsvm.hard_problems import HardProblems
 from llsvm.solvers.smsvm.layout import Layout
-from llsvm.solvers.smsvm.multipliers import AtHand, Multipliers, Rest
 from llsvm.solvers.smsvm.near_rows import NearRows
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
@@ -74,7 +72,7 @@ class NewtonRun:
         assert stream.in_one_block or not layout.all_near
         one_sided = self.penalty.l2 == 0 or not math.isfinite(self.loss.slope)
         self.near = NearRows(stream, layout.all_near, layout.keeps_near, one_sided, tuning)
-        self.columns: Columns | None = None
+        self.hard = HardProblems(settings, self.loss, self.near, layout, stream.progress)
         self.passes = 0
         unit, level = 1.0, 0.0
         if dataset.target is not None:
@@ -104,7 +102,7 @@ class NewtonRun:
                 if not self.live or self._out_of_passes() or self.progress.out_of_time:
                     yield report
                     return
-                hard = [p for p in self.live if self._is_hard(p)]
+                hard = [p for p in self.live if self.hard.has(p, self.penalty)]
                 rest = [p for p in self.live if p not in hard]
                 ahead = [p for p in rest if p.line_search(self.penalty, self.settings.tol)]
                 near = [p for p in ahead if self.near.enough(p.margins_move)]
@@ -165,11 +163,11 @@ class NewtonRun:
         report = self._report()
         assert report.certificate is not None
         opened = [self.problems[i] for i in report.certificate.open(settings.tol)]
-        self.live = [p for p in opened if p in self.live and self._goes_on(p)]
+        self.live = [p for p in opened if p in self.live and self.hard.goes_on(p, self.penalty)]
         if not self.live and not report.converged and not self.progress.out_of_time:
             report.cause = ROUNDED
         elif self.stall.note(self.passes, report.certificate.primal, report.certificate.dual):
-            report.cause, self.live = STALLED, []
+            report.cause, self.live = NO_ROOM if self.layout.few_columns else STALLED, []
         return report
 
     def _out_of_passes(self) -> bool:
@@ -288,7 +286,7 @@ class NewtonRun:
                 i
                 for i in going
                 if inner[i].relative_gap > self.tuning.near_gap * tol
-                and not (inner[i].exhausted or self._is_hard(inner[i]))
+                and not (inner[i].exhausted or self.hard.has(inner[i], self.penalty))
             ]
             ahead = [i for i in going if inner[i].line_search(self.penalty, tol)]
             if not going or number == self.tuning.max_near or self.progress.out_of_time:
@@ -306,52 +304,14 @@ class NewtonRun:
             for p, sums, point in zip(inner, self._sum_near(points), points, strict=True)
         ]
 
-    def _take_columns(self) -> None:
-        """The rows at hand by column, where that is wanted."""
-        if self.layout.by_columns and self.columns is None:
-            self.columns = Columns(self.near.rows.X, len(self.problems[0].w) - 1, self.settings.constant)
-
-    # -- the method of multipliers --------------------------------------------------------------------------
-
-    def _goes_on(self, problem: Descent) -> bool:
-        """Is there anything left to try?"""
-        return self._is_hard(problem) or not (problem.exhausted or self.layout.by_columns)
-
-    def _is_hard(self, problem: Descent) -> bool:
-        """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is
-        nothing else, and it goes on while that helps."""
-        if self.layout.by_columns:
-            return problem.closing or not problem.multiplied
-        # without L1 that is for a free intercept: else coordinate descent (llsvm) is there for hard problems
-        wanted = self.penalty.l1 > 0 or (self.penalty.intercept and not self.layout.by_products)
-        if not wanted or not isinstance(self.loss, PLQLoss) or not problem.crawls:
-            return False
-        return self.near.all_rows is not None or self.near.enough(problem.margins_move)
-
     def _multiply_out(self, problems: list[Descent]) -> Iterator[Report]:
-        """Solve each of the problems on the rows at hand, all where they are in memory, for the next pass."""
-        tol, tuning = self.settings.tol, self.tuning
-        self._take_columns()
-        block = self.near.rows if self.near.all_rows is None else self.near.all_rows
-        report = self._report("epoch", block.n_rows)  # of each step: many weights are long to look at
-        for p in problems:
-            if self.progress.out_of_time:
-                break
-            n = len(p.w)
-            rest = Rest.nothing(n)
-            if self.near.all_rows is None and not self.near.one_sided:
-                inner = p.on_near_rows(self.penalty)
-                rest = Rest.of(self._left_out([inner])[0])
-            positive = p.positive if self.loss.kind == CLASSIFICATION else None
-            cost, constant = self.costs.of(block), self.settings.constant
-            rows = AtHand(block, positive, cost, constant, n, self.columns, tuning, self.progress)
-            begin = p.target if self.layout.by_columns else p.w
-            found = Multipliers(rows, rest, self.loss, self.penalty, begin, tuning)
-            for _ in found.solve(p.unit, tuning.near_gap * tol):
-                yield replace(report)
-            smallest = tuning.next_to_none * tol * found.primal / max(float(cost.sum()), 1e-300)
-            p.end_at(found.w, found.primal, found.dual, smallest)
-        yield self._report("epoch", block.n_rows, resumable=True)
+        """Solve each of the problems by the method of multipliers, for the next pass."""
+        n_rows = self.hard.rows.n_rows
+        report = self._report("epoch", n_rows)  # of each step: many weights are long to look at
+        of_problems = (problems, self.penalty, self.costs, self._threads)
+        for _ in self.hard.solve(*of_problems, lambda inner: self._left_out([inner])[0]):
+            yield replace(report)
+        yield self._report("epoch", n_rows, resumable=True)
 
     # -- reports --------------------------------------------------------------------------------------------
 

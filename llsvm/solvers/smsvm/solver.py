@@ -28,8 +28,9 @@ both sides are two hinges.
 Active set: all columns while their Hessian is small; else the weights that are not zero and, with L1, those with
 |∂f/∂w_j| > ½ l1, the largest first. No Hessian is formed on wide data (more columns than rows, or than memory
 has room for): with L2 Newton's steps are found by conjugate gradients, a product being a pass where the rows are
-not in memory, where all of them are "near". With L1 the method of multipliers takes over after the first pass where
-the rows are in memory, and goes by columns; else the active set is limited.
+not in memory, where all of them are "near". With L1 on wide data, and of losses without straight parts on some
+hundreds of columns, the method of multipliers takes over after the first pass where the rows and their copy by
+column are in memory; else the active set is limited.
 Where this crawls with L1 or a free intercept (a large C, nearly separable classes, raw columns), the method of
 multipliers solves the problem of the rows in memory (multipliers.py), and the pass after that certifies the result.
 Stop when P − D ≤ tol · P.

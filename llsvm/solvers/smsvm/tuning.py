@@ -91,9 +91,19 @@ class SmSVMTuning:
     least_until: float = 0.05
     """... down to this: less is more sweeps, and fewer steps."""
     sweeps: int = 100
-    """So many of coordinate descent are made before a step on the weights that are not zero takes over ..."""
-    newton_steps: int = 3
-    """... so many times, at most."""
+    """So many of coordinate descent are made, at most, before a step on the weights that are not zero ..."""
+    newton_steps: int = 10
+    """... takes over, so many times at most."""
+    min_sweeps: int = 10
+    """So many at least, where that step is by a Hessian ..."""
+    hessian_columns: int = 2048
+    """... which may have so many columns: beyond, it is by conjugate gradients."""
+    nearly: float = 0.9
+    """Zeros are among these columns whose slope is at least this share of l1."""
+    hessian_price: float = 0.4
+    """In what a sweep takes of a value: for each pair of values that a row has ..."""
+    factor_price: float = 0.07
+    """... and for the cube of the columns."""
     max_products: int = 60
     """For such a step, by conjugate gradients, whose products are as dear as sweeps ..."""
     products_until: float = 0.01
@@ -131,7 +141,8 @@ class SmSVMTuning:
     columns_growth: int = 2
     """... so many times as many as there are weights: most of the others stay zero."""
     kappa: float = 0.1
-    """With L2 a proximal point is near enough where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ."""
+    """A proximal point is near enough where ‖∇ψ‖²/l2, or without L2 twice its gap, has come to this share of
+    ‖α − α^k‖²/σ."""
     growth: float = 3.0
     """Of σ, from one proximal point to the next ..."""
     fast_growth: float = 10.0

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
+from llsvm.solvers.lapack import Cholesky, factor_with_ridge
 from llsvm.solvers.row_products import RowProducts
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
 R = TypeVar("R")
+LEAST = 1e-10  # of a free weight, on a diagonal
 
 
 @dataclass(slots=True)
@@ -74,6 +76,15 @@ class Passes:
                 out += part
         return out
 
+    def shared_hessian(self, W: Array, identity: Array, rows_per_column: int) -> Cholesky | None:
+        """The factor of the Hessian (d + 1, d + 1) of a class, if all had the mean of their curvatures; of a sample
+        of the rows, which are in one block. identity: (d + 1, 1), the penalty's."""
+        (block,) = self.stream.all()
+        rows = _Rows(block, self.costs.of(block), RowProducts(block, self.bias, *W.shape))
+        H = rows.shared_hessian(W, rows_per_column * len(W), self.threads)
+        H.flat[:: len(H) + 1] += np.maximum(identity[:, 0], LEAST * H.diagonal())
+        return factor_with_ridge(H)
+
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
@@ -117,6 +128,26 @@ class _Rows:
             return out
 
         return work
+
+    def shared_hessian(self, W: Array, most: int, threads: Threads) -> Array:
+        """Σ C_i (1 − Σ_m p_im²) x_i x_iᵀ / (k − 1), from so many rows at most: those that are met at even steps of
+        what they bend, each for as much as all between."""
+        bend = np.empty(self.block.n_rows)
+
+        def work(t: int, start: int, stop: int) -> None:
+            for rows in self.products.pieces(start, stop):
+                p, _ = _softmax(self.products.scores(self.products.matrix(rows), W))
+                bend[rows] = self.cost[rows] * (1.0 - np.einsum("ij,ij->i", p, p))
+
+        threads.over_rows(len(bend), work)
+        np.maximum(bend, 0.0, out=bend)
+        sums = np.cumsum(bend)
+        step = sums[-1] / min(most, len(bend))
+        met = np.searchsorted(sums, step * (np.arange(min(most, len(bend))) + 0.5))
+        some, times = np.unique(np.minimum(met, len(bend) - 1), return_counts=True)
+        X = self.products.dense(some)
+        X *= np.sqrt(step * times / (W.shape[1] - 1))[:, None]
+        return np.asarray(X.T @ X)
 
     def add_class_sums(self, out: Array) -> None:
         for rows in self.products.pieces(0, self.block.n_rows):

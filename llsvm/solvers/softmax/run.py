@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
-from llsvm.solvers.lapack import factor_with_ridge
+from llsvm.solvers.lapack import Cholesky, factor_with_ridge
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.softmax.intercept import balanced, centred, require_weights
+from llsvm.solvers.softmax.layout import Layout
 from llsvm.solvers.softmax.passes import Measured, Passes
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 from llsvm.solvers.stall import Stall
@@ -40,11 +41,10 @@ class SoftmaxRun:
         passes: Passes,
         settings: Settings,
         bound: RoundingBound,
-        whole: bool,
+        plan: Layout,
         tuning: SoftmaxTuning,
         saved: SolverState | None,
     ) -> None:
-        """whole: there is a Hessian over all weights."""
         self._stream, self._passes, self._settings, self._bound = stream, passes, settings, bound
         self._tuning = tuning
         width, k = shape = stream.dataset.n_columns + 1, len(stream.dataset.classes)
@@ -52,7 +52,9 @@ class SoftmaxRun:
         self._at = {name: np.zeros(shape) for name in self._names}
         self._identity = np.ones((width, 1))
         self._identity[-1] = not settings.intercept
-        self._hessian = np.zeros((k, width, k, width)) if whole else None
+        self._hessian = np.zeros((k, width, k, width)) if plan.whole else None
+        self._shares = plan.shared
+        self._shared: Cholesky | None = None
         self._stall = Stall(settings.tol, settings.max_passes)
         self._made = 0  # passes
         self._primal, self._dual = np.inf, 0.0  # D is 0 where p_i = 1_y
@@ -134,7 +136,9 @@ class SoftmaxRun:
         np.maximum(at["diagonal"], RIDGE * at["diagonal"].max(), out=at["diagonal"])
         at["s"] = np.zeros_like(at["W"])
         at["r"] = -at["gradient"]
-        at["direction"] = at["r"] / at["diagonal"]
+        if self._shares:
+            self._shared = self._passes.shared_hessian(at["W"], self._identity, self._tuning.rows_per_column)
+        at["direction"] = self._preconditioned(at["r"])
         self._rz = _dot(at["r"], at["direction"])
         accuracy = min(self._tuning.accuracy, (norm / max(self._first_norm, 1e-300)) ** 0.5)
         self._enough, self._products = accuracy**2 * self._rz, 0
@@ -144,6 +148,11 @@ class SoftmaxRun:
             while self._products >= 0:
                 self._product()
 
+    def _preconditioned(self, r: Array) -> Array:
+        if self._shared is None:
+            return r / self._at["diagonal"]
+        return np.ascontiguousarray(self._shared.solve(r))
+
     def _product(self) -> None:
         """A step of conjugate gradients."""
         at = self._at
@@ -152,7 +161,7 @@ class SoftmaxRun:
         length = self._rz / _dot(d, Hd)
         at["s"] += length * d
         r -= length * Hd
-        z = r / at["diagonal"]
+        z = self._preconditioned(r)
         before, self._rz = self._rz, _dot(r, z)
         d *= self._rz / before
         d += z

@@ -11,8 +11,10 @@ intercept.py mixes p with one distribution until it is.
 A pass measures P at a trial W, with its gradient and its curvatures. The p_i there are feasible: with them, P − D
 is ½ ‖∇P‖². If P has fallen enough (Armijo), Newton's step from there gives the next trial, else the step is halved.
 The step is that of the whole Hessian, summed in the pass itself, if weights are few; else of conjugate gradients
-with the Hessian's diagonal as the preconditioner, as accurate as pays (truncated Newton; Lin, Weng & Keerthi
-2008). A product with the Hessian is a pass over the rows, and counts as one unless they are in memory.
+as accurate as pays (truncated Newton; Lin, Weng & Keerthi 2008), preconditioned with the Hessian's diagonal, or,
+for rows in memory of few columns, with one Hessian for all classes, of the mean of their curvatures: classes'
+gradients sum up to 0, and so steps do. A product with the Hessian is a pass over the rows, and counts as one unless
+they are in memory.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class Softmax:
         )
         with Threads(self.threads, stream.progress.stop) as threads:
             passes = Passes(stream, self._costs, threads, settings.constant)
-            self._run = SoftmaxRun(stream, passes, settings, bound, plan.whole, self.tuning, saved)
+            self._run = SoftmaxRun(stream, passes, settings, bound, plan, self.tuning, saved)
             del saved  # which may be large
             yield from self._run.reports()
 

@@ -13,6 +13,10 @@ class SoftmaxTuning:
     """Of the memory there is, at most, for that Hessian."""
     max_products: int = 250
     """Of conjugate gradients in a step, each a pass where rows are not in memory."""
+    max_columns: int = 2048
+    """Of rows in memory: up to so many have a Hessian that all classes share, as the preconditioner ..."""
+    rows_per_column: int = 8
+    """... from a sample of so many rows for each of them."""
     accuracy: float = 0.1
     """To which conjugate gradients solve far from the optimum; nearer, to the root of the gradient's share."""
     decrease: float = 1e-4

@@ -1,0 +1,139 @@
+"""The rows that the method of multipliers works on, and what all others come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.solvers.lapack import mirror
+from llsvm.solvers.smsvm.column_kernels import add_columns
+from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room
+from llsvm.solvers.smsvm.newton import Dense
+from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
+from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
+from llsvm.stream.progress import Progress
+
+Vector = NDArray[np.float64]
+
+LEAST_COST = 1e-200  # of a row that has none
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What the rows that are not at hand come to, their α_i being fixed: v (d + 1,) Σ α_i y_i x_i; total Σ C_i
+    b(α_i / C_i); loss: theirs at the weights at (d + 1,), from where it goes on along −v."""
+
+    v: Vector
+    total: float
+    loss: float
+    at: Vector
+
+    @classmethod
+    def of(cls, rows: RowsLeftOut) -> Rest:
+        """Of rows as SmSVM leaves them out, at the α_i that they have."""
+        sums = rows.sums
+        return cls(sums.v, sums.alpha - sums.smoothing_gap, sums.loss, rows.at)
+
+    @classmethod
+    def nothing(cls, n_columns: int) -> Rest:
+        """Of rows without a loss."""
+        none = np.zeros(n_columns)
+        return cls(none, 0.0, 0.0, none)
+
+
+class AtHand:
+    """n rows of one binary problem. sign, target, cost: (n,) float64 y_i, t_i, C_i."""
+
+    def __init__(
+        self,
+        block: Block,
+        positive: int | None,
+        cost: Vector,
+        bias: float,
+        n_weights: int,
+        columns: Columns | None,
+        tuning: SmSVMTuning,
+        progress: Progress,
+        room: Room | None = None,
+    ) -> None:
+        """positive: the class whose rows have sign +1; None where labels are numbers. bias: value of the constant
+        feature, and n_weights: d + 1 with its weight. columns: the same rows by column, on wide data. progress: of
+        the run. room: that another problem has worked in."""
+        n = block.n_rows
+        self.sign = np.ones(n) if positive is None else np.where(block.y == positive, 1.0, -1.0)
+        self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
+        self.cost = np.maximum(cost, LEAST_COST)
+        self.n_weights, self.columns = n_weights, columns
+        self._block, self._bias, self._tuning, self.progress = block, bias, tuning, progress
+        self._room = room or Room()
+
+    def margins(self, w: Vector) -> Vector:
+        """(n,) y_i w·x_i."""
+        out = np.empty(len(self.sign))
+        for piece, rows in self._pieces():
+            out[piece] = rows.margins(w[None, :])[0]
+        out *= self.sign
+        return out
+
+    def change(self, p: Vector) -> Vector:
+        """(n,) y_i p·x_i of a step (d + 1,), few of it not zero where there are columns."""
+        if self.columns is None:
+            return self.margins(p)
+        some, out = np.flatnonzero(p), np.zeros(len(self.sign))
+        add_columns(*self.columns.arrays, some, p[some], out)
+        out *= self.sign
+        return out
+
+    def weights(self, alpha: Vector) -> Vector:
+        """(d + 1,) Σ α_i y_i x_i."""
+        out = np.zeros(self.n_weights)
+        for piece, rows in self._pieces():
+            rows.add_rows(alpha[piece] * self.sign[piece], out)
+        return out
+
+    def squares(self) -> Vector:
+        """(d + 1,) Σ x_i²."""
+        out = np.zeros(self.n_weights)
+        for piece, rows in self._pieces():
+            rows.add_squares(np.ones(piece.stop - piece.start), out)
+        return out
+
+    def model_by_columns(
+        self, columns: Columns, h: Vector, active: NDArray[np.int64], ridge: Vector, full: bool
+    ) -> ColumnModel:
+        """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns. full: enough rows bend for a Hessian that
+        is far from singular. Raises OutOfTime."""
+        self.progress.check()
+
+        def hessian(some: NDArray[np.int64]) -> Dense:
+            return self.model(h, active[some], ridge[some])
+
+        return ColumnModel(
+            columns, active, h, ridge, self._room, self._tuning, self.progress, hessian if full else None
+        )
+
+    def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense:
+        """The same with its Hessian. Raises OutOfTime."""
+        self.progress.check()
+        H = self._room.square(len(active))
+        none = np.zeros(self.n_weights)
+        point = Point(none, none, 0.0, 0.0, 0)
+        point.activate(active)
+        for piece, rows in self._pieces():
+            self.progress.check()
+            if h[piece].any():
+                rows.add_products(h[piece], point, H)
+        mirror(H)
+        H.flat[:: len(H) + 1] += ridge
+        return Dense(H, self._tuning.ridge)
+
+    def _pieces(self) -> Iterator[tuple[slice, Rows]]:
+        start = 0
+        for some in pieces(self._block, self._tuning):
+            yield slice(start, start + some.n_rows), as_rows(some.X, self._bias)
+            start += some.n_rows

@@ -1,0 +1,104 @@
+"""HardProblems: those that the method of multipliers takes over from SmSVM's steps, and by how many threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from llsvm.block import Block
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import Loss, PLQLoss
+from llsvm.objective.penalty import Penalty
+from llsvm.process.threads import Threads
+from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.settings import Settings
+from llsvm.solvers.smsvm.at_hand import AtHand, Rest
+from llsvm.solvers.smsvm.columns import Columns, Room
+from llsvm.solvers.smsvm.descent import Descent
+from llsvm.solvers.smsvm.layout import Layout
+from llsvm.solvers.smsvm.multipliers import Multipliers
+from llsvm.solvers.smsvm.near_rows import NearRows
+from llsvm.solvers.smsvm.sums import RowsLeftOut
+from llsvm.stream.progress import Progress
+
+
+class HardProblems:
+    """Of one run. Rows by column, where they are wanted, are made once."""
+
+    def __init__(
+        self, settings: Settings, loss: Loss, near: NearRows, layout: Layout, progress: Progress
+    ) -> None:
+        self._settings, self._loss, self._near, self._layout = settings, loss, near, layout
+        self._progress = progress
+        self._columns: Columns | None = None
+        self._rooms = [Room() for _ in range(layout.workers)]  # those that no thread works in
+
+    def has(self, problem: Descent, penalty: Penalty) -> bool:
+        """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is
+        nothing else, and it goes on while that helps."""
+        if self._layout.by_columns:
+            return problem.closing or not problem.multiplied
+        # without L1 that is for a free intercept: else coordinate descent (llsvm) is there for hard problems
+        wanted = penalty.l1 > 0 or (penalty.intercept and not self._layout.by_products)
+        if not wanted or not isinstance(self._loss, PLQLoss) or not problem.crawls:
+            return False
+        return self._near.all_rows is not None or self._near.enough(problem.margins_move)
+
+    def goes_on(self, problem: Descent, penalty: Penalty) -> bool:
+        """Is there anything left to try?"""
+        return self.has(problem, penalty) or not (problem.exhausted or self._layout.by_columns)
+
+    @property
+    def rows(self) -> Block:
+        """At hand: all where they are in memory."""
+        return self._near.rows if self._near.all_rows is None else self._near.all_rows
+
+    def solve(
+        self,
+        problems: list[Descent],
+        penalty: Penalty,
+        costs: RowCosts,
+        threads: Threads,
+        left_out: Callable[[Descent], RowsLeftOut],
+    ) -> Iterator[None]:
+        """Solve each on the rows at hand, and aim at what that gives; a step at a time, or, where there is room for
+        as many problems at once as there are threads, all of them: what comes out is the same. left_out: what the
+        other rows come to, of a problem on those at hand."""
+        if self._layout.by_columns and self._columns is None:
+            n_columns = len(problems[0].w) - 1
+            self._columns = Columns(self.rows.X, n_columns, self._settings.constant)
+
+        def work(problem: Descent) -> None:
+            for _ in self._steps(problem, penalty, costs, left_out):
+                pass
+
+        if self._layout.workers > 1 and len(problems) > 1:
+            threads.map(work, problems)
+            yield
+            return
+        for problem in problems:
+            yield from self._steps(problem, penalty, costs, left_out)
+
+    def _steps(
+        self,
+        problem: Descent,
+        penalty: Penalty,
+        costs: RowCosts,
+        left_out: Callable[[Descent], RowsLeftOut],
+    ) -> Iterator[None]:
+        """Of the solution of a problem; it aims at this where they end."""
+        if self._progress.out_of_time:
+            return
+        n, block, tuning, tol = len(problem.w), self.rows, self._layout.tuning, self._settings.tol
+        rest = Rest.nothing(n)
+        if self._near.all_rows is None and not self._near.one_sided:
+            rest = Rest.of(left_out(problem.on_near_rows(penalty)))
+        positive = problem.positive if self._loss.kind == CLASSIFICATION else None
+        cost, constant, room = costs.of(block), self._settings.constant, self._rooms.pop()
+        of_rows = (block, positive, cost, constant, n, self._columns)
+        rows = AtHand(*of_rows, tuning, self._progress, room)
+        begin = problem.target if self._layout.by_columns else problem.w
+        found = Multipliers(rows, rest, self._loss, penalty, begin, tuning)
+        yield from found.solve(problem.unit, tuning.near_gap * tol)
+        self._rooms.append(room)
+        smallest = tuning.next_to_none * tol * found.primal / max(float(cost.sum()), 1e-300)
+        problem.end_at(found.w, found.primal, found.dual, smallest)
