@@ -15,7 +15,7 @@ from oracle import rows, small_pages, write_svmlight
 from typer.testing import CliRunner
 
 import llsvm
-from llsvm import Model, ModelError
+from llsvm import Model, ModelError, UsageError
 from llsvm.cli import app
 from llsvm.memory.budget import MemoryBudget
 from llsvm.verification import products
@@ -41,10 +41,12 @@ CASES = {
     "unit rows, sparse": (sp.csr_matrix(SPARSE), SPARSE_Y, {"scale": "unit-row"}),
     "64-bit values": (UNEVEN, Y, {"tol": 1e-8, "C": 0.1, "loss": "squared_hinge", "scale": "maxabs"}),
     "class weights": (X, Y, {"class_weight": {0: 3.0, "1": 0.5}}),
+    "weight of one class": (X3, Y3, {"class_weight": {1: 3.0}}),
     "balanced": (X3, Y3, {"class_weight": "balanced"}),
     "balanced pairs": (X3, Y3, {"class_weight": "balanced", "multiclass": "ovo"}),
     "balanced, joint": (X3, Y3, {"class_weight": "balanced", "multiclass": "weston-watkins"}),
     "lambdas": (X, Y, {"penalty": "elasticnet", "lambda1": 0.01, "lambda2": 0.02, "solver": "smsvm"}),
+    "lambda of l1": (X, Y, {"penalty": "l1", "lambda1": 0.01, "bias": 0.7, "solver": "smsvm"}),
     "lambda": (X, Y, {"lambda2": 0.02}),
     "crammer-singer, two classes": (X, Y, {"multiclass": "crammer-singer", "bias": 1.0}),
     "weston-watkins, two classes": (X, Y, {"multiclass": "weston-watkins"}),
@@ -56,11 +58,12 @@ CASES = {
     "scaled targets": (UNEVEN, NUMBERS, {"loss": "huber", "target_scale": "standard", "scale": "standard"}),
     "targets": (X, NUMBERS, {"loss": "epsilon_insensitive", "intercept": True, "C": 0.1}),
     "outliers": (X + 3.0, None, {"loss": "one_class", "nu": 0.2}),
-    "polynomials": (X, Y, {"kernel": "poly", "gamma": 0.1, "coef0": 1.0, "bias": 1.0}),
+    "polynomials": (X, Y, {"kernel": "poly", "gamma": 0.1, "coef0": 1.0, "bias": 0.7}),
     "linear kernel": (sp.csr_matrix(SPARSE), SPARSE_Y, {"kernel": "linear", "intercept": True}),
     "kernel of unit rows": (X, Y, {"kernel": "rbf", "scale": "unit-row", "loss": "squared_hinge"}),
     "kernel, pairs": (X3, Y3, {"kernel": "rbf", "multiclass": "ovo", "solver": "smo"}),
-    "matrix": (GRAM, Y, {"kernel": "precomputed", "bias": 1.0}),
+    "matrix": (GRAM, Y, {"kernel": "precomputed", "bias": 0.7}),
+    "matrix, sparse": (sp.csr_matrix(GRAM), Y, {"kernel": "precomputed", "intercept": True}),
     "nystroem": (X, Y, {"feature_map": "nystroem", "kernel": "rbf", "components": 20, "bias": 1.0}),
     "nystroem, sparse": (sp.csr_matrix(SPARSE), SPARSE_Y, {"feature_map": "nystroem", "components": 20}),
     "rff": (UNEVEN, Y, {"feature_map": "rff", "gamma": 1e-3, "components": 30, "intercept": True}),
@@ -92,6 +95,8 @@ def written(path, name):
         return write_svmlight(path / "a.svm", X3, Y3), {}
     if name == "svmlight kernel":
         return write_svmlight(path / "a.svm", X3, Y3), {"kernel": "rbf", "intercept": True}
+    if name == "svmlight matrix":
+        return write_svmlight(path / "a.svm", GRAM, Y), {"kernel": "precomputed"}
     if name == "svmlight map":
         return write_svmlight(path / "a.svm", X, Y), {"feature_map": "rff", "components": 10}
     if name == "one label":
@@ -120,6 +125,8 @@ def written(path, name):
 
 
 FILES = (
+    "gaps",
+    "svmlight matrix",
     "svmlight",
     "svmlight kernel",
     "svmlight map",
@@ -138,6 +145,16 @@ def test_what_was_trained_on_files_holds(name, tmp_path):
     found = llsvm.verify(tmp_path / "m", str(data))
     assert found["differences"] == []
     assert found["primal"] is not None
+
+
+def test_n_grams_that_memory_has_hashed_are_no_refutation(tmp_path):
+    data, options = written(tmp_path, "text")
+    model = llsvm.train(str(data), vocabulary="hashed", hash_bits=5, **options)
+    assert llsvm.verify(model, str(data))["holds"]
+    model.settings["vocabulary"] = "auto"
+    model.settings["hash_bits"] = None
+    with pytest.raises(UsageError, match="memory had decided whether they are hashed"):
+        llsvm.verify(model, str(data))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from functools import partial
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
-from llsvm.training.pruning import room
 
 
 def learn_columns(stream: Stream, settings: Settings) -> None:
@@ -41,5 +40,6 @@ def hash_instead(
     if documents is None or documents.vocabularies is None or not free:
         return False
     from llsvm.training.hashed_texts import hash_where_weights_do_not_fit
+    from llsvm.training.pruning import room
 
     return hash_where_weights_do_not_fit(documents, stream.memory_left, held, needs, partial(room, settings))
