@@ -89,7 +89,7 @@ def test_a_vocabulary_of_too_many_columns_is_counted_to_its_end(tmp_path):
 @pytest.mark.slow
 def test_names_of_n_grams_are_not_held_in_memory(tmp_path):
     """Those of this vocabulary alone are more than the limit leaves beside what the process is."""
-    n, limit = 700_000, 380_000_000
+    n, limit = 700_000, 400_000_000
     words = [f"{'abcdefghij' * 11}{i:07d}" for i in range(n)]  # 117 letters each
     reviews = [" ".join([*words[i : i + 7], ["bad", "good"][i // 7 % 2]]) for i in range(0, n, 7)] * 2
     stars = [i % 2 for i in range(len(reviews))]
