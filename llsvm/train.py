@@ -45,8 +45,8 @@ def train(
     tol: float = 0.001,
     max_passes: int | None = 200,
     max_seconds: float | None = None,
-    prune: float | None = None,
     threads: int | None = None,
+    prune: float | None = None,
     format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
     | None = None,
     positive: str | float | None = None,
