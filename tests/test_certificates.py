@@ -55,7 +55,7 @@ def test_outcome_knows_no_negative_gap():
     summary = {
         "converged": True, "passes": 3, "seconds": 1.0, "solver": "llsvm", "relative_gap": 0.0, "primal": 1.0,
         "dual": 1.0, "rows": 1, "features": 1, "classes": [0, 1], "target": None, "bytes_read": 1,
-        "peak_rss_bytes": 1,
+        "peak_rss_bytes": 1, "pruned": None,
     }  # fmt: skip
     summary["relative_gap"] = Certificate((1.0,), (1.0 + 1e-12,), 3).relative_gap
     assert "within 0.000% of the optimum" in outcome(summary, Settings())
@@ -161,7 +161,7 @@ def test_kernel_least_squares_certify_the_model_that_is_saved(tmp_path, n, offse
     X, y = kernel_problem(n, offset, 0.5)
     options = {"loss": "least-squares", "kernel": kernel, "penalize_intercept": False, "max_iter": 1000}
     options["solver"] = "nesvm"
-    LLSVMClassifier(C=C, memory_limit="1GB", n_jobs=1, **options).fit(X, y).model_.save(tmp_path / "m")
+    LLSVMClassifier(C=C, memory_limit="2GB", n_jobs=1, **options).fit(X, y).model_.save(tmp_path / "m")
     model, s = Model.load(tmp_path / "m"), 2.0 * y - 1
     function = model.feature_map.function
     optimum = least_squares_optimum(function.between(X, X, 2), s, C)
@@ -182,7 +182,7 @@ def test_kernel_hinge_certifies_at_any_C(C, seed):
     X, y = kernel_problem(40, 0.0, 0.0, seed)
     X[y == 1] += 0.3
     options = {"kernel": "linear", "penalize_intercept": False, "max_iter": 500}
-    model = LLSVMClassifier(C=C, memory_limit="1GB", n_jobs=1, **options).fit(X, y).model_
+    model = LLSVMClassifier(C=C, memory_limit="2GB", n_jobs=1, **options).fit(X, y).model_
     s, certificate = 2.0 * y - 1, model.certificate
     oracle = SVC(C=min(C, 1e6), kernel="linear", tol=1e-10).fit(X, y)  # separable: the same from 1e6 on
     w, b = oracle.coef_[0], oracle.intercept_[0]
@@ -198,4 +198,4 @@ def test_an_asymmetric_kernel_matrix_is_refused():
     K = np.exp(-((X[:, None] - X) ** 2).sum(-1))
     K[:30] *= 0.5
     with pytest.raises(DataError, match=r"symmetric|semi-definite"):
-        LLSVMClassifier(kernel="precomputed", memory_limit="1GB", n_jobs=1, max_iter=50).fit(K, y)
+        LLSVMClassifier(kernel="precomputed", memory_limit="2GB", n_jobs=1, max_iter=50).fit(K, y)

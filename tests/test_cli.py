@@ -110,6 +110,7 @@ class FakeTraining:
         return {
             "converged": self.converged, "primal": 2.0, "dual": 1.5, "relative_gap": 0.25, "passes": 1,
             "rows": 4, "features": 3, "classes": [-1, 1], "target": None, "bytes_read": 60, "peak_rss_bytes": 10**8,
+            "pruned": None,
             "seconds": 0.5, "advice": "the columns are not scaled: pass --scale standard",
         }  # fmt: skip
 
@@ -361,7 +362,7 @@ def test_inspect_data(data):
 
 def test_inspect_tells_what_training_with_the_same_options_needs(data):
     def smallest(*options):
-        answer = json.loads(run("inspect", data, "--memory-limit", "1GB", "--json", *options).stdout)
+        answer = json.loads(run("inspect", data, "--memory-limit", "2GB", "--json", *options).stdout)
         return answer["smallest_memory_bytes"], answer["plan"]["solver"]
 
     assert smallest()[1] == "llsvm"

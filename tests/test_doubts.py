@@ -20,7 +20,7 @@ from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.scoring.scores import predict_file
 
-LIMIT = "900MB"
+LIMIT = "2GB"
 
 
 def read(source):

@@ -142,7 +142,7 @@ def test_a_run_that_stalls_ends_and_says_what_to_do(recwarn, monkeypatch):
     assert summary["cause"] == "scale"
     assert "--scale standard" in summary["advice"]
     with pytest.warns(ConvergenceWarning, match="not scaled .*scale standard"):
-        llsvm.train(X, y, solver="llsvm", memory_limit="1GB")
+        llsvm.train(X, y, solver="llsvm", memory_limit="2GB")
     assert run(*rows(n=300, d=4)).summary()["advice"] == ""
 
 

@@ -194,7 +194,7 @@ def test_partitions_that_are_categories_keep_their_spelling(tmp_path, options):
         pq.write_table(
             pa.table({"x": x, "label": np.roll([0, 1, 1], int(region == "01"))}), folder / "p.parquet"
         )
-    model = train(str(tmp_path), memory_limit="900MB", threads=1, **options)
+    model = train(str(tmp_path), memory_limit="2GB", threads=1, **options)
     assert set(model.feature_names[1:]) == {f"region={folder.name[7:]}" for folder in tmp_path.iterdir()}
     one = tmp_path / "region=01"
     (block,) = open_for(model, str(one)).blocks(1 << 20)

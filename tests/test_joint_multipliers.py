@@ -202,7 +202,7 @@ def test_it_reaches_the_optimum(method, dense, C):
 def test_raw_columns_end_certified(method, C, load):
     X, y = load(return_X_y=True)
     result = llsvm.train(
-        X, y, multiclass=method, C=C, scale="none", threads=1, memory_limit="1GB", max_passes=40
+        X, y, multiclass=method, C=C, scale="none", threads=1, memory_limit="2GB", max_passes=40
     )
     assert result.certificate.relative_gap <= 1e-3
     assert result.certificate.passes <= 30
@@ -237,7 +237,7 @@ def test_what_rounding_could_hide_is_proven_by_longer_weights(method):
     y = rng.integers(0, 3, 300)
     X = np.eye(3)[y] * 1e3 + rng.normal(size=(300, 3))
     result = llsvm.train(
-        X, y, multiclass=method, C=1e5, scale="none", tol=1e-5, threads=1, memory_limit="1GB"
+        X, y, multiclass=method, C=1e5, scale="none", tol=1e-5, threads=1, memory_limit="2GB"
     )
     assert result.certificate.relative_gap <= 1e-5
     assert result.certificate.passes < 40

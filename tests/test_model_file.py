@@ -260,9 +260,9 @@ def mapped(request, tmp_path_factory):
         from scipy import sparse
 
         data = X if "dense" in request.param else sparse.csr_array(X)
-        train(data, y, solver="nesvm", kernel="rbf", output=path, memory_limit="1GB")
+        train(data, y, solver="nesvm", kernel="rbf", output=path, memory_limit="2GB")
     else:
-        train(X, y, feature_map=request.param, components=8, output=path, memory_limit="1GB")
+        train(X, y, feature_map=request.param, components=8, output=path, memory_limit="2GB")
     return parts(path)
 
 

@@ -23,7 +23,7 @@ from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.scoring.scores import predict_file
 
-LIMIT = "900MB"
+LIMIT = "2GB"
 CITIES = {"paris": 2.0, "rome": -2.0, "oslo": 1.0, "bonn": -1.0}
 
 
@@ -436,7 +436,7 @@ def test_dates_and_numbers_are_not_taken_for_each_other(tmp_path):
         lambda day: np.array([int(str(each).replace("-", "")) for each in day.astype("datetime64[D]")]),
     )
     empty = table_of_days(tmp_path / "empty.parquet", lambda day: pa.nulls(len(day)))
-    options = {"label": "label", "missing": "mean", "max_passes": 5, "memory_limit": "1GB"}
+    options = {"label": "label", "missing": "mean", "max_passes": 5, "memory_limit": "2GB"}
     model = llsvm.train(dates, output=tmp_path / "m", **options)
     scored = [measure(model, open_for(model, path, True))["accuracy"] for path in (dates, times)]
     assert scored[0] == scored[1] > 0.9

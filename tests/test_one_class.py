@@ -292,11 +292,11 @@ def test_labels_are_not_looked_at(tmp_path):
     found = []
     for number, labels in enumerate((np.ones(80, int), np.where(np.arange(80) % 3, 1, -1))):
         path = write_svmlight(tmp_path / f"{number}.svm", X, labels)
-        found.append(llsvm.train(path, loss="one_class", nu=0.2, memory_limit="1GB", threads=1))
+        found.append(llsvm.train(path, loss="one_class", nu=0.2, memory_limit="2GB", threads=1))
     table = tmp_path / "rows.csv"
     body = [",".join(["ok" if i % 2 else "odd", *map(repr, x)]) for i, x in enumerate(X.tolist())]
     table.write_text("\n".join(["label,a,b,c", *body]) + "\n")
-    options = {"memory_limit": "1GB", "threads": 1, "scale": "none"}
+    options = {"memory_limit": "2GB", "threads": 1, "scale": "none"}
     found.append(llsvm.train(table, loss="one_class", nu=0.2, **options))
     for model in found:
         np.testing.assert_allclose(model.coef_, found[0].coef_, rtol=1e-6)
@@ -307,7 +307,7 @@ def test_columns_of_tables_are_not_centred(tmp_path):
     X = np.random.default_rng(0).normal((5.0, 5.0, 50.0), size=(100, 3))
     path = tmp_path / "rows.csv"
     np.savetxt(path, X, delimiter=",", header="a,b,c", comments="")
-    model = llsvm.train(path, loss="one_class", nu=0.1, memory_limit="1GB", threads=1)
+    model = llsvm.train(path, loss="one_class", nu=0.1, memory_limit="2GB", threads=1)
     assert (model.settings["scale"], model.settings["bias"]) == ("maxabs", 0.0)
     assert not model.certificate.is_nothing
     assert np.mean(model.predict(X) == -1) == pytest.approx(0.1, abs=0.03)

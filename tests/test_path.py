@@ -22,11 +22,11 @@ def test_each_point_is_trained_with_its_own_lambda1(more):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 8))
     y = np.sign(X[:, 0] + 0.5 * X[:, 1] + 0.3 * rng.normal(size=400))
-    settings = Settings(tol=1e-4, memory_limit="1GB", threads=1, lambda1=1.0, **more)
+    settings = Settings(tol=1e-4, memory_limit="2GB", threads=1, lambda1=1.0, **more)
     points = list(path(open_source(X, y), settings, np.array([0.2, 0.05, 0.01])))
     assert [point.lambda1 for point in points] == [0.2, 0.05, 0.01]
     for point in points:
-        alone = llsvm.train(X, y, tol=1e-4, lambda1=point.lambda1, threads=1, memory_limit="1GB", **more)
+        alone = llsvm.train(X, y, tol=1e-4, lambda1=point.lambda1, threads=1, memory_limit="2GB", **more)
         assert point.model.certificate.total_primal == pytest.approx(alone.certificate.total_primal, rel=3e-4)
     weights = [np.abs(point.model.coef_).sum() for point in points]
     assert weights == sorted(weights)
@@ -161,7 +161,7 @@ def test_a_path_over_documents_ends_in_the_models_that_training_gives(tmp_path, 
     assert done.exit_code == 0, done.output
     points = json.loads(done.stdout)["points"]
     assert points[-1]["accuracy"] == 1
-    more = {"penalty": "l1", "solver": "smsvm", "memory_limit": "1GB", "threads": 1, "tol": 1e-4, **options}
+    more = {"penalty": "l1", "solver": "smsvm", "memory_limit": "2GB", "threads": 1, "tol": 1e-4, **options}
     settings = Settings(lambda1=1.0, **more)
     found = list(path(open_with_settings(settings, file), settings, np.array([0.05, 0.01])))
     for point in found:

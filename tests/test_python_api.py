@@ -18,7 +18,7 @@ from llsvm.settings.option import COMMON
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.train import train
 
-LIMIT = "1GB"
+LIMIT = "2GB"
 
 
 def test_everything_public_is_shown_and_there():

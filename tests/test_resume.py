@@ -269,7 +269,7 @@ main()
         "--model",
         tmp_path / "m",
         "--memory",
-        "1GB",
+        "2GB",
         "--tol",
         "1e-7",
         "--solver",
@@ -303,7 +303,7 @@ def test_in_python_an_interrupt_keeps_it_too(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints_module, "DRAFTS_SHARE", 1e9)
     monkeypatch.setattr(Training, "note", stop)
     with pytest.raises(KeyboardInterrupt) as caught:
-        llsvm.train(X, y, tol=1e-7, solver="llsvm", memory_limit="1GB", state=tmp_path / "S")
+        llsvm.train(X, y, tol=1e-7, solver="llsvm", memory_limit="2GB", state=tmp_path / "S")
     assert f"the state after 3 passes is in {tmp_path / 'S'}" in caught.value.__notes__[0]
     with checkpoints_in(tmp_path / "S") as kept:
         assert kept.saved.passes == 3
@@ -511,13 +511,13 @@ def test_what_the_state_takes_is_not_there_for_spills(tmp_path):
 def test_a_run_without_a_limit_goes_on_under_the_one_it_began_with(tmp_path, monkeypatch):
     X, y = rows(n=300, d=10, noise=2.0)
     options = {"solver": "nesvm", "state": tmp_path / "S"}
-    monkeypatch.setattr("llsvm.training.limits.default_limit_bytes", lambda: 900_000_000)
+    monkeypatch.setattr("llsvm.training.limits.default_limit_bytes", lambda: 1_900_000_000)
     with pytest.warns(match="not converged"):
         llsvm.train(X, y, max_passes=5, checkpoint_every=0, **options)
-    monkeypatch.setattr("llsvm.training.limits.default_limit_bytes", lambda: 800_000_000)
+    monkeypatch.setattr("llsvm.training.limits.default_limit_bytes", lambda: 1_800_000_000)
     llsvm.train(X, y, **options)
     with checkpoints_in(tmp_path / "S") as kept:
-        assert kept.saved.limit_bytes == 900_000_000
+        assert kept.saved.limit_bytes == 1_900_000_000
 
 
 def test_options_of_a_state_want_a_state(tmp_path):

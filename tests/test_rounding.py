@@ -57,7 +57,7 @@ def trained(path, **options):
     """The finished Training and its model. Tables as svmlight has them: no scale, no bias."""
     if path.suffix == ".csv":
         options = {"label": "last", "scale": "none", "bias": 0.0} | options
-    settings = Settings(**({"threads": 1, "memory_limit": "1GB"} | options))
+    settings = Settings(**({"threads": 1, "memory_limit": "2GB"} | options))
     with Training(open_with_settings(settings, str(path)), settings) as training:
         reports = list(training)
         return training, training.model, reports

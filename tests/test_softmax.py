@@ -151,7 +151,7 @@ def test_class_weights_are_factors_of_the_cost(tmp_path):
 def test_raw_columns_end_certified(C, load):
     X, y = load(return_X_y=True)
     model = llsvm.train(
-        X, y, C=C, scale="none", bias=1.0, threads=1, memory_limit="1GB", max_passes=40, **ASKED
+        X, y, C=C, scale="none", bias=1.0, threads=1, memory_limit="2GB", max_passes=40, **ASKED
     )
     assert model.certificate.relative_gap <= 1e-3
     if C < 1e4:
@@ -161,7 +161,7 @@ def test_raw_columns_end_certified(C, load):
 
 def test_probabilities_are_the_softmax_of_the_scores():
     X, y = load_iris(return_X_y=True)
-    model = llsvm.train(X, y, bias=1.0, scale="none", memory_limit="1GB", **ASKED)
+    model = llsvm.train(X, y, bias=1.0, scale="none", memory_limit="2GB", **ASKED)
     found = model.predict_proba(X)
     np.testing.assert_allclose(found, shares(model.decision_function(X), axis=1))
     with warnings.catch_warnings():
@@ -173,7 +173,7 @@ def test_probabilities_are_the_softmax_of_the_scores():
 
 def test_of_two_classes_the_difference_decides():
     X, y = rows(n=200, d=4, classes=2)
-    model = llsvm.train(X, y, bias=1.0, scale="none", tol=1e-8, memory_limit="1GB", **ASKED)
+    model = llsvm.train(X, y, bias=1.0, scale="none", tol=1e-8, memory_limit="2GB", **ASKED)
     assert model.coef_.shape == (1, 4)
     # ½‖w₁‖² + ½‖w₀‖² of weights ± w/2 is ¼‖w‖²: half the penalty
     known = LogisticRegression(C=2.0, tol=1e-10, max_iter=10_000, fit_intercept=False).fit(with_one(X), y)
@@ -236,7 +236,7 @@ def test_a_free_intercept_is_scikit_learns(tmp_path, tuning, dense, C):
 def test_a_free_intercept_ends_certified_on_raw_columns_and_rare_classes(C, load):
     X, y = load(return_X_y=True)
     weight = np.where(y == 0, 0.01, 1.0).astype(np.float32)
-    options = {"C": C, "scale": "none", "intercept": True, "memory_limit": "1GB", "max_passes": 60}
+    options = {"C": C, "scale": "none", "intercept": True, "memory_limit": "2GB", "max_passes": 60}
     model = llsvm.train(X, y, sample_weight=weight, threads=1, **options, **ASKED)
     assert model.certificate.relative_gap <= 1e-3
     if C < 1e4 and load is not load_digits:  # which takes scikit-learn minutes
@@ -269,7 +269,7 @@ def entropies(p):
 def test_a_class_without_weight_has_no_free_intercept():
     X, y = rows(n=60, d=3, classes=3)
     with pytest.raises(DataError, match=r"class 1 have a weight of 0.* or pass bias 1"):
-        llsvm.train(X, y, intercept=True, class_weight={1: 0.0}, memory_limit="1GB", **ASKED)
+        llsvm.train(X, y, intercept=True, class_weight={1: 0.0}, memory_limit="2GB", **ASKED)
 
 
 def _make(tuning):

@@ -46,13 +46,13 @@ def test_no_command_repeats_escape_sequences(evil, tmp_path):
     said = [
         run("inspect", model),
         run("inspect", table),
-        run("train", table, "--model", tmp_path / f"n{EVIL}", "--memory", "1GB"),
-        run("evaluate", tmp_path / f"n{EVIL}", table, "--memory", "1GB"),
-        run("evaluate", model, table, "--memory", "1GB"),
+        run("train", table, "--model", tmp_path / f"n{EVIL}", "--memory", "2GB"),
+        run("evaluate", tmp_path / f"n{EVIL}", table, "--memory", "2GB"),
+        run("evaluate", model, table, "--memory", "2GB"),
         run("train", tmp_path / EVIL, "--model", tmp_path / "m"),
         run("train", table, "--model", tmp_path / f"no{EVIL}" / "m"),
         run("train", table, "--model", tmp_path / "m", "--label", EVIL),
-        run("convert", table, tmp_path / f"c{EVIL}.svm", "--memory", "1GB"),
+        run("convert", table, tmp_path / f"c{EVIL}.svm", "--memory", "2GB"),
         run("inspect", model, "--json"),
     ]
     for answer in said:
@@ -125,7 +125,7 @@ def test_a_disk_that_fills_after_the_model_is_no_failure(tmp_path):
         "--model",
         tmp_path / "m",
         "--memory",
-        "1GB",
+        "2GB",
         "-q",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -140,7 +140,7 @@ def test_a_run_does_not_need_standard_error(tmp_path, standard_error):
     path = write_svmlight(tmp_path / "a.svm", *rows(n=50, d=3))
     redirect = {"full": "2>/dev/full", "closed": "2>&-", "all closed": "<&- >&- 2>&-"}[standard_error]
     command = ["sh", "-c", f'"$@" {redirect}', "sh", *PROGRAM, "train", path, "--model", tmp_path / "m"]
-    done = subprocess.run([*command, "--memory", "1GB"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--memory", "2GB"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert done.stdout.endswith("" if standard_error == "all closed" else f"written to {tmp_path / 'm'}\n")
     Model.load(tmp_path / "m")

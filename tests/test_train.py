@@ -19,7 +19,7 @@ from llsvm.training.training import Training
 def test_train_a_file_and_load_the_model(tmp_path):
     X, y = rows(density=0.5)
     path = write_svmlight(tmp_path / "rows.svm", X, np.where(y == 1, 1, -1))
-    model = llsvm.train(path, C=0.5, bias=1.0, tol=1e-4, memory_limit="1GB", output=tmp_path / "a.model")
+    model = llsvm.train(path, C=0.5, bias=1.0, tol=1e-4, memory_limit="2GB", output=tmp_path / "a.model")
     theirs, _ = liblinear(X, y, C=0.5, bias=1.0)
     wide = np.hstack([X, np.ones((len(X), 1))])
     coef = np.append(model.coef_[0], model.intercept_[0])
@@ -63,7 +63,7 @@ def test_one_class_is_refused_by_name(tmp_path):
     path = tmp_path / "rows.svm"
     path.write_text("1 1:1\n1 2:1\n")
     with pytest.raises(DataError, match=r"rows\.svm: all 2 rows have the same label, 1.*one class"):
-        llsvm.train(path, memory_limit="1GB")
+        llsvm.train(path, memory_limit="2GB")
 
 
 def dataset(classes, counts):

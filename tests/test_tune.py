@@ -95,7 +95,7 @@ def test_each_candidate_has_the_optimum_of_its_rows_and_the_scores_of_a_grid_sea
     names = ["accuracy", "balanced_accuracy", "roc_auc", "average_precision", "f1"]
     grid = GridSearchCV(svm, {"C": costs}, scoring=names, cv=PredefinedSplit(numbers), refit=False).fit(X, y)
     for score in names:
-        ours = llsvm.tune(X, y, C=costs, loss=loss, score=score, tol=1e-6, threads=1, memory_limit="1GB")
+        ours = llsvm.tune(X, y, C=costs, loss=loss, score=score, tol=1e-6, threads=1, memory_limit="2GB")
         means = [row["mean"] for row in ours.table]
         np.testing.assert_allclose(means, grid.cv_results_[f"mean_test_{score}"], atol=0.002)
         for fold in range(5):
@@ -110,7 +110,7 @@ def test_each_candidate_has_the_optimum_of_its_rows_and_the_scores_of_a_grid_sea
             optimum, _ = liblinear(X[some], y[some], row["C"], loss)
             assert row["primals"][fold] == pytest.approx(optimum, rel=2e-6)
             assert row["gaps"][fold] <= 1e-6
-    alone = llsvm.train(X, y, C=ours.best_C, loss=loss, tol=1e-6, threads=1, memory_limit="1GB")
+    alone = llsvm.train(X, y, C=ours.best_C, loss=loss, tol=1e-6, threads=1, memory_limit="2GB")
     assert ours.model.certificate.total_primal == pytest.approx(alone.certificate.total_primal, rel=2e-6)
     assert ours.model.settings["C"] == ours.best_C
     assert ours.model.converged
@@ -120,12 +120,12 @@ def test_each_candidate_has_the_optimum_of_its_rows_and_the_scores_of_a_grid_sea
 def test_several_classes(form, score):
     X, y = rows(n=400, d=5, classes=3, seed=1)
     numbers = fold_numbers(X, y)
-    ours = llsvm.tune(X, y, C="0.01,1", multiclass=form, score=score, tol=1e-6, threads=1, memory_limit="1GB")
+    ours = llsvm.tune(X, y, C="0.01,1", multiclass=form, score=score, tol=1e-6, threads=1, memory_limit="2GB")
     for row in ours.table:
         for fold in range(0, 5, 2):
             out = numbers == fold
             model = llsvm.train(
-                X[~out], y[~out], C=row["C"], multiclass=form, tol=1e-6, threads=1, memory_limit="1GB"
+                X[~out], y[~out], C=row["C"], multiclass=form, tol=1e-6, threads=1, memory_limit="2GB"
             )
             figures = llsvm.evaluate(model, X[out], y[out])
             assert row["scores"][fold] == pytest.approx(
@@ -137,13 +137,13 @@ def test_logistic_regression_is_scored_by_its_probabilities():
     X, y = rows(n=300, d=4, seed=3)
     numbers = fold_numbers(X, y)
     ours = llsvm.tune(
-        X, y, C=(0.01, 1.0), loss="logistic", score="log_loss", tol=1e-6, threads=1, memory_limit="1GB"
+        X, y, C=(0.01, 1.0), loss="logistic", score="log_loss", tol=1e-6, threads=1, memory_limit="2GB"
     )
     for row in ours.table:
         for fold in range(0, 5, 2):
             out = numbers == fold
             model = llsvm.train(
-                X[~out], y[~out], C=row["C"], loss="logistic", tol=1e-6, threads=1, memory_limit="1GB"
+                X[~out], y[~out], C=row["C"], loss="logistic", tol=1e-6, threads=1, memory_limit="2GB"
             )
             assert row["scores"][fold] == pytest.approx(
                 llsvm.evaluate(model, X[out], y[out])["log_loss"], rel=1e-4
@@ -160,7 +160,7 @@ def test_regression(score, theirs):
     t = 50 + 10 * X[:, 0] + 5 * rng.normal(size=300)
     numbers = fold_numbers(X, t, label_kind="regression")
     options = {"loss": "epsilon_insensitive", "epsilon": 0.05, "target_scale": "standard", "bias": 1.0}
-    options |= {"tol": 1e-5, "threads": 1, "memory_limit": "1GB"}
+    options |= {"tol": 1e-5, "threads": 1, "memory_limit": "2GB"}
     ours = llsvm.tune(X, t, C=(0.001, 0.1, 10.0), score=score, **options)
     for row in ours.table:
         for fold in range(0, 5, 2):
@@ -243,8 +243,8 @@ def test_again_it_is_the_same_byte_for_byte(tmp_path):
 @pytest.mark.parametrize("file", ["adult/a9a.xz"])
 def test_all_candidates_take_few_more_passes_than_training_once(data_dir, file):
     path = str(data_dir / file)
-    found = llsvm.tune(path, threads=1, memory_limit="1GB")
-    alone = llsvm.train(path, threads=1, memory_limit="1GB")
+    found = llsvm.tune(path, threads=1, memory_limit="2GB")
+    alone = llsvm.train(path, threads=1, memory_limit="2GB")
     assert found.details["candidates"] == 35
     assert found.details["batches"] == 1
     assert found.details["search_passes"] <= 3 * len(alone.history)
@@ -257,9 +257,9 @@ def test_all_candidates_take_few_more_passes_than_training_once(data_dir, file):
 def test_a_share_of_the_rows_is_held_out_once():
     X, y = rows(n=400, d=4, seed=3)
     held = fold_numbers(X, y, held=0.2) == 0
-    ours = llsvm.tune(X, y, C=(0.01, 1.0), holdout=0.2, tol=1e-6, threads=1, memory_limit="1GB")
+    ours = llsvm.tune(X, y, C=(0.01, 1.0), holdout=0.2, tol=1e-6, threads=1, memory_limit="2GB")
     for row in ours.table:
-        model = llsvm.train(X[~held], y[~held], C=row["C"], tol=1e-6, threads=1, memory_limit="1GB")
+        model = llsvm.train(X[~held], y[~held], C=row["C"], tol=1e-6, threads=1, memory_limit="2GB")
         assert row["scores"] == [pytest.approx(llsvm.evaluate(model, X[held], y[held])["accuracy"], abs=0.02)]
         assert row["spread"] is None
     assert ours.model.n_rows == 400

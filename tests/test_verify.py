@@ -284,7 +284,7 @@ def test_the_command_line(trained, tmp_path):
     done = CliRunner().invoke(app, ["verify", str(tmp_path / "m"), data])
     assert done.exit_code == 7
     assert "differs: the primal of 0 is " in done.output
-    done = CliRunner().invoke(app, ["verify", str(tmp_path / "m"), data, "--json", "--memory-limit", "1GB"])
+    done = CliRunner().invoke(app, ["verify", str(tmp_path / "m"), data, "--json", "--memory-limit", "2GB"])
     assert done.exit_code == 7
     assert json.loads(done.stdout)["holds"] is False
     replace(Model.load(model), certificate=None).save(tmp_path / "m")
