@@ -20,6 +20,8 @@ from tools.bench.kernel_models import evaluate_kernel, read_llsvm_kernel, read_r
 from tools.bench.ladders import Ladder
 from tools.bench.models import Linear
 from tools.bench.objective import evaluate, guesses
+from tools.bench.peers import PeerRun
+from tools.bench.results import keep
 from tools.bench.row_losses import JOINT, KNOWN, OF_MARGINS, OF_RESIDUALS, Objective
 from tools.bench.verdicts import Aim, summary, verdict
 
@@ -182,6 +184,33 @@ def test_verdicts_by_processor_time():
     assert verdict(CELL, 100.0, 1.0, Aim(1e-3, 10.0, 1e-3, "cpu_seconds"))[0] == "met"
 
 
+@pytest.mark.parametrize(("peers", "rungs"), [("none", []), ("slow", ["100"]), ("all", ["1", "100"])])
+def test_peers_run_where_they_are_wanted(tmp_path, monkeypatch, capsys, peers, rungs):
+    """Of four kept cells one took longer than is always allowed; its ladder ends at what the other limit proved."""
+    (tmp_path / "w").mkdir()
+    facts_of(write_svmlight(tmp_path / "w" / "iris.svm", np.eye(2), np.array([1, -1])))
+    cells = {
+        f"iris|{C}|hinge|two|{limit}": dict(CELL, limit_bytes=1)
+        for C in (1, 100)
+        for limit in ("big", "small")
+    }
+    cells["iris|100|hinge|two|small"] |= {"exit_code": 5, "cpu_seconds": 11.0, "primal": 200.0}
+    keep(tmp_path / "o", cells)
+    asked: list[str] = []
+
+    def run_peer(problem, program, setting, *_):
+        asked.append(f"{problem.objective.C:g}")
+        return PeerRun(program, setting, 7.0, 7.0, 100.0)
+
+    monkeypatch.setattr("tools.bench.ladders.run_peer", run_peer)
+    monkeypatch.setattr("tools.bench.ladders.liblinear_programs", lambda problem: ["mine"])
+    config = tomllib.loads(CONFIG.read_text())
+    words = ["--work", str(tmp_path / "w"), "--out", str(tmp_path / "o"), "--data", "iris", "--loss", "hinge"]
+    assert hard.main([*words, "--C", "1,100", "--clock", "cpu", "--peers", peers], config) == 0
+    assert asked == rungs
+    assert capsys.readouterr().out.count("mine -e 1 ") == 2 * len(rungs)
+
+
 def test_summary_names_what_is_not_met():
     row = {"key": "wine|1", "word": "slower", "detail": "2.0 times the 10.0 s", "profile": "3.1 s epochs.py"}
     text = summary(
@@ -275,7 +304,7 @@ def test_verdicts_of_losses(change, best, said):
 @pytest.mark.slow
 def test_a_run_goes_on_where_it_was(tmp_path, capsys):
     config = tomllib.loads(CONFIG.read_text())
-    asked = ["--work", str(tmp_path / "w"), "--out", str(tmp_path / "o"), "--data", "iris", "--no-peers"]
+    asked = ["--work", str(tmp_path / "w"), "--out", str(tmp_path / "o"), "--data", "iris", "--peers", "none"]
     asked += ["--multiclass", "ovr", "--loss", "squared_hinge", "--timeout", "60"]
     assert hard.main([*asked, "--C", "1", "--limit", "big"], config) == 0
     first = json.loads((tmp_path / "o" / "results.json").read_text())["cells"]

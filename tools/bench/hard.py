@@ -46,16 +46,18 @@ def main(arguments: list[str], config: dict[str, Any]) -> int:
             for limit in options.limit:
                 wanted.append((f"{problem.key}|{limit}", problem, limit))
     for number_, (key, problem, limit) in enumerate(wanted, 1):
-        if key not in cells or options.again:
+        new = key not in cells or options.again
+        if new:
             cells[key] = _cell(machine, problem, limit, options)
-            ladder = Ladder(problem, options.work / "ladders", options.peer_timeout)
-            certified = cells[key].get("exit_code") == 0
-            if not options.no_peers and _with_peers(problem) == problem:
-                ladder.climb(cells[key]["primal"] if certified else float("inf"), options.aim.within)
             keep(options.out, cells)
-            line = judged({key: cells[key]}, {key: problem}, options, cells)
-            said = f"{line[0]['word']} {line[0]['detail']}" if line else "no such cell: the data are tiny"
-            print(f"{number_}/{len(wanted)} {key}: {said}", file=sys.stderr, flush=True)
+        if peers_run(problem, cells[key], options):
+            ladder = Ladder(problem, options.work / "ladders", options.peer_timeout)
+            ladder.climb(_certified_primal(problem, cells), options.aim.within)
+        elif not new:
+            continue
+        line = judged({key: cells[key]}, {key: problem}, options, cells)
+        said = f"{line[0]['word']} {line[0]['detail']}" if line else "no such cell: the data are tiny"
+        print(f"{number_}/{len(wanted)} {key}: {said}", file=sys.stderr, flush=True)
     mine = {key: problem for key, problem, _ in wanted}
     rows = judged({key: cells[key] for key in mine}, mine, options, cells)
     if options.profile:
@@ -110,6 +112,19 @@ def judged(
         word, detail = verdict(known, best, clock, options.aim)
         rows.append(_row(key, cell, problem, best, word, detail) | _peer(ladder, near, clock))
     return rows
+
+
+def peers_run(problem: Problem, cell: dict[str, Any], options: argparse.Namespace) -> bool:
+    """Are peers to solve this cell's problem as well? What they have measured already is not measured again."""
+    if options.peers == "none" or cell.get("tiny") or _with_peers(problem) != problem:
+        return False
+    return options.peers == "all" or bool(cell[options.aim.clock] > options.aim.least_seconds)
+
+
+def _certified_primal(problem: Problem, cells: dict[str, Any]) -> float:
+    """The lowest of its cells'; infinite where none is certified, or not yet."""
+    mine = [cells.get(f"{problem.key}|{limit}", {}) for limit in ("big", "small")]
+    return min([cell["primal"] for cell in mine if cell.get("exit_code") == 0], default=float("inf"))
 
 
 def _with_peers(problem: Problem) -> Problem:
@@ -195,7 +210,8 @@ def _options(arguments: list[str], config: dict[str, Any]) -> argparse.Namespace
     add("--limit", type=words, default=chosen["limit"], help="big (4 GB), small (rows do not fit)")
     add("--threads", type=int, default=None, help="of llsvm; default: all")
     add("--clock", choices=("wall", "cpu"), default="wall", help="cpu: on a machine that has more to do")
-    add("--no-peers", action="store_true", help="run no peer; those measured before still count")
+    peers = "slow: beside cells that took longer than is always allowed; those measured before count anyway"
+    add("--peers", choices=("all", "slow", "none"), default="all", help=peers)
     add("--profile", action="store_true", help="run what is slow or not certified once more, profiled")
     options = parser.parse_args(arguments)
     options.kernel_data, options.kernel_only = config["kernel_data"], config["kernel_only"]
