@@ -2,6 +2,7 @@
 
 import json
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -118,6 +119,17 @@ def test_reads_llsvms_models(tmp_path):
         assert np.array_equal(found.coef[:, base:], model.coef_)
         assert np.array_equal(found.intercept, model.intercept_)
         assert found.classes.tolist() == classes
+
+
+def test_reads_llsvms_models_most_of_whose_weights_are_zero(tmp_path):
+    from llsvm.models.model import Model
+
+    rng = np.random.default_rng(1)
+    weights = np.where(rng.random((3, 30_000)) < 0.01, rng.normal(size=(3, 30_000)), 0.0)
+    model = Model(weights, np.zeros(3), np.arange(3), index_base=0)
+    model.save(tmp_path / "m")
+    assert "coef.npy" not in zipfile.ZipFile(tmp_path / "m").namelist()
+    assert np.array_equal(READERS["llsvm"](tmp_path / "m", np.arange(3)).coef, weights)
 
 
 @pytest.mark.parametrize("labels", ["1 -1", "-1 1"])

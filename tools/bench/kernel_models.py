@@ -4,10 +4,7 @@ support vectors and the data's text. Everything in memory: n x m kernel values f
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from tools.bench.models import llsvm_arrays
 from tools.bench.objective import Evaluation, guesses, read_rows
 from tools.bench.row_losses import Objective
 
@@ -33,11 +31,9 @@ class KernelMachine:
 
 
 def read_llsvm_kernel(path: str | os.PathLike[str]) -> KernelMachine:
-    """Of llsvm's model, a zip of ``.npy`` arrays and a JSON header."""
-    with zipfile.ZipFile(path) as archive:
-        head = json.loads(archive.read("header.json"))["extra"]["feature_map"]
-        names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-        arrays = {name: np.load(io.BytesIO(archive.read(f"{name}.npy"))) for name in names}
+    """Of llsvm's model; see models.py."""
+    header, arrays = llsvm_arrays(path)
+    head = header["extra"]["feature_map"]
     if "extra/landmarks" in arrays:
         vectors = sp.csr_matrix(arrays["extra/landmarks"].astype(float))
     else:

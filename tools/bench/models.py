@@ -28,14 +28,24 @@ class Linear:
 
 def read_llsvm(path: str | os.PathLike[str], classes: NDArray[Any]) -> Linear:
     """llsvm's model: a zip of ``.npy`` arrays and a JSON header."""
+    header, arrays = llsvm_arrays(path)
+    by_column = arrays["coef"]
+    coef = np.vstack([np.zeros((header["index_base"], by_column.shape[1])), by_column]).T
+    return Linear(coef, arrays["intercept"], arrays["classes"].astype(float))
+
+
+def llsvm_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """A model's header, and its arrays by name; "coef", (columns, k), also where the file has it without its
+    zeros: of each column how many weights, of which problems, and their values."""
     with zipfile.ZipFile(path) as archive:
         header = json.loads(archive.read("header.json"))
-        arrays = {
-            name: np.load(io.BytesIO(archive.read(f"{name}.npy")))
-            for name in ("coef", "intercept", "classes")
-        }
-    coef = np.vstack([np.zeros((header["index_base"], arrays["coef"].shape[1])), arrays["coef"]]).T
-    return Linear(coef, arrays["intercept"], arrays["classes"].astype(float))
+        names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+        arrays = {name: np.load(io.BytesIO(archive.read(f"{name}.npy"))) for name in names}
+    if "coef" not in arrays:
+        counts, problems, values = (arrays.pop(f"coef_{part}") for part in ("counts", "problems", "values"))
+        arrays["coef"] = np.zeros((len(counts), len(arrays["intercept"])))
+        arrays["coef"][np.repeat(np.arange(len(counts)), counts), problems] = values
+    return header, arrays
 
 
 def read_liblinear(path: str | os.PathLike[str], classes: NDArray[Any]) -> Linear:
