@@ -20,8 +20,7 @@ EXIT_LIMIT = 4
 EXIT_NOT_CONVERGED = 5
 EXIT_SPILL = 6
 EXIT_REFUTED = 7
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
+EXIT_WORSE = 8
 
 
 _OPTION = re.compile(r"`[^`]*`|(?<![^\s(])(?:--(no-)?([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|-(C)\b)")

@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from format_files import rows, write
+from guide_texts import ROOT, blocks
 from sklearn.datasets import dump_svmlight_file, load_digits
 
 X, Y = rows()
+RUN_FILES = ROOT / "llsvm" / "guide" / "run-files.md"
 PROGRAMS = {"llsvm": "-m llsvm", "python": ""}
 
 
@@ -23,6 +25,8 @@ def make_files(folder):
     _svmlight(folder)
     _tables(folder)
     _arrays(folder)
+    [shown] = [block.code for block in blocks(RUN_FILES) if block.kind == "toml"]
+    (folder / "nightly.toml").write_text(shown)
     (folder / "bin").mkdir()
     for name, words in PROGRAMS.items():
         script = folder / "bin" / name

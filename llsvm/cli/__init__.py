@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from llsvm import __version__
-from llsvm.cli import convert, demo, guide, inspect, model_io, path, predict, train, tune, verify
+from llsvm.cli import convert, demo, guide, inspect, model_io, path, predict, run, train, tune, verify
 from llsvm.cli.answers import answering, explained, show_warning
 from llsvm.cli.parsing import Command, Group
 from llsvm.files.credentials import without_credentials
@@ -29,6 +29,7 @@ Exit codes:
   5    not converged: the model is written nevertheless
   6    a damaged spill file
   7    verify: what the model says does not hold
+  8    run: the new model evaluates worse, the old one stays
   130  interrupted (Ctrl-C); 143 terminated; train writes the model so far, if a pass was certified
   141  the reader of the output went away
 Results go to standard output, progress and errors to standard error. llsvm guide has more to read.
@@ -57,6 +58,7 @@ for command in (
     convert.convert,
     model_io.export_model,
     model_io.import_model,
+    run.run,
     demo.demo,
     guide.guide,
 ):

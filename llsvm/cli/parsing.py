@@ -20,7 +20,7 @@ from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
 from llsvm.settings.option import GROUPS, HELP, PLAIN
 
 _SUGGESTED = 3
-_ParseError: type[Exception] = typer.BadParameter.__bases__[
+ParseError: type[Exception] = typer.BadParameter.__bases__[
     0
 ]  # click's UsageError, wherever typer keeps click
 _SHOWS_HELP = "NoArgsIsHelpError"  # no words at all: click's error that is the help
@@ -56,8 +56,8 @@ class Group(TyperGroup):
     def make_context(self, *args: Any, **more: Any) -> Any:
         try:
             return super().make_context(*args, **more)
-        except _ParseError as error:
-            raise _explained(error) from error
+        except ParseError as error:
+            raise refusal(error) from error
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
@@ -69,11 +69,11 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except _ParseError as error:
-            raise _explained(error) from error
+        except ParseError as error:
+            raise refusal(error) from error
 
 
-def _explained(error: Any) -> Exception:
+def refusal(error: Any) -> Exception:
     """The sentence for what click refuses."""
     if isinstance(error, Refusal) or type(error).__name__ == _SHOWS_HELP:
         return error

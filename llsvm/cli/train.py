@@ -9,10 +9,10 @@ import typer
 
 from llsvm.cli.declared import settings_of, takes
 from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, Quiet, check_model_output, open_data
+from llsvm.cli.options import Json, Quiet, check_model_output, check_output, open_data
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words
-from llsvm.settings.option import MOST_USED, RESOURCES
+from llsvm.settings.option import MOST_USED, OUTPUT, RESOURCES
 from llsvm.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ EVERY = "5m"  # between two states
 
 @takes()
 def train(
+    context: typer.Context,
     data: Annotated[
         list[str], typer.Argument(metavar="DATA", help="Files, folders, patterns, addresses, or -.")
     ],
@@ -59,6 +60,15 @@ def train(
             "--fresh", help="With --state: begin anew, whatever is there.", rich_help_panel=RESOURCES
         ),
     ] = False,
+    save_run: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write what is typed here as a file for llsvm run, and train.",
+            show_default="none",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     **chosen: Any,
@@ -69,9 +79,13 @@ def train(
     if state is None and (fresh or checkpoint_every != EVERY):
         unused = "--fresh" if fresh else "--checkpoint-every"
         raise UsageError(f"{unused} has no meaning here: pass --state with a folder, or leave it out")
-    summary = run_training(
-        open_data(data, settings), settings, model, quiet, state=(state, checkpoint_every, fresh)
-    )
+    source = open_data(data, settings)
+    if save_run is not None:
+        from llsvm.cli.save_run import save_run as save
+
+        check_output(save_run, [*data, model])
+        save(context, save_run)
+    summary = run_training(source, settings, model, quiet, state=(state, checkpoint_every, fresh))
     if json:
         from llsvm.models.model_file import json_bytes
 

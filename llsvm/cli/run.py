@@ -1,0 +1,151 @@
+"""``llsvm run``: the steps of a run file, one after the other, each a process of its own under its own limits."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from llsvm.cli.echo import echo
+from llsvm.cli.options import Quiet
+from llsvm.cli.run_file import Comparison, Step, read_run
+from llsvm.errors import EXIT_CONVERGED, EXIT_WORSE, UsageError
+from llsvm.process.signals import last_words
+from llsvm.settings.option import OUTPUT
+
+LOG = ".log.json"  # beside a model
+DEFAULT_METRICS = ("accuracy", "r2", "outlier_share")
+SMALLER_IS_BETTER = ("error", "loss", "brier", "outlier")  # in the name of a figure
+
+
+def run(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A run file: see llsvm guide run-files.")],
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Check the file and show what would be run, and nothing else.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    quiet: Quiet = False,
+) -> int:
+    """Run the steps of a file, and answer each with a line of JSON; the first that fails is the last."""
+    wanted = read_run(file, cast(Any, context.parent).command.commands)
+    with _alone(file):
+        for number, step in enumerate(wanted.steps, 1):
+            done: dict[str, Any] = {
+                "step": number,
+                "command": step.command,
+                "line": shlex.join(["llsvm", *_words(step, quiet)]),
+            }
+            if dry_run:
+                echo(json.dumps(done))
+                continue
+            done |= _run(step, wanted.folder, number, quiet)
+            echo(json.dumps(done))
+            if done["exit_code"] not in step.accept:
+                return int(done["exit_code"])
+            if wanted.comparison is not None and number - 1 == wanted.comparison.step:
+                worse = _keep_the_better(wanted.comparison, step, done["answer"], wanted.folder, quiet)
+                if worse:
+                    return worse
+    return EXIT_CONVERGED
+
+
+@contextmanager
+def _alone(file: str) -> Iterator[None]:
+    """Raise UsageError where the same file is being run already."""
+    with open(file, "rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{file}: is being run by another process; wait for its end") from None
+        except OSError:  # a file system that knows no locks
+            pass
+        yield
+
+
+def _words(step: Step, quiet: bool) -> list[str]:
+    return [step.command, *(["--quiet"] if quiet and step.quiet else []), *step.words]
+
+
+def _run(step: Step, folder: Path, number: int, quiet: bool) -> dict[str, Any]:
+    """Run a step: its exit code, seconds and answer, if any. What else it prints goes to standard error."""
+    began = time.monotonic()
+    output = subprocess.PIPE if step.json else 2
+    command = [sys.executable, "-m", "llsvm", *_words(step, quiet)]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, cwd=folder) as process:
+
+        def stop() -> str:
+            """A signal has come: the step ends as it would by itself, saving what it saves."""
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+            return f", in step {number}, {step.command}"
+
+        with last_words(stop):
+            answer = process.communicate()[0]
+    seconds = round(time.monotonic() - began, 3)
+    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    done: dict[str, Any] = {"exit_code": code, "seconds": seconds}
+    if step.json:
+        done["answer"] = json.loads(answer) if answer.strip() else None
+    return done
+
+
+def _keep_the_better(
+    comparison: Comparison, step: Step, answer: Mapping[str, Any], folder: Path, quiet: bool
+) -> int:
+    """Put the new model in the place of the old one, unless it evaluates worse; say what was done.
+
+    step, answer: what evaluated the new one. Returns an exit code."""
+    model, candidate = folder / comparison.model, folder / comparison.candidate
+    metric = comparison.metric or next(name for name in DEFAULT_METRICS if name in answer)
+    new, old = _figure(answer, metric), None
+    if model.exists():
+        words = tuple(comparison.model if word == comparison.candidate else word for word in step.words)
+        before = _run(replace(step, words=words), folder, comparison.step + 1, quiet)
+        if before["exit_code"] not in step.accept:
+            echo(
+                f"llsvm: the old model {model} could not be evaluated; it stays, and the new one is {candidate}",
+                err=True,
+            )
+            return int(before["exit_code"])
+        old = _figure(before["answer"], metric)
+    better_by = 0.0 if old is None else new - old
+    if any(word in metric for word in SMALLER_IS_BETTER):
+        better_by = -better_by
+    kept = "new" if better_by >= -comparison.worse_by else "old"
+    echo(json.dumps({"comparison": metric, "new": new, "old": old, "kept": kept}))
+    if kept == "old":
+        echo(
+            f"llsvm: the new model evaluates worse: {metric} {new:.6g}, where the old one has {old:.6g}, and "
+            f"{comparison.worse_by:g} is allowed; the old one stays, and the new one is {candidate}",
+            err=True,
+        )
+        return EXIT_WORSE
+    log = candidate.with_name(candidate.name + LOG)
+    if log.exists():
+        log.replace(model.with_name(model.name + LOG))
+    candidate.replace(model)
+    return EXIT_CONVERGED
+
+
+def _figure(answer: Mapping[str, Any], metric: str) -> float:
+    found = answer.get(metric)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        there = ", ".join(name for name, value in answer.items() if isinstance(value, float))
+        raise UsageError(f"metric {metric}: evaluate gives no such figure; there are {there}")
+    return found

@@ -1,0 +1,319 @@
+"""A run file: steps of the program in TOML, each a command with its options, and what they share.
+
+Sections [data], [model] and [limits] hold options of every step that takes them; a step's own come before them.
+What is wrong is found before the first step runs, and named with its file, line and key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llsvm.cli.declared import settings_of
+from llsvm.cli.parsing import ParseError, nearest, refusal
+from llsvm.errors import UsageError
+from llsvm.settings.option import DATA, RESOURCES, TEXT
+from llsvm.settings.settings import OPTIONS
+
+DATA_SECTION, MODEL_SECTION, LIMITS_SECTION, STEPS = "data", "model", "limits", "step"
+FILES, PATH, COMMAND, ACCEPT, WORSE_BY, METRIC = (
+    "files",
+    "path",
+    "command",
+    "accept",
+    "keep_if_worse_by",
+    "metric",
+)
+NOT_IN_A_RUN = ("run", "guide", "demo")
+_LIMITS = ("max_passes", "max_seconds")  # with those of RESOURCES
+_GROUPS = {DATA_SECTION: (DATA, TEXT), LIMITS_SECTION: (RESOURCES,)}
+_OWN = {DATA_SECTION: (FILES,), MODEL_SECTION: (PATH, WORSE_BY, METRIC), LIMITS_SECTION: ()}
+_OF_STEP = (COMMAND, FILES, ACCEPT)
+_PLACES = ("PATH", "DIR", "FILE", "MODEL", "DATA")  # what help calls values in which ${NAME} is replaced
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_TABLE = re.compile(r"\s*\[\[?\s*([\w-]+)\s*\]\]?")
+_LINE = re.compile(r"""\s*["']?([\w-]+)["']?\s*=""")
+
+
+@dataclass(frozen=True)
+class Step:
+    """command: its name. words: what stands after it on a command line. json: whether it answers with a JSON
+    object. quiet: whether it can be told to be quiet. accept: the exit codes after which the run goes on."""
+
+    command: str
+    words: tuple[str, ...]
+    json: bool
+    quiet: bool
+    accept: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Of a new model with the old one, by a figure of ``evaluate``.
+
+    model: the old one's path. candidate: the new one's, until it takes that place. worse_by: how much worse it may
+    be. metric: the figure, None for the first that there is of DEFAULT_METRICS. step: the number of the step that
+    evaluates, from 0; the steps after it use the model that stays."""
+
+    model: str
+    candidate: str
+    worse_by: float
+    metric: str | None
+    step: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """folder: where paths begin. comparison: None to take every new model."""
+
+    folder: Path
+    steps: tuple[Step, ...]
+    comparison: Comparison | None
+
+
+class _Text:
+    """The file's text, for the lines of its keys; the parser of TOML tells of none."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path = path
+        self._lines: dict[tuple[str, int, str], int] = {}
+        table, count = "", {STEPS: -1}
+        for number, line in enumerate(text.splitlines(), 1):
+            if opened := _TABLE.match(line):
+                table = opened[1]
+                count[table] = count.get(table, -1) + 1
+                self._lines[table, count[table], ""] = number
+            elif given := _LINE.match(line):
+                self._lines.setdefault((table, count.get(table, 0), _plain(given[1])), number)
+
+    def line(self, table: str, index: int = 0, key: str = "") -> int:
+        found = self._lines.get((table, index, key)) or self._lines.get((table, index, ""))
+        return found or 1
+
+    def error(self, message: str, table: str, index: int = 0, key: str = "") -> UsageError:
+        return UsageError(f"{self._path}, line {self.line(table, index, key)}: {message}")
+
+
+def read_run(path: str, commands: Mapping[str, Any]) -> Run:
+    """The run file ``path``, checked whole. commands: click's commands of the program, by name.
+
+    Raises UsageError for what the file cannot mean."""
+    try:
+        content = Path(path).read_text(encoding="utf-8")
+        parsed = tomllib.loads(content)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: is no text in UTF-8, so no run file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: no TOML: {error}") from None
+    text = _Text(path, content)
+    known = (DATA_SECTION, MODEL_SECTION, LIMITS_SECTION, STEPS)
+    for name in parsed:
+        if name not in known:
+            meant = nearest(name, known) or f"; there are {', '.join(known)}"
+            raise text.error(f"a run file has no section {name}{meant}", name, 0, "")
+    steps = parsed.get(STEPS, [])
+    if not isinstance(steps, list) or not steps or not all(isinstance(each, dict) for each in steps):
+        raise UsageError(f'{path}: has no steps: write each as [[step]] with command = "train" or another')
+    sections = {name: _section(parsed.get(name, {}), name, text) for name in (*_GROUPS, MODEL_SECTION)}
+    return _Reading(path, text, sections, commands).run([_keys(each) for each in steps])
+
+
+class _Reading:
+    """Sections and steps made into command lines."""
+
+    def __init__(
+        self, path: str, text: _Text, sections: Mapping[str, dict[str, Any]], commands: Mapping[str, Any]
+    ) -> None:
+        self._folder = Path(path).resolve().parent
+        self._text = text
+        self._sections = sections
+        self._commands = {name: each for name, each in commands.items() if name not in NOT_IN_A_RUN}
+        self._used: set[tuple[str, str]] = set()
+
+    def run(self, steps: Sequence[dict[str, Any]]) -> Run:
+        names = [self._command(step, index) for index, step in enumerate(steps)]
+        path = self._sections[MODEL_SECTION].get(PATH)
+        if path is not None:
+            path = self._place(path, (MODEL_SECTION, 0, PATH))
+        comparison = self._comparison(path, names)
+        made = []
+        for index, (name, step) in enumerate(zip(names, steps, strict=True)):
+            model = comparison.candidate if comparison and index <= comparison.step else path
+            made.append(self._step(name, step, index, model))
+        for section, values in self._sections.items():
+            for key in values:
+                if (section, key) not in self._used and key not in _OWN[section]:
+                    raise self._text.error(
+                        f"{key} is an option of no step here: leave it out", section, 0, key
+                    )
+        return Run(self._folder, tuple(made), comparison)
+
+    def _comparison(self, path: str | None, names: Sequence[str]) -> Comparison | None:
+        """Whether, and when, a new model is held against the old one. Raises UsageError."""
+        worse_by, metric = (self._sections[MODEL_SECTION].get(key) for key in (WORSE_BY, METRIC))
+        if worse_by is None:
+            if metric is not None:
+                raise self._wrong(f"{METRIC} is what keep-if-worse-by compares: give that too", METRIC)
+            return None
+        if isinstance(worse_by, bool) or not isinstance(worse_by, int | float) or not worse_by >= 0:
+            raise self._wrong(f"keep-if-worse-by must be a number of 0 or more, not {worse_by!r}", WORSE_BY)
+        trained = [index for index, name in enumerate(names) if _trains(self._commands[name])]
+        first = min(trained, default=len(names))
+        after = [index for index, name in enumerate(names) if name == "evaluate" and index > first]
+        if path is None or not after:
+            raise self._wrong(
+                "keep-if-worse-by needs the path of [model], a step that trains it, and after that a step evaluate",
+                WORSE_BY,
+            )
+        return Comparison(path, f"{path}.new", worse_by, metric, after[0])
+
+    def _wrong(self, message: str, key: str) -> UsageError:
+        return self._text.error(message, MODEL_SECTION, 0, key)
+
+    def _command(self, step: Mapping[str, Any], index: int) -> str:
+        name = step.get(COMMAND)
+        if name not in self._commands:
+            meant = nearest(str(name), self._commands) or f"; there are {', '.join(self._commands)}"
+            said = "a step needs a command" if name is None else f"no step can be {name!r}"
+            raise self._text.error(said + meant, STEPS, index, COMMAND)
+        return str(name)
+
+    def _step(self, name: str, step: Mapping[str, Any], index: int, model: str | None) -> Step:
+        command = self._commands[name]
+        params = {each.name: each for each in command.params}
+        called = {_plain(flag.lstrip("-")): each.name for each in command.params for flag in each.opts} | {
+            name: name for name in params
+        }
+        for key in step:
+            if key not in called and key not in _OF_STEP:
+                meant = nearest(key, [*called, *_OF_STEP]) or f" (llsvm {name} --help lists all options)"
+                raise self._text.error(f"{name} has no option {key}{meant}", STEPS, index, key)
+        given = {
+            called[key]: (value, (STEPS, index, key)) for key, value in step.items() if key not in _OF_STEP
+        }
+        for section, values in self._sections.items():
+            for key, value in values.items():
+                if key in called and key not in _OWN[section]:
+                    self._used.add((section, key))
+                    given.setdefault(called[key], (value, (section, 0, key)))
+        if "data" in params:
+            where = (STEPS, index, FILES) if FILES in step else (DATA_SECTION, 0, FILES)
+            files = step.get(FILES, self._sections[DATA_SECTION].get(FILES))
+            if files is not None:
+                given["data"] = (files, where)
+        if "model" in params and model is not None:
+            given.setdefault("model", (model, (MODEL_SECTION, 0, PATH)))
+        if name == "predict" and "output" not in given:
+            raise self._text.error("predict needs an output here: the name of a file", STEPS, index)
+        flags: list[str] = []
+        arguments: list[str] = []
+        json = "json" in params and "json" not in given and name != "predict"
+        for key, param in params.items():
+            if key in given:
+                words = self._words(param, *given[key])
+                (flags if param.param_type_name == "option" else arguments).extend(words)
+        if json:
+            flags.append("--json")
+        line = (*flags, "--", *arguments) if arguments else tuple(flags)
+        self._parsed(name, command, line, index)
+        return Step(name, line, json, "quiet" in params and "quiet" not in given, self._accepted(step, index))
+
+    def _accepted(self, step: Mapping[str, Any], index: int) -> tuple[int, ...]:
+        codes = step.get(ACCEPT, [])
+        if not isinstance(codes, list) or not all(isinstance(code, int) and 0 < code < 126 for code in codes):
+            raise self._text.error(
+                f"{ACCEPT} must be a list of exit codes, such as [5], not {codes!r}", STEPS, index, ACCEPT
+            )
+        return (0, *codes)
+
+    def _parsed(self, name: str, command: Any, words: tuple[str, ...], index: int) -> None:
+        """Raise UsageError unless the command would take these words."""
+        try:
+            context = command.make_context(f"llsvm {name}", list(words))
+            settings_of({key: value for key, value in context.params.items() if key in OPTIONS})
+        except UsageError as error:
+            raise self._text.error(f"{name}: {error}", STEPS, index) from None
+        except ParseError as error:
+            raise self._text.error(f"{name}: {refusal(error)}", STEPS, index) from None
+
+    def _words(self, param: Any, value: Any, where: tuple[str, int, str]) -> Iterator[str]:
+        flag = "" if param.param_type_name == "argument" else max(param.opts, key=len)
+        if flag and param.is_flag:
+            if not isinstance(value, bool):
+                raise self._text.error(f"{where[2]} must be true or false, not {value!r}", *where)
+            if value or param.secondary_opts:
+                yield flag if value else param.secondary_opts[0]
+            return
+        many = value if isinstance(value, list) else [value]
+        if not flag and param.nargs == 1 and len(many) != 1:
+            raise self._text.error(f"{where[2]} must be one value, not {len(many)}", *where)
+        if flag and len(many) > 1 and not param.multiple:
+            many = [",".join(map(_typed, many))]
+        for each in many:
+            if isinstance(each, bool | dict | list):
+                raise self._text.error(f"{where[2]} must be a text or a number, not {each!r}", *where)
+            word = _typed(each)
+            if not flag or param.metavar in _PLACES:
+                word = self._place(word, where)
+            # joined: a value may begin with a dash
+            yield from ((f"{flag}={word}",) if flag.startswith("--") else (flag, word) if flag else (word,))
+
+    def _place(self, word: Any, where: tuple[str, int, str]) -> str:
+        """A path with ${NAME} replaced by what the environment has."""
+        if not isinstance(word, str) or not word:
+            raise self._text.error(f"{where[2]} must be a path, not {word!r}", *where)
+        for name in _VARIABLE.findall(word):
+            if name not in os.environ:
+                raise self._text.error(f"{where[2]}: the environment has no variable {name}", *where)
+        return os.path.expanduser(_VARIABLE.sub(lambda found: os.environ[found[1]], word))
+
+
+def _section(values: Any, name: str, text: _Text) -> dict[str, Any]:
+    """A section's options by name. Raises UsageError for what does not belong there."""
+    if not isinstance(values, dict):
+        raise text.error(f"{name} must be a section: write [{name}]", name)
+    keys = _keys(values)
+    for key in keys:
+        if key in _OWN[name]:
+            continue
+        there = section_of(key)
+        if there is None:
+            known = [each for each in (*OPTIONS, *_OWN[name]) if section_of(each) in (name, None)]
+            raise text.error(f"[{name}] has no key {key}{nearest(key, known)}", name, 0, key)
+        if there != name:
+            raise text.error(f"{key} belongs into [{there}], not [{name}]", name, 0, key)
+    return keys
+
+
+def section_of(key: str) -> str | None:
+    """The section that an option stands in; None for what is no option."""
+    if key not in OPTIONS:
+        return None
+    if key in _LIMITS:
+        return LIMITS_SECTION
+    return next((name for name, groups in _GROUPS.items() if OPTIONS[key].group in groups), MODEL_SECTION)
+
+
+def _trains(command: Any) -> bool:
+    """Whether a command writes the model: it is an option then, and an argument where it is read."""
+    return any(each.name == "model" and each.param_type_name == "option" for each in command.params)
+
+
+def _keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {_plain(key): value for key, value in values.items()}
+
+
+def _plain(key: str) -> str:
+    """As Settings calls it: keys may have dashes, as on the command line."""
+    return key.replace("-", "_")
+
+
+def _typed(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)

@@ -1,0 +1,70 @@
+"""``--save-run``: the run file that says what a command line of ``llsvm train`` says."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from llsvm.cli.run_file import (
+    COMMAND,
+    DATA_SECTION,
+    FILES,
+    LIMITS_SECTION,
+    MODEL_SECTION,
+    PATH,
+    STEPS,
+    section_of,
+)
+from llsvm.files.remote import is_remote
+from llsvm.files.writing import replacing
+
+_TYPED = "COMMANDLINE"  # click's name for a value that was typed
+_PLACES = ("PATH", "DIR", "FILE")
+
+
+def save_run(context: Any, file: str) -> None:
+    """Write to ``file`` the run file of the command line that ``context``, click's, was made of."""
+    folder = Path(file).resolve().parent
+    sections: dict[str, dict[str, Any]] = {DATA_SECTION: {}, MODEL_SECTION: {}, LIMITS_SECTION: {}}
+    step: dict[str, Any] = {COMMAND: context.info_name}
+    for param in context.command.params:
+        name, value = param.name, context.params[param.name]
+        if name == "save_run" or context.get_parameter_source(name).name != _TYPED:
+            continue
+        if name == "data":
+            sections[DATA_SECTION][FILES] = [_from(folder, each) for each in value]
+        elif name == "model":
+            sections[MODEL_SECTION][PATH] = _from(folder, value)
+        else:
+            if param.metavar in _PLACES:
+                value = _from(folder, value)
+            home = section_of(name)
+            (step if home is None else sections[home])[name.replace("_", "-")] = value
+    with replacing(file) as stream:
+        stream.write(_toml(sections, step).encode())
+
+
+def _from(folder: Path, place: str) -> str:
+    """A path as it is called from the folder of the run file; $ would be taken for a variable there."""
+    if is_remote(place) or os.path.isabs(place) or place == "-":
+        return place
+    return os.path.relpath(place, folder)
+
+
+def _toml(sections: Mapping[str, Mapping[str, Any]], step: Mapping[str, Any]) -> str:
+    parts = [f"[{name}]\n{_pairs(values)}" for name, values in sections.items() if values]
+    return "\n".join([*parts, f"[[{STEPS}]]\n{_pairs(step)}"])
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    # what JSON writes is TOML too, of texts, numbers, truth values and lists of these
+    return "".join(f"{name} = {json.dumps(_plain(value))}\n" for name, value in values.items())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value

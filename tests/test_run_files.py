@@ -1,0 +1,214 @@
+"""``llsvm run``: files of steps, what they may say, what their steps do, and which model stays."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from guide_texts import ROOT
+from typer.testing import CliRunner
+
+from llsvm.cli import app
+
+CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.toml")) if path.name != "bench.toml"]
+TRAINS = '[[step]]\ncommand = "train"\n'
+EVALUATES = '[[step]]\ncommand = "evaluate"\nfiles = "test.csv"\n'
+SHARED = """
+[data]
+files = ["train.csv"]
+label = "label"
+[model]
+path = "m"
+C = 0.5
+[limits]
+memory-limit = "500MB"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    rows = [f"{i % 7 - 3},{i % 5},{1 if i % 7 > 2 else -1}\n" for i in range(70)]
+    (tmp_path / "train.csv").write_text("".join(["x,y,label\n", *rows]))
+    (tmp_path / "test.csv").write_text("".join(["x,y,label\n", *rows[:35]]))
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    monkeypatch.chdir(other)  # paths begin in the folder of the run file
+    return tmp_path
+
+
+def ran(folder, text, *options, name="run.toml"):
+    (folder / name).write_text(text)
+    done = CliRunner().invoke(app, ["run", str(folder / name), *options])
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return done.exit_code, lines, done.stderr
+
+
+def refused(folder, text):
+    code, lines, said = ran(folder, text, "--dry-run")
+    assert (code, lines) == (2, []), said
+    return said
+
+
+def test_steps_share_what_the_sections_say(folder):
+    steps = (
+        f'{TRAINS}C = 2\nintercept = true\n[[step]]\ncommand = "verify"\n{EVALUATES}memory_limit = "1GB"\n'
+    )
+    code, lines, _ = ran(folder, SHARED + steps, "--dry-run")
+    assert code == 0
+    assert [each["line"] for each in lines[1:]] == [
+        "llsvm verify --memory-limit=500MB --label=label --json -- m train.csv",
+        "llsvm evaluate --memory-limit=1GB --label=label --json -- m test.csv",
+    ]
+    words = lines[0]["line"].split()
+    assert words[:2] == ["llsvm", "train"]
+    assert words[-2:] == ["--", "train.csv"]
+    assert "--intercept" in words
+    assert words[words.index("-C") + 1] == "2"
+    assert "--model=m" in words
+    assert not (folder / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no steps"),
+        ("[data\n", "no TOML: "),
+        ("C = 1\n" + TRAINS, "line 1: a run file has no section C; there are data, model, limits, step"),
+        ("[dat]\n" + TRAINS, "line 1: a run file has no section dat; did you mean data"),
+        ("\n[model]\nCC = 1\n" + TRAINS, "line 3: [model] has no key CC; did you mean C"),
+        ("[model]\nlabel = 'y'\n" + TRAINS, "line 2: label belongs into [data], not [model]"),
+        ("[model]\npath = 3\n" + TRAINS, "line 2: path must be a path, not 3"),
+        ("[[step]]\nfiles = 'a'\n", "line 1: a step needs a command"),
+        ("[[step]]\ncommand = 'trian'\n", "line 2: no step can be 'trian'; did you mean train"),
+        ("[[step]]\ncommand = 'run'\n", "line 2: no step can be 'run'"),
+        (
+            SHARED + TRAINS + "\nmax_pases = 3\n",
+            "line 13: train has no option max_pases; did you mean max_passes",
+        ),
+        (SHARED + TRAINS + "max_passes = 'many'\n", "line 10: train: Invalid value for '--max-passes'"),
+        (SHARED + TRAINS + "quiet = 1\n", "line 12: quiet must be true or false, not 1"),
+        (SHARED + TRAINS + "loss = 'hing'\n", "line 10: train: --loss must be"),
+        (
+            SHARED + TRAINS + "accept = 5\n",
+            "line 12: accept must be a list of exit codes, such as [5], not 5",
+        ),
+        (SHARED + "scale = 'none'\n" + TRAINS, "line 10: scale belongs into"),
+        (TRAINS, "line 1: train: Missing argument 'DATA'"),
+        (
+            TRAINS + "files = '${NOT_THERE}/a'\nmodel = 'm'",
+            "line 3: files: the environment has no variable NOT_THERE",
+        ),
+        (SHARED + EVALUATES, "line 7: C is an option of no step here"),
+        (SHARED + '[[step]]\ncommand = "predict"\n', "line 10: predict needs an output here"),
+        ("[model]\nmetric = 'r2'\n" + TRAINS, "line 2: metric is what keep-if-worse-by compares"),
+        (
+            "[model]\npath = 'm'\nkeep-if-worse-by = -1\n" + TRAINS,
+            "line 3: keep-if-worse-by must be a number of 0",
+        ),
+        (
+            f"[model]\npath = 'm'\nkeep-if-worse-by = 0.1\n{EVALUATES}{TRAINS}",
+            "line 3: keep-if-worse-by needs the path of [model], a step that trains it, and after that a step",
+        ),
+    ],
+)
+def test_what_a_file_cannot_mean_is_named_with_its_line(folder, text, said):
+    assert said in refused(folder, text)
+
+
+def test_a_file_that_is_not_there_or_no_text_is_named(folder):
+    missing = CliRunner().invoke(app, ["run", str(folder / "none.toml")])
+    assert missing.exit_code == 2
+    assert "none.toml: No such file" in missing.stderr
+    (folder / "bytes.toml").write_bytes(b"\xff\xfe")
+    binary = CliRunner().invoke(app, ["run", str(folder / "bytes.toml")])
+    assert binary.exit_code == 2
+    assert "no text in UTF-8" in binary.stderr
+
+
+def test_a_model_that_evaluates_worse_does_not_take_the_place_of_the_old_one(folder):
+    text = SHARED.replace("C = 0.5", "C = 0.5\nkeep-if-worse-by = 0.01") + TRAINS + EVALUATES
+    code, lines, said = ran(folder, text, "--quiet")
+    assert code == 0, said
+    assert [each.get("exit_code") for each in lines] == [0, 0, None]
+    assert lines[0]["answer"]["converged"]
+    assert lines[1]["answer"]["accuracy"] == 1
+    assert lines[2] == {"comparison": "accuracy", "new": 1.0, "old": None, "kept": "new"}
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith("m")) == ["m", "m.log.json"]
+    kept = (folder / "m").read_bytes()
+
+    turned = "\n".join(
+        line if line.startswith("x") else f"{line.rpartition(',')[0]},{-int(line.rpartition(',')[2])}"
+        for line in (folder / "train.csv").read_text().splitlines()
+    )
+    (folder / "train.csv").write_text(turned + "\n")
+    code, lines, said = ran(folder, text + '[[step]]\ncommand = "verify"\n', "--quiet")
+    assert code == 8
+    assert lines[-1] == {"comparison": "accuracy", "new": 0.0, "old": 1.0, "kept": "old"}
+    assert "the new model evaluates worse: accuracy 0, where the old one has 1, and 0.01 is allowed" in said
+    assert (folder / "m").read_bytes() == kept
+    assert (folder / "m.new").exists()
+
+
+def test_the_first_failure_ends_the_run_with_its_code(folder):
+    (folder / "train.csv").write_text("x,y,label\n1,2,1\n3,what,-1\n4,5,")
+    code, lines, _ = ran(folder, SHARED + TRAINS + EVALUATES)
+    assert code == 3
+    assert [each["exit_code"] for each in lines] == [3]
+    assert lines[0]["answer"] is None
+
+
+def test_a_second_run_of_a_file_is_refused_and_a_signal_ends_the_step(folder):
+    fifo = folder / "train.csv"
+    fifo.unlink()
+    os.mkfifo(fifo)  # the step waits for rows
+    (folder / "run.toml").write_text(SHARED + TRAINS)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "llsvm", "run", str(folder / "run.toml")]
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    children = Path(f"/proc/{first.pid}/task/{first.pid}/children")
+    while not (step := children.read_text().split()):
+        time.sleep(0.02)
+    second = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert second.returncode == 2
+    assert "is being run by another process" in second.stderr
+    first.send_signal(signal.SIGTERM)
+    said = first.communicate()[1]
+    assert first.returncode == 143
+    assert "stopped by SIGTERM" in said
+    assert "in step 1, train" in said
+    assert not os.path.exists(f"/proc/{step[0]}")
+
+
+def test_a_command_line_is_saved_as_a_run_file_that_says_the_same(folder):
+    options = ["--label", "label", "-C", "0.5", "--class-weight", "1=2", "--class-weight", "-1=3"]
+    command = [
+        "train",
+        "../train.csv",
+        "--model",
+        "../m",
+        *options,
+        "--save-run",
+        str(folder / "saved.toml"),
+        "-q",
+    ]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    said = tomllib.loads((folder / "saved.toml").read_text())
+    assert said["data"] == {"files": ["train.csv"], "label": "label"}
+    assert said["model"] == {"path": "m", "C": 0.5, "class-weight": ["1=2", "-1=3"]}
+    first = (folder / "m").read_bytes()
+    (folder / "m").unlink()
+    done = CliRunner().invoke(app, ["run", str(folder / "saved.toml")])
+    assert done.exit_code == 0, done.stderr
+    assert (folder / "m").read_bytes() == first
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_the_run_files_in_configs_are_sound(config):
+    assert len(CONFIGS) == 3
+    done = CliRunner().invoke(app, ["run", str(config), "--dry-run"])
+    assert done.exit_code == 0, done.stderr
