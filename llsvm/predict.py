@@ -49,8 +49,9 @@ def predict(
 
     Returns (n,) values of ``model.classes_`` (of loss one_class 1, and -1 for an outlier), or of a regression
     numbers, in the order of the rows: all that is held of a file at once, beside blocks of its rows. With
-    ``probabilities`` (n, n_classes), of a model of the logistic loss. Raises ModelError where the data do not fit
-    the model, or it gives no probabilities, DataError, BudgetError, UsageError.
+    ``probabilities`` (n, n_classes), of a model of the logistic loss, or one that has learned them in
+    ``llsvm.tune``. Raises ModelError where the data do not fit the model, or it gives no probabilities, DataError,
+    BudgetError, UsageError.
     """
     given = _given(memory_limit, threads, label, format, zero_based)
     loaded = _loaded(model, given)
@@ -79,11 +80,14 @@ def evaluate(
 
     Returns plain values, a dict: rows, correct, accuracy, macro_f1, classes (a dict each: label, precision, recall,
     f1, support, predicted), confusion (labels, and counts with a row per true and a column per predicted class),
-    unknown_rows and unknown_labels (rows whose label the model has never seen; they count as wrong), and of a model
-    that gives probabilities log_loss and brier. Of a regression: rows, r2, mean_absolute_error, mean_squared_error,
-    root_mean_squared_error. Of loss one_class, which needs no labels: rows, outliers, outlier_share, and labelled,
-    the figures of classes over the rows whose labels are 1 and -1, if there are any. Raises as ``predict``, and
-    ModelError where labels are text and the model's are numbers, or the other way round.
+    unknown_rows and unknown_labels (rows whose label the model has never seen; they count as wrong), threshold if
+    one was chosen, and of a model that gives probabilities log_loss, brier and reliability: of the second of two
+    classes, else of the most probable one, a dict for each tenth of [0, 1] in which rows have their probability:
+    below (its end), rows, probability (their mean) and share (of those for which it came true). Of a regression:
+    rows, r2, mean_absolute_error, mean_squared_error, root_mean_squared_error. Of loss one_class, which needs no
+    labels: rows, outliers, outlier_share, and labelled, the figures of classes over the rows whose labels are 1 and
+    -1, if there are any. Raises as ``predict``, and ModelError where labels are text and the model's are numbers,
+    or the other way round.
     """
     given = _given(memory_limit, threads, label, format, zero_based)
     loaded = _loaded(model, given)

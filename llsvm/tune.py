@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+from llsvm.calibration.learning import wanted
 from llsvm.data import names_files, open_with_settings
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError, in_python
@@ -71,6 +72,8 @@ def tune(
     ]
     | None = None,
     rule: Literal["best", "1se"] = "best",
+    probabilities: Literal["platt", "isotonic", "temperature"] | None = None,
+    threshold: str | None = None,
     sample_weight: Any = None,
     output: str | os.PathLike[str] | None = None,
     memory_limit: str | int | None = None,
@@ -130,7 +133,11 @@ def tune(
     of rows that is held out, once. validation: other data to score on, a path or (X, y). score: accuracy unless it
     is given, of a regression r2; f1 is of the second of two classes, of more their mean; mae and mse are the mean
     absolute and squared error. rule: "1se" takes the smallest C whose mean score is within a standard error of the
-    best.
+    best. probabilities: learn, from the scores of held-out rows, what scores of the model stand for, so that it has
+    ``predict_proba``: by Platt's sigmoid, by isotonic regression (of 1,000 rows and more), or by one temperature of
+    all classes' scores. threshold: of two classes, the score above which a row is of the second, chosen on held-out
+    rows: "precision=0.9" (with the largest recall), "recall=0.9" (with the largest precision), "f1", or
+    "cost=FP:FN", what a false positive and a false negative cost. Both count rows by their sample weights.
 
     All candidates are trained in the same passes over the data, as many at once as the memory limit has room for,
     each to its own certificate. Raises LLSVMError's subclasses; warns as ``llsvm.train`` does.
@@ -145,11 +152,12 @@ def tune(
         open_with_settings, settings, data, y, sample_weight, settings.threads or default_threads()
     )
     source = opened()
-    question = asked(settings, C, folds, validation, holdout, score, rule, source, opened)
+    learn = probabilities, threshold
+    question = asked(settings, C, folds, validation, holdout, score, rule, source, opened, *learn)
     with Training(source, settings, output) as training:
         tuning = Tuning(training, question)
         tuning.run()
-        model, details = training.model, tuning.as_dict()
+        model, details = tuning.model, tuning.as_dict()
         advice = training.advice[1]
     for note in source.info().notes:
         warnings.warn(in_python(note), stacklevel=3)
@@ -179,6 +187,8 @@ def asked(
     rule: str,
     source: BlockSource,
     again: Any,
+    probabilities: str | None = None,
+    threshold: str | None = None,
 ) -> Question:
     """What is asked, checked. again: opens the data anew. Raises UsageError."""
     costs, chosen_score = costs_of(C), score_of(score, settings)
@@ -203,7 +213,8 @@ def asked(
         raise UsageError(f"--holdout must be a share of the rows, between 0 and 1, not {holdout!r}")
     opened = None if validation is None else partial(_validation, settings, validation)
     reread = again if source.info().rereadable else None
-    return Question(costs, chosen_score, rule, folds or 0, holdout, opened, reread)
+    learn = wanted(probabilities, threshold, settings)
+    return Question(costs, chosen_score, rule, folds or 0, holdout, opened, reread, learn)
 
 
 def _validation(settings: Settings, data: Any, model: Model) -> BlockSource:

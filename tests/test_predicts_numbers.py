@@ -305,7 +305,7 @@ def test_other_losses_have_none(tmp_path):
     done = run("predict", path, data, "--probabilities", "--output", output)
     assert done.exit_code == 3
     assert "the hinge loss gives scores, but no probabilities" in done.stderr
-    assert "calibration" in done.stderr
+    assert "llsvm tune --probabilities platt" in done.stderr
     assert not output.exists()
     for ask in (
         lambda: model.predict_proba(np.eye(D)),

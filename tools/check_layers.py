@@ -26,7 +26,7 @@ LAYERS = [
     ["stream"],
     ["solvers"],
     ["state"],
-    ["training", "scoring"],
+    ["training", "scoring", "calibration"],
     ["tuning", "verification"],
     ["train", "predict", "survey", "convert", "path", "tune", "verify"],
     ["estimators", "cli", "__main__"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ _FORMATS = ("png", "svg", "pdf")
 _NUMBERED = 25  # up to so many classes, cells show their counts;
 _NAMED = 40  # at most so many classes are named
 _GAMMA = 0.4  # of the colours
+_BIN = 0.1  # wide, of probabilities
 
 
 def require_matplotlib() -> None:
@@ -37,20 +38,32 @@ def _kind(path: str) -> str:
     return os.path.splitext(path)[1].lstrip(".").lower()
 
 
-def draw_confusion(answer: Evaluation, path: str) -> None:
-    """Draw the confusion matrix of an evaluation (``llsvm.evaluate``) to ``path``, atomically.
-
-    A row per true class, a column per predicted one; the colour is the share of the true class.
-    Raises UsageError where the ending is not .png, .svg or .pdf.
+def draw_evaluation(answer: Evaluation, path: str) -> None:
+    """Draw the confusion matrix of an evaluation (``llsvm.evaluate``), and beside it how reliable probabilities are
+    where there are some, to ``path``, atomically. Raises UsageError where the ending is not .png, .svg or .pdf.
     """
     check_picture(path)
-    from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
+
+    side = min(max(4.0, 0.45 * len(answer["confusion"]["labels"]) + 2), 14.0)
+    reliable = "reliability" in answer
+    figure = Figure(figsize=((side + 1) * (1 + reliable), side), layout="constrained")
+    if reliable:
+        parts: Any = figure.subfigures(1, 2)
+        _confusion(parts[0], answer)
+        _reliability(parts[1], answer)
+    else:
+        _confusion(figure, answer)
+    with replacing(path) as stream:
+        figure.savefig(stream, format=_kind(path))
+
+
+def _confusion(figure: Any, answer: Evaluation) -> None:
+    """A row per true class, a column per predicted one; the colour is the share of the true class."""
+    from matplotlib.colors import PowerNorm
 
     labels, counts = answer["confusion"]["labels"], np.array(answer["confusion"]["counts"])
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    side = min(max(4.0, 0.45 * len(labels) + 2), 14.0)
-    figure = Figure(figsize=(side + 1, side), layout="constrained")
     axes = figure.subplots()
     # errors are a few per cent of a class: on a linear scale they would be white
     image = axes.imshow(share, cmap="Blues", norm=PowerNorm(_GAMMA, 0, 1))
@@ -63,5 +76,17 @@ def draw_confusion(answer: Evaluation, path: str) -> None:
     axes.set_xticks(named, [labels[i] for i in named], rotation=90)
     axes.set_yticks(named, [labels[i] for i in named])
     figure.colorbar(image, label="share of the true class", ticks=[0, 0.01, 0.05, 0.2, 0.5, 1])
-    with replacing(path) as stream:
-        figure.savefig(stream, format=_kind(path))
+
+
+def _reliability(figure: Any, answer: Evaluation) -> None:
+    """How often what is told comes true, by its probability; below it, how many rows have such a probability."""
+    bins, labels = answer["reliability"], answer["confusion"]["labels"]
+    told = f"probability of {labels[1]}" if len(labels) == 2 else "probability of the most probable class"
+    curve, rows = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    curve.plot((0, 1), (0, 1), color="grey", linewidth=1, linestyle="--", label="as told")
+    curve.plot([b["probability"] for b in bins], [b["share"] for b in bins], marker="o", label="these rows")
+    title = f"log loss {answer['log_loss']:.4f}, Brier score {answer['brier']:.4f}"
+    curve.set(xlim=(0, 1), ylim=(-0.02, 1.02), ylabel="share for which it is true", title=title)
+    curve.legend()
+    rows.bar([b["below"] - _BIN / 2 for b in bins], [b["rows"] for b in bins], width=0.9 * _BIN, log=True)
+    rows.set(xlabel=told, ylabel="rows")

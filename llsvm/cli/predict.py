@@ -69,7 +69,7 @@ def predict(
         typer.Option(
             "--probabilities",
             help="After the label, tab separated: the probability of each class in ascending order (of loss "
-            "logistic).",
+            "logistic, or learned by tune --probabilities).",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -150,7 +150,8 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="PATH",
-            help="Draw the confusion matrix: .png, .svg or .pdf (needs matplotlib).",
+            help="Draw the confusion matrix, and how reliable probabilities are: .png, .svg or .pdf (needs "
+            "matplotlib).",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -163,7 +164,7 @@ def evaluate(
 
     settings = settings_of(chosen)
     if plot is not None:
-        from llsvm.cli.plots import draw_confusion, require_matplotlib
+        from llsvm.cli.plots import draw_evaluation, require_matplotlib
 
         require_matplotlib()
         check_output(plot, [model, *data])
@@ -173,7 +174,7 @@ def evaluate(
     answer = measure(loaded, source, memory_limit=settings.memory_limit, as_json=json)
     say_notes(source)
     if plot is not None:
-        draw_confusion(cast("Evaluation", answer), plot)
+        draw_evaluation(cast("Evaluation", answer), plot)
     if json:
         typer.echo(json_bytes(answer).decode(), nl=False)
     else:
@@ -246,6 +247,10 @@ def _print_classes(answer: Mapping[str, Any]) -> None:
     echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {answer['rows']:,} rows")
     if "log_loss" in answer:
         echo(f"log loss {answer['log_loss']:.6g}, Brier score {answer['brier']:.6g}")
+    if "threshold" in answer:
+        from llsvm.calibration.threshold import describe
+
+        echo(f"{answer['classes'][1]['label']} where the score is above {describe(answer['threshold'])}")
     names = ("label", "precision", "recall", "f1", "support", "predicted")
     print_table(names, [[each[name] for name in names] for each in map(dict, answer["classes"])])
     labels = answer["confusion"]["labels"]

@@ -82,6 +82,23 @@ def tune(
             rich_help_panel=MOST_USED,
         ),
     ] = "best",
+    probabilities: Annotated[
+        str | None,
+        typer.Option(
+            metavar="platt|isotonic|temperature",
+            help="Learn from held-out rows what scores stand for, for predict --probabilities; weighted where rows "
+            "are.",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="precision=0.9|recall=0.9|f1|cost=FP:FN",
+            help="Choose, on held-out rows, the score above which a row is of the second of two classes.",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     **chosen: Any,
@@ -97,7 +114,8 @@ def tune(
     check_model_output(model, [*data, *([validation] if validation else [])])
     source = open_data(data, settings)
     again = partial(open_data, data, settings)
-    question = asked(settings, costs, folds, validation, holdout, score, rule, source, again)
+    learn = probabilities, threshold
+    question = asked(settings, costs, folds, validation, holdout, score, rule, source, again, *learn)
     start_quickly()
     with Training(source, settings, output=model) as training:
         say(training.defaults, quiet)
@@ -105,7 +123,7 @@ def tune(
         with last_words(lambda: training.save_so_far(model)):
             with showing(training.progress, settings, quiet) as show:
                 tuning.run(show)
-            training.model.save(model)
+            tuning.model.save(model)
         found, converged = tuning.as_dict(), tuning.converged
     say_notes(source, quiet)
     if json:
@@ -123,6 +141,7 @@ def tune(
 
 def _show(found: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
     """The table, and what the model is."""
+    from llsvm.calibration.threshold import describe
     from llsvm.cli.tables import print_table
     from llsvm.cli.train import outcome
     from llsvm.solvers.report import in_passes
@@ -138,4 +157,8 @@ def _show(found: dict[str, Any], model: str, settings: Any, quiet: bool) -> None
     at_once = f"{found['at_once']} at once" if found["batches"] > 1 else "all at once"
     echo(f"{found['candidates']} candidates, {at_once}, in {in_passes(found['search_passes'])}")
     echo(f"C = {found['best_C']:g}, trained on all rows: {outcome(found, settings)}")
+    if found["probabilities"] is not None:
+        echo(f"probabilities by the scores of held-out rows: {found['probabilities']}")
+    if found["threshold"] is not None:
+        echo(f"threshold {describe(found['threshold'])}")
     echo(f"model written to {model}")

@@ -22,7 +22,7 @@ def votes(scores: Scores, k: int) -> Scores:
 
 def of_two(scores: Scores) -> Scores:
     """(n, 2) probabilities of the two classes; scores: (n, 1), for the second."""
-    return np.column_stack([_sigmoid(-scores[:, 0]), _sigmoid(scores[:, 0])])
+    return np.column_stack([sigmoid(-scores[:, 0]), sigmoid(scores[:, 0])])
 
 
 def of_each_against_the_rest(scores: Scores) -> Scores:
@@ -38,18 +38,25 @@ def of_joint(scores: Scores) -> Scores:
 
 
 def of_pairs(scores: Scores, k: int) -> Scores:
-    """(n, k) probabilities p for scores (n, k(k − 1)/2) of pairs, whose sigmoids r_ij are taken for p_i / (p_i +
-    p_j): those that minimise Σ_ij (r_ji p_i − r_ij p_j)² (Wu, Lin & Weng 2004, eq. 21), by its linear equations."""
+    """(n, k) probabilities for scores (n, k(k − 1)/2) of pairs, by their sigmoids: ``coupled``."""
+    return coupled(sigmoid(scores), sigmoid(-scores), k)
+
+
+def coupled(wins: Scores, losses: Scores, k: int) -> Scores:
+    """(n, k) probabilities p where of pairs i < j, (n, k(k − 1)/2), ``wins`` are r_ij, taken for p_i / (p_i + p_j),
+    and ``losses`` r_ji: those that minimise Σ_ij (r_ji p_i − r_ij p_j)² (Wu, Lin & Weng 2004, eq. 21), by its
+    linear equations."""
     step = max(1, _COUPLED_BYTES // (8 * (k + 1) ** 2))
-    parts = [_coupled(scores[start : start + step], k) for start in range(0, len(scores), step)]
+    starts = range(0, len(wins), step)
+    parts = [_coupled(wins[start : start + step], losses[start : start + step], k) for start in starts]
     return np.concatenate(parts) if parts else np.empty((0, k))
 
 
-def _coupled(scores: Scores, k: int) -> Scores:
-    n = len(scores)
+def _coupled(wins: Scores, losses: Scores, k: int) -> Scores:
+    n = len(wins)
     r = np.zeros((n, k, k))
-    for (i, j), column in zip(_pairs(k), scores.T, strict=True):
-        r[:, i, j], r[:, j, i] = _sigmoid(column), _sigmoid(-column)
+    for (i, j), won, lost in zip(_pairs(k), wins.T, losses.T, strict=True):
+        r[:, i, j], r[:, j, i] = won, lost
     equations = np.ones((n, k + 1, k + 1))  # Q p + b = 0, Σ p = 1; eq. 16 and 22
     equations[:, :k, :k] = -r * r.transpose(0, 2, 1)
     equations[:, range(k), range(k)] = (r * r).sum(axis=1)
@@ -60,7 +67,8 @@ def _coupled(scores: Scores, k: int) -> Scores:
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
-def _sigmoid(scores: Scores) -> Scores:
+def sigmoid(scores: Scores) -> Scores:
+    """1 / (1 + e^−score) of each."""
     small = np.exp(-np.abs(scores))
     return np.asarray(np.where(scores >= 0, 1.0, small) / (1.0 + small))
 

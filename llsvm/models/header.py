@@ -80,6 +80,8 @@ _EXTRA: dict[str, Test] = {
     "text": _is_mapping,
     "crosses": _is_mapping,
     "sparse_weights": is_flag,
+    "calibration": _is_mapping,
+    "threshold": _is_mapping,
     "trained_on": _is_mapping,
 }
 _TABLE: dict[str, Test] = {

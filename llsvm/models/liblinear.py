@@ -21,6 +21,7 @@ models have a line ``rho RHO``, which is taken off the score. (From LIBLINEAR 2.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, TextIO
@@ -28,7 +29,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.errors import ModelError
+from llsvm.errors import LLSVMWarning, ModelError
 from llsvm.files.writing import replacing
 from llsvm.models.model import Model, label_text
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
@@ -59,16 +60,25 @@ def write_liblinear(model: Model, path: str | os.PathLike[str]) -> None:
     """Write ``model`` for LIBLINEAR's ``predict``, atomically, with all digits (%.17g).
 
     Column 0 of the model becomes LIBLINEAR's feature 1. The intercept becomes the weight of a constant
-    feature with the value that the model was trained with (1 if that is not known).
+    feature with the value that the model was trained with (1 if that is not known); a threshold is taken off it.
+    What was learned of probabilities is left out, which warns (LLSVMWarning).
     Raises ModelError for what the format cannot say (see ``_refuse_unsayable``) and labels that are no integers;
     DiskError and UsageError as ``llsvm.files.writing.replacing``.
     """
     _refuse_unsayable(model)
+    if model.calibration is not None:
+        warnings.warn(
+            f"{path}: LIBLINEAR's format has no place for the probabilities that this model has learned "
+            f"({model.calibration.method}): it predicts the same labels there, and probabilities only here",
+            LLSVMWarning,
+            stacklevel=2,
+        )
     solver = _solver_of(model)
     bias, weights = -1.0, model.coef_.T
-    if solver != ONE_CLASS and (model.intercept_.any() or model.settings.get("bias", 0) > 0):
+    intercept = model.intercept_ - model.threshold  # above 0 there, above the threshold here
+    if solver != ONE_CLASS and (intercept.any() or model.settings.get("bias", 0) > 0):
         bias = float(model.settings.get("bias", 0)) or 1.0
-        weights = np.vstack([weights, model.intercept_ / bias])
+        weights = np.vstack([weights, intercept / bias])
     lines = [f"solver_type {solver}", f"nr_class {max(len(model.classes_), 2)}"]
     if model.label_kind == CLASSIFICATION:
         labels = _integer_labels(model)

@@ -32,6 +32,7 @@ from llsvm.features.feature_map import FeatureMap
 from llsvm.features.frames import as_matrices, as_rows, column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import decisions, model_file
+from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import certificate_of, certificate_values
 from llsvm.models.sparse import (
     NAME,
@@ -77,6 +78,8 @@ class Model:
     requires: names in ``extra`` that predictions depend on.
     log: what differs between equal runs (seconds, peak_rss_bytes, ...); not in the model file.
     weights: ``coef_`` as it is held, which may be without zeros (``llsvm.models.sparse``).
+    calibration, threshold: as ``extra`` has them: how scores become probabilities, None where nothing was learned
+        for that; and the score of two classes above which a row is of the second.
     Raises ModelError on construction where shapes and classes do not fit each other.
     """
 
@@ -95,6 +98,8 @@ class Model:
     requires: tuple[str, ...] = ()
     log: dict[str, Any] = field(default_factory=dict)
     weights: Weights = field(init=False, repr=False, compare=False)
+    calibration: Calibration | None = field(init=False, repr=False, compare=False)
+    threshold: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.intercept_ = np.asarray(self.intercept_, np.float64)
@@ -110,6 +115,8 @@ class Model:
             raise ModelError(f"intercept of shape {self.intercept_.shape} does not fit {k} rows of weights")
         if self.classes_.ndim != 1 or not np.all(self.classes_[:-1] < self.classes_[1:]):
             raise ModelError("classes must be distinct and ascending")
+        self.calibration = Calibration.from_extra(self.extra, k)
+        self.threshold = threshold_of(self.extra)
         if self.feature_map is not None and self.feature_map.width != self.weights.shape[1]:
             raise ModelError(f"{self.weights.shape[1]} weights for {self.feature_map.width} mapped features")
         if self.feature_names is not None and len(self.feature_names) != self.n_features_in_:
@@ -176,8 +183,9 @@ class Model:
         names, they are found by name, those of text too, and others are left aside. Columns of arrays are found by
         position.
 
-        Two classes: positive means ``classes_[1]``. More: the largest is the predicted class; one-vs-one models
-        score a class by its votes plus less than ½ for the sum of its pairs' scores, which decides between equals.
+        Two classes: above ``threshold`` means ``classes_[1]``. More: the largest is the predicted class; one-vs-one
+        models score a class by its votes plus less than ½ for the sum of its pairs' scores, which decides between
+        equals.
         A regression: the numbers that it predicts.
         Raises ModelError where X has another width, DataError where a column is missing, cannot be what the model
         was trained on, or a score is not a finite number.
@@ -202,8 +210,8 @@ class Model:
 
     @property
     def has_probabilities(self) -> bool:
-        """Scores of the logistic loss stand for probabilities, those of the others for none."""
-        return self.settings.get("loss") == "logistic"
+        """Scores of the logistic loss stand for probabilities, those of the others where they are calibrated."""
+        return self.calibration is not None or self.settings.get("loss") == "logistic"
 
     def require_probabilities(self) -> None:
         """Raise ModelError where there are none."""
@@ -212,12 +220,14 @@ class Model:
             if self.label_kind != CLASSIFICATION:
                 raise ModelError(f"the {loss} loss knows no classes, and so no probabilities of them")
             raise ModelError(
-                f"the {loss} loss gives scores, but no probabilities, and nothing here makes such of them "
-                "(calibration): train with --loss logistic"
+                f"the {loss} loss gives scores, but no probabilities: train with --loss logistic, or let "
+                "`llsvm tune --probabilities platt` learn what scores stand for"
             )
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """(n, n_classes) of classes, for those of problems (n, k), where there are such."""
+        if self.calibration is not None:
+            return self.calibration.probabilities(scores, len(self.classes_), self.one_vs_one)
         if scores.shape[1] == 1:
             return decisions.of_two(scores)
         if self.one_vs_one:
@@ -229,7 +239,7 @@ class Model:
     def class_ids(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
         """Positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
         if scores.shape[1] == 1:
-            return (scores[:, 0] > 0).astype(np.intp)
+            return (scores[:, 0] > self.threshold).astype(np.intp)
         return np.argmax(self.class_scores(scores), axis=1)
 
     def class_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:

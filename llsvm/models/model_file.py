@@ -42,6 +42,7 @@ from llsvm.files.remote import is_remote
 from llsvm.files.writing import replacing
 from llsvm.memory.process import available_bytes, resident_bytes
 from llsvm.memory.sizes import format_size
+from llsvm.models.calibration import CALIBRATION, THRESHOLD
 from llsvm.models.header import check_header
 from llsvm.models.sparse import NAME, PARTS, check_shapes
 
@@ -49,7 +50,10 @@ FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
 # names in ``requires`` that this package honours
 KNOWN_REQUIREMENTS = frozenset(
-    {"unit_row", "feature_map", "multi_class", "double", "label_kind", "text", "crosses", NAME}
+    {
+        *("unit_row", "feature_map", "multi_class", "double", "label_kind", "text", "crosses"),
+        *(CALIBRATION, THRESHOLD, NAME),
+    }
 )
 
 _HEADER = "header.json"

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.errors import ModelError
 from llsvm.features.labels import is_text, quoted
+from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model, label_text
+from llsvm.scoring.reliability import Bin, Reliability
 
 _CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
 _UNKNOWN_LISTED = 20
@@ -38,7 +40,8 @@ class Evaluation(TypedDict):
     """Of classes, plain values. accuracy: correct / rows. macro_f1: the mean of the classes'. unknown_rows: whose
     label the model has never seen, which count as wrong; unknown_labels: up to 20 of those with their counts. Where
     the model gives probabilities, over the rows whose label it knows: log_loss: the mean of −log p of the true
-    class; brier: the mean of (1 − p)² of the true class, of more than two classes Σ (p_k − [k is true])²."""
+    class; brier: the mean of (1 − p)² of the true class, of more than two classes Σ (p_k − [k is true])²;
+    reliability: see ``llsvm.scoring.reliability``. threshold: as the model has it, if one was chosen."""
 
     rows: int
     correct: int
@@ -50,6 +53,8 @@ class Evaluation(TypedDict):
     unknown_labels: dict[str, int]
     log_loss: NotRequired[float]
     brier: NotRequired[float]
+    reliability: NotRequired[list[Bin]]
+    threshold: NotRequired[dict[str, Any]]
 
 
 class ClassCounts:
@@ -61,6 +66,7 @@ class ClassCounts:
         self._unknown: dict[str, int] = {}
         self._n_rows = 0
         self._log_loss = self._brier = 0.0  # sums
+        self._reliability = Reliability()
 
     @staticmethod
     def needs(model: Model, as_json: bool) -> dict[str, int]:
@@ -87,12 +93,16 @@ class ClassCounts:
         if p.shape[1] > 2:
             squares += (p * p).sum(axis=1) - of_true * of_true
         self._brier += float(squares.sum())
+        self._reliability.add(p, true)
 
     def answer(self) -> Evaluation:
         answer = _figures(self._model, self._counts, self._n_rows, self._unknown)
         n_known = int(self._counts.sum())
         if self._model.has_probabilities and n_known:
             answer |= {"log_loss": self._log_loss / n_known, "brier": self._brier / n_known}
+            answer["reliability"] = self._reliability.answer()
+        if THRESHOLD in self._model.extra:
+            answer["threshold"] = self._model.extra[THRESHOLD]
         return answer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,30 @@ from llsvm.objective.problems import Fold
 from llsvm.scoring.room import max_block_bytes
 from llsvm.scoring.scores import column_base, score_rows
 from llsvm.stream.stream import Stream
-from llsvm.tuning.tally import Tally
 
 _PIECE_BYTES = 1 << 20  # of rows that are looked at, at a time
 _ROW_BYTES = 64  # of a row there: hash, place, number, label
 
 
+class Sink(Protocol):
+    """What takes scores of held-out rows, by the candidates of ``n_costs`` C's."""
+
+    @property
+    def n_costs(self) -> int: ...
+
+    def add(
+        self,
+        fold: int,
+        rows: NDArray[np.int64],
+        true: NDArray[Any],
+        scores: NDArray[np.float64],
+        weight: NDArray[np.float32] | None,
+    ) -> None:
+        """Rows (n,) of the fold: their numbers, class ids or targets, scores (n, n_costs · k), sample weights."""
+
+
 def score_folds(
-    stream: Stream, folds: Sequence[Fold], coef: NDArray[np.float64], constant: float, tally: Tally
+    stream: Stream, folds: Sequence[Fold], coef: NDArray[np.float64], constant: float, tally: Sink
 ) -> None:
     """Add each row's scores by the candidates that left it out.
 
@@ -50,12 +66,12 @@ def score_folds(
                 held = fold.contains(some.rows, class_ids)
                 if held.any():
                     rows = some.take(held)
-                    tally.add(f, rows.rows, rows.y, matrix_scores(rows.X, *columns[f]))
+                    tally.add(f, rows.rows, rows.y, matrix_scores(rows.X, *columns[f]), rows.weight)
     stream.reset()
 
 
 def score_file(
-    source: BlockSource, models: Sequence[Model], dataset: DatasetInfo, tally: Tally, memory_limit: Any
+    source: BlockSource, models: Sequence[Model], dataset: DatasetInfo, tally: Sink, memory_limit: Any
 ) -> None:
     """Add the scores of a source's rows by each of the models, of one C each."""
     bytes_of_models = {"models": sum(2 * model.coef_.nbytes for model in models)}
@@ -72,7 +88,7 @@ def score_file(
             scores = dataset.target.scale(scores)
         else:
             true = class_ids_of(source.info().name, block.y, dataset.classes)
-        tally.add(0, block.rows, true, scores)
+        tally.add(0, block.rows, true, scores, block.weight)
 
 
 def count_rows(source: BlockSource) -> Iterator[int]:

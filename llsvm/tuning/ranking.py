@@ -1,20 +1,12 @@
-"""Scores that rank rows: areas under the ROC curve and under that of precision and recall, to the last digit.
-
-Rows are looked at from the highest score down, as many at a time as memory has room for: where one such piece ends
-follows from counts, made in readings of all scores. Rows of equal scores count together, as in scikit-learn.
-"""
+"""Scores that rank rows: areas under the ROC curve and under that of precision and recall, to the last digit. Rows
+of equal scores count together, as in scikit-learn."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Pieces of what is ranked: (scores (n,) float64, positive (n,) bool), in any order, the same each time
-Pieces = Callable[[], Iterator[tuple[NDArray[np.float64], NDArray[np.bool_]]]]
-SORT_BYTES = 48  # of a row while it is sorted
-_BINS = 1 << 12
+from llsvm.calibration.ordered import Pieces, descending, group_ends
 
 
 class Ranked:
@@ -26,13 +18,9 @@ class Ranked:
         self._precisions = 0.0  # Σ over positive rows of the precision where they are found
 
     def add(self, scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> None:
-        """Rows that are below those added before; equal scores come together."""
-        if not len(scores):
-            return
-        order = np.argsort(-scores, kind="stable")
-        scores, found = scores[order], positive[order]
-        ends = np.append(np.flatnonzero(np.diff(scores)), len(scores) - 1)
-        above = self._positives + np.cumsum(found)[ends]
+        """Sorted rows that are below those added before; equal scores come together."""
+        ends = group_ends(scores)
+        above = self._positives + np.cumsum(positive)[ends]
         seen = self._positives + self._others + ends + 1
         new = np.diff(above, prepend=self._positives)
         others = np.diff(seen, prepend=self._positives + self._others) - new
@@ -51,46 +39,9 @@ class Ranked:
 
 
 def ranked(pieces: Pieces, max_rows: int) -> Ranked:
-    """The ranking of all rows, of which at most ``max_rows`` are held, but for those of one score."""
+    """The ranking of all rows, of which at most ``max_rows`` are held, but for those of one score. pieces: with
+    each row, is it positive?"""
     found = Ranked()
-    for low, high in _ranges(pieces, 0, 1 << 64, max_rows):
-        parts = []
-        for scores, positive in pieces():
-            keys = _keys(scores)
-            some = (keys >= np.uint64(low)) & (keys <= np.uint64(high - 1))
-            parts.append((scores[some], positive[some]))
-        found.add(np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]))
+    for scores, positive in descending(pieces, max_rows):
+        found.add(scores, positive)
     return found
-
-
-def _ranges(pieces: Pieces, low: int, high: int, max_rows: int) -> Iterator[tuple[int, int]]:
-    """Ranges of keys, from the highest down, that have at most ``max_rows`` rows, or one key alone."""
-    width = max(1, (high - low) // _BINS)
-    counts = np.zeros(-(-(high - low) // width), np.int64)
-    for scores, _ in pieces():
-        keys = _keys(scores)
-        keys = keys[(keys >= np.uint64(low)) & (keys <= np.uint64(high - 1))]
-        np.add.at(counts, ((keys - np.uint64(low)) // np.uint64(width)).astype(np.int64), 1)
-    end, held = len(counts), 0
-    for at in range(len(counts) - 1, -1, -1):
-        if held + counts[at] > max_rows:
-            if held:
-                yield low + (at + 1) * width, min(low + end * width, high)
-            end, held = at + 1, 0
-            if counts[at] > max_rows:
-                if width > 1:
-                    yield from _ranges(pieces, low + at * width, min(low + end * width, high), max_rows)
-                else:
-                    yield low + at, low + end
-                end = at
-                continue
-        held += int(counts[at])
-    if held:
-        yield low, min(low + end * width, high)
-
-
-def _keys(scores: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """Whole numbers in the order of the scores; 0.0 and −0.0 are the same."""
-    bits = (scores + 0.0).view(np.uint64)
-    sign = np.uint64(1 << 63)
-    return np.where(bits & sign, ~bits, bits | sign)

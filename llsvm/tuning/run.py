@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from llsvm.calibration.learning import Learned
 from llsvm.errors import BudgetError
+from llsvm.models.model import Model
 from llsvm.training.training import Training
 from llsvm.tuning.search import Found, MustBeginAgain, Question, Search, Show
 from llsvm.tuning.table import Row, chosen
@@ -18,24 +20,33 @@ class Tuning:
         self._training, self._question = training, question
         self._settings = training.settings
         self._found = Found()
+        self._learned = Learned()
         self._chosen: Row | None = None
 
     def run(self, show: Show = lambda report: None) -> None:
         """show: is told of each pass. Raises LLSVMError's subclasses."""
         training = self._training
         while True:
+            search = Search(training, self._question, show)
             try:
-                self._found = Search(training, self._question, show).run()
+                self._found = search.run()
+                self._chosen = chosen(self._found.rows, self._question.score, self._question.rule)
+                self._learned = search.learn(self._chosen.C)
                 break
             except MustBeginAgain:
+                del search  # and all that it holds
                 training.keep_double()
             except BudgetError as error:
                 raise training.with_smallest(error) from error
-        self._chosen = chosen(self._found.rows, self._question.score, self._question.rule)
         start, number = self._found.starts.get(self._chosen.C, (None, 0))
         shares = None if start is None else start.shares(number)
         for report in training.go_on(replace(self._settings, C=self._chosen.C), shares):
             show(report)
+
+    @property
+    def model(self) -> Model:
+        """Of the chosen C, with what was learned from held-out rows."""
+        return self._learned.give(self._training.model)
 
     @property
     def chosen(self) -> Row:
@@ -55,9 +66,10 @@ class Tuning:
     def as_dict(self) -> dict[str, Any]:
         """Plain values: best_C, best_score, score, rule; table: see ``Row.as_dict``, of each C; candidates, of
         which so many at_once, in so many batches; search_passes over the training data; trained_alone: candidates
-        that took more passes than the others, and were trained by themselves; and of the model what ``llsvm train
-        --json`` has."""
-        found = self._found
+        that took more passes than the others, and were trained by themselves; probabilities: the method that they
+        were learned by; threshold: see ``choose`` in llsvm/calibration/threshold.py, both None where they were not
+        asked for; and of the model what ``llsvm train --json`` has."""
+        found, learned = self._found, self._learned
         return {
             "best_C": self.chosen.C,
             "best_score": self.chosen.mean,
@@ -69,5 +81,7 @@ class Tuning:
             "batches": found.batches,
             "search_passes": found.passes,
             "trained_alone": found.alone,
+            "probabilities": None if learned.calibration is None else learned.calibration.method,
+            "threshold": learned.threshold,
             **self._training.summary(),
         }

@@ -18,6 +18,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.calibration.learning import NOTHING, Learned, Wanted
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, DataError
 from llsvm.memory.plan import MemoryPlan
@@ -34,6 +35,8 @@ from llsvm.training.training import Training
 from llsvm.tuning.batches import Batch, at_once, batches
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
 from llsvm.tuning.held_out import count_rows, score_file, score_folds
+from llsvm.tuning.kept_weights import KeptWeights
+from llsvm.tuning.learning import learned_from_file, learned_from_folds
 from llsvm.tuning.left_out import LeftOut
 from llsvm.tuning.scores import Score, worse
 from llsvm.tuning.starts import Start, kept_means, kept_of_largest
@@ -51,7 +54,7 @@ class Question:
 
     costs: C's, ascending. rule: see ``llsvm.tuning.table.chosen``. folds: how many, 0 for none; holdout: or the
     share of rows that is held out; validation: or opens the data to score on, for a Model. again: opens the
-    training data anew, None where they can be read once only.
+    training data anew, None where they can be read once only. wanted: to be learned from held-out rows' scores.
     """
 
     costs: tuple[float, ...]
@@ -61,6 +64,7 @@ class Question:
     holdout: float | None = None
     validation: Callable[[Model], BlockSource] | None = None
     again: Callable[[], BlockSource] | None = None
+    wanted: Wanted = NOTHING
 
 
 @dataclass(slots=True)
@@ -95,6 +99,8 @@ class Search:
         self._validation_rows = 0
         self._neighbours: Start | None = None
         self._n_kept = 0
+        self._folds: list[Fold | None] = []
+        self._kept: KeptWeights | None = None
 
     def run(self) -> Found:
         """Raises DataError, BudgetError, DiskError, MustBeginAgain."""
@@ -108,8 +114,9 @@ class Search:
                 f"{dataset.name}: --score {question.score.name} is for two classes, and there are "
                 f"{dataset.n_classes}: pass --score balanced_accuracy, or --positive with the label of one of them"
             )
+        question.wanted.require(dataset, self._stream.budget)
         self._open_validation()
-        folds = self._folds()
+        folds = self._folds = self._made_folds()
         n_folds = len(folds)
         self.found.at_once = at_once(len(question.costs), n_folds, lambda m: self._plan(m, folds))
         for batch in batches(question.costs, folds, self.found.at_once):
@@ -128,7 +135,7 @@ class Search:
     def _stream(self) -> Stream:
         return self._training.stream
 
-    def _folds(self) -> list[Fold | None]:
+    def _made_folds(self) -> list[Fold | None]:
         question, stream, seed = self._question, self._stream, self._training.settings.seed
         if question.validation is not None:
             return [None]
@@ -174,6 +181,7 @@ class Search:
             for f, fold in enumerate(numbers):
                 at = c * len(numbers) + f
                 self._scores[C, fold], self._proofs[C, fold] = values[c][f], (primals[at], gaps[at])
+                self._keep_weights(C, fold, coef[at])
         self._keep_best(batch, means, len(folds))
 
     def _trained(self, batch: Batch, n_folds: int) -> tuple[NDArray[np.float64], Certificate, Start | None]:
@@ -270,8 +278,42 @@ class Search:
             return
         nothing = np.zeros((len(self._problems([Variant()])), dataset.n_columns + 1))
         self._validation = question.validation(self._training.model_of(nothing))
-        if question.score.of is None:
+        if question.score.of is None or question.wanted:
             self._validation_rows = sum(count_rows(self._validation))
+
+    # -- what is learned from scores --------------------------------------------------------------------
+
+    def _keep_weights(self, C: float, fold: int, coef: NDArray[np.float64]) -> None:
+        """coef: (k, d + 1) of a candidate."""
+        question = self._question
+        if not question.wanted:
+            return
+        if self._kept is None:
+            self._kept = KeptWeights(self._stream, question.costs, len(self._folds), *coef.shape)
+        self._kept.keep(C, fold, coef)
+
+    def learn(self, C: float) -> Learned:
+        """What is wanted, from the scores of held-out rows by the candidates of C, after ``run``. Raises DataError,
+        BudgetError, DiskError."""
+        question, stream, kept = self._question, self._stream, self._kept
+        if kept is None:
+            return Learned()
+        if self._validation is None:
+            folds = cast(list[Fold], self._folds)
+            at_once = min(len(folds), self.found.at_once)
+            learned, passes = learned_from_folds(
+                stream, self._settings, question.wanted, folds, at_once, lambda fold: kept.of(C, fold)
+            )
+            self.found.passes += passes
+        else:
+            source, n_rows, model = (
+                self._validation,
+                self._validation_rows,
+                self._training.model_of(kept.of(C, 0)),
+            )
+            learned = learned_from_file(stream, self._settings, question.wanted, source, n_rows, model)
+        kept.close()
+        return learned
 
     # -- starts -----------------------------------------------------------------------------------------
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.calibration.ordered import SORT_BYTES
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.spill.row_state import RowState
 from llsvm.stream.stream import Stream
-from llsvm.tuning.ranking import SORT_BYTES, ranked
+from llsvm.tuning.ranking import ranked
 from llsvm.tuning.scores import ClassSums, NumberSums, Score
 
 _HELD, _RANKING = "scores of held-out rows", "ranking rows"
@@ -60,9 +61,15 @@ class Tally:
                 self._budget.release(_HELD)
 
     def add(
-        self, fold: int, rows: NDArray[np.int64], true: NDArray[Any], scores: NDArray[np.float64]
+        self,
+        fold: int,
+        rows: NDArray[np.int64],
+        true: NDArray[Any],
+        scores: NDArray[np.float64],
+        weight: NDArray[np.float32] | None,
     ) -> None:
-        """Rows (n,) of the fold, and their scores, (n, n_costs · k). true: class ids, or targets."""
+        """Rows (n,) of the fold, and their scores, (n, n_costs · k). true: class ids, or targets. weight: not
+        looked at."""
         if self._scores is not None:
             code = 1.0 + 2 * fold + (true == 1)
             self._scores.set(rows, np.column_stack([scores, code]))

@@ -1,0 +1,132 @@
+"""What is learned from scores of held-out rows: probabilities by a method, and a threshold by a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from llsvm.calibration.held_scores import HeldScores
+from llsvm.calibration.isotonic import isotonic, library_bytes
+from llsvm.calibration.ordered import SORT_BYTES
+from llsvm.calibration.platt import platt
+from llsvm.calibration.temperature import temperature
+from llsvm.calibration.threshold import Rule, choose, rule_of
+from llsvm.dataset import DatasetInfo
+from llsvm.errors import DataError, UsageError
+from llsvm.features.labels import quoted
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import LIBRARY
+from llsvm.models.calibration import METHODS, THRESHOLD, Calibration, Method
+from llsvm.models.model import Model
+from llsvm.objective.problems import class_signs
+from llsvm.settings.kinds import require_choice
+from llsvm.settings.objective import CLASSIFICATION, KINDS
+from llsvm.settings.settings import Settings
+
+SORTING = "sorting held-out rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be learned; method, rule: or None."""
+
+    method: Method | None = None
+    rule: Rule | None = None
+
+    def __bool__(self) -> bool:
+        return self.method is not None or self.rule is not None
+
+    def require(self, dataset: DatasetInfo, budget: MemoryBudget) -> None:
+        """Sign for what is to be loaded. Raises BudgetError, and DataError for what such data cannot give."""
+        if self.rule is not None and dataset.n_classes != 2:
+            raise DataError(
+                f"{dataset.name}: --threshold is for two classes, and there are {dataset.n_classes}: leave it out, "
+                "or pass --positive with the label of one of them"
+            )
+        if self.method == "isotonic" and (nbytes := library_bytes()):
+            budget.reserve(LIBRARY, nbytes)
+
+
+NOTHING = Wanted()
+
+
+def wanted(probabilities: Any, threshold: str | None, settings: Settings) -> Wanted:
+    """What is asked for, checked. Raises UsageError."""
+    for name, asked in (("--probabilities", probabilities), ("--threshold", threshold)):
+        if asked is not None and KINDS[settings.loss] != CLASSIFICATION:
+            raise UsageError(
+                f"{name} is for classes, and --loss {settings.loss} predicts numbers: leave it out"
+            )
+    if probabilities is not None:
+        require_choice("--probabilities", probabilities, METHODS)
+    if probabilities == "temperature" and settings.multiclass == "ovo":
+        raise UsageError(
+            "--probabilities temperature needs a score for each class, and --multiclass ovo has one for each "
+            "pair: take platt or isotonic, or --multiclass ovr"
+        )
+    return Wanted(probabilities, None if threshold is None else rule_of(threshold))
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What came of it. threshold: see ``llsvm.calibration.threshold.choose``, with n_rows."""
+
+    calibration: Calibration | None = None
+    threshold: dict[str, Any] | None = None
+
+    def give(self, model: Model) -> Model:
+        """The model with that."""
+        extra: dict[str, Any] = {}
+        if self.calibration is not None:
+            extra |= self.calibration.as_extra()
+        if self.threshold is not None:
+            extra[THRESHOLD] = self.threshold
+        if not extra:
+            return model
+        needed = [name for name, value in extra.items() if not isinstance(value, np.ndarray)]
+        return replace(model, extra={**model.extra, **extra}, requires=(*model.requires, *needed))
+
+
+def learn(
+    held: HeldScores, asked: Wanted, dataset: DatasetInfo, one_vs_one: bool, budget: MemoryBudget
+) -> Learned:
+    """Raises DataError, BudgetError."""
+    signs = class_signs(dataset.n_classes, one_vs_one)
+    n_rows = _count(held, signs, dataset)
+    threshold = calibration = None
+    sorts = asked.rule is not None or asked.method == "isotonic"
+    before = budget.mark()
+    max_rows = held.sort_rows() if sorts else 0
+    budget.reserve(SORTING, SORT_BYTES * max_rows)
+    if asked.rule is not None:
+        pieces = partial(held.of_problem, 0, signs[0])
+        threshold = choose(pieces, asked.rule, max_rows, dataset.name) | {"n_rows": n_rows}
+    if asked.method == "platt":
+        slopes, offsets = platt(held.pieces, signs)
+        calibration = Calibration("platt", n_rows, tuple(slopes.tolist()), tuple(offsets.tolist()))
+    elif asked.method == "temperature":
+        calibration = Calibration("temperature", n_rows, (temperature(held.pieces),))
+    elif asked.method == "isotonic":
+        knots = [isotonic(partial(held.of_problem, c, y), max_rows) for c, y in enumerate(signs)]
+        ends = np.cumsum([len(each) for each in knots])
+        calibration = Calibration("isotonic", n_rows, knots=np.concatenate(knots), ends=tuple(ends.tolist()))
+    budget.return_to(before)
+    return Learned(calibration, threshold)
+
+
+def _count(held: HeldScores, signs: Any, dataset: DatasetInfo) -> int:
+    """Held-out rows that have a weight. Raises DataError where a problem has none on one of its sides."""
+    counts = np.zeros(dataset.n_classes, np.int64)
+    for true, _, _ in held.pieces():
+        counts += np.bincount(true, minlength=len(counts))
+    if not counts.all():
+        c = int(np.argmin(counts))
+        raise DataError(
+            f"{dataset.name}: no held-out row with a weight is of class {quoted(dataset.classes[c])}, so that "
+            "nothing tells its probabilities: ask for fewer --folds, a larger --holdout, or give other "
+            "--validation data"
+        )
+    return int(counts.sum())
