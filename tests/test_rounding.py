@@ -180,6 +180,28 @@ def test_a_first_pass_far_from_the_optimum_is_no_reason_to_read_again(tmp_path):
     assert max(each.certificate.rounding_gap for each in reports if each.certificate) > 0.25 * 5e-5
 
 
+@pytest.mark.parametrize("solver", ["auto", "llsvm"])
+@pytest.mark.parametrize("ledger", [100_000_000, 800_000])
+def test_a_second_reading_goes_on_where_the_first_has_come_to(tmp_path, ledger, solver):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1000, 10))
+    y = (X @ rng.standard_normal(10) + rng.standard_normal(1000) > 0).astype(int)
+    path = write_svmlight(tmp_path / "rows.svm", X + 3.0, y)
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    training = run(path, ledger=ledger, solver=solver, tol=1.2e-5, spill_dir=str(spill))
+    kinds = [report.kind for report in training.reports]
+    again = len(kinds) - kinds[::-1].index("read")
+    assert kinds.count("read") == 2
+    assert training.summary()["values"] == "float64"
+    assert training.reports[-1].converged
+    first, second = training.reports[0 : again - 1], training.reports[again:]
+    gaps = [each.certificate.relative_gap for each in first if each.kind == "pass"]
+    assert second[0].certificate.relative_gap < 0.5 * gaps[-1]
+    assert second[0].passes == 2  # a pass has summed the weights
+    assert not list(spill.iterdir())
+
+
 def test_numbers_that_are_32_bit_floats_stay_so_at_any_tolerance(tmp_path):
     X, y = rows()
     X = np.round(X * 8) / 4  # 0.25, 0.5, ...

@@ -1,5 +1,6 @@
 """Steps along faces whose rows are read from the spill, block by block."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -19,11 +20,12 @@ from llsvm.solvers.llsvm.face_kernels import CROSS, CURVATURE, N_TOTALS, SIZE, c
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
 from llsvm.solvers.llsvm.sweeps import NO_ROWS
-from llsvm.solvers.llsvm.tuning import WorkingSetTuning, tuning_of
+from llsvm.solvers.llsvm.tuning import AllRowsTuning, WorkingSetTuning, tuning_of
 from llsvm.stream.stream import Stream
 
 SOON, NEVER = 1, 10**9  # products that a step is expected to take: it begins soon, or never
 WITHOUT = WorkingSetTuning(rounds=0)  # which have room, and would come first
+APART = AllRowsTuning(patience=math.inf)
 
 
 # -- the kernel -----------------------------------------------------------------------------------------------
@@ -76,13 +78,15 @@ def wide_rows(n, d, classes, loss):
 class Out:
     """Trains out of core, and looks at what came of it."""
 
-    def __init__(self, X, y, folder, products, ledger, threads=1, most=12, sets=WITHOUT, **options):
+    def __init__(
+        self, X, y, folder, products, ledger, threads=1, most=12, sets=WITHOUT, all_rows=APART, **options
+    ):
         loss = options.get("loss", "hinge")
         path = write_svmlight(folder / "rows.svm", X, y)
         settings = Settings(solver="llsvm", **{"max_passes": 30, **options})
         tuning = tuning_of(loss_of(settings))
         tuning = replace(tuning, face=replace(tuning.face, spilled_products=products, max_steps=most))
-        tuning = replace(tuning, working_sets=sets)
+        tuning = replace(tuning, working_sets=sets, all_rows=all_rows)
         classes = 1 if KINDS[loss] == REGRESSION else len(np.unique(y))
         source = open_source(path, label_kind=KINDS[loss])
         with Stream(source, MemoryBudget(ledger, 0), folder) as stream:

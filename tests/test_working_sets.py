@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from oracle import small_pages
 from state_suite import Case, check_resumes
-from test_spilled_face import NEVER, Out
+from test_spilled_face import APART, NEVER, Out
 
 from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.working_sets import WorkingSets
@@ -79,7 +79,8 @@ def test_runs_repeat(tmp_path, monkeypatch):
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     small_pages(monkeypatch)
     watch = Watch(monkeypatch)
-    monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, working_sets=SETS))
+    tuning = replace(tuning_module.DEFAULT, working_sets=SETS, all_rows=APART)
+    monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
     settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 3}
     case = Case(
         settings, 120_000, n=700, d=150, density=0.06, from_file="cache", in_one_block=False, spills=True

@@ -66,7 +66,8 @@ class Auto:
         self._change: _Change | None = None
         self._taken_over_at = 0  # full passes when smsvm made its first
         self._back = False  # coordinate descent has been given the problem back, and keeps it
-        self._at_work: Solver | None = None
+        self.at_work: Solver | None = None
+        """The solver of ``choice``, once it has begun."""
         self._restored: SolverState | None = None
         self._shares: Shares | None = None
 
@@ -81,7 +82,7 @@ class Auto:
     def solve(self, stream: Stream) -> Iterator[Report]:
         yield from self._passes(stream)
         while self._change is not None:
-            change, self._change, self._at_work = self._change, None, None  # and all that it holds
+            change, self._change, self.at_work = self._change, None, None  # and all that it holds
             self.choice, self._restored = Choice(change.solver, change.why), change.state
             self._back = change.solver == "llsvm"
             stream.reset()
@@ -103,14 +104,14 @@ class Auto:
 
     def _begin(self) -> Solver:
         """The solver of ``choice``, where the one before, or a run that was stopped, has come to."""
-        self._at_work, state = self._solver(), self._restored
+        self.at_work, state = self._solver(), self._restored
         self._restored = None
         if state is not None:
-            self._at_work.restore(state)
+            self.at_work.restore(state)
         if self._shares is not None and self.choice.solver == "llsvm":
-            cast("LLSVM", self._at_work).begin_at(self._shares)
+            cast("LLSVM", self.at_work).begin_at(self._shares)
             self._shares = None
-        return self._at_work
+        return self.at_work
 
     def _solver(self) -> Solver:
         name = self.choice.solver
@@ -216,8 +217,8 @@ class Auto:
         if self._change is not None:
             state, name, why = self._change.state, self._change.solver, self._change.why
         else:
-            assert self._at_work is not None, "solve() comes first"
-            state, name, why = self._at_work.state(), self.choice.solver, self.choice.why
+            assert self.at_work is not None, "solve() comes first"
+            state, name, why = self.at_work.state(), self.choice.solver, self.choice.why
         own: dict[str, Value] = {
             "at work": name,
             "state of": state.solver,

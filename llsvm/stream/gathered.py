@@ -77,14 +77,15 @@ class Gathered:
         stream, survivors = self._stream, self._stream.survivors
         yield survivors.resident
         if self._drop:
-            self._drop_resident()
+            self.drop_resident()
         spilled, scratch = survivors.spilled, Scratch()
         for number, page in enumerate(spilled.pages if spilled is not None else ()):
             assert spilled is not None
             stream.count_bytes(page.nbytes)
             yield spilled.read(number, scratch)
 
-    def _drop_resident(self) -> None:
+    def drop_resident(self) -> None:
+        """Forget the survivors in memory: their room is added to this."""
         survivors, plan = self._stream.survivors, self._stream.plan
         assert plan is not None
         survivors.drop(self._stream.new_buffer(plan.survivor_bytes))

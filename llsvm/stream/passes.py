@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -46,27 +47,35 @@ def from_source(
         yield buffer.block()
 
 
-def from_store(
-    store: PageStore,
-    assembler: Assembler,
-    progress: Progress,
-    count: Callable[[int], None],
-    finisher: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
-    scaling: Scaling | None = None,
-    shuffle: bool = True,
-) -> Iterator[Block]:
-    """Blocks made of pages from random places, or of pages in their order.
+@dataclass(frozen=True, slots=True)
+class PagesOnDisk:
+    """A store's, and what is to be done with those that are read.
 
-    count: told the bytes read. finisher: makes labels of those on the pages, None where they are final.
-    scaling: to be done to the rows, or None."""
+    count: told the bytes read. finisher: makes labels of those on the pages, None where they are final. scaling: to
+    be done to the rows, or None."""
+
+    store: PageStore
+    count: Callable[[int], None]
+    finisher: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    scaling: Scaling | None = None
+
+    def finish(self, buffer: RowBuffer, nbytes: int) -> None:
+        """Pages of so many bytes have been read into the buffer."""
+        self.count(nbytes)
+        if self.finisher is not None:
+            buffer.relabel(self.finisher)
+        if self.scaling is not None:
+            self.scaling.apply(buffer.block().X)
+
+
+def from_store(
+    pages: PagesOnDisk, assembler: Assembler, progress: Progress, shuffle: bool = True
+) -> Iterator[Block]:
+    """Blocks made of pages from random places, or of pages in their order."""
 
     def finish(buffer: RowBuffer, nbytes: int) -> None:
-        count(nbytes)
         progress.bytes_done += nbytes
-        if finisher is not None:
-            buffer.relabel(finisher)
-        if scaling is not None:
-            scaling.apply(buffer.block().X)
+        pages.finish(buffer, nbytes)
 
-    progress.bytes_total += store.nbytes
-    return assembler.of_store(store, finish, shuffle)
+    progress.bytes_total += pages.store.nbytes
+    return assembler.of_store(pages.store, finish, shuffle)

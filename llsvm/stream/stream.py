@@ -21,13 +21,7 @@ from llsvm.dataset import DatasetInfo, Pages
 from llsvm.errors import BudgetError
 from llsvm.features.scaling import Scaling
 from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import (
-    LIBRARY,
-    MemoryLeft,
-    MemoryPlan,
-    Needs,
-    smallest_for,
-)
+from llsvm.memory.plan import LIBRARY, MemoryLeft, MemoryPlan, Needs, smallest_for
 from llsvm.memory.process import trim_freed_memory
 from llsvm.objective.joint_loss import JointLoss
 from llsvm.objective.losses import Loss
@@ -39,7 +33,7 @@ from llsvm.spill.store import PageSink, PageStore
 from llsvm.spill.stores import open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.stream.assembly import Assembler, stored_pages
-from llsvm.stream.passes import from_arrays, from_source, from_store
+from llsvm.stream.passes import PagesOnDisk, from_arrays, from_source, from_store
 from llsvm.stream.progress import Progress
 from llsvm.stream.reading import DataReader, ReadingOptions
 from llsvm.stream.sparse_state import SparseState
@@ -147,6 +141,11 @@ class Stream:
         return self._reader.scaling
 
     @property
+    def _scaling_left(self) -> Scaling | None:
+        """What is still to be done to the columns of rows that are handed out."""
+        return None if self._scaled_in_place else self.scaling
+
+    @property
     def place(self) -> str:
         """Where full passes read from: "memory", "cache" or "source"."""
         return self._reader.place
@@ -220,14 +219,9 @@ class Stream:
         for what, nbytes in plan.lines.items():
             self.budget.reserve(what, nbytes)
         self.plan = plan
-        buffer = self._reader.rows.buffer
-        if (
-            plan.in_one_block
-            and self.scaling is not None
-            and buffer is not None
-            and not self._scaled_in_place
-        ):
-            self.scaling.apply(buffer.block().X)
+        buffer, scaling = self._reader.rows.buffer, self._scaling_left
+        if plan.in_one_block and scaling is not None and buffer is not None:
+            scaling.apply(buffer.block().X)
             self._scaled_in_place = True
 
     def reset(self) -> None:
@@ -281,24 +275,30 @@ class Stream:
     def again(self) -> Iterator[Block]:
         """As ``all``, for epochs between two passes."""
         plan, reader, rows = self._spent, self._reader, self._reader.rows
-        scaling = None if self._scaled_in_place else self.scaling
         if reader.views:
-            return from_arrays(
-                self.source, rows.labels, plan.block_bytes, plan.block_rows, self._settle_survivors
-            )
+            most = plan.block_bytes, plan.block_rows
+            return from_arrays(self.source, rows.labels, *most, self._settle_survivors)
         if rows.buffer is not None:
             return iter([rows.buffer.block()])
-        if rows.store is not None:
-            finisher = None if rows.final_ids else rows.labels.finisher
-            return from_store(rows.stored, self._blocks, self.progress, self.count_bytes, finisher, scaling)
+        if (cached := self.cached) is not None:
+            return from_store(cached, self._blocks, self.progress)
         return from_source(self.source, rows.labels, reader.source_bytes, self._blocks, self.scaling)
+
+    @property
+    def cached(self) -> PagesOnDisk | None:
+        """All rows in the binary cache, where full passes read that."""
+        rows = self._reader.rows
+        if rows.store is None:
+            return None
+        finisher = None if rows.final_ids else rows.labels.finisher
+        return PagesOnDisk(rows.stored, self.count_bytes, finisher, self._scaling_left)
 
     def active(self, shuffle: bool = True) -> Iterator[Block]:
         """The survivors that are not in memory (``resident`` has those), a generation of the spill. shuffle: in
         random order; else the blocks are the same each time."""
         store = self.survivors.spilled
         if store is not None:
-            yield from from_store(store, self._blocks, self.progress, self.count_bytes, shuffle=shuffle)
+            yield from from_store(PagesOnDisk(store, self.count_bytes), self._blocks, self.progress, shuffle)
 
     @property
     def resident(self) -> Block:

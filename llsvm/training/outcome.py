@@ -38,6 +38,7 @@ class Run:
     seconds: since it began. out_of_time: has it used up the time it was given?
     feature_map: what the rows go through before they reach a solver, or None.
     support: (n_rows,) of a kernel machine: which rows are support vectors, else None.
+    outlook: what was said of its memory limit on the way, or "".
     """
 
     stream: Stream
@@ -50,6 +51,7 @@ class Run:
     out_of_time: bool
     feature_map: FeatureMap | None
     support: NDArray[np.bool_] | None
+    outlook: str = ""
 
 
 def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, Any]:
@@ -181,7 +183,7 @@ def summary(run: Run) -> dict[str, Any]:
         "memory_limit_bytes": run.stream.budget.limit_bytes,
         "peak_disk_bytes": 0 if workspace is None else workspace.peak_bytes,
         "read_from": run.stream.place,
-        "notes": list(run.stream.source.info().notes),
+        "notes": [*run.stream.source.info().notes, *filter(None, [run.outlook])],
         "note": run.stream.note if report is None else report.note or run.stream.note,
         "cause": cause,
         "advice": sentence,

@@ -40,16 +40,18 @@ from llsvm.spill.workspace import choose_parent
 from llsvm.state.checkpoints import Checkpoints
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
+from llsvm.training.carried import Carried, begin_at
 from llsvm.training.class_weights import class_weights
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.kept import Ended, Kept
 from llsvm.training.learning import hash_instead, learn_columns
 from llsvm.training.limits import budget_of
-from llsvm.training.outcome import Run, advice_on, checksum_of, history_row, model_of, summary
+from llsvm.training.outcome import Run, advice_on, history_row, model_of, summary
+from llsvm.training.outlook import Outlook
 from llsvm.training.pruning import prune, room, set_aside
+from llsvm.training.so_far import SoFar
 
-_LOOKS, _LOOK_SECONDS = 5, 0.02
 _DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
 
 
@@ -82,7 +84,7 @@ class Training:
         self.history: list[dict[str, Any]] = []
         self._began = time.monotonic()
         self._refused: BudgetError | None = None
-        self._kept = Kept(self.settings, checkpoints)
+        self._kept, self._outlook = Kept(self.settings, checkpoints), Outlook()
         if budget is None:
             budget, self._refused = budget_of(self.settings, info, checkpoints)
         return_freed_memory(budget.available_bytes)
@@ -97,12 +99,15 @@ class Training:
                 raise error.as_least() from error
         disk = self.settings.disk_limit
         local_output = None if output is None or is_remote(output) else os.fspath(output)
+        spill_parent = choose_parent(self.settings.spill_dir, local_output)
+        disk_bytes = None if disk is None else parse_size(disk)
+        self._carried = Carried(spill_parent, disk_bytes)
         self._new_stream = partial(
             Stream,
             source,
             budget,
-            choose_parent(self.settings.spill_dir, local_output),
-            disk_limit_bytes=None if disk is None else parse_size(disk),
+            spill_parent,
+            disk_limit_bytes=disk_bytes,
             spill_format=self.settings.spill_format,
             cache=self.settings.cache,
             seed=self.settings.seed,
@@ -122,7 +127,7 @@ class Training:
             self.progress.stop_at = self._began + self.settings.max_seconds
         self._last: Report | None = None
         self._ended: Ended | None = None  # of a run that needs no training any more
-        self._measured: tuple[Report, int] | None = None  # of the last pass, with the checksum of its weights
+        self._so_far = SoFar()
 
     def __enter__(self) -> Training:
         return self
@@ -131,6 +136,7 @@ class Training:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stream.__exit__(kind, error, trace)
+        self._carried.close()
 
     @property
     def progress(self) -> Progress:
@@ -153,9 +159,8 @@ class Training:
             raise self.with_smallest(error) from error
 
     def with_smallest(self, error: BudgetError) -> BudgetError:
-        """The error with the smallest limit that works, or that says that it cannot be told.
-
-        The first need that did not fit may not be the last."""
+        """The error with the smallest limit that works, or that says that it cannot be told: the first need that
+        did not fit may not be the last."""
         try:
             smallest = self.smallest_limit(error.limit_bytes + 1)
         except (BudgetError, DataError, UsageError):  # what is known
@@ -175,15 +180,23 @@ class Training:
         cannot be done."""
         learn_columns(self.stream, self.settings)
         dataset, floor_bytes = self.stream.measure(), max(floor_bytes, self._floor_bytes)
-        held = {**self._before, **room(self.settings, dataset)}
-        return smallest_for(dataset, held, self._needs, floor_bytes, in_one_block)
+        return smallest_for(dataset, self._held(dataset), self._needs, floor_bytes, in_one_block)
+
+    def _enough(self) -> SmallestLimit:
+        """The smallest limit above this one that keeps all rows in memory, and where the solver misses nothing."""
+        dataset, floor_bytes = self.stream.dataset, self.limit_bytes + 1
+        return smallest_for(dataset, self._held(dataset), self._needs, floor_bytes, True, at_best=True)
+
+    def _held(self, dataset: DatasetInfo) -> dict[str, int]:
+        return {**self._before, **room(self.settings, dataset)}
+
 
     def plan(self) -> MemoryPlan:
         """Read the data, and tell what the memory limit would be spent on. Raises as iterating does."""
         try:
-            dataset = self.read()
-            left = self.stream.memory_left
-            self.stream.prepare(self._make_solver(dataset, left).needs(left))
+            solver = self._make_solver(self.read(), self.stream.memory_left)
+            self._auto = solver if isinstance(solver, Auto) else None
+            self.stream.prepare(solver.needs(self.stream.memory_left))
         except BudgetError as error:
             raise self.with_smallest(error) from error
         assert self.stream.plan is not None
@@ -191,7 +204,8 @@ class Training:
 
     def go_on(self, settings: Settings, shares: Shares | None) -> Iterator[Report]:
         """Train with other settings on the data as they have been read. shares: dual variables to begin at."""
-        self.settings, self._last, self._measured = settings, None, None
+        self.settings, self._last = settings, None
+        self._so_far.forget()
         self.history.clear()
         yield from self._reports(shares, read=True)
 
@@ -203,8 +217,8 @@ class Training:
                 yield Report("read", 0, note=ended.note)
                 return
             solver = self._make_solver(dataset, self.stream.memory_left)
-            if shares is not None and self._auto is not None:
-                self._auto.begin_at(shares)
+            self._auto = solver if isinstance(solver, Auto) else None
+            begin_at(solver, shares)
             shares, read = None, False
             self._kept.restore(solver, self.history)
             chosen = f"solver {self.solver}: {self.why}" if self.why else ""
@@ -217,6 +231,7 @@ class Training:
                     break
                 report.cause = report.cause or (ROUNDED if hidden else "")
                 self.note(report)
+                self._outlook.look(report, self._run, self._enough)
                 self._kept.offer(report, solver, self._run)
                 yield report
                 unmeasured = report.kind == "epoch" and self.stream.in_one_block
@@ -225,6 +240,7 @@ class Training:
                     break
             if not hidden:
                 break
+            shares = self._carried.take(solver, dataset.n_rows)
             cast(Generator[Report, None, None], reports).close()
             del solver, reports, report  # and all they hold
             self.keep_double()
@@ -270,7 +286,8 @@ class Training:
 
     def keep_double(self) -> None:
         """Begin again, with values as 64-bit floats: nothing may hold on to the stream, or what came of it."""
-        self._last = self._measured = None
+        self._last = None
+        self._so_far.forget()
         self.history.clear()
         self._kept.begin_again()
         self._double(self.stream.source)
@@ -293,8 +310,7 @@ class Training:
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
         settings = replace(settings, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
         if settings.solver == "auto":
-            self._auto = Auto(settings, weights, threads, left)
-            return self._auto
+            return Auto(settings, weights, threads, left)
         return make_solver(settings, weights, threads)
 
     def _needs(self, left: MemoryLeft) -> Needs:
@@ -326,8 +342,8 @@ class Training:
         if report.certificate is not None:
             progress.relative_gap = report.certificate.relative_gap
             self._last = report
-        if report.kind == "pass" and report.certificate is not None and report.coef is not None:
-            self._measured = report, checksum_of(report.coef)
+        if report.kind == "pass":
+            self._so_far.note(report)
         if report.kind == "pass" and report.pruned is None:
             bytes_read = self.stream.bytes_read + self._kept.bytes_read
             self.history.append(history_row(report, self.seconds + self._kept.seconds, bytes_read))
@@ -358,17 +374,7 @@ class Training:
     def model_so_far(self) -> Model | None:
         """The model of the last certified pass while the run goes on, if need be in another thread; or None: there
         is none yet, the solver has changed its weights since they were measured, or it takes a pass to make it."""
-        for _ in range(_LOOKS):  # the solver may just be between better weights and its report of them
-            if self._measured is None:
-                return None
-            report, checksum = self._measured
-            if report.coef is None or report.expand is not None:
-                return None
-            model = model_of(self._run, report, report.coef)
-            if checksum_of(report.coef) == checksum:
-                return model
-            time.sleep(_LOOK_SECONDS)
-        return None
+        return self._so_far.model(lambda report, coef: model_of(self._run, report, coef))
 
     def save_so_far(self, path: str | os.PathLike[str]) -> str:
         """Save ``model_so_far``; returns what became of it, to go on a sentence with."""
@@ -387,7 +393,7 @@ class Training:
 
     @property
     def _run(self) -> Run:
-        end = self.seconds, self._out_of_time(), self._map, self._support
+        end = self.seconds, self._out_of_time(), self._map, self._support, self._outlook.sentence
         return Run(self.stream, self.settings, self.solver, self.why, self.history, self._last, *end)
 
     def summary(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.objective.problems import Positions
+from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
@@ -32,18 +33,21 @@ class Epochs:
         self._second_order = SecondOrder(run)
         self._faces = SpilledFaces(run)
         self._sets = WorkingSets(run, self._second_order, self._faces.done)
-        self._late, self._first, self._crawls = False, True, False
-        self._waiting = list[int]()  # problems that crawl, for ``_sets``
+        self._all_rows = AllRows(run, self._second_order, self._faces.done)
+        self._late, self._first, self._crawls, self._again = False, True, False, False
+        self._waiting = list[int]()  # problems that crawl, for ``_sets`` or ``_all_rows``
         self._tol_share = run.tuning.tol_share
         self._scale = Scale(run)
         # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
         self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
         self._n_left = 0
 
-    def begin(self, passes: int, last_share: float) -> None:
-        """The last of so many full passes is at its end, which has left that share of a problem's gap."""
+    def begin(self, passes: int, last_share: float, again: bool) -> None:
+        """The last of so many full passes is at its end, which has left that share of a problem's gap. again: the
+        round before it took second order over spilled rows."""
         tuning = self._run.tuning
         self._crawls = passes >= tuning.face.first_pass and last_share > tuning.working_sets.crawl
+        self._again = again
         self._late, self._first = passes >= tuning.multipliers.late, passes < tuning.face.first_pass
         self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)
         self._work_before = self._run.sweeps.work
@@ -51,7 +55,7 @@ class Epochs:
     @property
     def second_order(self) -> bool:
         """Has there been second order over spilled rows in the last round?"""
-        return self._faces.begun or self._sets.begun
+        return self._faces.begun or self._sets.begun or self._all_rows.begun
 
     def in_block(self, threshold: float) -> int:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
@@ -116,6 +120,7 @@ class Epochs:
         within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
         self._faces.begin()
         self._sets.begin()
+        self._all_rows.begin()
         self._waiting = []
         for epoch in range(run.tuning.face.max_steps):
             self._forget_left()
@@ -143,7 +148,7 @@ class Epochs:
                 first = met
             if np.all(met <= self._enough_spilled(first)) or all(map(self._is_spent, sweeps.open)):
                 break
-            if self._in_working_sets(met, in_cache):
+            if self._together(met, in_cache):
                 return n_kept
             if not self._along_faces(met, in_cache) and epoch + 1 >= run.tuning.max_spill_epochs:
                 break
@@ -159,15 +164,22 @@ class Epochs:
         if self._left is not None:
             self._left[...] = 0.0
 
-    def _in_working_sets(self, met: NDArray[np.float64], in_cache: bool) -> bool:
-        """Where sweeps over spilled rows crawl, bring together those that matter to the problems that have the gap
-        ``met``, (k,), still to go. Has that been done for all of these?"""
+    def _together(self, met: NDArray[np.float64], in_cache: bool) -> bool:
+        """Where sweeps over spilled rows crawl, second order over all rows, or over those brought together that
+        matter to the problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
         if in_cache or not self._crawls or self._progress.out_of_time:
             return False
         far = (met > self._enough_spilled(np.zeros(len(met)))) & ~self._faces.done
-        problems = [c for c in self._run.sweeps.open if far[c]]
+        problems, n_free = [c for c in self._run.sweeps.open if far[c]], self._faces.n_free
+        apart = problems if self._all_rows.fits else []
+        if not (self._late and self._again):  # else working sets do, whose free rows have room together
+            apart = [c for c in apart if not self._sets.may_take(c, int(n_free[c]))]
+        all_rows = self._all_rows.pay(apart, n_free, self._again)
+        if all_rows:
+            self._all_rows.solve(all_rows, self._of_tol)
+            return True
         late = self._late or bool(self._waiting)
-        paying = self._sets.pay(problems, self._faces.n_free, late)
+        paying = self._sets.pay([c for c in problems if c not in apart], n_free, late)
         return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
 
     def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
@@ -230,12 +242,14 @@ class Epochs:
         wait until working sets of all survivors can be had."""
         sweeps = self._run.sweeps
         crawl, waits = np.zeros(len(sweeps.w), bool), np.zeros(len(sweeps.w), bool)
+        n_free, is_spilled = self._faces.n_free, self._run.stream.survivors.spilled is not None
+        all_rows = self._all_rows.pay(sweeps.open, n_free, self._again) if may_wait and is_spilled else []
 
         def settle(c: int) -> None:
             if self._progress.out_of_time or self._faces.done[c]:
                 return
             members = resident.members(c)
-            waits[c] = may_wait and self._sets.may_take(c, int(self._faces.n_free[c]))
+            waits[c] = may_wait and (c in all_rows or self._sets.may_take(c, int(n_free[c])))
             crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members), waits[c])
 
         sweeps.each(settle)

@@ -15,7 +15,7 @@ from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.second_order import SECOND_ORDER, useful_bytes
+from llsvm.solvers.llsvm.second_order import SECOND_ORDER, missing_bytes, useful_bytes
 from llsvm.solvers.llsvm.sweeps import copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
@@ -71,13 +71,15 @@ def layout(
     row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
     spare = memory.spare_bytes(Needs(lines, row_work_bytes))
     at_hand = not settings.paper and spare >= 0
+    missing = 0
     if at_hand:
         lines[SECOND_ORDER] = min(useful_bytes(memory, min(threads, k), tuning), spare)
+        missing = missing_bytes(memory, spare, tuning)
     cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max()) * max(problems.costs)
     round_to_float32 = not at_hand and _as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
-    needs = Needs(lines, row_work_bytes, settings.paper, state_bytes)
+    needs = Needs(lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing)
     return Layout(needs, at_hand, round_to_float32)
 
 

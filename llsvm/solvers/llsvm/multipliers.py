@@ -69,6 +69,12 @@ class Subproblem:
         self.rows.add(self.at[some], alpha[some] * self.sign[some], v)
         return v
 
+    def first_sigma(self, n_columns: int | None = None) -> float:
+        """1 over the mean of ‖x_i‖², of the first so many columns if not of all."""
+        squares = np.zeros_like(self.rest)
+        self.rows.add_squares(self.at, np.ones(len(self.at)), squares)
+        return len(self.at) / max(float(squares[:n_columns].sum()), 1e-300)
+
     def dual(self, alpha: Vector, v: Vector) -> float:
         """D(α), the others' part of Σ C_i b left out; v: the weights that α makes."""
         total = -0.5 * float(np.einsum("i,i", v, v))

@@ -68,7 +68,7 @@ class Rounds:
             at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)
             if stalled and not self.small:
                 report.cause = STALLED
-            self._epochs.begin(self.passes, self._stall.last_share)
+            self._epochs.begin(self.passes, self._stall.last_share, self._along_faces)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return

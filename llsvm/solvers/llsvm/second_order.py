@@ -34,11 +34,31 @@ RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and
 
 def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     """What so many problems at the same time can do with, at most, where all rows are at hand."""
+    order = min(_order(memory), tuning.multipliers.max_order)
+    return at_once * _bytes(memory, order)
+
+
+def missing_bytes(memory: MemoryLeft, room: int, tuning: LLSVMTuning) -> int:
+    """Of what one problem wants at least, where all rows are at hand: a matrix, unless that is too large. room:
+    bytes that there are for it."""
+    order = _order(memory)
+    wanted = _bytes(memory, order if order <= tuning.multipliers.max_order else 0)
+    if not memory.dataset.is_dense:
+        wanted -= PIECES * PIECE_BYTES
+    return max(0, wanted - room)
+
+
+def _order(memory: MemoryLeft) -> int:
+    """Of a matrix of the columns or of the rows."""
+    return min(memory.dataset.n_columns + 1, memory.dataset.n_rows)
+
+
+def _bytes(memory: MemoryLeft, order: int) -> int:
+    """Of one problem, with a matrix of that order."""
     dataset = memory.dataset
-    columns = dataset.n_columns + 1
-    order = min(columns, dataset.n_rows, tuning.multipliers.max_order)
     matrices = (DENSE_MATRICES if dataset.is_dense else MATRICES) * 8 * order * order
-    return at_once * (ROW_BYTES * dataset.n_rows + 8 * VECTORS * columns + PIECES * PIECE_BYTES + matrices)
+    columns = dataset.n_columns + 1
+    return ROW_BYTES * dataset.n_rows + 8 * VECTORS * columns + PIECES * PIECE_BYTES + matrices
 
 
 class SecondOrder:
@@ -97,8 +117,13 @@ class SecondOrder:
         """Of the method of multipliers."""
         run, tuning = self._run, self._run.tuning.multipliers
         step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(n_free), n_free)
-        steps = tuning.smooth_steps if math.isfinite(run.sweeps.loss.smoothness) else tuning.steps
-        return steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
+        return self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
+
+    @property
+    def steps(self) -> int:
+        """Newton's, that are expected."""
+        tuning = self._run.tuning.multipliers
+        return tuning.smooth_steps if math.isfinite(self._run.sweeps.loss.smoothness) else tuning.steps
 
     def solve(
         self, part: BlockState, problems: list[int], rows: list[Positions], gap: float, whole: bool
@@ -231,9 +256,7 @@ class SecondOrder:
             begun = problem.dual(before, problem.weights(before))
         elif not whole:
             others = begun - problem.dual(before, w)
-        squares = np.zeros_like(w)
-        rows.add_squares(at, np.ones(len(at)), squares)
-        sigma = len(at) / max(float((squares if threshold is None else squares[:-1]).sum()), 1e-300)
+        sigma = problem.first_sigma(None if threshold is None else -1)
 
         def enough(dual: float, v: Vector) -> float:
             size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])

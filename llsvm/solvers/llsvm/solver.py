@@ -105,6 +105,7 @@ class LLSVM:
                 del state
             elif self._shares is not None and isinstance(mode, Rounds):
                 begin_at(self._shares, self._run)
+                self._shares = None
                 mode.begun()
             yield from mode.reports()
 

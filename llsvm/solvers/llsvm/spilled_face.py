@@ -26,7 +26,7 @@ from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows, chosen_rows
 from llsvm.solvers.llsvm.face import gain_of, on_face, slope_of
 from llsvm.solvers.llsvm.face_kernels import CROSS, CURVATURE, N_TOTALS, SIZE, conjugate_step
-from llsvm.solvers.llsvm.newton_system import SMALL, Prices
+from llsvm.solvers.llsvm.newton_system import READ_PRICE, SMALL, Prices
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import PIECES
@@ -39,7 +39,6 @@ _Face = tuple[Positions, Vector, Vector]  # of a problem, in a block: rows, y an
 _NOTHING: _Face = np.zeros(0, np.intp), np.zeros(0), np.zeros(0)
 ENTRY_BYTES = 16  # of a row on the face of a problem,
 ENTRIES_ROW_BYTES = 8  # and of a survivor
-READ_PRICE = 5.0  # ns: of a value of a survivor, read from its spill
 DENSE_SHARE = 8  # pieces of dense rows as float64 take this part (1/8) of the memory for work on survivors
 
 

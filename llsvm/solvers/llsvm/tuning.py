@@ -117,6 +117,14 @@ class WorkingSetTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class AllRowsTuning:
+    """Of second order whose rows are read for each product (all_rows.py)."""
+
+    patience: float = 0.25
+    """Sweeps have cost so many times what it is expected to; infinite: never."""
+
+
+@dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
@@ -214,7 +222,9 @@ class LLSVMTuning:
     face: FaceTuning = FaceTuning()
     """on rows that are long and wide;"""
     working_sets: WorkingSetTuning = WorkingSetTuning()
-    """where these do not fit in memory together."""
+    """where these do not fit in memory together;"""
+    all_rows: AllRowsTuning = AllRowsTuning()
+    """where few columns have a matrix."""
 
     # The one-class SVM's threshold
     threshold_bias: float = 3.0

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import BLOCKS, SURVIVORS, WORK_ON_ROWS
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.layout import WEIGHTS
-from llsvm.solvers.llsvm.newton_system import SMALL
+from llsvm.solvers.llsvm.newton_system import READ_PRICE, SMALL
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
@@ -29,7 +29,6 @@ from llsvm.stream.gathered import Gathered
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]
 BINS = 128  # of powers of 2, that rows are told apart by
-READ_PRICE = 5.0  # ns: of a value of a survivor, read from its spill
 
 
 @dataclass(slots=True)

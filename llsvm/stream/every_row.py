@@ -1,0 +1,95 @@
+"""EveryRow: all rows of the binary cache in one fixed order, read again and again between two passes. As many pages
+as have room stay in memory; the others are read anew each time, some at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.row_buffer import RowBuffer, row_bytes
+from llsvm.spill.store import PageInfo, PageStore, Scratch
+from llsvm.stream.passes import PagesOnDisk
+from llsvm.stream.stream import Stream
+
+PIECES = 8  # blocks of the room that there is: so many at least, if pages are small enough
+
+
+class EveryRow:
+    """Blocks of whole pages.
+
+    first: (n_blocks + 1,) int64, the positions of the blocks' first rows in that order, and how many there are.
+    n_held: of the blocks, the first so many, stay in memory."""
+
+    def __init__(self, stream: Stream, room_bytes: int) -> None:
+        """room_bytes: for rows, at least ``least_bytes``, which the caller has signed for. The rows must be in the
+        cache."""
+        cached = stream.cached
+        assert cached is not None
+        self._cached: PagesOnDisk = cached
+        sizes = _sizes(stream, cached.store.pages)
+        most = max(room_bytes // PIECES, int(sizes.max(initial=0)))
+        self._groups = _grouped(sizes, most)
+        self._at_hand = stream.new_buffer(most)
+        held = np.cumsum([int(sizes[group].sum()) for group in self._groups])
+        self.n_held = int(np.searchsorted(held, room_bytes - most, side="right"))
+        self._held = stream.new_buffer(int(held[self.n_held - 1]) if self.n_held else 0)
+        self._scratch = Scratch()
+        counts = [sum(cached.store.pages[page].n_rows for page in group) for group in self._groups]
+        self.first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        for number in range(self.n_held):
+            self._held.append(self._read(number))
+
+    @staticmethod
+    def least_bytes(stream: Stream) -> int:
+        """Of room, 0 where rows are not in the cache."""
+        cached = stream.cached
+        return 0 if cached is None else int(_sizes(stream, cached.store.pages).max(initial=0))
+
+    def __len__(self) -> int:
+        """How many blocks there are."""
+        return len(self._groups)
+
+    def block(self, number: int) -> Block:
+        """Valid until the next is asked for."""
+        if number < self.n_held:
+            return self._held.block().slice(int(self.first[number]), int(self.first[number + 1]))
+        return self._read(number)
+
+    def _read(self, number: int) -> Block:
+        buffer, store = self._at_hand, self._cached.store
+        buffer.clear()
+        nbytes = 0
+        for page in self._groups[number]:
+            _append(store, page, buffer, self._scratch)
+            nbytes += store.pages[page].nbytes
+        self._cached.finish(buffer, nbytes)
+        return buffer.block()
+
+
+def _append(store: PageStore, page: int, buffer: RowBuffer, scratch: Scratch) -> None:
+    """Read a page into the buffer, which has room for it."""
+    if store.is_like(buffer):
+        info = store.pages[page]
+        store.fill(page, buffer.extend(info.n_rows, info.nnz), scratch)
+    else:
+        buffer.append(store.read(page, scratch))
+
+
+def _sizes(stream: Stream, pages: list[PageInfo]) -> NDArray[np.int64]:
+    """Bytes that each page takes in a buffer."""
+    kind = stream.new_buffer(0)
+    tail = kind.dtype.itemsize, kind.width, kind.weighted, kind.targets
+    return np.array([row_bytes(page.n_rows, page.nnz, *tail) for page in pages], np.int64)
+
+
+def _grouped(sizes: NDArray[np.int64], most: int) -> list[list[int]]:
+    """Pages in their order, as many together as take ``most`` bytes, at least one."""
+    groups, used = list[list[int]](), most + 1
+    for page, size in enumerate(sizes.tolist()):
+        if used + size > most:
+            groups.append([])
+            used = 0
+        groups[-1].append(page)
+        used += size
+    return groups

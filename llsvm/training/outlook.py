@@ -1,0 +1,62 @@
+"""Outlook: what a run that gets on too slowly under its memory limit is told once, while it goes on: what is wrong,
+and which limit would do. Counts of passes decide, no clock, so that runs repeat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from llsvm.errors import BudgetError, UsageError
+from llsvm.memory.plan import SmallestLimit
+from llsvm.solvers.advice import passes_to_come
+from llsvm.solvers.report import Report, in_passes
+from llsvm.training.outcome import Run
+
+FIRST = 6  # passes, before which nothing can be said
+MANY = 30  # more to come than so many are too slow, where second order takes some few
+SECOND_ORDER = ("llsvm", "sequential-dual")  # solvers that have it, over rows in memory
+
+_SENTENCE = (
+    "after {passes} the gap falls too slowly ({outlook}): the memory limit of {limit} MB has no room for all rows "
+    "and second order over them, which ends it in a few passes; pass --memory-limit {enough}MB, or a smaller -C; "
+    "going on meanwhile"
+)
+
+
+class Outlook:
+    """sentence: that was said, or ""."""
+
+    def __init__(self) -> None:
+        self.sentence = ""
+        self._looked = False
+
+    def look(self, report: Report, run: Run, enough: Callable[[], SmallestLimit]) -> None:
+        """Add the sentence to the report of a full pass, if it is time for it. enough: the smallest limit with
+        which all rows stay in memory, and second order over them has room; asked once."""
+        in_time = report.kind == "pass" and not (report.converged or report.cause or self._looked)
+        if not in_time or run.stream.in_one_block or not _would_help(run):
+            return
+        gaps = [row["relative_gap"] for row in run.history if row["relative_gap"] is not None]
+        left = min((run.settings.max_passes or math.inf) - report.passes, MANY)
+        to_come = passes_to_come(gaps, run.settings.tol)
+        if len(gaps) < FIRST or left <= 0 or 0 < to_come <= left:
+            return
+        self._looked = True
+        try:
+            nbytes = enough().nbytes
+        except (BudgetError, UsageError):  # it cannot be told
+            return
+        outlook = f"about {in_passes(to_come, 'more pass')} at this pace" if to_come else "it hardly falls"
+        self.sentence = _SENTENCE.format(
+            passes=in_passes(report.passes),
+            outlook=outlook,
+            limit=f"{run.stream.budget.limit_bytes / 1e6:,.0f}",
+            enough=math.ceil(nbytes / 1e6),
+        )
+        report.note = "; ".join(filter(None, [report.note, self.sentence]))
+
+
+def _would_help(run: Run) -> bool:
+    """Is there a limit under which all rows stay in memory, and second order for them?"""
+    mixed = run.stream.dataset.reading.mixed
+    return run.solver in SECOND_ORDER and not run.settings.paper and not mixed

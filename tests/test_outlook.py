@@ -1,0 +1,105 @@
+"""What a run is told that gets on too slowly under its memory limit."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from oracle import run, small_pages, write_svmlight
+from test_all_rows import tall
+
+from llsvm.errors import BudgetError
+from llsvm.memory.plan import SmallestLimit
+from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm import tuning as tuning_module
+from llsvm.solvers.llsvm.second_order import SECOND_ORDER
+from llsvm.solvers.report import Report
+from llsvm.training.outlook import FIRST, Outlook
+
+ENOUGH = SmallestLimit(291_400_000, {})
+SLOW = [0.63, 0.61, 0.6, 0.59, 0.58, 0.575, 0.57, 0.565]
+FAST = [0.5 * 0.4**i for i in range(8)]
+
+
+def at(gaps, solver="llsvm", in_one_block=False, mixed=False, **settings):
+    """A run after so many passes."""
+    stream = SimpleNamespace(
+        in_one_block=in_one_block,
+        budget=SimpleNamespace(limit_bytes=275_000_000),
+        dataset=SimpleNamespace(reading=SimpleNamespace(mixed=mixed)),
+    )
+    history = [{"relative_gap": None}, *({"relative_gap": gap} for gap in gaps)]
+    return SimpleNamespace(history=history, stream=stream, solver=solver, settings=Settings(**settings))
+
+
+def look(*args, enough=lambda: ENOUGH, kind="pass", **options):
+    outlook, passes = Outlook(), 1 + len(args[0])
+    report = Report(kind, passes, note="before")
+    outlook.look(report, at(*args, **options), enough)
+    return outlook, report
+
+
+def test_the_sentence_names_the_limit_that_would_do():
+    outlook, report = look(SLOW)
+    assert "275 MB" in outlook.sentence
+    assert "--memory-limit 292MB" in outlook.sentence
+    assert report.note == f"before; {outlook.sentence}"
+    outlook.look(again := Report("pass", 10), at([*SLOW, 0.56]), lambda: ENOUGH)
+    assert not again.note  # once
+
+
+@pytest.mark.parametrize(
+    ("gaps", "options"),
+    [
+        (FAST, {}),
+        (SLOW[: FIRST - 1], {}),
+        (SLOW, {"in_one_block": True}),
+        (SLOW, {"mixed": True}),
+        (SLOW, {"solver": "smsvm"}),
+        (SLOW, {"solver": "llsvm", "paper": True}),
+        (SLOW, {"kind": "epoch"}),
+        (SLOW, {"max_passes": 9}),  # it was the last
+    ],
+)
+def test_who_gets_on_or_has_no_such_limit_is_told_nothing(gaps, options):
+    assert not look(gaps, **options)[0].sentence
+
+
+@pytest.mark.parametrize("most", [200, 0, 20])
+@pytest.mark.parametrize("gaps", [[1.0] * 8, [0.9997] * 8, SLOW, [0.1 * 0.8**i for i in range(8)]])
+def test_too_slow_is_a_matter_of_counts(gaps, most):
+    """At a fifth less from pass to pass, 15 passes more would do where there are so many."""
+    enough = gaps[-1] < 0.1 and most != 20
+    assert bool(look(gaps, max_passes=most)[0].sentence) == (not enough)
+
+
+def test_a_limit_that_cannot_be_told():
+    def refuses():
+        raise BudgetError("rows", 1, 2)
+
+    outlook, report = look(SLOW, enough=refuses)
+    assert outlook.sentence == ""
+    assert report.note == "before"
+
+
+def test_a_run_is_told_and_the_limit_it_is_told_of_does(tmp_path, monkeypatch):
+    small_pages(monkeypatch, 2400, 8000)
+    never = replace(tuning_module.DEFAULT.all_rows, patience=math.inf)
+    late = replace(tuning_module.DEFAULT.multipliers, late=1000)
+    monkeypatch.setattr(
+        tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, all_rows=never, multipliers=late)
+    )
+    path = write_svmlight(tmp_path / "rows.svm", *tall(n=300))
+    options = {"solver": "llsvm", "C": 100.0, "spill_dir": str(tmp_path)}
+    training = run(path, ledger=100_000, max_passes=8, **options)
+    (note,) = training.summary()["notes"]
+    told = [report.note for report in training.reports if note in report.note]
+    assert len(told) == 1
+    assert "--memory-limit 1MB" in note
+    assert "going on" in note
+    assert training.history[-1]["passes"] == 8
+    enough = training._enough().nbytes
+    better = run(path, ledger=enough, **options)
+    assert better.stream.in_one_block
+    assert better.stream.plan.lines[SECOND_ORDER] >= 8 * 81 * 81
+    assert better.reports[-1].converged
