@@ -171,10 +171,10 @@ class Epochs:
             return False
         far = (met > self._enough_spilled(np.zeros(len(met)))) & ~self._faces.done
         problems, n_free = [c for c in self._run.sweeps.open if far[c]], self._faces.n_free
-        apart = problems if self._all_rows.fits else []
-        if not (self._late and self._again):  # else working sets do, whose free rows have room together
-            apart = [c for c in apart if not self._sets.may_take(c, int(n_free[c]))]
-        all_rows = self._all_rows.pay(apart, n_free, self._again)
+        fits = self._all_rows.fits
+        apart = [c for c in problems if fits and not self._sets.may_take(c, int(n_free[c]))]
+        # free rows that have room together are a working set first; where that was not enough, all rows are
+        all_rows = self._all_rows.pay(problems if fits and self._again else apart, n_free, self._again)
         if all_rows:
             self._all_rows.solve(all_rows, self._of_tol)
             return True
