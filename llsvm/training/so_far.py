@@ -26,9 +26,6 @@ class SoFar:
         if report.certificate is not None and report.coef is not None:
             self._measured = report, checksum_of(report.coef)
 
-    def forget(self) -> None:
-        self._measured = None
-
     def model(self, make: Callable[[Report, NDArray[np.float64]], Model]) -> Model | None:
         """That of the last pass, if need be in another thread; None: there is none yet, the solver has changed its
         weights since, or it takes a pass to make it. make: of a report and its weights."""

@@ -100,8 +100,7 @@ class Training:
         disk = self.settings.disk_limit
         local_output = None if output is None or is_remote(output) else os.fspath(output)
         spill_parent = choose_parent(self.settings.spill_dir, local_output)
-        disk_bytes = None if disk is None else parse_size(disk)
-        self._carried = Carried(spill_parent, disk_bytes)
+        self._carried = Carried(spill_parent, disk_bytes := None if disk is None else parse_size(disk))
         self._new_stream = partial(
             Stream,
             source,
@@ -180,16 +179,14 @@ class Training:
         cannot be done."""
         learn_columns(self.stream, self.settings)
         dataset, floor_bytes = self.stream.measure(), max(floor_bytes, self._floor_bytes)
-        return smallest_for(dataset, self._held(dataset), self._needs, floor_bytes, in_one_block)
+        held = {**self._before, **room(self.settings, dataset)}
+        return smallest_for(dataset, held, self._needs, floor_bytes, in_one_block)
 
     def _enough(self) -> SmallestLimit:
         """The smallest limit above this one that keeps all rows in memory, and where the solver misses nothing."""
         dataset, floor_bytes = self.stream.dataset, self.limit_bytes + 1
-        return smallest_for(dataset, self._held(dataset), self._needs, floor_bytes, True, at_best=True)
-
-    def _held(self, dataset: DatasetInfo) -> dict[str, int]:
-        return {**self._before, **room(self.settings, dataset)}
-
+        held = {**self._before, **room(self.settings, dataset)}
+        return smallest_for(dataset, held, self._needs, floor_bytes, True, at_best=True)
 
     def plan(self) -> MemoryPlan:
         """Read the data, and tell what the memory limit would be spent on. Raises as iterating does."""
@@ -204,8 +201,7 @@ class Training:
 
     def go_on(self, settings: Settings, shares: Shares | None) -> Iterator[Report]:
         """Train with other settings on the data as they have been read. shares: dual variables to begin at."""
-        self.settings, self._last = settings, None
-        self._so_far.forget()
+        self.settings, self._last, self._so_far = settings, None, SoFar()
         self.history.clear()
         yield from self._reports(shares, read=True)
 
@@ -286,8 +282,7 @@ class Training:
 
     def keep_double(self) -> None:
         """Begin again, with values as 64-bit floats: nothing may hold on to the stream, or what came of it."""
-        self._last = None
-        self._so_far.forget()
+        self._last, self._so_far = None, SoFar()
         self.history.clear()
         self._kept.begin_again()
         self._double(self.stream.source)
@@ -372,8 +367,7 @@ class Training:
         return model_of(self._run, Report("pass", 0), coef)
 
     def model_so_far(self) -> Model | None:
-        """The model of the last certified pass while the run goes on, if need be in another thread; or None: there
-        is none yet, the solver has changed its weights since they were measured, or it takes a pass to make it."""
+        """See SoFar."""
         return self._so_far.model(lambda report, coef: model_of(self._run, report, coef))
 
     def save_so_far(self, path: str | os.PathLike[str]) -> str:
