@@ -192,7 +192,7 @@ class Training:
         """Read the data, and tell what the memory limit would be spent on. Raises as iterating does."""
         try:
             solver = self._make_solver(self.read(), self.stream.memory_left)
-            self._auto = solver if isinstance(solver, Auto) else None
+            self._auto = cast(Auto, solver) if self.settings.solver == "auto" else None
             self.stream.prepare(solver.needs(self.stream.memory_left))
         except BudgetError as error:
             raise self.with_smallest(error) from error
@@ -213,7 +213,7 @@ class Training:
                 yield Report("read", 0, note=ended.note)
                 return
             solver = self._make_solver(dataset, self.stream.memory_left)
-            self._auto = solver if isinstance(solver, Auto) else None
+            self._auto = cast(Auto, solver) if self.settings.solver == "auto" else None
             begin_at(solver, shares)
             shares, read = None, False
             self._kept.restore(solver, self.history)
