@@ -22,6 +22,7 @@ from llsvm.stream.stream import Stream
 
 SOON = AllRowsTuning(patience=0.0)
 SETS = replace(WITHOUT, crawl=0.0)
+PAGES = 4800, 8000
 D, BIAS, PIECE_BYTES = 12, 0.5, 1 << 12
 
 
@@ -104,13 +105,13 @@ def tall(n=600, d=80, classes=2, seed=0):
     return (X * 10.0 ** np.linspace(-1, 1.5, d)).astype(np.float32), y
 
 
-CASES = [("hinge", 2, "ovr", 195), ("squared_hinge", 3, "ovr", 210), ("hinge", 3, "ovo", 220)]
-CASES += [("epsilon_insensitive", 1, "ovr", 200), ("quantile", 1, "ovr", 200)]
+CASES = [("hinge", 2, "ovr", 215), ("squared_hinge", 3, "ovr", 220), ("hinge", 3, "ovo", 240)]
+CASES += [("epsilon_insensitive", 1, "ovr", 215), ("quantile", 1, "ovr", 215)]
 
 
 @pytest.mark.parametrize(("loss", "classes", "multiclass", "kb"), CASES)
 def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, loss, classes, multiclass, kb):
-    small_pages(monkeypatch, 2400, 8000)
+    small_pages(monkeypatch, *PAGES)
     watch = Watch(monkeypatch)
     X, y = tall(classes=max(classes, 2))
     y = (X @ np.ones(X.shape[1])).round(2) + y if classes == 1 else y
@@ -125,18 +126,17 @@ def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, loss, classe
     assert dict(watch.stream.budget.lines) == watch.before
 
 
-@pytest.mark.parametrize("C", [1.0, 1e4])
-def test_columns_in_their_own_units_out_of_core(tmp_path, monkeypatch, C):
+def test_columns_in_their_own_units_out_of_core(tmp_path, monkeypatch):
     """Sweeps over the spill are far from it after as many passes; runs repeat."""
-    small_pages(monkeypatch, 2400, 8000)
-    options = {"C": C, "max_passes": 5}
+    small_pages(monkeypatch, *PAGES)
+    options = {"C": 1e4, "max_passes": 5}
     found = [
-        Out(*tall(), tmp_path, NEVER, 195_000, 1, 4, all_rows=SOON, sets=SETS, **options) for _ in range(2)
+        Out(*tall(), tmp_path, NEVER, 215_000, 1, 4, all_rows=SOON, sets=SETS, **options) for _ in range(2)
     ]
     assert found[0].last.converged
     assert found[0].spilled
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
-    without = Out(*tall(), tmp_path, NEVER, 195_000, 1, 4, **options)
+    without = Out(*tall(), tmp_path, NEVER, 215_000, 1, 4, **options)
     assert without.last.certificate.relative_gap > 10 * found[0].last.certificate.relative_gap
 
 
@@ -149,15 +149,15 @@ def test_no_room_for_a_matrix(tmp_path, monkeypatch):
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
-    small_pages(monkeypatch, 2400, 8000)
+    small_pages(monkeypatch, *PAGES)
     watch = Watch(monkeypatch)
     monkeypatch.setattr(
         tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, all_rows=SOON, working_sets=SETS)
     )
-    settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-4, "max_passes": 4}
+    settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-4, "max_passes": 3}
     case = Case(
         settings,
-        185_000,
+        215_000,
         n=600,
         d=80,
         density=0.4,
