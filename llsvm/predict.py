@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from llsvm.data import names_files
+from llsvm.data import in_batches, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
 from llsvm.memory.process import default_threads
@@ -44,8 +44,9 @@ def predict(
 
     model: a model, or the path of its file. data: a file, pattern, folder or address, or several, in any format
     that ``llsvm.train`` reads; or an (n, d) array, SciPy sparse matrix or data frame (pandas, Polars, a table of
-    pyarrow), whose columns are found by name where the model was trained on columns with names. A column of labels
-    is left aside. How data are read (categories, missing values, the numbering of svmlight) follows the model.
+    pyarrow), whose columns are found by name where the model was trained on columns with names; or what comes in
+    batches, see ``llsvm.train``. A column of labels is left aside. How data are read (categories, missing values,
+    the numbering of svmlight) follows the model.
 
     Returns (n,) values of ``model.classes_`` (of loss one_class 1, and -1 for an outlier), or of a regression
     numbers, in the order of the rows: all that is held of a file at once, beside blocks of its rows. With
@@ -146,6 +147,10 @@ def _loaded(model: Model | str | os.PathLike[str], given: Settings) -> Model:
 
 
 def _opened(model: Model, data: Any, y: Any, given: Settings, need_label: bool) -> BlockSource:
+    if in_batches(data):
+        if y is not None:
+            raise UsageError("y goes with arrays; batches have their labels in them")
+        return open_for_settings(model, data, given, need_label)
     if not names_files(data):
         if given.format is not None:
             raise UsageError(f"--format {given.format} is for files, but arrays were given; leave it out")

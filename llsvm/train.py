@@ -114,7 +114,9 @@ def train(
     """Train a linear SVM on a file or on arrays, and write the model to ``output`` if that is given.
 
     data: a file, pattern, folder or address, or several, in any format that ``llsvm.data.FORMATS`` has; or an
-    (n, d) array, data frame of numbers or SciPy sparse matrix, then with y (n,).
+    (n, d) array, data frame of numbers or SciPy sparse matrix, then with y (n,). A data frame, table or dataset
+    without y has its labels in the column ``label``, and is read as a file is; so are batches: an iterator, or a
+    callable that gives an iterable each time, of tables or of (X, y) or (X, y, sample_weight).
     Tables of named columns in files are scaled and get a bias unless ``scale`` and ``bias`` say otherwise, arrays
     and data frames do not (``model.settings`` tells what was done).
     sample_weight: (n,) factors of C, with arrays. output: a path, or None to write nothing.

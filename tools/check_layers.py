@@ -36,6 +36,7 @@ ALONE = {
     "data": (
         *("source", "table", "table_columns", "table_errors", "arrow_check", "arrow_sizes", "partitions"),
         "parquet_pages",
+        "batches",
         *("matrix", "matrix_source", "npy_arrays"),
         *("svmlight_arrays", "svmlight_errors", "svmlight_labels", "svmlight_pieces"),
         *("jsonl_columns", "jsonl_parse", "jsonl_errors", "text_chunks", "vw_rows", "vw_crosses"),

@@ -9,7 +9,7 @@ readers; nothing here knows a solver, or how much memory there is.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,7 @@ from llsvm.errors import DataError, UsageError
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED, scaled_targets
 
 if TYPE_CHECKING:
+    from llsvm.data.batches import Batches
     from llsvm.settings.settings import Settings
 
 __all__ = [
@@ -116,6 +117,10 @@ def open_source(
         if label_kind == REGRESSION:
             told["text_labels"] = False
         source = _open_files(paths, format, zero_based, threads, read, table, needed, not need_label, told)
+    elif batches := _batches(data, y, options or {}, label_kind, table):
+        source = _in_batches(
+            batches, y, sample_weight, format, options or {}, table, need_label, told, threads
+        )
     else:
         if y is None and label_kind != UNLABELLED:
             raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
@@ -177,6 +182,55 @@ def open_with_settings(
             f"{source.info().name}: --feature-map is for columns of numbers and categories, not of text"
         )
     return source
+
+
+def in_batches(data: Any) -> bool:
+    """Are the data read in batches from the caller's program: no files, no arrays, and no data frame?"""
+    if callable(data) or isinstance(data, Iterator) or type(data).__module__ == "pyarrow._dataset":
+        return True
+    return hasattr(data, "__arrow_c_stream__") and not hasattr(data, "shape")
+
+
+def _batches(data: Any, y: Any, options: Mapping[str, Any], label_kind: str, table: Any) -> Batches | None:
+    """Batches that are given as such; or a data frame that has its labels in a column."""
+    from llsvm.data.batches import batches_of, stream_of
+    from llsvm.features.frames import column_names
+
+    if in_batches(data):
+        return batches_of(data) or stream_of(data)
+    if y is not None or column_names(data) is None or (label_kind == UNLABELLED and not options.get("label")):
+        return None
+    return stream_of(data)
+
+
+def _in_batches(
+    batches: Batches,
+    y: Any,
+    sample_weight: Any,
+    format: str | None,
+    options: Mapping[str, Any],
+    table: Any,
+    need_label: bool,
+    told: Mapping[str, Any] | None,
+    threads: int,
+) -> BlockSource:
+    if y is not None or sample_weight is not None:
+        raise UsageError(
+            f"{batches.name}: labels and weights come with the batches: (X, y, sample_weight), or tables with "
+            "columns that --label and --weight name"
+        )
+    if format is not None:
+        raise UsageError(f"format={format!r} is for files, but {batches.name} was given; leave it out")
+    if batches.schema is None:
+        from llsvm.data.array_batches import ArrayBatches
+        from llsvm.data.arrays import ArraySource
+
+        return ArrayBatches(batches, ArraySource)
+    from llsvm.data.streamed_table import streamed
+
+    given = dict(options)
+    given |= {key: told[key] for key in ("label", "missing") if told and told.get(key) and not given.get(key)}
+    return streamed(batches, given, table, need_label=need_label, lenient=not need_label, threads=threads)
 
 
 def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:

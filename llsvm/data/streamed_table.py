@@ -1,0 +1,96 @@
+"""A table that comes in batches from the caller's own program, read as the files of tables are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from llsvm.data.batches import Batches
+from llsvm.data.source import SourceInfo
+from llsvm.data.table import TableSource
+from llsvm.errors import DataError
+from llsvm.features.encoder import TableEncoder
+from llsvm.features.table_options import TableOptions
+from llsvm.files.fingerprint import Reading
+
+
+class StreamedTable(TableSource):
+    """See TableSource. batches: whose first, or schema, says which columns there are."""
+
+    format = "arrays"
+
+    def __init__(
+        self,
+        batches: Batches,
+        options: TableOptions,
+        encoder: TableEncoder | None = None,
+        need_label: bool = True,
+        lenient: bool = False,
+        threads: int = 1,
+    ) -> None:
+        self._source = batches
+        self._largest = 0 if batches.first is None else batches.first.nbytes
+        super().__init__([batches.name], options, encoder, need_label, lenient, threads)
+
+    def info(self) -> SourceInfo:
+        """See TableSource."""
+        info = replace(super().info(), n_bytes=None, rereadable=self._source.rereadable)
+        return (
+            info
+            if self._source.rereadable
+            else replace(info, describe=None, record_batches=None, columns=None)
+        )
+
+    def _schema(self, number: int) -> pa.Schema:
+        return self._source.schema
+
+    def _reader_bytes(self) -> int:
+        """A batch is held while it is used, and the next one is made."""
+        return (4 << 20) + 2 * self._largest
+
+    def _widths(self, lists: list[str]) -> dict[str, int]:
+        first = self._source.first
+        if lists and not self._source.rereadable and first is not None:
+            return {name: len(first.column(name)[0].as_py() or ()) for name in lists}
+        return super()._widths(lists)
+
+    def _batches(
+        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        for table in self._source.read(names):
+            if missing := [name for name in names if name not in table.column_names]:
+                raise DataError(
+                    f"{self._source.name}: a batch without the column {missing[0]} that the first one has"
+                )
+            part = table.select(names)
+            self._largest = max(self._largest, part.nbytes)
+            step = max(1, min(max_rows, max_bytes * part.num_rows // max(part.nbytes, 1)))
+            yield from part.to_batches(max_chunksize=step)
+
+    def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
+        if self._source.rereadable:
+            super()._refuse_missing(number, name, row)
+        raise DataError(
+            f"{self._source.name}: column {name}: the value is missing in row {row + 1}; pass --missing zero or "
+            f"--missing mean, or leave the column out (--exclude {name})"
+        )
+
+    def _print_of(self, path: str) -> tuple[int, int]:
+        return 0, 0
+
+    def _unchanged(self, number: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def _explain(self, number: int, error: Exception) -> NoReturn:
+        raise DataError(f"{self._source.name}: {' '.join(str(error).split())}") from error
+
+
+def streamed(batches: Batches, options: dict[str, Any], table: Any, **more: Any) -> StreamedTable:
+    """options: the fields of TableOptions. table: what a model knows of its columns, or None. more: see
+    TableSource."""
+    encoder = None if table is None else TableEncoder.from_dict(table)
+    return StreamedTable(batches, TableOptions(**options), encoder, **more)

@@ -1,0 +1,178 @@
+"""Data that come from the caller's own program in batches, or as tables with their labels in a column."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+import llsvm
+
+N, STEP = 900, 150
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(2, N))
+    label = np.where(x + z + 0.3 * rng.normal(size=N) > 0, "yes", "no")
+    words = rng.choice(["good film", "bad film", "a plot"], N)
+    return pa.table({"x": x, "z": z, "town": rng.choice(list("abc"), N), "words": words, "y": label})
+
+
+@pytest.fixture(scope="module")
+def file(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("batches") / "rows.parquet"
+    pq.write_table(table, path, row_group_size=STEP)
+    return path
+
+
+class Stream:
+    """What is known to Arrow by its C stream interface alone, as relations of DuckDB are."""
+
+    def __init__(self, table):
+        self._table = table
+        self.columns = table.column_names
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+KINDS = {
+    "table": lambda table, file: table,
+    "stream": lambda table, file: Stream(table),
+    "reader": lambda table, file: pa.RecordBatchReader.from_batches(table.schema, table.to_batches(STEP)),
+    "dataset": lambda table, file: pyarrow.dataset.dataset(file),
+    "callable": lambda table, file: lambda: iter(table.to_batches(STEP)),
+    "callable of tables": lambda table, file: lambda: [table.slice(0, 400), table.slice(400)],
+    "callable of a table": lambda table, file: lambda: table,
+    "iterator": lambda table, file: iter(table.to_batches(STEP)),
+}
+
+
+@pytest.mark.parametrize(
+    "options", [{"exclude": ["words"]}, {"text": ["words"], "hash_bits": 6, "missing": "zero"}]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_gives_the_model_of_the_file(table, file, kind, options):
+    if "text" in options:
+        options = {**options, "term_weight": "binary"}
+    given = {"label": "y", "threads": 1, **options}
+    same, ours = llsvm.train(file, **given), llsvm.train(KINDS[kind](table, file), **given)
+    assert ours.coef_.tobytes() == same.coef_.tobytes()
+    assert ours.intercept_.tobytes() == same.intercept_.tobytes()
+    assert ours.feature_names == same.feature_names
+    assert ours.certificate == same.certificate
+    answer = llsvm.evaluate(same, KINDS[kind](table, file))
+    assert answer == llsvm.evaluate(same, file)
+    assert (llsvm.predict(same, KINDS[kind](table, file)) == llsvm.predict(same, file)).all()
+
+
+def arrays(sparse=False):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(N, 5)).astype(np.float32)
+    y = np.where(X @ np.arange(5) > 0, 1, -1)
+    w = rng.integers(1, 3, N).astype(float)
+    if sparse:
+        from scipy.sparse import csr_matrix
+
+        X[np.abs(X) < 0.7] = 0
+        X = csr_matrix(X)
+    return X, y, w
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_batches_of_arrays_that_are_filled_anew_give_the_model_of_the_arrays(sparse):
+    X, y, w = arrays(sparse)
+
+    def batches():
+        held = None if sparse else np.empty((STEP, 5), np.float32)
+        for at in range(0, N, STEP):
+            part = slice(at, at + STEP)
+            if sparse:
+                yield X[part], y[part], w[part]
+            else:
+                held[:] = X[part]
+                yield held, y[part], w[part]
+
+    whole = llsvm.train(X, y, sample_weight=w, threads=1, tol=1e-6)
+    again, once = llsvm.train(batches, threads=1, tol=1e-6), llsvm.train(batches(), threads=1, tol=1e-6)
+    np.testing.assert_allclose(again.coef_, whole.coef_, rtol=1e-2, atol=1e-3)
+    assert again.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-5)
+    assert again.coef_.tobytes() == once.coef_.tobytes()
+    assert (llsvm.predict(whole, batches) == llsvm.predict(whole, X)).all()
+    assert llsvm.evaluate(whole, batches)["accuracy"] == llsvm.evaluate(whole, X, y)["accuracy"]
+
+
+X, Y, _ = arrays()
+PARTS = [(X[:500], Y[:500]), (X[500:], Y[500:])]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "said"),
+    [
+        (lambda: iter(()), {}, "there is none; give at least one"),
+        (lambda: [X], {}, "is no table"),
+        (lambda: [(X,)], {}, "a batch of 1 parts: give"),
+        (
+            lambda: [PARTS[0], (X[:, :3], Y)],
+            {},
+            "3 columns in the batch that begins with row 500, where the first",
+        ),
+        (lambda: PARTS, {"format": "csv"}, "format='csv' is for files"),
+        (lambda: PARTS, {"sample_weight": np.ones(N)}, "labels and weights come with the batches"),
+        (
+            lambda: [pa.table({"a": [1.0, 2.0], "y": [0, 1]}), pa.table({"y": [1]})],
+            {"label": "y"},
+            "without the column",
+        ),
+        (
+            lambda: [pa.table({"a": [1.0, None], "y": [0, 1]})],
+            {"label": "y"},
+            "column a: the value is missing in row 2",
+        ),
+        (
+            iter([pa.table({"a": [1.0, None], "y": [0, 1]})]),
+            {"label": "y"},
+            "the value is missing in row 2; pass missing",
+        ),
+        (lambda: [pa.table({"a": [1.0], "y": [0]})], {"label": "z"}, "z"),
+    ],
+)
+def test_what_is_wrong_with_batches_is_said(data, options, said):
+    with pytest.raises(llsvm.LLSVMError, match=said.replace("(", r"\(")):
+        llsvm.train(data, **options)
+
+
+def test_what_can_be_read_once_is_not_read_twice(table):
+    batches = iter(table.to_batches(STEP))
+    model = llsvm.train(batches, label="y", exclude=["words"])
+    assert model.converged
+    with pytest.raises(llsvm.DataError, match="there is none"):
+        llsvm.predict(model, batches)
+
+
+STREAMED = """
+import numpy as np
+import llsvm
+
+def batches():
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        X = rng.normal(size=(10_000, 100)).astype(np.float32)
+        yield X, X[:, 0] > 0
+
+model = llsvm.train(batches, memory_limit="300MB", threads=2, tol=0.5)
+assert model.converged
+print(1024 * int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]))
+"""
+
+
+def test_batches_that_do_not_fit_keep_the_limit():
+    """120 MB of arrays, and the runtime, under 300 MB."""
+    done = subprocess.run([sys.executable, "-c", STREAMED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 300e6
