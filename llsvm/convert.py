@@ -70,15 +70,17 @@ def convert(
     path: str | os.PathLike[str],
     to: str | None = None,
     memory_limit: str | int | None = None,
+    exact: bool = False,
 ) -> int:
     """Write the rows of ``source`` to ``path`` (atomically) and return their number.
 
-    memory_limit: of the process, as Settings has it. Raises DataError for input that cannot be read or labels that
+    memory_limit: of the process, as Settings has it. exact: raise BudgetError where a vocabulary cannot be held,
+    else n-grams are hashed then. Raises DataError for input that cannot be read or labels that
     the format cannot hold, UsageError, DiskError, BudgetError.
     """
     path = os.fspath(path)
     name = format_for(path, to)
-    has_made = _learn(source, path, memory_limit)
+    has_made = _learn(source, path, memory_limit, exact)
     info = source.info()
     max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes)
     if name in ("parquet", "arrow") and info.record_batches is not None and not has_made:
@@ -93,7 +95,7 @@ def convert(
     return n_rows
 
 
-def _learn(source: BlockSource, path: str, memory_limit: str | int | None) -> bool:
+def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact: bool) -> bool:
     """Learn the vocabularies of text columns, and what is crossed; are there such?"""
     encoder = source.info().encoder
     if encoder is None or (encoder.documents is None and not encoder.crosses.crosses):
@@ -104,7 +106,7 @@ def _learn(source: BlockSource, path: str, memory_limit: str | int | None) -> bo
     parent = choose_parent(None, None if path == STDOUT or is_remote(path) else path)
     with Stream(source, MemoryBudget(memory_limit_bytes(memory_limit or DEFAULT_MEMORY)), parent) as stream:
         learn_crosses(stream)
-        learn_texts(stream, exact=False)
+        learn_texts(stream, exact, column_bytes=0)
     return True
 
 

@@ -7,11 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from llsvm.errors import UsageError
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
 from llsvm.scoring.room import require_room
-from llsvm.settings.features import AUTO
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import Settings
 from llsvm.verification.claim import (
@@ -72,12 +70,6 @@ def verified(
         dataset = stream.dataset
         differences = other_data(model, dataset, stream.source.info().fingerprints)
         found = None
-        if settings.has_text and settings.vocabulary == AUTO and dataset.n_features != model.n_features_in_:
-            raise UsageError(
-                f"the n-grams of these data have {dataset.n_features:,} columns here, and the model's "
-                f"{model.n_features_in_:,}: memory had decided whether they are hashed; pass the --memory-limit of "
-                "the training, or train with --vocabulary exact or hashed to have it verified"
-            )
         if no_figures := unfit(model, dataset, dataset.n_features):
             differences += no_figures
         else:

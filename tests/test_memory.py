@@ -185,6 +185,13 @@ def test_a_limit_above_what_there_is_is_refused(monkeypatch, container, words):
             use("1TB")
 
 
+def test_a_container_rounds_its_limit_down_to_pages_which_is_the_same_limit(monkeypatch):
+    monkeypatch.setattr(llsvm.memory.sizes, "container_limit_bytes", lambda: 599_998_464)
+    assert memory_limit_bytes("600MB") == 599_998_464
+    with pytest.raises(UsageError, match="that this container has"):
+        memory_limit_bytes(599_998_464 + 4096)
+
+
 def test_lines_to_begin_with_are_part_of_the_smallest_limit(steady_process):
     with pytest.raises(BudgetError) as caught:
         MemoryBudget(1, more={"compiling": 20_000_000})

@@ -235,8 +235,7 @@ def test_the_ledger_has_the_vocabulary_and_inspect_tells_the_plan(tmp_path):
 
 def test_a_vocabulary_that_does_not_fit_is_hashed_or_refused_with_its_number(tmp_path, monkeypatch):
     path = written(tmp_path / "reviews.parquet", table())
-    for each in ("COLUMN_BYTES", "LOOKUP_BYTES"):
-        monkeypatch.setattr(texts, each, 1 << 40)
+    monkeypatch.setattr(texts, "most_columns", lambda nbytes, column_bytes: 0)
     monkeypatch.setattr(texts, "HASHED_BITS", (10, 10))
     with pytest.warns(UserWarning, match=r"n-grams, which would take .*hashed into 2\^10 columns") as told:
         model = trained(path)

@@ -15,9 +15,10 @@ from oracle import rows, small_pages, write_svmlight
 from typer.testing import CliRunner
 
 import llsvm
-from llsvm import Model, ModelError, UsageError
+from llsvm import Model, ModelError
 from llsvm.cli import app
 from llsvm.memory.budget import MemoryBudget
+from llsvm.training import texts
 from llsvm.verification import products
 from llsvm.verification import rows as rows_module
 
@@ -147,14 +148,26 @@ def test_what_was_trained_on_files_holds(name, tmp_path):
     assert found["primal"] is not None
 
 
-def test_n_grams_that_memory_has_hashed_are_no_refutation(tmp_path):
+@pytest.mark.parametrize("weight", ["auto", "tfidf"])
+def test_n_grams_that_memory_has_hashed_are_hashed_again(tmp_path, monkeypatch, weight):
     data, options = written(tmp_path, "text")
-    model = llsvm.train(str(data), vocabulary="hashed", hash_bits=5, **options)
-    assert llsvm.verify(model, str(data))["holds"]
-    model.settings["vocabulary"] = "auto"
-    model.settings["hash_bits"] = None
-    with pytest.raises(UsageError, match="memory had decided whether they are hashed"):
-        llsvm.verify(model, str(data))
+    options |= {"term_weight": weight, "output": tmp_path / "m"}
+    monkeypatch.setattr(texts, "HASHED_BITS", (5, 5))
+    with monkeypatch.context() as here:
+        here.setattr(texts, "most_columns", lambda nbytes, column_bytes: 0)
+        with pytest.warns(UserWarning, match="hashed into"):
+            model = llsvm.train(str(data), **options)
+    assert model.settings["vocabulary"] == "auto"
+    assert llsvm.verify(tmp_path / "m", str(data))["differences"] == []
+    told = CliRunner().invoke(app, ["inspect", str(tmp_path / "m")]).stdout
+    assert "n-grams are hashed into 2^5 columns" in " ".join(told.split())
+
+
+def test_n_grams_that_had_columns_of_their_own_have_them_again(tmp_path, monkeypatch):
+    data, options = written(tmp_path, "text")
+    model = llsvm.train(str(data), **options)
+    monkeypatch.setattr(texts, "WEIGHT_BYTES", 1 << 40)
+    assert llsvm.verify(model, str(data))["differences"] == []
 
 
 @pytest.fixture(scope="module")

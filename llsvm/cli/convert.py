@@ -57,7 +57,7 @@ def convert(
         positive=settings.positive,
         need_label=to not in ("parquet", "arrow"),
     )
-    n_rows = converted(source, output, to, settings.memory_limit)
+    n_rows = converted(source, output, to, settings.memory_limit, settings.vocabulary == "exact")
     if source.info().record_batches is None or to not in ("parquet", "arrow"):  # else it is copied as it is
         say_notes(source)
     echo(f"{n_rows:,} rows written to {output}", err=output == "-")

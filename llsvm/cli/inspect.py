@@ -133,6 +133,7 @@ def _machine(model: Model) -> str:
 def _print_model(answer: dict[str, Any]) -> None:
     from llsvm.cli.tables import cell_text, print_table
     from llsvm.files.fingerprint import TRAINED_ON
+    from llsvm.models.header import TEXT, WHY_HASHED
 
     certificate = answer["certificate"]
     classes = f"{len(answer['classes'])} classes ({_listed(answer['classes'])})"
@@ -157,6 +158,8 @@ def _print_model(answer: dict[str, Any]) -> None:
             f"Trained on {files['files'][0]['name']}{more}: {files['n_bytes']:,} bytes, "
             f"fingerprint {files['digest']}."
         )
+    if why := answer["extra"].get(TEXT, {}).get(WHY_HASHED):
+        echo(f"{why[0].upper()}{why[1:]}.")
     intercept = answer["intercept"] if any(answer["intercept"]) else "none"
     settings = sorted({**answer["settings"], "intercept": intercept}.items())
     print_table(("setting", "value"), [[name, _setting_text(value)] for name, value in settings])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.intrinsics import fetch
+from llsvm.kernels.intrinsics import fetch, load_word
 from llsvm.kernels.options import JIT, njit
 
 COUNTS, BINARY, SUBLINEAR = 0, 1, 2  # what a value is made of
@@ -17,6 +17,8 @@ TWO, ONE, ZERO = (np.uint64(n) for n in (2, 1, 0))
 S32, S64 = np.uint64(32), np.uint64(64)
 SORT_BY_DIGITS = 24  # columns of a row; fewer are put in their places one by one
 LOW_HALF = np.uint64(0xFFFFFFFF)
+KEY_BITS, ENTRY_BYTES = 48, 10  # of an n-gram that has a column: of its key, and with the column's four bytes
+KEY_MASK, OTHER_BITS = np.uint64((1 << KEY_BITS) - 1), np.uint64(64 - KEY_BITS)
 
 
 @njit(**JIT)
@@ -145,32 +147,49 @@ def _sort(columns, n, bits, other, counts):
 
 @njit(**JIT)
 def encode(
-    keys, first, known, columns, buckets, hash_bits, weights, tf, unit, found, values, indptr, indices, data
+    keys,
+    first,
+    entries,
+    buckets,
+    column_bits,
+    hashed,
+    alone,
+    shared_from,
+    shared,
+    tf,
+    unit,
+    found,
+    values,
+    indptr,
+    indices,
+    data,
 ):
     """Rows of documents: values by column, the columns ascending.
 
     keys, first: (grams,) uint64, the n-grams of documents, as often as they are there; (documents + 1,) int64.
-    known, columns: (n,) uint64, ascending, and int32, of the n-grams that have a column; others are left out.
-    buckets: (2^b + 1,) int32, where in ``known`` those begin whose b high bits are these.
-    hash_bits: int, > 0: columns are that many high bits of keys instead, and the three above are not looked at.
-    weights: (columns,) float64, by which counts are multiplied, such as inverse document frequencies; (0,): 1.
+    entries: (ENTRY_BYTES * n,) uint8, of the n-grams that have a column, ascending by key; others are left out:
+        KEY_BITS of the key, those that its bucket does not have, and the column, both little-endian.
+    buckets: (2^b + 1,) int32, where in ``entries`` those begin whose key's b high bits are these.
+    column_bits: int, columns are below 2^column_bits.
+    hashed: bool, columns are that many high bits of keys instead, and the two above are not looked at.
+    alone, shared_from, shared: by which counts are multiplied, such as inverse document frequencies: (m,) float64
+        of the first columns; (runs,) int32, ascending, and float64: of those from such a column on. All (0,): 1.
     tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.
     found: (2, most of a document) uint32, values: (most of a document,) float64, workspaces.
     indptr: (documents + 1,) int64; indices: (grams,) int32; data: (grams,) float32; filled.
     """
-    down = S64 - np.uint64(hash_bits)
+    down = S64 - np.uint64(column_bits)
     bits = 0
     while (1 << bits) < buckets.shape[0] - 1:
         bits += 1
-    to_bucket = np.uint64(64 - bits)
-    column_bits = hash_bits if hash_bits > 0 else bits
+    to_bucket, in_bucket = np.uint64(64 - bits), np.uint64(bits)
     counts = np.empty((4, 256), np.int64)
     k = 0
     indptr[0] = 0
     for document in range(first.shape[0] - 1):
         start, stop = first[document], first[document + 1]
         n = 0
-        if hash_bits > 0:
+        if hashed:
             for i in range(start, stop):
                 found[0, i - start] = keys[i] >> down
             n = stop - start
@@ -179,13 +198,14 @@ def encode(
                 if i + 8 < stop:
                     fetch(buckets, np.int64(keys[i + 8] >> to_bucket))
                 if i + 4 < stop:
-                    fetch(known, buckets[keys[i + 4] >> to_bucket])
-                key = keys[i]
-                at, end = buckets[key >> to_bucket], buckets[(key >> to_bucket) + ONE]
-                while at < end and known[at] < key:
-                    at += 1
-                if at < end and known[at] == key:
-                    found[0, n] = columns[at]
+                    fetch(entries, np.int64(buckets[keys[i + 4] >> to_bucket]) * ENTRY_BYTES)
+                bucket, rest = keys[i] >> to_bucket, (keys[i] << in_bucket) >> OTHER_BITS
+                at = np.int64(buckets[bucket]) * ENTRY_BYTES
+                end = np.int64(buckets[bucket + ONE]) * ENTRY_BYTES
+                while at < end and load_word(entries, at) & KEY_MASK < rest:
+                    at += ENTRY_BYTES
+                if at < end and load_word(entries, at) & KEY_MASK == rest:
+                    found[0, n] = load_word(entries, at + ENTRY_BYTES - 8) >> S32
                     n += 1
         moved = _sort(found[0], n, column_bits, found[1], counts)
         row = found[1] if moved else found[0]
@@ -200,8 +220,17 @@ def encode(
                 value = 1.0
             elif tf == SUBLINEAR:
                 value = 1.0 + np.log(value)
-            if weights.shape[0] > 0:
-                value *= weights[column]
+            if column < alone.shape[0]:
+                value *= alone[column]
+            elif shared.shape[0] > 0:
+                low, high = 0, shared.shape[0]
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    if shared_from[middle] <= column:
+                        low = middle
+                    else:
+                        high = middle
+                value *= shared[low]
             length += value * value
             indices[k + m] = column
             values[m] = value

@@ -27,6 +27,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.settings.objective import REGRESSION, UNLABELLED
 
 TEXT = "text"  # of ``extra``: what a model keeps of its text columns
+WHY_HASHED = "note"  # ... among that, where memory has decided so
 PRUNED = "pruned"  # what --prune came to
 CROSSES = "crosses"  # ... and of what is crossed
 _COLUMN_KINDS = ("number", "text", "document", "vector", "indices", "values", "struct")
@@ -141,7 +142,8 @@ def check_header(header: Mapping[str, Any]) -> None:
         raise ValueError(f"it requires {missing[0]}, which it does not hold")
     if "table" in extra:
         if "text" in extra:
-            check(extra["text"], _TEXT, "text columns")
+            why: dict[str, Test] = {WHY_HASHED: is_text} if WHY_HASHED in extra["text"] else {}
+            check(extra["text"], _TEXT | why, "text columns")
         if CROSSES in extra:
             check(extra[CROSSES], _CROSSES, "crosses")
             if not all(map(is_number, extra[CROSSES]["means"].values())):

@@ -42,7 +42,8 @@ def hash_where_weights_do_not_fit(
         memory = replace(memory, limit_bytes=left.limit_bytes - available // _ROWS_SHARE)
         if memory.plan(needs(memory)) is not None:
             what = f"{documents.width:,} n-grams, whose weights ({left.dataset.n_classes:,} classes) take "
-            documents.hash_into(bits, hashed_note(what + format_size(needed.nbytes), bits))
+            remedy = "a larger --memory-limit or --min-df 2"
+            documents.hash_into(bits, hashed_note(what + format_size(needed.nbytes), bits, remedy))
             return True
     return False
 

@@ -16,8 +16,9 @@ from llsvm.features.text.analyzer import Analyzer, Documents, Grams, NotUTF8, wo
 from llsvm.features.text.columns import DocumentColumns, not_utf8
 from llsvm.features.text.counting import VocabularyCounter, VocabularyTooLarge
 from llsvm.features.text.frequencies import ColumnFrequencies
+from llsvm.features.text.lookup import lookup_bytes, most_n_grams
 from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
-from llsvm.features.text.vocabulary import LOOKUP_BYTES, Vocabulary
+from llsvm.features.text.vocabulary import Vocabulary
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LIBRARY, READING
 from llsvm.memory.process import MIN_WORK_BYTES, trim_freed_memory
@@ -31,19 +32,20 @@ TABLE_SHARE = 3  # tables take this part (1/3) of the memory there is: they are 
 _READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 20)  # of batches, of the memory there is
 _BATCHES_HELD = 6  # by the reader and here
 WEIGHT_BYTES = 48  # that a solver of one problem holds of a column, and something for the rows
-COLUMN_BYTES = max(WEIGHT_BYTES, LOOKUP_BYTES)  # rows are on disk when the solver begins
 COUNT_BYTES = 4  # of a hashed column, where documents are counted
 HASHED_BITS = (20, 24)
 _LONG_SHARE = 4  # analysing a long document may take this part (1/4) of the memory there is
 _HASHED_SHARE = 8  # hashed columns may take this part (1/8) of the memory there is
 
 
-def learn_texts(stream: Stream, exact: bool) -> None:
+def learn_texts(stream: Stream, exact: bool, column_bytes: int = WEIGHT_BYTES) -> None:
     """Learn the vocabularies of the text columns of a stream's source, or the frequencies of hashed ones that are
     weighted by them, if they are not known yet; what they take is part of its ``library_bytes`` from then on.
 
     stream: before it is read; with the source, the ledger, and the folder for what does not fit in memory.
     exact: raise where a vocabulary cannot be held; else n-grams are hashed then.
+    column_bytes: that each will take once the rows are made, and their lookup gone; they are hashed as well where
+    there is no room for that.
     Raises BudgetError, DataError, DiskError, UsageError.
     """
     source, budget = stream.source, stream.budget
@@ -60,27 +62,32 @@ def learn_texts(stream: Stream, exact: bool) -> None:
                 f"{source.info().name}: what can be read only once cannot be counted before it is trained on; pass "
                 "--hash-bits 20 and --term-weight tf, or write it to a file"
             )
-        documents.hash_into(*_hashed(documents, budget, "data that can be read only once"))
+        documents.hash_into(*_hashed(documents, budget, "data that can be read only once", "a file"))
         return
     if documents.options.hash_bits is None:
-        _learn_vocabularies(stream, documents, exact)
+        _learn_vocabularies(stream, documents, exact, column_bytes)
     if not documents.known:
         _count_frequencies(stream, documents)
 
 
-def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool) -> None:
+def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool, column_bytes: int) -> None:
     """See ``learn_texts``."""
     budget = stream.budget
-    mark, column_bytes = budget.mark(), LOOKUP_BYTES if exact else COLUMN_BYTES
+    mark = budget.mark()
+    column_bytes = 0 if exact else column_bytes
     try:
         documents.vocabularies = _counted(stream, documents, column_bytes)
     except VocabularyTooLarge as error:
-        nbytes = column_bytes * error.n
-        what = f"{error.n:,} n-grams, which would take {format_size(nbytes)} with their weights"
+        nbytes = max(lookup_bytes(error.n), column_bytes * error.n)
+        refusal = _too_large(error.n, nbytes, budget)
         budget.return_to(mark)
         if exact:
-            raise _too_large(error.n, nbytes, budget) from error
-        documents.hash_into(*_hashed(documents, budget, what))
+            raise refusal from error
+        smallest_mb = -(-refusal.smallest_bytes // 1_000_000)
+        what = f"{error.n:,} n-grams, which would take {format_size(nbytes)}"
+        what += " with their weights" if column_bytes else " to be looked up"
+        remedy = f"--memory-limit {smallest_mb}MB or rather more, or --min-df 2"
+        documents.hash_into(*_hashed(documents, budget, what, remedy))
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
     finally:
@@ -89,14 +96,16 @@ def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool)
 
 
 def _too_large(n: int, nbytes: int, budget: MemoryBudget) -> BudgetError:
-    lines = {**budget.lines, f"a vocabulary of {n:,} n-grams (--min-df, --hash-bits)": nbytes}
-    return BudgetError("this vocabulary", budget.limit_bytes, sum(lines.values()), lines)
+    """Of n-grams that take so much, while ``budget`` is as they were counted with."""
+    what = f"a vocabulary of {n:,} n-grams (--min-df 2 and --max-features keep fewer, --hash-bits needs none)"
+    lines = {name: each for name, each in budget.lines.items() if name != COUNTING} | {"n-grams": nbytes}
+    return BudgetError(what, budget.limit_bytes, sum(lines.values()), lines, at_least=True)
 
 
-def _hashed(documents: DocumentColumns, budget: MemoryBudget, why: str) -> tuple[int, str]:
+def _hashed(documents: DocumentColumns, budget: MemoryBudget, why: str, remedy: str) -> tuple[int, str]:
     """Bits, where there are no vocabularies, and what people should know of it."""
     bits = hashed_bits(documents, budget.available_bytes)
-    return bits, hashed_note(why, bits)
+    return bits, hashed_note(why, bits, remedy)
 
 
 def hashed_bits(documents: DocumentColumns, available_bytes: int) -> int:
@@ -108,15 +117,13 @@ def hashed_bits(documents: DocumentColumns, available_bytes: int) -> int:
     return bits
 
 
-def hashed_note(why: str, bits: int) -> str:
-    return (
-        f"text: {why}: n-grams are hashed into 2^{bits} columns, which several share; a file, a larger "
-        "--memory-limit or --min-df 2 may give each its own"
-    )
+def hashed_note(why: str, bits: int, remedy: str) -> str:
+    shared = f"n-grams are hashed into 2^{bits} columns, which several share"
+    return f"text: {why}: {shared}; {remedy} may give each its own"
 
 
 def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> list[Vocabulary]:
-    """column_bytes: that a column takes, at least. Raises VocabularyTooLarge."""
+    """column_bytes: see ``learn_texts``. Raises VocabularyTooLarge."""
     budget, n_threads, options = stream.budget, documents.n_threads, documents.options
     read_bytes = _reserve_reading(stream, documents)
     budget.require({COUNTING: MIN_WORK_BYTES})
@@ -129,7 +136,7 @@ def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> l
             counters = [VocabularyCounter(options, threads, tables, each) for each in files]
             analyzers = [Analyzer(options) for _ in range(n_threads)]
             _read(stream, documents, read_bytes, lambda c: _count(documents, c, counters, analyzers, threads))
-            return _finished(counters, files, room // column_bytes)
+            return _finished(counters, files, most_columns(room, column_bytes))
     except DiskError:
         raise
     except OSError as error:
@@ -137,6 +144,12 @@ def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> l
     finally:
         for each in files:
             each.close()
+
+
+def most_columns(nbytes: int, column_bytes: int) -> int:
+    """That so much memory has room for, while rows are made and afterwards. column_bytes: see ``learn_texts``."""
+    most = most_n_grams(nbytes)
+    return min(most, nbytes // column_bytes) if column_bytes else most
 
 
 def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,9 @@ def rows_of(model: Model, settings: Settings, data: Any, y: Any, sample_weight: 
     budget = MemoryBudget(default_limit_bytes() if limit is None else memory_limit_bytes(limit))
     budget.reserve("model and weights", 4 * model.weights.nbytes + 8 * len(model.extra.get("fill", ())))
     source = open_with_settings(settings, data, y, sample_weight, threads)
+    if (encoder := source.info().encoder) is not None and encoder.documents is not None:
+        encoder.documents.number_as(model.extra)
+        settings = replace(settings, vocabulary="exact")  # else they are hashed by now
     if _as_float64(model):
         keep_double(source.info().rounding)
     with Stream(

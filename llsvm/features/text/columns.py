@@ -20,6 +20,7 @@ from llsvm.features.csr_rows import beside, moved
 from llsvm.features.text.analyzer import Documents, NotUTF8, workspace_bytes
 from llsvm.features.text.column_names import ColumnNames, NameSampler
 from llsvm.features.text.frequencies import ColumnFrequencies
+from llsvm.features.text.lookup import lookup_bytes
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
 from llsvm.features.text.vocabulary import Vocabulary
@@ -28,6 +29,7 @@ from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Threads
 
 NAME = "text"  # of what a model keeps of them
+WHY_HASHED = "note"  # among that: why there are no vocabularies, where nobody has asked for that
 _CHARACTER_GROWTH = 5  # an n-gram begins with each character, and is eight bytes
 MAX_DOCUMENT_BYTES = 4_000_000
 _LIBRARY_BYTES = 6_000_000  # compiled kernels and tables of characters; measured
@@ -96,7 +98,7 @@ class DocumentColumns:
     @property
     def work_bytes(self) -> int:
         """Held while rows are made, beside blocks."""
-        lookup = sum(vocabulary.lookup_bytes for vocabulary in self.vocabularies or ())
+        lookup = sum(lookup_bytes(len(vocabulary)) for vocabulary in self.vocabularies or ())
         if self.options.hash_bits is not None:
             lookup += len(self.names) * NameSampler.bytes_for(self.options) if self.learning else 0
             lookup += 8 * self.width if self.options.idf else 0
@@ -107,6 +109,13 @@ class DocumentColumns:
         """Refuse documents whose analysis would take more than so much memory."""
         most = int(nbytes / (self.n_threads * workspace_bytes(self.options, 1 << 20)) * (1 << 20))
         self.most_bytes = min(max(most, PIECE_BYTES), MAX_DOCUMENT_BYTES)
+
+    def number_as(self, extra: Mapping[str, Any]) -> None:
+        """Before anything is learned: have n-grams numbered as in a model that keeps ``extra``, by vocabularies or
+        by so many bits of their hash, whatever memory there was then."""
+        if NAME in extra and self.options.hash_bits is None:
+            bits = extra[NAME]["options"]["hash_bits"]
+            self.options = replace(self.options, hash_bits=bits)
 
     def hash_into(self, bits: int, note: str) -> None:
         """Go on without vocabularies, and with names that are to be learned. note: why."""
@@ -175,11 +184,11 @@ class DocumentColumns:
     def _made(self) -> list[Vectorizer]:
         pool = self._pool = self._pool or Threads(self.n_threads)
         known: Sequence[Vocabulary | None] = self.vocabularies or [None] * len(self.names)
-        idf = [None if not self.options.idf else each.idf() for each in self.frequencies or ()]
-        idf = idf or [None] * len(self.names)
+        weights = [None if not self.options.idf else each.weights() for each in self.frequencies or ()]
+        weights = weights or [None] * len(self.names)
         return [
             Vectorizer(self.options, vocabulary, pool, each)
-            for vocabulary, each in zip(known, idf, strict=True)
+            for vocabulary, each in zip(known, weights, strict=True)
         ]
 
     def names_of(self, columns: Sequence[int]) -> list[str]:
@@ -224,6 +233,8 @@ class DocumentColumns:
             "documents": counts,
             "options": self.options.as_dict(),
         }
+        if self.note:
+            values[WHY_HASHED] = self.note
         return {NAME: values, **arrays}
 
     @classmethod

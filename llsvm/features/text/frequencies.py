@@ -1,12 +1,65 @@
-"""Document frequencies of hashed columns, counted in a reading of their own, for tfidf: as scikit-learn's
-TfidfTransformer counts them of HashingVectorizer's rows."""
+"""How many documents have an n-gram, and the weight that follows from it, for tfidf.
+
+Document frequencies of hashed columns are counted in a reading of their own, as scikit-learn's TfidfTransformer
+counts them of HashingVectorizer's rows.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR
+from llsvm.files.growing import let_go
+
+WEIGHED_ALONE = 1 << 20  # columns that have a weight of their own in memory; those after them share theirs
+_RUN_BYTES = 12  # of columns one behind the other that share it
+_MOST_RUNS = 1 << 16  # an estimate: beyond the frequent columns, few documents have a column
+_PIECE = 1 << 18  # columns that are looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnWeights:
+    """By which counts are multiplied.
+
+    alone: (m,) float64, of the first m columns. first: (runs,) int32, ascending, those columns after them from
+    which on ``shared``, (runs,) float64, is the weight, up to the next.
+    """
+
+    alone: NDArray[np.float64]
+    first: NDArray[np.int32]
+    shared: NDArray[np.float64]
+
+    @classmethod
+    def none(cls) -> ColumnWeights:
+        """Every column has weight 1."""
+        return cls(np.zeros(0), np.zeros(0, np.int32), np.zeros(0))
+
+    @classmethod
+    def inverse(
+        cls, documents: NDArray[np.uint32], n_documents: int, most_alone: int | None = None
+    ) -> ColumnWeights:
+        """ln((1 + n_documents) / (1 + documents)) + 1 of each column. documents: (n,), that have it; where it lies
+        on disk it is let go. A vocabulary's columns are by their number, so that equal ones are neighbours.
+        most_alone: None: WEIGHED_ALONE."""
+        most_alone = WEIGHED_ALONE if most_alone is None else most_alone
+        alone = _inverse(documents[:most_alone], n_documents)
+        places, numbers = [np.zeros(0, np.int32)], [np.zeros(0, np.uint32)]
+        for start in range(most_alone, len(documents), _PIECE):
+            piece = documents[start : start + _PIECE]
+            before = documents[start - 1] if start > most_alone else piece[0] + np.uint32(1)
+            new = np.flatnonzero(np.diff(piece, prepend=before))
+            places.append((start + new).astype(np.int32))
+            numbers.append(piece[new])
+            let_go(documents)
+        return cls(alone, np.concatenate(places), _inverse(np.concatenate(numbers), n_documents))
+
+
+def weights_bytes(n: int) -> int:
+    """Of ColumnWeights of a vocabulary of so many."""
+    return 8 * min(n, WEIGHED_ALONE) + _RUN_BYTES * min(max(n - WEIGHED_ALONE, 0), _MOST_RUNS)
 
 
 class ColumnFrequencies:
@@ -21,11 +74,10 @@ class ColumnFrequencies:
         np.add.at(self.documents, rows.indices, np.uint32(1))
         self.n_documents += len(rows.indptr) - 1
 
-    def idf(self) -> NDArray[np.float64]:
-        """(n_columns,) as of a vocabulary."""
-        return inverse(self.documents, self.n_documents)
+    def weights(self) -> ColumnWeights:
+        """Of each column its own."""
+        return ColumnWeights.inverse(self.documents, self.n_documents, len(self.documents))
 
 
-def inverse(documents: NDArray[np.uint32], n_documents: int) -> NDArray[np.float64]:
-    """(n,) ln((1 + n_documents) / (1 + documents)) + 1."""
+def _inverse(documents: NDArray[np.uint32], n_documents: int) -> NDArray[np.float64]:
     return np.log((1.0 + n_documents) / (1.0 + documents)) + 1.0

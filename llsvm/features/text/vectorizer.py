@@ -4,10 +4,11 @@ them, in so much memory and by so many threads."""
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llsvm.block import CSR
 from llsvm.features.text.analyzer import Analyzer, Documents
+from llsvm.features.text.frequencies import ColumnWeights
+from llsvm.features.text.lookup import Lookup
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vocabulary import Vocabulary
 from llsvm.kernels import ngrams as kernels
@@ -27,28 +28,26 @@ _TF = {
 class Vectorizer:
     """Rows of documents. vocabulary: None: columns are numbered by hash.
 
-    idf: (n_columns,) float64 that counts are multiplied by; None: what the options say of the vocabulary."""
+    weights: that counts are multiplied by; None: what the options say of the vocabulary."""
 
     def __init__(
         self,
         options: TextOptions,
         vocabulary: Vocabulary | None,
         threads: Threads,
-        idf: NDArray[np.float64] | None = None,
+        weights: ColumnWeights | None = None,
     ) -> None:
         self.options = options
         self._analyzers = [Analyzer(options) for _ in range(threads.number)]
         self._threads = threads
-        self._keys, self._columns = np.zeros(0, np.uint64), np.zeros(0, np.int32)
-        self._buckets, self._idf = np.zeros(2, np.int32), np.zeros(0)
+        self._lookup = Lookup(np.zeros(0, np.uint8), np.zeros(2, np.int32))
         self.n_columns = 1 << (options.hash_bits or 0)
         if vocabulary is not None:
-            self._keys, self._columns = vocabulary.keys, vocabulary.columns
-            self._buckets, self.n_columns = vocabulary.buckets(), len(vocabulary)
-            if options.idf and idf is None:
-                idf = vocabulary.idf()
-        if idf is not None:
-            self._idf = idf
+            self._lookup, self.n_columns = Lookup.of(vocabulary), len(vocabulary)
+            if options.idf and weights is None:
+                weights = vocabulary.weights()
+        self._weights = weights or ColumnWeights.none()
+        self._column_bits = options.hash_bits or max(1, self.n_columns.bit_length())
 
     def rows(self, documents: Documents) -> CSR:
         """Of each document, float32. Raises NotUTF8."""
@@ -91,8 +90,10 @@ class Vectorizer:
             array("data", n, np.float32),
         )
         kernels.encode(
-            *(keys, first, self._keys, self._columns, self._buckets, self.options.hash_bits or 0),
-            *(self._idf, _TF[self.options.weight], self.options.unit_rows),
+            *(keys, first, self._lookup.entries, self._lookup.buckets, self._column_bits),
+            self.options.hash_bits is not None,
+            *(self._weights.alone, self._weights.first, self._weights.shared),
+            *(_TF[self.options.weight], self.options.unit_rows),
             *(found, values, indptr, indices, data),
         )
         return CSR(indptr, indices[: indptr[-1]], data[: indptr[-1]])

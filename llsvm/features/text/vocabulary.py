@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.features.text.frequencies import inverse
+from llsvm.features.text.frequencies import ColumnWeights
 from llsvm.files.growing import is_mapped, let_go
 
-_EDGES = 1 << 16  # looked up together
 _ARRAYS = {"keys": "u8", "columns": "i4", "documents": "u4", "names": "u1", "lengths": "i4"}
-LOOKUP_BYTES = 8 + 4 + 8 + 8  # of an n-gram, while rows are made: key, column, buckets, idf
 _PIECE = 1 << 20  # n-grams, or bytes of names, that are looked at together
 
 
@@ -46,35 +44,13 @@ class Vocabulary:
         """Of the arrays that are in memory all the time."""
         return sum(array.nbytes for array in self.arrays().values() if not is_mapped(array))
 
-    @property
-    def lookup_bytes(self) -> int:
-        """What there is more in memory while rows are made: what is mapped of the keys and their columns, and what
-        a Vectorizer makes of the vocabulary."""
-        mapped = sum(array.nbytes for array in (self.keys, self.columns) if is_mapped(array))
-        return mapped + (4 << self._bucket_bits) + 8 * len(self)
-
     def rest(self) -> None:
         """Take what is mapped out of memory, until it is looked at again."""
         let_go(*self.arrays().values())
 
-    @property
-    def _bucket_bits(self) -> int:
-        return max(1, len(self).bit_length())
-
-    def buckets(self) -> NDArray[np.int32]:
-        """See ``llsvm.kernels.ngrams.encode``: about one key in each."""
-        bits = self._bucket_bits
-        out = np.full((1 << bits) + 1, len(self), np.int32)
-        for start in range(0, 1 << bits, _EDGES):
-            edges = np.arange(start, min(start + _EDGES, 1 << bits), dtype=np.uint64) << np.uint64(64 - bits)
-            out[start : start + len(edges)] = np.searchsorted(self.keys, edges)
-        return out
-
-    def idf(self) -> NDArray[np.float64]:
-        """(n,) ln((1 + documents) / (1 + those that have the n-gram)) + 1, by column."""
-        found = inverse(self.documents, self.n_documents)
-        let_go(self.documents)
-        return found
+    def weights(self) -> ColumnWeights:
+        """Inverse document frequencies, by column."""
+        return ColumnWeights.inverse(self.documents, self.n_documents)
 
     def words_of(self, columns: Sequence[int]) -> list[str]:
         """The n-grams of some columns."""
