@@ -324,6 +324,7 @@ class StoreSuite:
     def test_short_reads_and_writes_go_on(self, workspace, monkeypatch):
         pwrite, preadv = os.pwrite, os.preadv
         monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:1000], at))
+        monkeypatch.setattr(os, "pwritev", lambda fd, pieces, at: pwrite(fd, b"".join(pieces)[:1000], at))
         monkeypatch.setattr(os, "preadv", lambda fd, parts, at: preadv(fd, [parts[0][:700]], at))
         block = make_block(1000)
         assert same(self.store(workspace, block).read(0), block)
@@ -348,6 +349,7 @@ class StoreSuite:
         store.append(make_block(200))
         with monkeypatch.context() as patched:
             patched.setattr(os, "pwrite", full)
+            patched.setattr(os, "pwritev", full)
             with pytest.raises(DiskError, match=r"pages: cannot write.*No space left.*spill_dir"):
                 store.append(make_block(200))
         store.delete()

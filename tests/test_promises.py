@@ -357,15 +357,16 @@ def test_damage_to_the_cache_is_noticed(sizable, monkeypatch, spill_format, dama
 
 
 def disk_full_after(monkeypatch, nbytes):
-    real, written = os.pwrite, [0]
+    real, written = os.pwritev, [0]
 
-    def pwrite(file, data, offset):
-        written[0] += len(data)
+    def pwritev(file, pieces, offset):
+        written[0] += sum(map(len, pieces))
         if written[0] > nbytes:
             raise OSError(28, "No space left on device")
-        return real(file, data, offset)
+        return real(file, pieces, offset)
 
-    monkeypatch.setattr(rawfile.os, "pwrite", pwrite)
+    monkeypatch.setattr(rawfile.os, "pwritev", pwritev)
+    monkeypatch.setattr(rawfile.os, "pwrite", lambda file, data, offset: pwritev(file, [data], offset))
 
 
 def test_a_full_disk_is_an_error_where_a_cache_was_asked_for(sizable, monkeypatch):

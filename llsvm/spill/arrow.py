@@ -17,9 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.spill.checksum import Checksum
-from llsvm.spill.raw_file import write_at
+from llsvm.spill.raw_file import write_pieces_at
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment
 from llsvm.spill.workspace import Workspace
+
+_SMALL_BYTES = 2048  # of a piece that is copied, to be written with what comes before and after it
 
 
 class ArrowStore(PageStore):
@@ -61,9 +63,7 @@ class ArrowStore(PageStore):
         pieces = self._sink.take()
         offset = self.nbytes
         self._claim(sum(map(len, pieces)))
-        for piece in pieces:
-            write_at(self._file, piece, offset)
-            offset += len(piece)
+        write_pieces_at(self._file, pieces, offset)
         return pieces
 
     def _arrays(self, page: PageInfo, buffer: NDArray[np.uint8]) -> Arrays:
@@ -111,17 +111,29 @@ def _record_batch(layout: Layout, arrays: Arrays) -> pa.RecordBatch:
 class _Sink:
     """The file that Arrow writes to: it keeps what it is given, arrays as they are, until the store takes it.
 
-    So no copy of a page is ever made, and errors of the disk do not pass through Arrow.
+    So no copy of a page is ever made, and errors of the disk do not pass through Arrow. What lies between two
+    arrays comes in many pieces of some bytes, which become one.
     """
 
     closed = False
 
     def __init__(self) -> None:
         self._pieces: list[NDArray[np.uint8]] = []
+        self._small: list[bytes] = []  # since the last of them
 
     def write(self, data: bytes | pa.Buffer) -> int:
-        self._pieces.append(np.frombuffer(data, np.uint8))
-        return len(data)
+        n = len(data)
+        if n < _SMALL_BYTES:
+            self._small.append(bytes(data))
+        else:
+            self._join()
+            self._pieces.append(np.frombuffer(data, np.uint8))
+        return n
+
+    def _join(self) -> None:
+        if self._small:
+            self._pieces.append(np.frombuffer(b"".join(self._small), np.uint8))
+            self._small = []
 
     def flush(self) -> None:
         """Arrow calls it; the store decides when to write."""
@@ -130,14 +142,16 @@ class _Sink:
         """Arrow calls it; the file stays open for the next stream."""
 
     def take(self) -> list[NDArray[np.uint8]]:
+        self._join()
         pieces, self._pieces = self._pieces, []
         return pieces
 
 
 def _last(pieces: list[NDArray[np.uint8]], nbytes: int) -> list[NDArray[np.uint8]]:
-    """The pieces that make up the last ``nbytes``; a message begins with a piece of its own."""
+    """The last ``nbytes`` of the pieces."""
     skip = sum(map(len, pieces)) - nbytes
     while skip > 0:
+        first = pieces[0][skip:]
         skip -= len(pieces[0])
-        pieces = pieces[1:]
+        pieces = [first, *pieces[1:]] if len(first) else pieces[1:]
     return pieces

@@ -6,6 +6,7 @@ Plain reads into the caller's arrays, never a mapping: mapped pages count in the
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from io import FileIO
 
 import numpy as np
@@ -22,6 +23,18 @@ def write_at(file: FileIO, data: NDArray[np.uint8], offset: int) -> None:
             done += os.pwrite(file.fileno(), data[done:].data, offset + done)
     except OSError as error:
         raise write_failed(file, error) from error
+
+
+def write_pieces_at(file: FileIO, pieces: Sequence[NDArray[np.uint8]], offset: int) -> None:
+    """Write all bytes of the pieces, one after the other, from ``offset`` on. Raises DiskError, as ``write_at``."""
+    try:
+        done = os.pwritev(file.fileno(), [piece.data for piece in pieces], offset)
+    except OSError as error:
+        raise write_failed(file, error) from error
+    for piece in pieces:  # what one call has left: see ``write_at``
+        if done < len(piece):
+            write_at(file, piece[max(done, 0) :], offset + max(done, 0))
+        done, offset = done - len(piece), offset + len(piece)
 
 
 def write_failed(file: FileIO, error: OSError) -> DiskError:

@@ -364,7 +364,7 @@ class Epochs:
     def _enough_spilled(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
         """(k,) the gaps at which epochs over spilled rows end that began with gaps of ``first``, (k,)."""
         tuning, tol = self._run.tuning, self._run.settings.tol
-        until = np.where(self._faces.stepped, 0.0, tuning.spill_until)
+        until = np.where(self._faces.stepped, 0.0, tuning.first_until if self._first else tuning.spill_until)
         return np.maximum(until * first, tuning.spill_tol_share * tol * self._run.sizes)
 
     @property

@@ -171,7 +171,7 @@ class Rounds:
     def _spills(self, slack: NDArray[np.float32]) -> bool:
         """Does a pass spill rows, whose first block, of pages from all over the data, has these slacks?"""
         tuning = self._run.tuning
-        if self.passes >= tuning.unspilled_passes or self._limited or self._run.stream.place != "cache":
+        if not tuning.unspilled or self._limited or self._run.stream.place != "cache":
             return True
         return bool(np.count_nonzero(slack <= 0) <= tuning.spill_below * len(slack))
 

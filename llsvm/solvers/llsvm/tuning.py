@@ -153,11 +153,11 @@ class LLSVMTuning:
     """The same, where rows are spilled."""
     spill_most: float = 4.0
     """... but of each block at most so many times as many as are free or violate."""
-    unspilled_passes: float = 0
-    """Of the first so many passes,"""
+    unspilled: bool = False
+    """A pass spills none"""
     spill_below: float = 0.3
-    """... where more than this share of the rows are free or violate, one spills none, if there is a binary
-    cache: writing most rows anew, and reading them, against reading the cache."""
+    """... where more than this share of the rows are free or violate, if there is a binary cache: writing most rows
+    anew, and reading them, against reading the cache."""
     cached_epochs: bool = False
     """Epochs are over all rows of the cache then; else the next pass follows at once."""
     epoch_drift_share: float = 2.0
@@ -176,6 +176,8 @@ class LLSVMTuning:
     violate are visited."""
     spill_until: float = 0.1
     """... which end when the spilled rows' part of the gap fell to this share of what it was,"""
+    first_until: float = 0.1
+    """... this one after the first pass, which knows no drift yet, so that rows that will matter are missing,"""
     spill_tol_share: float = 0.3
     """... or to this share of the gap that is asked for."""
     average: bool = False
@@ -249,23 +251,27 @@ class LLSVMTuning:
 
 
 DEFAULT = LLSVMTuning()
-# Where dual variables rest at 0 or at either bound: it takes some passes until few rows are worth a spill,
-# which is then gone over for longer.
-TWO_SIDED = replace(
+# Where hardly any dual variable ever rests: all rows are wanted again.
+FREE = replace(DEFAULT, spill_most=1.0, unspilled=True, cached_epochs=True)
+# Regression: the gap of averaged weights is, where all rows are swept over, a quarter to a half of what the last
+# epoch met; and a pass that only measures on the way is an epoch that costs more. Where dual variables rest at 0 or
+# at either bound, the spill, of most rows at first, is gone over until the gap is as small as asked for: that is
+# cheaper than passes, but for the first spill, which lacks many a row that will matter.
+NUMBERS = replace(
     DEFAULT,
-    unspilled_passes=2,
+    average=True,
+    wide_sweeps=2,
+    scan_spilled=True,
     spill_drift_share=0.5,
     epoch_drift_share=1.0,
-    scan_spilled=True,
-    spill_until=0.05,
-    spill_tol_share=0.5,
+    first_until=0.1,
+    spill_until=0.0,
+    spill_tol_share=0.7,
+    max_spill_epochs=12,
 )
-# Where hardly any ever rests: all rows are wanted again.
-FREE = replace(DEFAULT, unspilled_passes=math.inf, spill_most=1.0, cached_epochs=True)
-# Regression: the gap of averaged weights is, where all rows are swept over, a quarter to a half of what the last
-# epoch met; and a pass that only measures on the way is an epoch that costs more.
-NUMBERS = replace(TWO_SIDED, average=True, wide_sweeps=2, spill_tol_share=0.7)
-SMOOTH_NUMBERS = replace(FREE, average=True, spill_until=0.0, spill_tol_share=2.5, max_spill_epochs=12)
+SMOOTH_NUMBERS = replace(
+    FREE, average=True, first_until=0.0, spill_until=0.0, spill_tol_share=2.5, max_spill_epochs=12
+)
 
 
 def tuning_of(loss: Loss) -> LLSVMTuning:
