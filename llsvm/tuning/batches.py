@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from llsvm.memory.plan import MemoryPlan
 from llsvm.objective.problems import Fold, Variant
+from llsvm.solvers.llsvm.in_turn import NO_PARENT
 
 # Where rows are not in memory: blocks of rows are at least this share of those that one candidate alone would have,
 # since each block costs its reading again where few rows are seen at a time.
@@ -31,6 +32,14 @@ class Batch:
     def variants(self) -> list[Variant]:
         """In the order of the costs, and within each in that of the folds."""
         return [Variant(cost, fold) for cost in self.costs for fold in self.folds]
+
+    @property
+    def parents(self) -> list[int]:
+        """Where each of the variants may begin: at the next smaller C, and at the smallest of all at the first of
+        the folds, if these are all rows."""
+        n, at_all_rows = len(self.folds), self.first and self.folds[0] is None
+        roots = [0 if f and at_all_rows else NO_PARENT for f in range(n)]
+        return [*roots, *range(n * (len(self.costs) - 1))]
 
 
 def batches(costs: Sequence[float], folds: Sequence[Fold | None], at_once: int) -> Iterator[Batch]:

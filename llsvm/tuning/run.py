@@ -64,11 +64,12 @@ class Tuning:
         return bool(self._training.summary()["converged"]) and all(row.converged for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values: best_C, best_score, score, rule; table: see ``Row.as_dict``, of each C; candidates, of
-        which so many at_once, in so many batches; search_passes over the training data; trained_alone: candidates
-        that took more passes than the others, and were trained by themselves; probabilities: the method that they
-        were learned by; threshold: see ``choose`` in llsvm/calibration/threshold.py, both None where they were not
-        asked for; and of the model what ``llsvm train --json`` has."""
+        """Plain values: best_C, best_score, score, rule; table: see ``Row.as_dict``, of each C; candidates;
+        at_once: problems in the same passes, those of all rows among them, in so many batches; search_passes over
+        the training data; trained_alone: candidates that took more passes than the others, and were trained by
+        themselves; probabilities: the method that they were learned by; threshold: see ``choose`` in
+        llsvm/calibration/threshold.py, both None where they were not asked for; and of the model what ``llsvm train
+        --json`` has."""
         found, learned = self._found, self._learned
         return {
             "best_C": self.chosen.C,

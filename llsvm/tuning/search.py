@@ -39,7 +39,7 @@ from llsvm.tuning.kept_weights import KeptWeights
 from llsvm.tuning.learning import learned_from_file, learned_from_folds
 from llsvm.tuning.left_out import LeftOut
 from llsvm.tuning.scores import Score, worse
-from llsvm.tuning.starts import Start, kept_means, kept_of_largest
+from llsvm.tuning.starts import Start, kept_of_first, kept_of_largest
 from llsvm.tuning.table import Row
 from llsvm.tuning.tally import Tally
 
@@ -118,8 +118,10 @@ class Search:
         self._open_validation()
         folds = self._folds = self._made_folds()
         n_folds = len(folds)
-        self.found.at_once = at_once(len(question.costs), n_folds, lambda m: self._plan(m, folds))
-        for batch in batches(question.costs, folds, self.found.at_once):
+        # all rows with them: what they come to is where the model begins, and folds before it
+        parts = [None, *folds] if n_folds > 1 else folds
+        self.found.at_once = at_once(len(question.costs), len(parts), lambda m: self._plan(m, parts))
+        for batch in batches(question.costs, parts, self.found.at_once):
             if batch.first:
                 self._forget_neighbours()
             self._one(batch, folds)
@@ -160,40 +162,44 @@ class Search:
     def _plan(self, n: int, folds: list[Fold | None]) -> MemoryPlan | None:
         """What the memory limit would be spent on with so many candidates."""
         left, largest = self._stream.memory_left, self._question.costs[-1]
-        return left.plan(self._solver([Variant(largest, folds[0])] * n).needs(left))
+        return left.plan(self._solver([Variant(largest, folds[-1])] * n).needs(left))
 
     def _one(self, batch: Batch, folds: list[Fold | None]) -> None:
         """Train and score a batch."""
-        coef, certificate, means = self._trained(batch, len(folds))
+        coef, certificate, starts = self._trained(batch)
         shape = len(batch.variants), len(coef) // len(batch.variants)
         primals = np.array(certificate.primal).reshape(shape).sum(axis=1).tolist()
         gaps = np.array(certificate.gaps).reshape(shape).max(axis=1).tolist()
         coef = coef.reshape(*shape, -1)
-        for number, variant in enumerate(batch.variants):
+        scored = [number for number, variant in enumerate(batch.variants) if variant.leaves_out in folds]
+        for number in scored:
+            variant = batch.variants[number]
             if gaps[number] > self._settings.tol:
                 found = self._alone(variant)
                 if found is not None and found[1].relative_gap < gaps[number]:
                     coef[number], better = found
                     primals[number], gaps[number] = better.total_primal, better.relative_gap
-        values = self._scored(batch, coef.reshape(-1, coef.shape[2]))
-        numbers = [folds.index(fold) for fold in batch.folds]
-        for c, C in enumerate(batch.costs):
-            for f, fold in enumerate(numbers):
-                at = c * len(numbers) + f
-                self._scores[C, fold], self._proofs[C, fold] = values[c][f], (primals[at], gaps[at])
-                self._keep_weights(C, fold, coef[at])
-        self._keep_best(batch, means, len(folds))
+        if scored:
+            held = [fold for fold in batch.folds if fold in folds]
+            values = self._scored(batch, held, coef[scored].reshape(-1, coef.shape[2]))
+            for at, number in enumerate(scored):
+                c, f = divmod(at, len(held))
+                key = batch.costs[c], folds.index(held[f])
+                self._scores[key], self._proofs[key] = values[c][f], (primals[number], gaps[number])
+                self._keep_weights(*key, coef[number])
+        self._keep_best(batch, starts, len(folds))
 
-    def _trained(self, batch: Batch, n_folds: int) -> tuple[NDArray[np.float64], Certificate, Start | None]:
+    def _trained(self, batch: Batch) -> tuple[NDArray[np.float64], Certificate, Start | None]:
         """The best certified weights of all candidates, (m · k, d + 1), their certificate, and where the model of
-        each C may begin, if all folds are in the batch."""
-        stream, means = self._stream, None
+        each C may begin, if the batch knows."""
+        stream, starts = self._stream, None
         solver = self._solver(batch.variants)
         if self._neighbours is not None:
             solver.begin_at(self._neighbours.shares(0, len(batch.costs)))
+        solver.in_turn(batch.parents)
         last = self._solved(solver)
-        if len(batch.folds) == n_folds:
-            means = kept_means(solver, batch, lambda width: self._row_values(width, batch))
+        if batch.folds[0] is None or len(self._folds) == 1:
+            starts = kept_of_first(solver, batch, lambda width: self._row_values(width, batch))
         before = self._neighbours
         if not batch.last:
             self._neighbours = kept_of_largest(solver, batch, lambda width: self._row_values(width, batch))
@@ -205,9 +211,9 @@ class Search:
         solver.close()
         del solver, last
         stream.reset()
-        if means is not None and means.values.in_memory:
-            stream.budget.reserve(STARTS, means.values.nbytes)
-        return coef, certificate, means
+        if starts is not None and starts.values.in_memory:
+            stream.budget.reserve(STARTS, starts.values.nbytes)
+        return coef, certificate, starts
 
     def _solved(self, solver: LLSVM) -> Report:
         """The last report with a certificate."""
@@ -255,14 +261,13 @@ class Search:
 
     # -- scores -----------------------------------------------------------------------------------------
 
-    def _scored(self, batch: Batch, coef: NDArray[np.float64]) -> list[list[float]]:
+    def _scored(self, batch: Batch, held: list[Fold | None], coef: NDArray[np.float64]) -> list[list[float]]:
         """Of each C of the batch, by fold."""
         question, stream, settings = self._question, self._stream, self._settings
         n_rows = self._validation_rows or stream.dataset.n_rows
-        with Tally(question.score, settings, stream, len(batch.costs), len(batch.folds), n_rows) as tally:
+        with Tally(question.score, settings, stream, len(batch.costs), len(held), n_rows) as tally:
             if self._validation is None:
-                folds = cast(tuple[Fold, ...], batch.folds)
-                score_folds(stream, folds, coef, settings.constant, tally)
+                score_folds(stream, cast(list[Fold], held), coef, settings.constant, tally)
                 self.found.passes += 1
             else:
                 each = np.split(coef, len(batch.costs))
@@ -325,14 +330,16 @@ class Search:
         workspace = None if only else stream.open_workspace()
         return RowState(n_rows, width, np.float32, workspace, f"start{self._n_kept}")
 
-    def _keep_best(self, batch: Batch, means: Start | None, n_folds: int) -> None:
+    def _keep_best(self, batch: Batch, starts: Start | None, n_folds: int) -> None:
         """Of what the C's of the batch may begin at, keep what the best one so far, or one before it, could
         need."""
-        if means is None:
+        if starts is None:
             return
         kept = self.found.starts
-        kept |= {C: (means, number) for number, C in enumerate(batch.costs)}
-        if batch.last and batch.first:
+        kept |= {C: (starts, number) for number, C in enumerate(batch.costs)}
+        if (batch.last and batch.first) or any(
+            (C, f) not in self._scores for C in kept for f in range(n_folds)
+        ):
             return
         mean = {C: np.mean([self._scores[C, f] for f in range(n_folds)]) for C in kept}
         best = min(kept, key=lambda C: worse(self._question.score, float(mean[C])))

@@ -38,16 +38,15 @@ class Start:
         return of
 
 
-def kept_means(solver: LLSVM, batch: Batch, new: Callable[[int], RowState]) -> Start:
-    """Of each C of a batch with all folds, the mean over those folds that a row has trained in: feasible for all
-    rows together. new: makes room for so many values of each row."""
-    n_folds, width = len(batch.folds), solver.problems.width_of_classes
+def kept_of_first(solver: LLSVM, batch: Batch, new: Callable[[int], RowState]) -> Start:
+    """Of each C of a batch, the first of its folds. new: makes room for so many values of each row."""
+    width = solver.problems.width_of_classes
 
-    def means(shares: NDArray[np.floating]) -> NDArray[np.floating]:
-        each = shares.reshape(len(shares), len(batch.costs), n_folds, width)
-        return each.sum(axis=2).reshape(len(shares), -1) / max(n_folds - 1, 1)
+    def first(shares: NDArray[np.floating]) -> NDArray[np.floating]:
+        each = shares.reshape(len(shares), len(batch.costs), len(batch.folds), width)
+        return each[:, :, 0].reshape(len(shares), -1)
 
-    return Start(_copied(solver, new(len(batch.costs) * width), means), width)
+    return Start(_copied(solver, new(len(batch.costs) * width), first), width)
 
 
 def kept_of_largest(solver: LLSVM, batch: Batch, new: Callable[[int], RowState]) -> Start:

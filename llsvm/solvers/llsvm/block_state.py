@@ -142,6 +142,12 @@ class BlockState(Duals):
         for cost, some in self._by_variant():
             self.alpha[some] += self._loss.alpha(share.T[some], cost)
 
+    def copy_shares(self, parent: int, variant: int) -> None:
+        """Let α_i / C_i of a variant of the problems be that of another, 0 for rows that it leaves out."""
+        (given, source), (cost, target) = (self._by_variant()[v] for v in (parent, variant))
+        share = np.divide(self.alpha[source], given, out=np.zeros_like(self.alpha[source]), where=given > 0)
+        np.multiply(share, cost, out=self.alpha[target])
+
     def shares(self, rows: slice = slice(None)) -> Vector:
         """(n, width) α_i / C_i of these rows, 0 where C_i is 0."""
         share = np.zeros_like(self.alpha[:, rows])

@@ -43,6 +43,7 @@ class Rounds:
         # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
         self._factor = np.ones(len(run.sweeps.w))
         self._scale = Scale(run)
+        self._close = False  # the next pass measures problems that are most likely at their end
 
     def reports(self) -> Iterator[Report]:
         run, sweeps = self._run, self._run.sweeps
@@ -138,7 +139,9 @@ class Rounds:
                 else:
                     for number, factor in enumerate(factors):
                         tried[number, :, c] += sweeps.losses(part, c, float(factor))
-                if not stream.progress.out_of_time:
+                if not stream.progress.out_of_time and not (
+                    self._close and self._is_solved(c, tried[:, 0, c])
+                ):
                     part.active[c] = part.violating(c) if measure else part.members(c)
                     self._train(part, c)
 
@@ -153,6 +156,7 @@ class Rounds:
             if not stream.in_one_block:
                 spills = self._spills(slack) if spills is None else spills
                 stream.survivors.add(block, slack, self._block_threshold(slack) if spills else None)
+        self._close = False
         best = tried[:, 0].argmin(axis=0)
         measured = np.array(tried[best, :, np.arange(len(best))].T)
         if not stream.in_one_block:
@@ -167,6 +171,12 @@ class Rounds:
         if threshold is not None:
             measured[0, 0] = threshold.end_pass(stream.in_one_block)
         return measured, n_active
+
+    def _is_solved(self, c: int, primals: NDArray[np.float64]) -> bool:
+        """Is the gap of problem ``c`` small enough, whose weights have been measured at all rows? primals: (m,) of
+        multiples of these."""
+        primal, gap = float(primals.min()), float(primals.min() - self._run.dual[c])
+        return self._run.stream.in_one_block and gap <= self._run.settings.tol * primal
 
     def _spills(self, slack: NDArray[np.float32]) -> bool:
         """Does a pass spill rows, whose first block, of pages from all over the data, has these slacks?"""
@@ -211,9 +221,10 @@ class Rounds:
 
     # -- what a SolverState holds of it, and other beginnings ---------------------------------------------
 
-    def begun(self) -> None:
-        """A pass has summed the weights of dual variables from elsewhere: the next one measures them."""
-        self.passes = 1
+    def begun(self, close: bool = False) -> None:
+        """A pass has summed the weights of dual variables from elsewhere: the next one measures them. close: and
+        leaves those alone whose gap is small enough."""
+        self.passes, self._close = 1, close
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""

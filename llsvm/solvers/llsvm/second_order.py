@@ -7,6 +7,8 @@ against what Newton's steps are expected to. So easy problems never see it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,17 +128,28 @@ class SecondOrder:
         return tuning.smooth_steps if math.isfinite(self._run.sweeps.loss.smoothness) else tuning.steps
 
     def solve(
-        self, part: BlockState, problems: list[int], rows: list[Positions], gap: float, whole: bool
+        self,
+        part: BlockState,
+        problems: list[int],
+        rows: list[Positions],
+        gap: float,
+        whole: bool,
+        starts: Mapping[int, Vector] | None = None,
     ) -> None:
         """Solve each of the problems over the rows of the part that are given for it.
 
         gap: at which to end, a share of the objective. whole: these are all rows that the problems have, and
-        ``run.start`` becomes the weights of the smallest gap."""
+        ``run.start`` becomes the weights of the smallest gap. starts: of each problem, weights (d + 1,) close to
+        its best ones to begin at; None: there are none but its own."""
         if not problems:
             return
+
+        def solve(j: int) -> None:
+            c = problems[j]
+            self._solve(part, c, rows[j], gap, whole, None if starts is None else starts[c])
+
         with one_blas_thread():
-            each = range(len(problems))
-            self._run.sweeps.each(lambda j: self._solve(part, problems[j], rows[j], gap, whole), each)
+            self._run.sweeps.each(solve, range(len(problems)))
 
     def _is_wide(self, prices: Prices, n_rows: int, n_free: int, lent: bool) -> bool:
         """Are conjugate gradients the way to solve systems? Then they do without the method of multipliers. lent:
@@ -225,7 +238,9 @@ class SecondOrder:
         signed = plan.lines[WORK_ON_ROWS] + plan.lines.get(SECOND_ORDER, 0) + self.lent_bytes
         return signed - part.n_rows * (RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width)
 
-    def _solve(self, part: BlockState, c: int, at: Positions, gap: float, whole: bool) -> None:
+    def _solve(
+        self, part: BlockState, c: int, at: Positions, gap: float, whole: bool, start: Vector | None
+    ) -> None:
         run, sweeps, progress = self._run, self._run.sweeps, self._run.stream.progress
         loss, threshold = sweeps.loss, run.threshold
         at = np.sort(at[part.cost(c)[at] > 0])
@@ -262,7 +277,11 @@ class SecondOrder:
             size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
             return gap * size
 
-        solver = Multipliers(problem, prices, run.tuning.multipliers)
+        tuning = run.tuning.multipliers
+        if start is not None:
+            sigma *= run.tuning.in_turn.sigma
+            w, tuning = start, replace(tuning, max_polish=0)  # v(α) is not what is measured
+        solver = Multipliers(problem, prices, tuning)
         found = solver.solve(before, w, sigma, enough)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:

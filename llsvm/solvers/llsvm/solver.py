@@ -26,7 +26,7 @@ gap.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -41,6 +41,7 @@ from llsvm.objective.problems import Problems
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.duals import AllDuals
+from llsvm.solvers.llsvm.in_turn import InTurn
 from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
 from llsvm.solvers.llsvm.rounds import Rounds
@@ -81,6 +82,7 @@ class LLSVM:
         self._mode: Rounds | Paper | None = None
         self._restored: SolverState | None = None
         self._shares: Shares | None = None
+        self._parents: Sequence[int] | None = None
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
@@ -107,6 +109,10 @@ class LLSVM:
                 begin_at(self._shares, self._run)
                 self._shares = None
                 mode.begun()
+            if self._parents is not None and isinstance(mode, Rounds) and plan.at_hand:
+                for block in stream.all():  # which is one
+                    InTurn(self._run, self._parents).settle(self._run.duals.of(block))
+                mode.begun(close=True)
             yield from mode.reports()
 
     def _new_sweeps(self, stream: Stream, round_to_float32: bool) -> Sweeps:
@@ -182,6 +188,11 @@ class LLSVM:
     def begin_at(self, shares: Shares) -> None:
         """Let ``solve`` begin at these dual variables, in any bounds; it takes a pass to sum their weights."""
         self._shares = shares
+
+    def in_turn(self, parents: Sequence[int]) -> None:
+        """Let ``solve``, where all rows are at hand, begin with each variant of the problems where another has
+        ended: see in_turn.py."""
+        self._parents = parents
 
     def close(self) -> None:
         """Let go of the dual variables, once ``solve`` is at its end."""

@@ -36,6 +36,14 @@ def begin_at(shares: Shares, run: Run) -> None:
     run.begin_at_weights()
 
 
+def sum_weights(run: Run, part: BlockState, c: int) -> None:
+    """Let the weights of problem ``c`` and its D be those of the part's dual variables, which are all there are."""
+    sweeps = run.sweeps
+    sweeps.w[c], sweeps.dual[c] = 0.0, 0.0
+    _add(run, part, c)
+    sweeps.dual[c] -= 0.5 * float(sweeps.w[c] @ sweeps.w[c])
+
+
 def _add(run: Run, part: BlockState, c: int) -> None:
     """Add the part's rows to the weights and the dual objective of problem ``c``."""
     sweeps = run.sweeps

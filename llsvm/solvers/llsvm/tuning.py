@@ -125,6 +125,22 @@ class AllRowsTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class InTurnTuning:
+    """Of problems that begin at each other (in_turn.py)."""
+
+    tol_share: float = 0.7
+    """Second order ends at this share of the gap that is asked for: it knows the gap that a pass will measure."""
+    sigma: float = 10.0
+    """σ is so many times what it is from nothing: from 1 on, folds of a9a take twice as many steps."""
+    warm_share: float = 0.25
+    """It takes about so many of the steps that it takes from nothing."""
+    max_rounds: int = 12
+    """Sweeps over all rows, at most: what is left is for epochs."""
+    max_sweeps: int = 10
+    """Between two of these, over rows that moved."""
+
+
+@dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
@@ -227,6 +243,8 @@ class LLSVMTuning:
     """where these do not fit in memory together;"""
     all_rows: AllRowsTuning = AllRowsTuning()
     """where few columns have a matrix."""
+    in_turn: InTurnTuning = InTurnTuning()
+    """Of grids and folds."""
 
     # The one-class SVM's threshold
     threshold_bias: float = 3.0

@@ -1,0 +1,72 @@
+"""Grids and folds whose problems begin at each other: the same optima, for a fraction of the work."""
+
+import numpy as np
+import pytest
+from oracle import rows
+
+from llsvm.data import open_source
+from llsvm.memory.budget import MemoryBudget
+from llsvm.objective.problems import Fold, Problems, Variant
+from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm import second_order
+from llsvm.solvers.llsvm.in_turn import NO_PARENT
+from llsvm.solvers.llsvm.solver import LLSVM
+from llsvm.training.training import Training
+
+COSTS = (0.01, 0.1, 1.0, 10.0)
+FOLDS = [None, *(Fold(number, 4) for number in range(4))]
+PARENTS = [NO_PARENT, 0, 0, 0, 0, *range(5 * (len(COSTS) - 1))]
+
+
+def solved(X, y, parents, **options):
+    """The certificate, and the updates and passes it took."""
+    settings = Settings(**{"threads": 1, "tol": 1e-4, "scale": "none", **options})
+    with Training(open_source(X, y), settings, budget=MemoryBudget(100_000_000, 0)) as training:
+        dataset = training.read()
+        variants = [Variant(C, fold) for C in COSTS for fold in FOLDS]
+        problems = Problems(dataset.n_classes, settings.multiclass == "ovo", variants)
+        solver = LLSVM(training.settings, np.ones(dataset.n_classes), settings.threads, problems)
+        if parents is not None:
+            solver.in_turn(parents)
+        last = None
+        for report in solver.solve(training.stream):
+            last = report if report.certificate is not None else last
+        return last, solver.updates
+
+
+@pytest.mark.parametrize(
+    ("classes", "options"),
+    [
+        (2, {}),
+        (2, {"threads": 2, "loss": "squared_hinge"}),
+        (2, {"loss": "logistic"}),
+        (3, {"multiclass": "ovo"}),
+        (3, {"threads": 2}),
+    ],
+)
+def test_problems_that_begin_at_each_other_have_the_same_optima_for_less(classes, options):
+    X, y = rows(n=1000, d=6, classes=classes, seed=1, noise=0.6)
+    alone, many = solved(X, y, None, **options)
+    chained, few = solved(X, y, PARENTS, **options)
+    assert chained.certificate.relative_gap <= 1e-4
+    assert chained.passes <= alone.passes
+    np.testing.assert_allclose(chained.certificate.primal, alone.certificate.primal, rtol=2e-4)
+    assert few <= 0.6 * many
+
+
+def test_where_second_order_has_finished_a_problem_it_is_all_that_those_after_it_see(monkeypatch):
+    X, y = rows(n=3000, d=6, seed=1, noise=0.6)
+    X = X * np.array([1, 30, 1, 1, 1000, 1])
+    solving, solve = [], second_order.Multipliers.solve
+
+    def noted(self, *given):
+        found = solve(self, *given)
+        solving.append(found.steps)
+        return found
+
+    monkeypatch.setattr(second_order.Multipliers, "solve", noted)
+    last, few = solved(X, y, PARENTS)
+    assert last.certificate.relative_gap <= 1e-4
+    assert last.passes == 2  # the first of which has settled them, and the second measured
+    assert len(solving) == 5 * len(COSTS)
+    assert few <= 100 * len(y)  # of the five problems of the smallest C, until it took over
