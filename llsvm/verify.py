@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,14 +14,18 @@ from llsvm.scoring.room import require_room
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import Settings
 from llsvm.verification.claim import (
-    NOT_CHECKED,
+    dual_differences,
     gap_differences,
     gap_of,
+    not_checked,
     other_data,
+    other_training,
     primal_differences,
     unfit,
 )
+from llsvm.verification.dual import KeptDual
 from llsvm.verification.primal import measured
+from llsvm.verification.problems import Problems
 from llsvm.verification.rows import rows_of, settings_of
 
 __all__ = ["verify"]
@@ -33,6 +38,7 @@ def verify(
     y: Any = None,
     sample_weight: Any = None,
     *,
+    state: str | os.PathLike[str] | None = None,
     memory_limit: str | int | None = None,
     threads: int | None = None,
     label: str | int | None = None,
@@ -44,62 +50,92 @@ def verify(
     trained on, in plain float64 NumPy, without any solver.
 
     model: a model with a certificate, or the path of its file. data, y, sample_weight: what it was trained on, as
-    ``llsvm.train`` takes it. How data are read follows the model, but for what is given otherwise.
+    ``llsvm.train`` takes it. How data are read follows the model, but for what is given otherwise. state: the
+    folder of the state that the training kept, or None: with it the dual is worked out again too, from the dual
+    variables of all rows, where the method keeps these.
 
-    Returns plain values, a dict: holds; differences (a sentence each); not_checked (a sentence); rows; primal and
-    claimed_primal (sums over problems, None where they cannot be worked out for these data); claimed_dual;
-    relative_gap (of the primal found and the dual claimed) and claimed_gap; problems (a dict each: name, primal,
-    claimed_primal, claimed_dual). Raises ModelError where the model has no certificate, DataError, BudgetError,
-    UsageError.
+    Returns plain values, a dict: holds; differences (a sentence each); not_checked (a sentence, or ""); rows;
+    primal, claimed_primal, dual, claimed_dual (sums over problems, None where they cannot be worked out for these
+    data, or without dual variables); relative_gap (of what was found, and the dual claimed where none was) and
+    claimed_gap; problems (a dict each: name, primal, claimed_primal, dual, claimed_dual). Raises ModelError where
+    the model has no certificate, DataError, BudgetError, UsageError.
     """
     told: dict[str, Any] = {"label": label, "format": format, "spill_dir": spill_dir}
     given = Settings(memory_limit=memory_limit, threads=threads, **told)
-    return verified(model, data, y, sample_weight, given)
+    return verified(model, data, y, sample_weight, given, state)
 
 
 def verified(
-    model: Model | str | os.PathLike[str], data: Any, y: Any, sample_weight: Any, given: Settings
+    model: Model | str | os.PathLike[str],
+    data: Any,
+    y: Any,
+    sample_weight: Any,
+    given: Settings,
+    state: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """See ``verify``. given: see ``settings_of``."""
+    if state is None:
+        return _verified(model, data, y, sample_weight, given, None)
+    with KeptDual(Path(state)) as kept:
+        return _verified(model, data, y, sample_weight, given, kept)
+
+
+def _verified(
+    model: Model | str | os.PathLike[str],
+    data: Any,
+    y: Any,
+    sample_weight: Any,
+    given: Settings,
+    kept: KeptDual | None,
+) -> dict[str, Any]:
     if not isinstance(model, Model):
         require_room(model, given.memory_limit)
         model = Model.load(model)
     settings, certificate = settings_of(model, given), model.certificate
     assert certificate is not None
-    with rows_of(model, settings, data, y, sample_weight) as stream:
+    with rows_of(model, settings, data, y, sample_weight, with_dual=kept is not None) as stream:
         dataset = stream.dataset
         differences = other_data(model, dataset, stream.source.info().fingerprints)
-        found = None
+        found, fits = None, False
+        if kept is not None:
+            others, fits = other_training(model, kept, dataset, Problems.of(settings, dataset).row_width)
+            differences += others
+        usable = kept if fits else None
         if no_figures := unfit(model, dataset, dataset.n_features):
             differences += no_figures
         else:
-            found = measured(model, settings, stream)
+            found = measured(model, settings, stream, kept=usable)
             wrong = primal_differences(certificate, found)
             if wrong and settings.feature_map is not None:  # no model says as what its features were kept
-                wide = measured(model, settings, stream, np.float64)
+                wide = measured(model, settings, stream, np.float64, usable)
                 if not primal_differences(certificate, wide):
                     found, wrong = wide, []
-            differences += wrong
+            differences += wrong + dual_differences(certificate, found)
             differences += gap_differences(model, settings, found.primal)
     answer = {
         "holds": not differences,
         "differences": differences,
-        "not_checked": NOT_CHECKED,
+        "not_checked": not_checked(model, kept),
         "rows": dataset.n_rows,
         "primal": None,
         "claimed_primal": certificate.total_primal,
+        "dual": None,
         "claimed_dual": certificate.total_dual,
         "relative_gap": None,
         "claimed_gap": certificate.relative_gap,
         "problems": [],
     }
     if found is not None:
-        answer |= {"primal": float(found.primal.sum()), "relative_gap": gap_of(certificate, found.primal)}
-        each = zip(found.problems, found.primal.tolist(), certificate.primal, certificate.dual, strict=False)
-        answer["problems"] = [
-            {"name": name, "primal": primal, "claimed_primal": claim, "claimed_dual": dual}
-            for name, primal, claim, dual in each
-        ]
+        duals = None if found.dual is None or found.dual.infeasible else found.dual.values()[0]
+        answer |= {
+            "primal": float(found.primal.sum()),
+            "dual": None if duals is None else float(duals.sum()),
+            "relative_gap": gap_of(certificate, found.primal, duals),
+        }
+        given_duals = [None] * len(found.primal) if duals is None else duals.tolist()
+        names = ("name", "primal", "claimed_primal", "dual", "claimed_dual")
+        each = (found.problems, found.primal.tolist(), certificate.primal, given_duals, certificate.dual)
+        answer["problems"] = [dict(zip(names, values, strict=True)) for values in zip(*each, strict=False)]
     return answer
 
 

@@ -14,11 +14,20 @@ from llsvm.errors import EXIT_CONVERGED, EXIT_REFUTED
 
 Data = Annotated[list[str], typer.Argument(metavar="DATA", help="What it was trained on, as for train.")]
 
+State = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="The state that it was trained with (train --state): the dual is worked out again too.",
+        show_default="none",
+    ),
+]
+
 _SHOWN = 10  # problems
 
 
 @takes("memory_limit", "threads", "label", "format", "spill_dir")
-def verify(model: ModelFile, data: Data, json: Json = False, **chosen: Any) -> int:
+def verify(model: ModelFile, data: Data, state: State = None, json: Json = False, **chosen: Any) -> int:
     """Work out again what a model's certificate says, over the DATA it was trained on: exit code 7 if it does not
     hold."""
     from llsvm.kernels.start import start_quickly
@@ -27,7 +36,7 @@ def verify(model: ModelFile, data: Data, json: Json = False, **chosen: Any) -> i
 
     given = settings_of(chosen)
     start_quickly()
-    answer = verified(model, data, None, None, given)
+    answer = verified(model, data, None, None, given, state)
     if json:
         typer.echo(json_bytes(answer).decode(), nl=False)
     else:
@@ -44,12 +53,14 @@ def print_verified(answer: dict[str, Any]) -> None:
         rows.append(["primal", _exact(answer["primal"]), _exact(answer["claimed_primal"])])
         for each in answer["problems"][:_SHOWN] if len(answer["problems"]) > 1 else []:
             rows.append([f"  {each['name']}", _exact(each["primal"]), _exact(each["claimed_primal"])])
-        rows.append(["dual", None, _exact(answer["claimed_dual"])])
+        found = None if answer["dual"] is None else _exact(answer["dual"])
+        rows.append(["dual", found, _exact(answer["claimed_dual"])])
         rows.append(["relative gap", answer["relative_gap"], answer["claimed_gap"]])
         print_table((f"over {answer['rows']:,} rows", "found", "the model says"), rows)
     for each in answer["differences"]:
         echo(f"differs: {each}")
-    echo(f"{'holds' if answer['holds'] else 'does not hold'}: {answer['not_checked']}")
+    outcome = "holds" if answer["holds"] else "does not hold"
+    echo(": ".join(filter(None, [outcome, answer["not_checked"]])))
 
 
 def _exact(value: float) -> str:

@@ -18,7 +18,7 @@ from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough, update_price
 from llsvm.solvers.report import ROUNDED, STALLED, Report
-from llsvm.solvers.state import SolverState, Value, data_of, objective_of
+from llsvm.solvers.state import RowShares, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -230,6 +230,10 @@ class Auto:
             "back": self._back or (self._change is not None and name == "llsvm"),
         }
         return replace(state, solver="auto", numbers={**state.numbers, "auto": own})
+
+    def shares(self) -> RowShares | None:
+        """Of the solver that came to the end."""
+        return None if self._at_work is None else self._at_work.shares()
 
     def restore(self, state: SolverState) -> None:
         state.require("auto", {})

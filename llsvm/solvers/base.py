@@ -7,7 +7,7 @@ from typing import Protocol
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import SolverState
+from llsvm.solvers.state import RowShares, SolverState
 from llsvm.stream.stream import Stream
 
 
@@ -30,6 +30,11 @@ class Solver(Protocol):
 
     def state(self) -> SolverState:
         """What ``restore`` needs to go on from here; to be asked for after a report with ``resumable``."""
+        ...
+
+    def shares(self) -> RowShares | None:
+        """Once ``solve`` is at its end: the dual variables that its last certificate is of; None where the method
+        keeps none by row."""
         ...
 
     def restore(self, state: SolverState) -> None:

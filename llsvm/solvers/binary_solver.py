@@ -15,7 +15,7 @@ from llsvm.objective.losses import plq_loss_of
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import SolverState, Value, data_of, objective_of
+from llsvm.solvers.state import RowShares, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 Tuning = TypeVar("Tuning")
@@ -80,6 +80,10 @@ class BinarySolver(ABC, Generic[Tuning]):
         """See Solver."""
         assert self._run is not None, "there is a state after the first report"
         return self._run.state(self._objective)
+
+    def shares(self) -> RowShares | None:
+        """None: what is kept of a dual point is its sums over rows."""
+        return None
 
     def restore(self, state: SolverState) -> None:
         """See Solver."""

@@ -7,6 +7,7 @@ dual variables, but not to the last bit, so both are in it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -58,6 +59,19 @@ class RowValues(Protocol):
     def get(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """A copy of the rows' values, (len(rows), width), or (len(rows),) where width is 1."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowShares:
+    """Of every row a_i = α_i / C_i in each problem that it takes part in: what a certificate's dual is of.
+
+    values: (n_rows, width) in the order of the method's own, see llsvm.objective.problems and, of the joint
+    multi-class problems, llsvm.solvers.sequential_dual.shares. largest_cost: costs above it were taken for it;
+    infinite: none were.
+    """
+
+    values: RowValues
+    largest_cost: float = math.inf
 
 
 class SettableRowValues(RowValues, Protocol):

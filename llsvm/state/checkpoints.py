@@ -25,13 +25,13 @@ from llsvm.models.model import Model
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Solver
 from llsvm.solvers.report import Report, in_passes
-from llsvm.solvers.state import SolverState
+from llsvm.solvers.state import RowShares, SolverState
 from llsvm.spill.workspace import RESERVE_BYTES
 from llsvm.state import solver_state
 from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter, require_ours
 from llsvm.state.folder import NEXT, PART, RESULT, STATE, StateFolder
 from llsvm.state.record import Record
-from llsvm.state.result import read_model, write_result
+from llsvm.state.result import ResultWriter, read_model
 from llsvm.stream.stream import Stream
 
 EVERY_SECONDS = 300.0
@@ -56,6 +56,7 @@ class Checkpoints:
         self._container: Container | None = None
         self._result: Container | None = None
         self._state: SolverState | None = None
+        self._ending: ResultWriter | None = None  # has the dual variables, and waits for the model
         if fresh:
             require_ours(folder.file(STATE))
             require_ours(folder.file(RESULT))
@@ -85,9 +86,9 @@ class Checkpoints:
             self._state = solver_state.read(self._container, about["solver"])
 
     def close(self) -> None:
-        for container in (self._container, self._result):
-            if container is not None:
-                container.close()
+        for file in (self._container, self._result, self._ending):
+            if file is not None:
+                file.close()
 
     # -- going on -----------------------------------------------------------------------------------------
 
@@ -198,6 +199,27 @@ class Checkpoints:
             return f", and the state after {in_passes(self._newest)} is in {self.folder.path}, to go on from"
         return f", and no state is in {self.folder.path}: no pass is complete"
 
+    def keep_shares(self, shares: RowShares | None, stream: Stream, disk_limited: bool) -> None:
+        """The solver has come to its end: write its dual variables, for the result. What the disk refuses becomes a
+        warning."""
+        if shares is None:
+            return
+        with self._writing:
+            try:
+                values, ending = shares.values, ResultWriter(self.folder)
+                self._ending = ending
+                nbytes = values.n_rows * values.width * values.dtype.itemsize
+                self._require_disk(nbytes, stream, disk_limited)
+                ending.add_shares(shares)
+            except (DiskError, UsageError) as error:
+                self._warn(error)
+                self._forget_shares()
+
+    def _forget_shares(self) -> None:
+        if self._ending is not None:
+            self._ending.close()
+            self._ending = None
+
     def end(self, model: Model | None, record: Callable[[], Record], cause: str) -> None:
         """The run is over. model: that it came to, where the same command would come to the same; else None. What
         the disk refuses becomes a warning."""
@@ -205,7 +227,8 @@ class Checkpoints:
             try:
                 self._sync()
                 if model is not None:
-                    write_result(self.folder, model, record(), cause)
+                    self._ending = self._ending or ResultWriter(self.folder)
+                    self._ending.end(model, record(), cause)
             except (DiskError, UsageError) as error:
                 self._warn(error)
 
@@ -213,11 +236,13 @@ class Checkpoints:
         """What has been written belongs to a run that is given up: the next draft is of another."""
         with self._writing:
             self._draft, self._any, self._skipped = None, False, False
+            self._forget_shares()
             if self._container is not None:
                 self._container.close()
 
     def _write(self, state: SolverState, stream: Stream, record: Record) -> None:
-        self._require_disk(solver_state.nbytes_of(state), stream, record)
+        limited = record.settings["disk_limit"] is not None
+        self._require_disk(solver_state.nbytes_of(state), stream, limited)
         writer = ContainerWriter(self.folder.file(STATE + PART))
         try:
             about = solver_state.write(state, writer)
@@ -234,11 +259,12 @@ class Checkpoints:
             self._newest, self._draft = self._draft, None
         self._synced_at = time.monotonic()
 
-    def _require_disk(self, nbytes: int, stream: Stream, record: Record) -> None:
-        """Raise DiskError where there is no room for so many bytes more; tell the spill files what ours take."""
-        held, free = self.folder.bytes_of(STATE, NEXT, RESULT), self.folder.free_bytes()
-        if record.settings["disk_limit"] is not None:
-            stream.open_workspace().hold_elsewhere(held, nbytes)
+    def _require_disk(self, nbytes: int, stream: Stream, limited: bool) -> None:
+        """Raise DiskError where there is no room for so many bytes more; tell the spill files what ours take, where
+        the disk is limited."""
+        free = self.folder.free_bytes()
+        if limited:
+            stream.open_workspace().hold_elsewhere(self.folder.bytes_of(STATE, NEXT, RESULT), nbytes)
         if nbytes + RESERVE_BYTES > free:
             raise DiskError(
                 f"{self.folder.path}: the state takes {format_size(nbytes)}, and {format_size(free)} are free "

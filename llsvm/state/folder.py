@@ -2,7 +2,7 @@
 
 lock          locked by the run that uses the folder, with who that is
 state         the newest state that is complete and synced (see ``container``)
-result        of a run that has come to its end: the model, and what it was made with
+result        of a run that has come to its end: the model, what it was made with, the dual variables of its dual
 state.next    a newer state that is complete, and becomes ``state`` when it is due, or when a signal comes
 *.part        what is being written
 """
@@ -25,6 +25,10 @@ from llsvm.process import leftovers
 
 LOCK, STATE, RESULT, NEXT, PART = "lock", "state", "result", "state.next", ".part"
 MODEL = "model" + PART  # which becomes a part of the result
+SHARES = (
+    "shares"  # the part of a result that has (n_rows, width) α_i / C_i, see llsvm.solvers.state.RowShares
+)
+LARGEST_COST = "largest cost"  # what the result says of them
 _OURS = (LOCK, STATE, RESULT, NEXT, STATE + PART, RESULT + PART, MODEL, MODEL + ".log.json")
 _TEMPORARY = ".llsvm-"  # as llsvm.files.writing calls what it writes
 _SEAL = "llsvm state, locked while in use"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,28 +13,45 @@ from numpy.typing import NDArray
 
 from llsvm.files.writing import naming
 from llsvm.models.model import Model
+from llsvm.solvers.state import RowShares
 from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter
-from llsvm.state.folder import MODEL, PART, RESULT, StateFolder
+from llsvm.state.folder import LARGEST_COST, MODEL, PART, RESULT, SHARES, StateFolder
 from llsvm.state.record import Record
+from llsvm.state.solver_state import write_rows
 
 _MODEL = "model"
 
 
-def write_result(folder: StateFolder, model: Model, record: Record, cause: str) -> None:
-    """cause: why it has not converged, as in reports, or "". Raises DiskError, UsageError."""
-    file = folder.file(MODEL)
-    try:
-        model.save(file)
-        writer = ContainerWriter(folder.file(RESULT + PART))
+class ResultWriter:
+    """The next result of a folder: the dual variables first, while the solver has them, then the model; which is
+    the result once ``end`` returns. All methods raise DiskError, UsageError."""
+
+    def __init__(self, folder: StateFolder) -> None:
+        self._folder = folder
+        self._largest_cost: float | None = None
+        self._writer = ContainerWriter(folder.file(RESULT + PART))
+
+    def add_shares(self, shares: RowShares) -> None:
+        """Of the dual that the model's certificate is of."""
+        write_rows(self._writer, SHARES, shares.values)
+        self._largest_cost = shares.largest_cost if math.isfinite(shares.largest_cost) else None
+
+    def end(self, model: Model, record: Record, cause: str) -> None:
+        """cause: why it has not converged, as in reports, or ""."""
+        file = self._folder.file(MODEL)
         try:
+            model.save(file)
             nbytes = os.stat(file).st_size
-            writer.add(_MODEL, np.dtype(np.uint8), (nbytes,), _pieces(file))
-            writer.end({"record": record.as_dict(), "cause": cause})
+            self._writer.add(_MODEL, np.dtype(np.uint8), (nbytes,), _pieces(file))
         finally:
-            writer.close()
-        folder.sync(RESULT + PART, RESULT)
-    finally:
-        _remove(file)
+            _remove(file)
+        about = {"record": record.as_dict(), "cause": cause, LARGEST_COST: self._largest_cost}
+        self._writer.end(about)
+        self.close()
+        self._folder.sync(RESULT + PART, RESULT)
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def read_model(folder: StateFolder, result: Container) -> Model:

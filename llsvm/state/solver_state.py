@@ -25,13 +25,18 @@ def write(state: SolverState, writer: ContainerWriter) -> dict[str, Any]:
     for name, array in state.arrays.items():
         writer.add(_ARRAYS + name, array.dtype, array.shape, _pieces(array))
     for name, values in state.rows.items():
-        writer.add(_ROWS + name, values.dtype, (values.n_rows, values.width), _pieces_of_rows(values))
+        write_rows(writer, _ROWS + name, values)
     return {
         "solver": state.solver,
         "passes": int(state.passes),
         "of": dict(state.of),
         "numbers": dict(state.numbers),
     }
+
+
+def write_rows(writer: ContainerWriter, name: str, values: RowValues) -> None:
+    """Add them as a part, a piece at a time."""
+    writer.add(name, values.dtype, (values.n_rows, values.width), _pieces_of_rows(values))
 
 
 def read(container: Container, about: Mapping[str, Any]) -> SolverState:
@@ -42,7 +47,7 @@ def read(container: Container, about: Mapping[str, Any]) -> SolverState:
         about["passes"],
         about["of"],
         _SavedArrays(container),
-        {name: _SavedRows(container, _ROWS + name) for name in rows},
+        {name: SavedRows(container, _ROWS + name) for name in rows},
         about["numbers"],
     )
 
@@ -67,7 +72,7 @@ class _SavedArrays(Mapping[str, NDArray[Any]]):
         return len(self._names)
 
 
-class _SavedRows:
+class SavedRows:
     """RowValues (llsvm.solvers.state) in the container."""
 
     def __init__(self, container: Container, name: str) -> None:

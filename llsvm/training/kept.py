@@ -93,9 +93,14 @@ class Kept:
         self.bytes_read = history[-1]["bytes_read"] if history else 0
         self._checkpoints.restore(solver)
 
-    def going_on(self, reports: Iterator[Report]) -> Iterator[Report]:
-        """The reports of that solver."""
-        return reports if self._checkpoints is None else self._checkpoints.going_on(reports)
+    def reports(self, solver: Solver, stream: Stream) -> Iterator[Report]:
+        """Of that solver, whose dual variables are kept when it has come to its end."""
+        if self._checkpoints is None:
+            yield from solver.solve(stream)
+        else:
+            yield from self._checkpoints.going_on(solver.solve(stream))
+            limited = self._settings["disk_limit"] is not None
+            self._checkpoints.keep_shares(solver.shares(), stream, limited)
 
     # -- what is to be kept -------------------------------------------------------------------------------
 

@@ -220,7 +220,7 @@ class Training:
             chosen = f"solver {self.solver}: {self.why}" if self.why else ""
             notes = (self._kept.note, self.stream.note, _DOUBLE * self._kept.doubled, chosen)
             yield Report("read", 0, note="; ".join(filter(None, notes)))
-            reports, hidden = self._kept.going_on(solver.solve(self.stream)), False
+            reports, hidden = self._kept.reports(solver, self.stream), False
             for report in reports:
                 hidden = rounding_hides_the_optimum(report, self.settings, self._can_begin_again)
                 if hidden and self._can_begin_again:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,15 +16,22 @@ from llsvm.files.fingerprint import TRAINED_ON, FileFingerprint, files_summary
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model, label_text
 from llsvm.objective.certificate import Certificate
+from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION
-from llsvm.settings.settings import Settings
+from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.verification.dual import KeptDual
 from llsvm.verification.primal import Measured
 
 TOLERANCE = 1e-9  # of a figure: so far sums of the same numbers in another order may be off
 NOT_CHECKED = (
-    "the dual is not checked, for which the dual variables of all rows are needed: that the gap is no larger than "
-    "the model says is proved as far as its dual is"
+    "the dual is not checked, for which the dual variables of all rows are needed (train with --state, and pass it "
+    "here): that the gap is no larger than the model says is proved as far as its dual is"
 )
+NOT_BY_ROW = (
+    "the dual is not checked: solver {} keeps its dual point as sums over rows, from which it cannot be worked out "
+    "again; train with --solver llsvm, where that takes loss and penalty, to have it checked"
+)
+_NOT_OF_THE_MODEL = ("memory_limit", "threads", "disk_limit", "spill_dir", "spill_format", "cache")
 _SHOWN = 3  # of what differs, in a list
 
 
@@ -94,6 +102,52 @@ def primal_differences(certificate: Certificate, found: Measured) -> list[str]:
     return told
 
 
+def other_training(model: Model, kept: KeptDual, dataset: DatasetInfo, width: int) -> tuple[list[str], bool]:
+    """In what the training of a state was not that of the model, a sentence each; and are its dual variables, by
+    their number, those of the rows at hand? width: dual variables of a row."""
+    now = json.loads(json.dumps(with_new_names(model.settings)))
+    told = [
+        f"the state is of {option.flag} {kept.settings.get(name)}, and the model of {now.get(name)}"
+        for name, option in OPTIONS.items()
+        if name not in _NOT_OF_THE_MODEL and kept.settings.get(name) != now.get(name)
+    ]
+    fits = kept.has_rows and kept.shape == (dataset.n_rows, width)
+    if kept.has_rows and not fits:
+        there, here = (
+            f"{rows:,} rows, {each} of each" for rows, each in (kept.shape, (dataset.n_rows, width))
+        )
+        told.append(f"the state has dual variables of {there}, and the data and the model make {here}")
+    return told, fits
+
+
+def not_checked(model: Model, kept: KeptDual | None) -> str:
+    """What of the claim is left open, in a sentence, or ""."""
+    if kept is None:
+        return NOT_CHECKED
+    return "" if kept.has_rows else NOT_BY_ROW.format(model.extra.get("solver", "of the model"))
+
+
+def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
+    """Where the dual variables do not prove what the model says, a sentence each."""
+    dual = found.dual
+    if dual is None:
+        return []
+    if dual.infeasible:
+        return [
+            f"{dual.infeasible:,} rows have dual variables outside their bounds, so that their dual proves nothing "
+            f"({dual.first})"
+        ]
+    told = []
+    values, sizes = dual.values()
+    for name, claim, value, size in zip(
+        found.problems, certificate.dual, values.tolist(), sizes.tolist(), strict=True
+    ):
+        of = f" of {name}" if len(found.problems) > 1 else ""
+        if not (value >= claim or agree(claim, value, size)):
+            told.append(f"the dual{of} is {value:.12g}, and the model says {claim:.12g}")
+    return told
+
+
 def agree(claim: float, value: float, size: float) -> bool:
     """size: of the terms that ``value`` is the sum of."""
     return math.isfinite(value) and abs(claim - value) <= TOLERANCE * max(abs(value), 1e-6 * size)
@@ -116,11 +170,14 @@ def gap_differences(model: Model, settings: Settings, found: NDArray[np.float64]
     return told
 
 
-def gap_of(certificate: Certificate, primal: NDArray[np.float64]) -> float:
-    """The largest relative gap of the problems, with the primal that was found and the dual of the claim."""
+def gap_of(
+    certificate: Certificate, primal: NDArray[np.float64], dual: NDArray[np.float64] | None = None
+) -> float:
+    """The largest relative gap of the problems. primal, dual: (p,) as found; dual None: that of the claim."""
     gaps = [0.0]
     rounding = certificate.rounding or (0.0,) * len(certificate.dual)
-    for p, d, more in zip(primal.tolist(), certificate.dual, rounding, strict=False):
+    duals = certificate.dual if dual is None else dual.tolist()
+    for p, d, more in zip(primal.tolist(), duals, rounding, strict=False):
         if p > 0 or -d > certificate.negligible:
             gaps.append((abs(p - d) + more) / (p if p > 0 else max(-d, 1e-300)))
     return max(gaps)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +28,39 @@ def of_margins(settings: Settings, margin: Array, target: Array) -> Array:
         "one_class": lambda: np.maximum(-margin, 0.0),
     }
     return by_name[settings.loss]()
+
+
+@dataclass(frozen=True, slots=True)
+class Conjugate:
+    """What the dual has of a row: b(a, t) = t a − epsilon |a| − ½ ridge a², or an entropy, lower ≤ a ≤ upper."""
+
+    lower: float
+    upper: float
+    ridge: float = 0.0
+    epsilon: float = 0.0
+    entropy: bool = False
+
+    def value(self, a: Array, target: Array) -> Array:
+        if self.entropy:
+            inner = np.where((a > 0) & (a < 1), a, 0.5)
+            return np.where(a == inner, -a * np.log(inner) - (1.0 - a) * np.log(1.0 - inner), 0.0)
+        return target * a - self.epsilon * np.abs(a) - 0.5 * self.ridge * a * a
+
+
+def conjugate_of(settings: Settings) -> Conjugate:
+    """Of the losses of margins."""
+    epsilon, tau, delta = settings.epsilon, settings.quantile, settings.delta
+    return {
+        "hinge": Conjugate(0.0, 1.0),
+        "squared_hinge": Conjugate(0.0, np.inf, 0.5),
+        "least-squares": Conjugate(-np.inf, np.inf, 0.5),
+        "logistic": Conjugate(0.0, 1.0, entropy=True),
+        "epsilon_insensitive": Conjugate(-1.0, 1.0, epsilon=epsilon),
+        "squared_epsilon_insensitive": Conjugate(-np.inf, np.inf, 0.5, epsilon),
+        "quantile": Conjugate(tau - 1.0, tau),
+        "huber": Conjugate(-delta, delta, 1.0),
+        "one_class": Conjugate(0.0, 1.0),
+    }[settings.loss]
 
 
 def _huber(size: Array, delta: float) -> Array:

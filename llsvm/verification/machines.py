@@ -20,7 +20,7 @@ from llsvm.features.scaling import Scaling
 from llsvm.models.model import Model
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.verification.products import PIECE_VALUES, dense, kernel, scores
+from llsvm.verification.products import PIECE_VALUES, add_rows, dense, kernel, scores
 
 Array = NDArray[np.float64]
 
@@ -88,6 +88,14 @@ class LinearMachine:
     def scores(self, block: Block) -> Array:
         return scores(block.X, self.weights) + self.constant
 
+    def new_sums(self, count: int) -> Array:
+        """(count, d) zeros."""
+        return np.zeros((count, self.weights.shape[1]))
+
+    def add(self, block: Block, coefficients: Array, sums: Array) -> None:
+        """sums += Σ_i coefficients_i φ(x_i)ᵀ. coefficients: (n, count)."""
+        add_rows(block.X, coefficients, sums)
+
     def norms(self) -> tuple[Array, Array]:
         squares = np.einsum("ij,ij->i", self.weights, self.weights) + self._of_constant**2
         return squares, np.abs(self.weights).sum(axis=1) + np.abs(self._of_constant)
@@ -110,10 +118,15 @@ class MappedMachine(LinearMachine):
         self.width = max(map_.width, map_.n_features)
 
     def scores(self, block: Block) -> Array:
-        features = self._features(block.X).astype(self._dtype).astype(np.float64)
-        return features @ self.weights.T + self.constant
+        return self._features(block.X) @ self.weights.T + self.constant
+
+    def add(self, block: Block, coefficients: Array, sums: Array) -> None:
+        sums += coefficients.T @ self._features(block.X)
 
     def _features(self, X: Matrix) -> Array:
+        return self._exact_features(X).astype(self._dtype).astype(np.float64)
+
+    def _exact_features(self, X: Matrix) -> Array:
         map_ = self._map
         assert map_.projection is not None
         if map_.kind == "rff":

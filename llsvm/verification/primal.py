@@ -11,7 +11,8 @@ from llsvm.models.model import Model
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
-from llsvm.verification.machines import machine_of
+from llsvm.verification.dual import DualSums, KeptDual
+from llsvm.verification.machines import LinearMachine, machine_of
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import pieces
 
@@ -20,26 +21,37 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """problems: names. primal: (p,) of each. size: (p,) of the terms that it is the sum of."""
+    """problems: names. primal: (p,) of each. size: (p,) of the terms that it is the sum of. dual: of dual variables
+    that were kept, with their sums made; None where there are none."""
 
     problems: list[str]
     primal: Array
     size: Array
+    dual: DualSums | None = None
 
 
 def measured(
-    model: Model, settings: Settings, stream: Stream, mapped_dtype: type[np.floating] = np.float32
+    model: Model,
+    settings: Settings,
+    stream: Stream,
+    mapped_dtype: type[np.floating] = np.float32,
+    kept: KeptDual | None = None,
 ) -> Measured:
     """In one pass over the rows of ``stream``, which is prepared, and of the classes and columns of the model.
-    mapped_dtype: see ``machine_of``."""
+    mapped_dtype: see ``machine_of``. kept: dual variables by row, for these rows, or None."""
     dataset = stream.dataset
     problems = Problems.of(settings, dataset)
     machine = machine_of(model, settings, dataset, stream.scaling, mapped_dtype)
     width = max(machine.width, problems.width)
+    dual = None
+    if kept is not None and isinstance(machine, LinearMachine):
+        dual = DualSums(settings, problems, machine, kept)
     losses, weight = np.zeros(problems.count), 0.0
     for block in stream.all():
         for piece in pieces(block, width):
             losses += problems.losses(piece, machine.scores(piece))
+            if dual is not None:
+                dual.add(piece)
             weight += float(problems.cost(piece).sum())
     squares, sizes = machine.norms()
     if problems.are_joint:
@@ -51,4 +63,4 @@ def measured(
         threshold += settings.nu * weight * model.intercept_
     primal = penalties + losses + threshold
     names = ["all classes"] if problems.are_joint else model.problem_names
-    return Measured(names, primal, penalties + losses + np.abs(threshold))
+    return Measured(names, primal, penalties + losses + np.abs(threshold), dual)

@@ -73,16 +73,25 @@ class Problems:
         """Numbers that the losses of a row take."""
         return len(self.factors) if self.are_joint else len(self.signs)
 
+    @property
+    def row_width(self) -> int:
+        """Dual variables of a row: of each problem that it takes part in."""
+        k = self.signs.shape[1]
+        return k - 1 if self.settings.multiclass == "ovo" and k > 2 else self.width
+
     def cost(self, block: Block) -> Array:
         """(n,) c_i."""
         cost = self.factors[block.class_ids]
         return cost if block.weight is None else cost * block.weight.astype(np.float64)
 
+    def full_cost(self, block: Block) -> Array:
+        """(n,) C c_i; of one_class c_i."""
+        cost = self.cost(block)
+        return cost if self.settings.loss == ONE_CLASS else self.C * cost
+
     def losses(self, block: Block, scores: Array) -> Array:
         """(problems,) C Σ c_i φ_i over the block's rows; of one_class without C. scores: (n, weights' rows)."""
-        cost = self.cost(block)
-        if self.settings.loss != ONE_CLASS:
-            cost = self.C * cost
+        cost = self.full_cost(block)
         if self.are_joint:
             own = block.class_ids.astype(np.intp)
             return np.array([cost @ losses.of_all_classes(self.settings.multiclass, scores, own)])

@@ -47,6 +47,16 @@ def scores(X: Matrix, weights: Array) -> Array:
     return np.stack([np.bincount(rows, values * w[columns], n) for w in weights], axis=1)
 
 
+def add_rows(X: Matrix, coefficients: Array, w: Array) -> None:
+    """w, (k, d), += Σ_i coefficients_i x_iᵀ. coefficients: (n, k)."""
+    if not isinstance(X, CSR):
+        w[:, : X.shape[1]] += coefficients.T @ X.astype(np.float64)
+        return
+    rows, columns, values = values_of(X)
+    for each, own in zip(w, coefficients.T, strict=True):
+        np.add.at(each, columns, values * own[rows])
+
+
 def kernel(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Array) -> Array:
     """(n, m) k(x_i, z_j). X, Z: (n, d) and (m, d)."""
     dots = X @ Z.T

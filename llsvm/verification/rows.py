@@ -44,15 +44,19 @@ def settings_of(model: Model, given: Settings) -> Settings:
 
 
 @contextmanager
-def rows_of(model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any) -> Iterator[Stream]:
+def rows_of(
+    model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any, with_dual: bool = False
+) -> Iterator[Stream]:
     """A Stream that has read the data, and hands out the rows that training met. settings: of ``settings_of``.
+    with_dual: are weights to be summed, beside the model's?
 
     Nothing is written to disk unless data can be read once only, or n-grams are counted.
     Raises BudgetError, DataError, DiskError, UsageError."""
     limit = settings.memory_limit
     threads = settings.threads or default_threads()
     budget = MemoryBudget(default_limit_bytes() if limit is None else memory_limit_bytes(limit))
-    budget.reserve("model and weights", 4 * model.weights.nbytes + 8 * len(model.extra.get("fill", ())))
+    copies = 8 if with_dual else 4
+    budget.reserve("model and weights", copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ())))
     source = open_with_settings(settings, data, y, sample_weight, threads)
     if (encoder := source.info().encoder) is not None and encoder.documents is not None:
         encoder.documents.number_as(model.extra)

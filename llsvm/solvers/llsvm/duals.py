@@ -101,6 +101,19 @@ class AllDuals:
             copy_rows(values, self.stored)
 
 
+class AllShares:
+    """α_i / C_i of all rows, as RowValues, of which rows that follow each other can be had."""
+
+    def __init__(self, duals: AllDuals, n_rows: int) -> None:
+        self.n_rows, self.width = n_rows, duals.problems.width
+        self.dtype = np.dtype(np.float64) if duals.stored is None else duals.stored.dtype
+        self._duals = duals
+
+    def get(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+        shares = self._duals.shares(int(rows[0]), int(rows[-1]) + 1)
+        return shares[:, 0] if self.width == 1 else shares
+
+
 class _AtHand:
     """The dual variables of all rows at hand, as RowValues."""
 

@@ -40,7 +40,7 @@ from llsvm.objective.one_class import negligible
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.duals import AllDuals
+from llsvm.solvers.llsvm.duals import AllDuals, AllShares
 from llsvm.solvers.llsvm.in_turn import InTurn
 from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
@@ -51,7 +51,7 @@ from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import SolverState, Value, data_of, objective_of
+from llsvm.solvers.state import RowShares, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -211,6 +211,9 @@ class LLSVM:
             run.duals.rows,
             {**run.sweeps.numbers, **mode.numbers, "stream generator": run.stream.random_state},
         )
+
+    def shares(self) -> RowShares | None:
+        return RowShares(AllShares(self.run.duals, self.run.stream.dataset.n_rows))
 
     def restore(self, state: SolverState) -> None:
         """See llsvm.solvers.base. The data are looked at when ``solve`` has them. The state of solver smsvm is only

@@ -54,7 +54,7 @@ from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand, coef
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
 from llsvm.solvers.stall import Stall
-from llsvm.solvers.state import SolverState, Value, copy_rows, data_of, objective_of
+from llsvm.solvers.state import RowShares, SolverState, Value, copy_rows, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -344,6 +344,9 @@ class SequentialDual:
             {"share": self._share if rounds is None else rounds.shares},
             numbers,
         )
+
+    def shares(self) -> RowShares | None:
+        return RowShares(self._share if self._rounds is None else self._rounds.shares, self._most)
 
     def restore(self, state: SolverState) -> None:
         """See llsvm.solvers.base. The data are looked at when ``solve`` has them."""

@@ -1,0 +1,169 @@
+"""The dual objective of the dual variables that a state has kept, and whether these are feasible.
+
+    P(w) = ½ ‖w‖² + Σ_i C_i φ(m_i, t_i):   D(α) = Σ_i C_i b(α_i / C_i, t_i) − ½ ‖w(α)‖²,   w(α) = Σ_i α_i y_i x_i
+
+for each problem that rows make, φ* and the bounds of α as ``losses.conjugate_of`` has them, the constant feature a
+part of x. Of all classes at once, with a_im ≥ 0, m ≠ y_i, a_im ≤ 1 (Weston-Watkins) or Σ_m a_im ≤ 1
+(Crammer-Singer): D(a) = Σ_im C_i a_im − ½ Σ_m ‖w_m‖², w_m = Σ_i C_i x_i ([y_i = m] Σ_c a_ic − a_im). Of one_class
+D(α) = −½ ‖Σ α_i x_i‖² where Σ α_i = ν Σ C_i, to which α is brought along the segment to 0 or to C.
+Any feasible α proves that no weights have less than D(α).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.errors import UsageError
+from llsvm.settings.objective import ONE_CLASS
+from llsvm.settings.settings import Settings
+from llsvm.state.container import Container
+from llsvm.state.folder import LARGEST_COST, RESULT, SHARES
+from llsvm.verification import losses
+from llsvm.verification.machines import LinearMachine
+from llsvm.verification.problems import Problems
+
+Array = NDArray[np.float64]
+
+
+class KeptDual:
+    """The dual variables in the result of a state's folder. Use it as a context manager.
+
+    settings, data: of the run that they are of, plain values. has_rows: are they there by row?
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises DataError where the result is damaged or of another version, UsageError where there is none."""
+        result = Container.open(folder / RESULT)
+        if result is None:
+            raise UsageError(
+                f"{folder}: no run has come to its end with this state: pass to --state the folder that the model "
+                "was trained with"
+            )
+        self._result = result
+        self.settings: Mapping[str, Any] = result.about["record"]["settings"]
+        self.data: Mapping[str, Any] = result.about["record"]["data"]
+        self.has_rows = SHARES in result.parts
+        largest = result.about[LARGEST_COST]
+        self.largest_cost = np.inf if largest is None else float(largest)
+
+    def __enter__(self) -> KeptDual:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._result.close()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._result.parts[SHARES].shape
+
+    def get(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+        """(n, width) α_i / C_i, as they were kept."""
+        return self._result.rows(SHARES, rows)
+
+
+class DualSums:
+    """Sums over rows, from which ``values`` makes D of each problem.
+
+    infeasible: rows whose dual variables are outside their bounds; first: what is said of the first, or "".
+    """
+
+    def __init__(
+        self, settings: Settings, problems: Problems, machine: LinearMachine, kept: KeptDual
+    ) -> None:
+        """kept: of as many rows and problems, by row."""
+        self._settings, self._problems, self._machine, self._kept = settings, problems, machine, kept
+        self._constant = 0.0 if settings.loss == ONE_CLASS else settings.constant
+        self._one_class = settings.loss == ONE_CLASS
+        count = problems.width + self._one_class  # of one_class Σ C_i x_i too
+        self._w, self._of_constant = machine.new_sums(count), np.zeros(count)
+        self._linear, self._size = np.zeros(problems.count), np.zeros(problems.count)
+        self._alpha_sum = self._cost_sum = 0.0
+        self._conjugate = losses.conjugate_of(settings)
+        self.infeasible, self.first = 0, ""
+
+    def add(self, block: Block) -> None:
+        share = self._kept.get(block.rows).reshape(block.n_rows, -1)
+        cost = np.minimum(self._problems.full_cost(block), self._kept.largest_cost)
+        if self._problems.are_joint:
+            coefficients = self._add_joint(block, share.astype(np.float64), cost)
+        else:
+            coefficients = self._add_margins(block, share, cost)
+        self._machine.add(block, coefficients, self._w)
+        self._of_constant += coefficients.sum(axis=0) * self._constant
+
+    def values(self) -> tuple[Array, Array]:
+        """(p,) D of each problem, and the size of the terms that it is the sum of."""
+        w, constant = self._w, self._of_constant
+        if self._one_class:
+            total = self._settings.nu * self._cost_sum
+            if self._alpha_sum >= total:
+                v = w[0] * (total / self._alpha_sum if self._alpha_sum > 0 else 0.0)
+            else:
+                theta = (total - self._alpha_sum) / (self._cost_sum - self._alpha_sum)
+                v = (1.0 - theta) * w[0] + theta * w[1]
+            square = np.array([v @ v])
+            return -0.5 * square, 0.5 * square
+        squares = np.einsum("ij,ij->i", w, w) + constant**2
+        if self._problems.are_joint:
+            squares = squares.sum(keepdims=True)
+        return self._linear - 0.5 * squares, self._size + 0.5 * squares
+
+    def _add_margins(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
+        """Of problems with a margin each; returns (n, count) α_i y_i."""
+        problems, n = self._problems, block.n_rows
+        signs = problems.signs[:, block.class_ids].T
+        a = np.zeros((n, problems.count))
+        for c, place in enumerate(self._places(block)):
+            a[:, c] = np.where(place >= 0, share[np.arange(n), place].astype(np.float64), 0.0)
+        for bound in (self._conjugate.lower, self._conjugate.upper):
+            if np.isfinite(bound):  # it was rounded with the others
+                a = np.where(np.abs(a - bound) <= np.finfo(share.dtype).eps * abs(bound), bound, a)
+        inside = (a >= self._conjugate.lower) & (a <= self._conjugate.upper) & np.isfinite(a)
+        self._note(block, inside | (signs == 0) | (cost == 0)[:, None], a)
+        target = block.y[:, None] if block.has_targets else np.ones((1, 1))
+        each = np.where(signs != 0, self._conjugate.value(np.where(inside, a, 0.0), target), 0.0)
+        self._linear += cost @ each
+        self._size += cost @ np.abs(each)
+        alpha = np.where(signs != 0, a, 0.0) * cost[:, None]
+        if not self._one_class:
+            return alpha * signs
+        self._alpha_sum += float(alpha.sum())
+        self._cost_sum += float(cost.sum())
+        return np.c_[alpha, cost]
+
+    def _places(self, block: Block) -> list[NDArray[np.intp]]:
+        """Of each problem, (n,) where the rows' dual variable of it is, −1 where they take no part."""
+        problems, own = self._problems, block.class_ids.astype(np.intp)
+        if self._settings.multiclass != "ovo" or problems.signs.shape[1] == 2:
+            return [np.full(block.n_rows, c) for c in range(problems.count)]
+        pairs = combinations(range(problems.signs.shape[1]), 2)
+        return [np.where(own == i, j - 1, np.where(own == j, i, -1)) for i, j in pairs]
+
+    def _add_joint(self, block: Block, a: Array, cost: Array) -> Array:
+        """Of all classes at once; returns (n, k) what each row adds to the weights, in units of itself."""
+        rows, own = np.arange(block.n_rows), block.class_ids.astype(np.intp)
+        most = a.sum(axis=1) if self._settings.multiclass == "crammer-singer" else a.max(axis=1)
+        inside = (a >= 0) & (most <= 1.0)[:, None]
+        inside[rows, own] &= a[rows, own] == 0
+        self._note(block, inside | (cost == 0)[:, None], a)
+        total = cost * a.sum(axis=1)
+        self._linear += total.sum()
+        self._size += np.abs(total).sum()
+        coefficients = -cost[:, None] * a
+        coefficients[rows, own] += total
+        return coefficients
+
+    def _note(self, block: Block, inside: NDArray[np.bool_], a: Array) -> None:
+        bad = np.flatnonzero(~inside.all(axis=1))
+        self.infeasible += len(bad)
+        if len(bad) and not self.first:
+            row = int(bad[0])
+            value = a[row, int(np.argmin(inside[row]))]
+            self.first = f"that of row {int(block.rows[row]) + 1:,} is {value:.12g} C"

@@ -1,0 +1,207 @@
+"""``verify`` with a state: the dual variables that were kept prove what a model says, and nothing else passes."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from oracle import rows, small_pages, write_svmlight
+from resume import Case, go
+from typer.testing import CliRunner
+
+import llsvm
+from llsvm import DataError, Model, UsageError
+from llsvm.cli import app
+from llsvm.state.container import Container, ContainerWriter
+from llsvm.state.folder import RESULT, SHARES
+
+X, Y = rows(n=90, d=5, noise=0.6)
+X3, Y3 = rows(n=90, d=5, classes=3, noise=0.6)
+SPARSE, SPARSE_Y = rows(n=90, d=6, density=0.5, noise=0.6)
+NUMBERS = X @ np.arange(5.0) * 20.0 + np.random.default_rng(0).normal(size=90) + 300.0
+WEIGHTS = np.random.default_rng(7).uniform(0.0, 3.0, 90).astype(np.float32)
+WEIGHTS[::10] = 0.0
+
+CASES = {
+    "hinge": (X, Y, {"bias": 1.0, "scale": "standard"}),
+    "squared hinge, sparse": (sp.csr_matrix(SPARSE), SPARSE_Y, {"loss": "squared_hinge", "bias": 0.7}),
+    "logistic, class weights": (X, Y, {"loss": "logistic", "class_weight": "balanced"}),
+    "least squares": (X, Y, {"loss": "least-squares"}),
+    "against the rest": (X3, Y3, {"class_weight": {1: 3.0}, "bias": 1.0}),
+    "pairs": (X3, Y3, {"multiclass": "ovo", "C": 10.0}),
+    "pairs, logistic": (X3, Y3, {"multiclass": "ovo", "loss": "logistic"}),
+    "crammer-singer": (X3, Y3, {"multiclass": "crammer-singer", "bias": 1.0}),
+    "crammer-singer, large C": (X3, Y3, {"multiclass": "crammer-singer", "C": 1e4, "tol": 1e-2}),
+    "weston-watkins, two classes": (X, Y, {"multiclass": "weston-watkins"}),
+    "epsilon": (X, NUMBERS, {"loss": "epsilon_insensitive", "target_scale": "standard"}),
+    "squared epsilon": (X, NUMBERS, {"loss": "squared_epsilon_insensitive", "target_scale": "standard"}),
+    "quantile": (X, NUMBERS, {"loss": "quantile", "quantile": 0.3, "target_scale": "standard"}),
+    "huber": (X, NUMBERS, {"loss": "huber", "delta": 0.7, "target_scale": "standard"}),
+    "outliers": (X + 3.0, None, {"loss": "one_class", "nu": 0.2}),
+    "feature map": (X, Y, {"feature_map": "rff", "gamma": 0.1, "components": 20}),
+    "lambda": (X, Y, {"lambda2": 0.02}),
+    "pruned": (X, Y, {"prune": 0.1}),
+}
+BY_SUMS = {
+    "l1": (X, Y, {"penalty": "l1"}),
+    "intercept": (X, Y, {"intercept": True}),
+    "nesvm": (X, Y, {"solver": "nesvm", "tol": 0.01}),
+    "kernel": (X, Y, {"kernel": "rbf"}),
+    "softmax": (X3, Y3, {"multiclass": "softmax", "loss": "logistic"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_dual_of_what_was_trained_holds(name, tmp_path):
+    features, labels, options = CASES[name]
+    solver = {} if "multiclass" in options and options["multiclass"] != "ovo" else {"solver": "llsvm"}
+    options = {"threads": 1, **solver, **options}
+    model = llsvm.train(features, labels, sample_weight=WEIGHTS, state=tmp_path, **options)
+    found = llsvm.verify(model, features, labels, WEIGHTS, state=tmp_path)
+    assert found["differences"] == []
+    assert found["not_checked"] == ""
+    size = max(abs(found["claimed_primal"]), abs(found["claimed_dual"]))
+    assert found["dual"] == pytest.approx(found["claimed_dual"], abs=1e-6 * size)  # noise may be taken off
+    assert found["dual"] >= found["claimed_dual"] - 1e-9 * size
+    assert sum(each["dual"] for each in found["problems"]) == pytest.approx(found["dual"])
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+def test_where_a_dual_is_not_kept_by_row_it_is_said(name, tmp_path):
+    features, labels, options = BY_SUMS[name]
+    model = llsvm.train(features, labels, threads=1, state=tmp_path, **options)
+    found = llsvm.verify(model, features, labels, state=tmp_path)
+    assert found["differences"] == []
+    assert found["dual"] is None
+    assert "keeps its dual point as sums over rows" in found["not_checked"]
+    assert model.extra["solver"] in found["not_checked"]
+
+
+@pytest.mark.parametrize("more", [{}, {"multiclass": "crammer-singer"}])
+def test_dual_variables_kept_out_of_core_prove_it_too(more, tmp_path, monkeypatch):
+    """As 32-bit floats, in a row state."""
+    small_pages(monkeypatch)
+    case = Case(more, ledger=140_000, n=900, d=8, classes=3, noise=1.0)
+    data = case.write(tmp_path / "a.svm")
+    training = go(case, data, tmp_path / "m", tmp_path / "S")
+    assert not training.stream.in_one_block
+    with Container.open(tmp_path / "S" / RESULT) as result:
+        assert result.parts[SHARES].dtype == "<f4"
+    found = llsvm.verify(tmp_path / "m", str(data), state=tmp_path / "S")
+    assert found["differences"] == []
+    assert found["dual"] is not None
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A file of three classes, the model of it, and its state."""
+    folder = tmp_path_factory.mktemp("verify")
+    data = write_svmlight(folder / "a.svm", X3, Y3)
+    llsvm.train(str(data), output=folder / "m", bias=1.0, threads=1, state=folder / "S")
+    return data, folder / "m", folder / "S"
+
+
+def with_shares(state, target, change):
+    """A state whose dual variables, (90, 3), were changed, in a file that has no damage."""
+    shutil.copytree(state, target)
+    with Container.open(state / RESULT) as result:
+        writer = ContainerWriter(target / RESULT)
+        for name, part in result.parts.items():
+            array = result.array(name)
+            if name == SHARES:
+                array = change(array)
+            writer.add(name, np.dtype(part.dtype), array.shape, [array])
+        writer.end(result.about)
+        writer.close()
+    return target
+
+
+def set_to(row, value):
+    def change(shares):
+        shares[row, 1] = value
+        return shares
+
+    return change
+
+
+def swapped(shares):
+    i, j = 0, int(np.flatnonzero(np.abs(shares - shares[0]).sum(axis=1) > 0.1)[0])
+    shares[[i, j]] = shares[[j, i]]
+    return shares
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (set_to(17, 1.001), "1 rows have dual variables outside their bounds.*that of row 18 is 1.001 C"),
+        (set_to(5, -1e-6), "1 rows have dual variables outside their bounds.*that of row 6 is -1e-06 C"),
+        (set_to(5, np.nan), "outside their bounds.*row 6 is nan C"),
+        (swapped, "the dual of . is .*, and the model says"),
+        (lambda shares: 0.999 * shares, "the dual of 0 is .*, and the model says"),
+        (lambda shares: shares[:, ::-1].copy(), "the dual of 0 is .*, and the model says"),
+        (lambda shares: shares[:-1], "of 89 rows, 3 of each, and the data and the model make 90 rows, 3"),
+    ],
+)
+def test_changed_dual_variables_are_refused(trained, tmp_path, change, said):
+    state = with_shares(trained[2], tmp_path / "S", change)
+    found = llsvm.verify(trained[1], str(trained[0]), state=state)
+    assert not found["holds"]
+    assert len(found["differences"]) >= 1
+    assert llsvm.verify(trained[1], str(trained[0]))["holds"]  # which does not look at them
+    with pytest.raises(AssertionError, match=said):
+        raise AssertionError(" ".join(found["differences"]))
+
+
+@pytest.mark.parametrize("problem", range(3))
+@pytest.mark.filterwarnings("ignore:not converged")
+def test_a_claim_of_half_the_gap_is_refused(trained, tmp_path, problem):
+    model = llsvm.train(str(trained[0]), solver="llsvm", paper=True, threads=1, state=tmp_path)
+    claim = model.certificate
+    assert claim.relative_gap > 1e-3
+    dual = list(claim.dual)
+    dual[problem] = 0.5 * (claim.primal[problem] + claim.dual[problem])
+    better = replace(model, certificate=replace(claim, dual=tuple(dual)))
+    assert llsvm.verify(better, str(trained[0]))["holds"]  # as the primal does
+    found = llsvm.verify(better, str(trained[0]), state=tmp_path)
+    assert [each[: each.index(" is ")] for each in found["differences"]] == [f"the dual of {problem}"]
+    assert found["relative_gap"] == pytest.approx(claim.relative_gap, rel=1e-3)
+
+
+def test_other_weights_and_another_C_are_refused(trained):
+    model = Model.load(trained[1])
+    coef = model.coef_.copy()
+    coef[1, 2] *= 1.0 + 1e-4
+    for other in (replace(model, coef_=coef), replace(model, settings=model.settings | {"C": 1.0001})):
+        assert not llsvm.verify(other, str(trained[0]), state=trained[2])["holds"]
+    other = replace(model, settings=model.settings | {"C": 2.0})
+    found = llsvm.verify(other, str(trained[0]), state=trained[2])
+    assert found["differences"][0] == "the state is of --C 1.0, and the model of 2.0"
+
+
+def test_rows_of_arrays_that_changed_places_are_refused(tmp_path):
+    """Which their primal, a sum over rows, cannot tell."""
+    model = llsvm.train(X, Y, state=tmp_path)
+    order = np.arange(len(X))
+    i, j = int(np.flatnonzero(Y[0] != Y)[0]), 0
+    order[[i, j]] = order[[j, i]]
+    assert llsvm.verify(model, X[order], Y[order])["holds"]
+    assert not llsvm.verify(model, X[order], Y[order], state=tmp_path)["holds"]
+
+
+def test_a_state_of_another_training_or_of_none_is_refused(trained, tmp_path):
+    llsvm.train(X3, Y3, C=3.0, state=tmp_path / "S")
+    found = llsvm.verify(trained[1], str(trained[0]), state=tmp_path / "S")
+    assert any("--C 3.0, and the model of 1.0" in each for each in found["differences"])
+    with pytest.raises(UsageError, match="no run has come to its end with this state"):
+        llsvm.verify(trained[1], str(trained[0]), state=tmp_path / "nothing")
+    (tmp_path / "S" / RESULT).write_bytes((tmp_path / "S" / RESULT).read_bytes()[:-1])
+    with pytest.raises(DataError, match="the state is damaged"):
+        llsvm.verify(trained[1], str(trained[0]), state=tmp_path / "S")
+
+
+def test_the_command_line(trained):
+    data, model, state = map(str, trained)
+    done = CliRunner().invoke(app, ["verify", model, data, "--state", state])
+    assert done.exit_code == 0, done.output
+    assert done.output.endswith("holds\n")
