@@ -150,6 +150,7 @@ class Declaring:
                 "label_kind": UNLABELLED,
                 "scale_targets": True,
                 "fingerprints": (FileFingerprint("inner.csv", 99, (("bytes", b"12345678"),)),),
+                "file_rows": (3,),
                 "notes": ("inner note",),
                 "encoder": encoder,
                 "describe": lambda: [],

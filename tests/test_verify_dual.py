@@ -176,7 +176,7 @@ def test_other_weights_and_another_C_are_refused(trained):
         assert not llsvm.verify(other, str(trained[0]), state=trained[2])["holds"]
     other = replace(model, settings=model.settings | {"C": 2.0})
     found = llsvm.verify(other, str(trained[0]), state=trained[2])
-    assert found["differences"][0] == "the state is of --C 1.0, and the model of 2.0"
+    assert found["differences"][0] == "the state is of -C 1.0, and the model of 2.0"
 
 
 def test_rows_of_arrays_that_changed_places_are_refused(tmp_path):
@@ -192,7 +192,7 @@ def test_rows_of_arrays_that_changed_places_are_refused(tmp_path):
 def test_a_state_of_another_training_or_of_none_is_refused(trained, tmp_path):
     llsvm.train(X3, Y3, C=3.0, state=tmp_path / "S")
     found = llsvm.verify(trained[1], str(trained[0]), state=tmp_path / "S")
-    assert any("--C 3.0, and the model of 1.0" in each for each in found["differences"])
+    assert any("-C 3.0, and the model of 1.0" in each for each in found["differences"])
     with pytest.raises(UsageError, match="no run has come to its end with this state"):
         llsvm.verify(trained[1], str(trained[0]), state=tmp_path / "nothing")
     (tmp_path / "S" / RESULT).write_bytes((tmp_path / "S" / RESULT).read_bytes()[:-1])

@@ -97,6 +97,7 @@ class TestSeveralSources(WrapperSuite):
         "n_bytes": "of all",
         "n_rows": "of all",
         "fingerprints": "of all",
+        "file_rows": "of all",
         "rounding": "of all",
         "describe": "it would tell of the first source's columns alone",
         "record_batches": "they would be the first source's alone",

@@ -141,7 +141,7 @@ class JSONLinesSource(TableSource):
                 except (pa.ArrowException, ValueError) as error:
                     again: Callable[[Chunk], Any] = lambda each: parse(each, schema, leaves)  # noqa: E731
                     self._refuse_line(number, chunk, schema, again, error)
-                if reading is not None and self._n_rows is None:
+                if reading is not None and self._file_rows is None:
                     self._look_for_keys(number, chunk)
                 yield batch
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]

@@ -79,6 +79,7 @@ class MatrixSource(ABC):
             labelled=self._labelled,
             rounding=(self.rounding,),
             fingerprints=prints or None,
+            file_rows=(self._n_rows,) if len(self._prints) == 1 else None,
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

@@ -38,6 +38,7 @@ class SeveralSources:
         sizes = [info.n_bytes for info in infos]
         rows = [info.n_rows for info in infos]
         prints = [info.fingerprints for info in infos]
+        counts = [info.file_rows for info in infos]
         return replace(
             infos[0],
             name=f"{infos[0].name} ... ({len(infos)} files)",
@@ -52,6 +53,7 @@ class SeveralSources:
             is_dense=all(info.is_dense for info in infos),
             is_table=all(info.is_table for info in infos),
             fingerprints=None if None in prints else sum((each for each in prints if each is not None), ()),
+            file_rows=None if None in counts else sum((each for each in counts if each is not None), ()),
             labelled=all(info.labelled for info in infos),
             library_bytes=max(info.library_bytes for info in infos),
             describe=None,  # of the first one's columns, and rows, alone

@@ -53,6 +53,7 @@ class SourceInfo:
         float64. scale_targets: a Stream brings those to mean 0 and variance 1.
     fingerprints: of each file, as it was when it was first read from beginning to end; None before that, for
         arrays, and where a reader takes none (see llsvm.files.fingerprint). Later readings are held against them.
+    file_rows: how many rows each of these files has; None where that is not known.
     notes: what its reader took for granted and its user may not know, a sentence each, as far as it was read.
     encoder: of a table: how its columns become features; else None.
     describe: of a table: what people are told of its columns, see TableSource; else None.
@@ -80,6 +81,7 @@ class SourceInfo:
     label_kind: str = CLASSIFICATION
     scale_targets: bool = False
     fingerprints: tuple[FileFingerprint, ...] | None = None
+    file_rows: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
     encoder: TableEncoder | None = None
     describe: Callable[[], list[dict[str, Any]]] | None = None

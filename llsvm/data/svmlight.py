@@ -113,6 +113,7 @@ class SvmlightSource:
             index_base=self._index_base,
             notes=tuple(self._notes),
             fingerprints=None if self._fingerprint is None else (self._fingerprint,),
+            file_rows=None if self._n_rows is None else (self._n_rows,),
             reader_bytes=library_bytes([self._path]) + self._window_bytes,
             library_bytes=library_bytes([self._path]),
             rounding=(self.rounding,),

@@ -73,7 +73,7 @@ class TableSource(ABC):
         self._prints = [self._print_of(path) for path in self._paths]
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
         self._of_stdin = Reading(STDIN)
-        self._n_rows: int | None = None
+        self._file_rows: tuple[int, ...] | None = None
         self._notes: list[str] = []
         self._text_labels: bool | None = None
         wanted = None if encoder is None else encoder.used
@@ -134,7 +134,7 @@ class TableSource(ABC):
 
     def info(self) -> SourceInfo:
         """Rows and features are known once a pass is complete."""
-        n_features = self.encoder.n_features if self._n_rows is not None or self.encoder.is_dense else None
+        n_features = self.encoder.n_features if self._file_rows is not None or self.encoder.is_dense else None
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
         library = LIBRARY_BYTES + library_bytes(self._paths) + self.encoder.nbytes
         documents = self.encoder.documents
@@ -143,7 +143,7 @@ class TableSource(ABC):
             name=name,
             format=self.format,
             n_bytes=None if STDIN in self._paths else sum(size for size, _ in self._prints),
-            n_rows=self._n_rows,
+            n_rows=None if self._file_rows is None else sum(self._file_rows),
             n_features=n_features,
             rereadable=STDIN not in self._paths,
             feature_names=None if n_features is None else self.encoder.feature_names,
@@ -155,6 +155,7 @@ class TableSource(ABC):
             is_table=not any(c.kind in LISTS for c in self.encoder.columns),
             labelled=self.encoder.label is not None,
             fingerprints=None if None in self._fingerprints else tuple(filter(None, self._fingerprints)),
+            file_rows=self._file_rows,
             notes=(*self._notes, *self.encoder.categories.doubts.notes, *filter(None, why)),
             encoder=self.encoder,
             describe=self.describe,
@@ -204,7 +205,7 @@ class TableSource(ABC):
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows, file after file; see BlockSource. Raises DataError."""
-        row, documents = 0, self.encoder.documents
+        row, counts, documents = 0, list[int](), self.encoder.documents
         growth = 1 if documents is None else documents.growth
         if documents is not None:
             documents.begin()
@@ -219,14 +220,15 @@ class TableSource(ABC):
                     row += block.n_rows
                     if block.n_rows:
                         yield from cut(block, max_bytes)
+            counts.append(row - first)
         if documents is not None:
             documents.rest()
         if row == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
         for sentence in self.encoder.categories.strange:
             self._note(f"{self.info().name}: {sentence}")
-        if self._n_rows is None:
-            self._n_rows = row
+        if self._file_rows is None:
+            self._file_rows = tuple(counts)
             self.encoder.finish()
 
     def columns(self, wanted: Sequence[str], max_bytes: int) -> Iterator[ColumnsBatch]:

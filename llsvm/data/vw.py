@@ -8,6 +8,7 @@ not know counts nothing. Nothing is hashed, but pairs of features where that is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from sys import getsizeof
 
 import numpy as np
@@ -68,6 +69,7 @@ class VWSource:
         self._unknown: list[str] = []  # some of these features
         self._notes: list[str] = []
         self._n_rows: int | None = None
+        self._file_rows: tuple[int, ...] | None = None
         self._prints = [size_and_mtime(path) for path in self._paths]
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
         self._window_bytes = 0  # of the decompressor, the largest so far
@@ -103,6 +105,7 @@ class VWSource:
             library_bytes=library,
             labelled=self._labelled,
             fingerprints=None if None in self._fingerprints else tuple(filter(None, self._fingerprints)),
+            file_rows=self._file_rows,
             notes=tuple(self._notes),
             rounding=(self.rounding,),
         )
@@ -110,6 +113,7 @@ class VWSource:
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows, file after file; see BlockSource. Raises DataError."""
         n_rows = self._n_unknown = 0
+        ends = [0]  # of the files, in rows
         for number, path in enumerate(self._paths):
             with unchanged(path, self._prints[number]):
                 for rows, line in self._read(number, max_bytes):
@@ -117,9 +121,10 @@ class VWSource:
                     n_rows += block.n_rows
                     if block.n_rows:
                         yield from cut(block, max_bytes)
+            ends.append(n_rows)
         if n_rows == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
-        self._n_rows = n_rows
+        self._n_rows, self._file_rows = n_rows, tuple(b - a for a, b in pairwise(ends))
         if self._learning:
             require_met(self.info().name, self._pairs, self._spaces)
             self._learning, self._names = False, tuple(self._numbers)

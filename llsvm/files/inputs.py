@@ -42,6 +42,11 @@ _DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.ERE
 _BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 
+def compression_of(head: bytes) -> str:
+    """What a file of that beginning is compressed with, or ""."""
+    return next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
+
+
 def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name.
 
@@ -92,7 +97,7 @@ class Input(io.RawIOBase):
         try:
             start = self._raw.peek(windows.HEAD_BYTES)
             self.head = start[:HEAD_BYTES]
-            self._kind = next((kind for magic, kind in _MAGIC if self.head.startswith(magic)), "")
+            self._kind = compression_of(self.head)
             self._declared = windows.declared(self._kind, start)
             if self._kind == "zstd":
                 self._raw.frames = windows.ZstdFrames()

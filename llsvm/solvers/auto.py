@@ -18,12 +18,11 @@ from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough, update_price
 from llsvm.solvers.report import ROUNDED, STALLED, Report
-from llsvm.solvers.state import RowShares, SolverState, Value, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 if TYPE_CHECKING:
     from llsvm.solvers.llsvm.solver import LLSVM
-    from llsvm.solvers.llsvm.start import Shares
 
 
 @dataclass(slots=True)
@@ -71,9 +70,12 @@ class Auto:
         self._restored: SolverState | None = None
         self._shares: Shares | None = None
 
-    def begin_at(self, shares: Shares) -> None:
-        """Let coordinate descent, where it comes first, begin at these dual variables."""
+    def begin_at(self, shares: Shares) -> bool:
+        """Of use to the solver to begin with, or not."""
+        if not self._solver().begin_at(shares):
+            return False
         self._shares = shares
+        return True
 
     def needs(self, memory: MemoryLeft) -> Needs:
         """Of the solver to begin with."""
@@ -108,8 +110,8 @@ class Auto:
         self._restored = None
         if state is not None:
             self.at_work.restore(state)
-        if self._shares is not None and self.choice.solver == "llsvm":
-            cast("LLSVM", self.at_work).begin_at(self._shares)
+        if self._shares is not None:
+            self.at_work.begin_at(self._shares)
             self._shares = None
         return self.at_work
 
@@ -233,7 +235,7 @@ class Auto:
 
     def shares(self) -> RowShares | None:
         """Of the solver that came to the end."""
-        return None if self._at_work is None else self._at_work.shares()
+        return None if self.at_work is None else self.at_work.shares()
 
     def restore(self, state: SolverState) -> None:
         state.require("auto", {})

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import RowShares, SolverState
+from llsvm.solvers.state import RowShares, Shares, SolverState
 from llsvm.stream.stream import Stream
 
 
@@ -26,6 +26,11 @@ class Solver(Protocol):
     def solve(self, stream: Stream) -> Iterator[Report]:
         """Passes over a stream that has been read; ends when converged, or out of passes. Begins where ``restore``
         has put it, else at w = 0."""
+        ...
+
+    def begin_at(self, shares: Shares) -> bool:
+        """Let ``solve`` begin at these dual variables, in any bounds, whose weights it sums itself; False where the
+        method has no use for them."""
         ...
 
     def state(self) -> SolverState:

@@ -8,7 +8,7 @@ dual variables, but not to the last bit, so both are in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,8 @@ from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
 from llsvm.settings.settings import Settings
 
+# Of rows (n,) by number: (n, width) α_i / C_i, floating; of rows that a problem leaves out they count nothing
+Shares = Callable[[NDArray[np.int64]], NDArray[np.floating]]
 Number = int | float | str | bool | None
 Value = Number | list["Value"] | dict[str, "Value"]  # what JSON can hold; generators' states are such
 

@@ -19,7 +19,6 @@ from datetime import datetime
 from typing import Any
 
 from llsvm.errors import DiskError, LLSVMWarning, UsageError
-from llsvm.files.fingerprint import FileFingerprint
 from llsvm.memory.sizes import format_size
 from llsvm.models.model import Model
 from llsvm.settings.settings import Settings
@@ -28,9 +27,10 @@ from llsvm.solvers.report import Report, in_passes
 from llsvm.solvers.state import RowShares, SolverState
 from llsvm.spill.workspace import RESERVE_BYTES
 from llsvm.state import solver_state
+from llsvm.state.beginning import Beginning, Earlier, beginning
 from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter, require_ours
 from llsvm.state.folder import NEXT, PART, RESULT, STATE, StateFolder
-from llsvm.state.record import Record
+from llsvm.state.record import MAY_CHANGE, MAY_DIFFER, Record
 from llsvm.state.result import ResultWriter, read_model
 from llsvm.stream.stream import Stream
 
@@ -56,6 +56,7 @@ class Checkpoints:
         self._container: Container | None = None
         self._result: Container | None = None
         self._state: SolverState | None = None
+        self._earlier: list[Earlier] = []  # the newest first
         self._ending: ResultWriter | None = None  # has the dual variables, and waits for the model
         if fresh:
             require_ours(folder.file(STATE))
@@ -84,6 +85,11 @@ class Checkpoints:
             about = self._container.about
             self.saved = Record.of(about["record"])
             self._state = solver_state.read(self._container, about["solver"])
+            self._earlier.append(Earlier.stopped(self._container))
+        if self._result is not None:
+            self._earlier.append(Earlier.ended(self._result))
+            if self._earlier[-1].record.written >= self._earlier[0].record.written:
+                self._earlier.reverse()
 
     def close(self) -> None:
         for file in (self._container, self._result, self._ending):
@@ -101,15 +107,30 @@ class Checkpoints:
             else None
         )
 
-    def require_settings(self, settings: dict[str, Any]) -> str:
-        """What is different to the run so far, in words. Raises UsageError for what must not be."""
+    def require_settings(self, settings: dict[str, Any]) -> None:
+        """Raise UsageError where there were runs, and none with settings that this one could begin with."""
         self._most_passes = settings["max_passes"]
-        return "" if self.saved is None else self.saved.changes(settings, str(self.folder.file(STATE)))
+        if self._earlier and all(each.record.differing(settings, MAY_DIFFER) for each in self._earlier):
+            first = self._earlier[0]
+            first.record.require_settings(settings, str(first.container.path))
 
-    def require_data(self, data: dict[str, Any], files: tuple[FileFingerprint, ...] | None) -> None:
-        """Raise UsageError where the rows are others than those of the state."""
-        if self.saved is not None:
-            self.saved.require_data(data, files, str(self.folder.file(STATE)))
+    def goes_on(self, settings: dict[str, Any], data: dict[str, Any] | None) -> bool:
+        """Is this the run of the state, taken further? data: None where they have not been read."""
+        saved = self.saved
+        if saved is None or saved.differing(settings, MAY_CHANGE):
+            return False
+        return data is None or saved.data == data
+
+    def beginning(
+        self, settings: dict[str, Any], data: dict[str, Any], files: list[dict[str, Any]] | None
+    ) -> Beginning | None:
+        """Where a run begins that does not go on; None: anew, there was none. Raises UsageError where the rows are
+        others than those of all runs before."""
+        found = beginning(self._earlier, settings, data, files)
+        if found is None and self._earlier:
+            first = self._earlier[0]
+            first.record.require_data(data, files, str(first.container.path))
+        return found
 
     def result_of(self, settings: dict[str, Any], data: dict[str, Any]) -> tuple[Model, Record, str] | None:
         """The model of a run with these settings, over these rows, that has come to its end, and why it had not
@@ -137,8 +158,6 @@ class Checkpoints:
                     f"it is after {in_passes(self.saved.passes)}, and there is nothing left to do: pass a larger "
                     "--max-passes, or begin anew"
                 )
-        if self._container is not None:  # all of it has been taken up
-            self._container.close()
         if first is not None:
             yield first
             yield from reports
@@ -237,8 +256,6 @@ class Checkpoints:
         with self._writing:
             self._draft, self._any, self._skipped = None, False, False
             self._forget_shares()
-            if self._container is not None:
-                self._container.close()
 
     def _write(self, state: SolverState, stream: Stream, record: Record) -> None:
         limited = record.settings["disk_limit"] is not None

@@ -17,6 +17,8 @@ MAY_CHANGE = frozenset(
         *("memory_limit", "threads", "disk_limit", "spill_dir", "spill_format", "cache"),
     }
 )
+# What may change too where a run begins at the dual variables of another: they are as good a start in other bounds.
+MAY_DIFFER = MAY_CHANGE | {"C", "lambda2", "class_weight", "solver", "seed", "survivors", "prune"}
 _MAX_NAMED = 3  # files and options in a sentence
 
 
@@ -45,25 +47,27 @@ class Record:
     def of(cls, values: Mapping[str, Any]) -> Record:
         return cls(**values)
 
-    def changes(self, settings: Mapping[str, Any], where: str) -> str:
-        """What is different in the settings of a run that is to go on, in words, "" for nothing. where: the file
-        that has the state. Raises UsageError for what must not be."""
-        differ = [name for name in OPTIONS if self.settings.get(name) != settings.get(name)]
-        if others := [name for name in differ if name not in MAY_CHANGE]:
-            told = _listed([_option(name, self.settings.get(name), settings.get(name)) for name in others])
-            raise UsageError(
-                f"{where}: the state of another training: {told}; go on as it was begun, name another folder with "
-                "--state, or pass --fresh to begin anew"
-            )
-        return _listed([_option(name, self.settings.get(name), settings.get(name)) for name in differ])
+    def differing(self, settings: Mapping[str, Any], may: frozenset[str] = frozenset()) -> list[str]:
+        """The names of the settings that are different in another run, but for those that may be."""
+        return [name for name in OPTIONS if name not in may and self.settings.get(name) != settings.get(name)]
 
-    def require_data(
-        self, data: Mapping[str, Any], files: Sequence[FileFingerprint] | None, where: str
-    ) -> None:
+    def changes(self, settings: Mapping[str, Any], names: Sequence[str]) -> str:
+        """What has become of the settings of those names, in words, "" for none."""
+        return _listed([_option(name, self.settings.get(name), settings.get(name)) for name in names])
+
+    def require_settings(self, settings: Mapping[str, Any], where: str) -> None:
+        """Raise UsageError where the settings are others, beyond what may differ. where: the file that has it."""
+        if others := self.differing(settings, MAY_DIFFER):
+            raise UsageError(
+                f"{where}: the state of another training: {self.changes(settings, others)}; go on as it was begun, "
+                "name another folder with --state, or pass --fresh to begin anew"
+            )
+
+    def require_data(self, data: Mapping[str, Any], files: list[dict[str, Any]] | None, where: str) -> None:
         """Raise UsageError where the rows are others than those of the state."""
         if self.data == data:
             return
-        what = _listed(self._other_files(described(files))) or _listed(
+        what = _listed(self._other_files(files)) or _listed(
             [
                 f"{name} {_shown(self.data.get(name))}, now {_shown(value)}"
                 for name, value in data.items()
@@ -97,18 +101,23 @@ class Record:
         return told or ["the files come in another order"] * ([*known] != [*found])
 
 
-def described(files: Sequence[FileFingerprint] | None) -> list[dict[str, Any]] | None:
-    """Fingerprints as JSON has them: of each file path, bytes, digest, and checksums by chunk."""
+def described(
+    files: Sequence[FileFingerprint] | None, file_rows: Sequence[int] | None
+) -> list[dict[str, Any]] | None:
+    """Fingerprints as JSON has them: of each file path, bytes, rows (None: not known), digest, and checksums by
+    chunk."""
     if files is None:
         return None
+    counts = [None] * len(files) if file_rows is None else list(file_rows)
     return [
         {
             "path": each.path,
             "n_bytes": each.n_bytes,
+            "rows": rows,
             "digest": each.digest,
             "parts": {what: checksums.hex() for what, checksums in each.parts},
         }
-        for each in files
+        for each, rows in zip(files, counts, strict=True)
     ]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llsvm.solvers.state import RowValues, SolverState
 from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter
 
-_ARRAYS, _ROWS = "arrays/", "rows/"
+_ARRAYS, ROWS = "arrays/", "rows/"  # how their parts are called
 
 
 def nbytes_of(state: SolverState) -> int:
@@ -25,7 +25,7 @@ def write(state: SolverState, writer: ContainerWriter) -> dict[str, Any]:
     for name, array in state.arrays.items():
         writer.add(_ARRAYS + name, array.dtype, array.shape, _pieces(array))
     for name, values in state.rows.items():
-        write_rows(writer, _ROWS + name, values)
+        write_rows(writer, ROWS + name, values)
     return {
         "solver": state.solver,
         "passes": int(state.passes),
@@ -41,13 +41,13 @@ def write_rows(writer: ContainerWriter, name: str, values: RowValues) -> None:
 
 def read(container: Container, about: Mapping[str, Any]) -> SolverState:
     """about: what ``write`` returned. It is valid until the container is closed."""
-    rows = [name.removeprefix(_ROWS) for name in container.parts if name.startswith(_ROWS)]
+    rows = [name.removeprefix(ROWS) for name in container.parts if name.startswith(ROWS)]
     return SolverState(
         about["solver"],
         about["passes"],
         about["of"],
         _SavedArrays(container),
-        {name: SavedRows(container, _ROWS + name) for name in rows},
+        {name: SavedRows(container, ROWS + name) for name in rows},
         about["numbers"],
     )
 

@@ -18,6 +18,7 @@ from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import Choice
 from llsvm.solvers.report import Report, in_passes
 from llsvm.solvers.state import data_of
+from llsvm.state.beginning import Beginning
 from llsvm.state.checkpoints import Checkpoints, now_in_words
 from llsvm.state.record import Record, described
 from llsvm.stream.stream import Stream
@@ -47,30 +48,30 @@ class Kept:
         """settings: resolved. Raises UsageError where the state is of another training."""
         self._checkpoints = checkpoints
         self._settings: dict[str, Any] = json.loads(json.dumps(settings.as_dict()))
-        self.doubled, self.note = False, ""
+        self.doubled, self.note, self._begun_again = False, "", False
         self.seconds, self.bytes_read = 0.0, 0
-        self._to_restore = False
+        self._to_restore = False  # the state
+        self._beginning: Beginning | None = None  # where it is not
         if checkpoints is None:
             return
-        changes = checkpoints.require_settings(self._settings)
-        if (saved := checkpoints.saved) is not None:
-            self._to_restore, self.doubled, self.seconds = True, saved.doubled, saved.seconds
-            self.note = f"going on from the state after {in_passes(saved.passes)}, written {saved.written}"
-            self.note += f", with {changes}" if changes else ""
+        checkpoints.require_settings(self._settings)
+        self._to_restore = checkpoints.goes_on(self._settings, None)
+        self.doubled = self._to_restore and checkpoints.saved is not None and checkpoints.saved.doubled
 
     # -- what there is ------------------------------------------------------------------------------------
 
     def result_of(self, stream: Stream) -> Ended | None:
-        """What the run came to, if it has ended; None where there is something to be done. Raises UsageError where
-        the state is of other data."""
+        """What the run came to, if it has ended; None where there is something to be done, and it is known where
+        that begins. Raises UsageError where the state is of other data."""
         checkpoints = self._checkpoints
         if checkpoints is None:
             return None
         data = self._data(stream)
         found = checkpoints.result_of(self._settings, data)
         if found is None:
-            if self._to_restore:
-                checkpoints.require_data(data, stream.source.info().fingerprints)
+            self._to_restore &= checkpoints.goes_on(self._settings, data)
+            if not self._to_restore and not self._begun_again:
+                self._beginning = checkpoints.beginning(self._settings, data, _files(stream))
             return None
         model, record, cause = found
         coef = model.coef_
@@ -86,12 +87,25 @@ class Kept:
     def restore(self, solver: Solver, history: list[dict[str, Any]]) -> None:
         """Let the solver, and the history of its passes, go on from the state, the first time."""
         if self._checkpoints is None or not self._to_restore:
+            self._begin(solver)
             return
-        self._to_restore = False
-        assert self._checkpoints.saved is not None
-        history[:] = self._checkpoints.saved.history
+        self._to_restore, saved = False, self._checkpoints.saved
+        assert saved is not None
+        changes = saved.changes(self._settings, saved.differing(self._settings))
+        self.note = f"going on from the state after {in_passes(saved.passes)}, written {saved.written}"
+        self.note += f", with {changes}" if changes else ""
+        self.seconds, history[:] = saved.seconds, saved.history
         self.bytes_read = history[-1]["bytes_read"] if history else 0
         self._checkpoints.restore(solver)
+
+    def _begin(self, solver: Solver) -> None:
+        """Let the solver begin where an earlier run has come to, if that is of use."""
+        if self._beginning is None:
+            return
+        self.note, shares = self._beginning.note, self._beginning.shares
+        if shares is not None and not solver.begin_at(shares):
+            self.note = "begun anew: the solver has no use for dual variables of the run before"
+        self._beginning = None
 
     def reports(self, solver: Solver, stream: Stream) -> Iterator[Report]:
         """Of that solver, whose dual variables are kept when it has come to its end."""
@@ -120,8 +134,9 @@ class Kept:
 
     def begin_again(self) -> None:
         """All passes so far are given up."""
-        self.note = "the state that there was is of values as 32-bit floats: begun anew" * self._to_restore
-        self._to_restore = False
+        if self._to_restore:
+            self.note = "the state that there was is of values as 32-bit floats: begun anew"
+        self._to_restore, self._begun_again = False, True
         if self._checkpoints is not None:
             self._checkpoints.begin_again()
 
@@ -141,10 +156,15 @@ class Kept:
             run.stream.budget.limit_bytes,
             self.doubled,
             self._data(run.stream),
-            described(run.stream.source.info().fingerprints),
+            _files(run.stream),
             list(run.history),
             round(self.seconds + run.seconds, 3),
             now_in_words(),
             0 if run.last is None else run.last.passes,
             llsvm.__version__,
         )
+
+
+def _files(stream: Stream) -> list[dict[str, Any]] | None:
+    info = stream.source.info()
+    return described(info.fingerprints, info.file_rows)

@@ -34,8 +34,8 @@ from llsvm.solvers import make_solver
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import Choice
-from llsvm.solvers.llsvm.start import Shares
 from llsvm.solvers.report import ROUNDED, Report, in_passes
+from llsvm.solvers.state import Shares
 from llsvm.spill.workspace import choose_parent
 from llsvm.state.checkpoints import Checkpoints
 from llsvm.stream.progress import Progress

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.llsvm.solver import LLSVM
-from llsvm.solvers.llsvm.start import Shares
+from llsvm.solvers.state import Shares
 from llsvm.spill.row_state import RowState
 from llsvm.tuning.batches import Batch
 

@@ -46,12 +46,12 @@ from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
 from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.start import Shares, begin_at
+from llsvm.solvers.llsvm.start import begin_at
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import RowShares, SolverState, Value, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -185,9 +185,12 @@ class LLSVM:
 
     # -- stopping and going on --------------------------------------------------------------------------
 
-    def begin_at(self, shares: Shares) -> None:
-        """Let ``solve`` begin at these dual variables, in any bounds; it takes a pass to sum their weights."""
+    def begin_at(self, shares: Shares) -> bool:
+        """It takes a pass to sum the weights."""
+        if self.settings.paper or self.settings.loss == ONE_CLASS:
+            return False
         self._shares = shares
+        return True
 
     def in_turn(self, parents: Sequence[int]) -> None:
         """Let ``solve``, where all rows are at hand, begin with each variant of the problems where another has

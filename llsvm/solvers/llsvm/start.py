@@ -7,17 +7,12 @@ all rows, so that nothing of the other problem but α is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from numpy.typing import NDArray
 
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.row_products import RowProducts
-
-# Of rows (n,) by number: (n, width) α_i / C_i, floating; of rows that a problem leaves out they count nothing
-Shares = Callable[[NDArray[np.int64]], NDArray[np.floating]]
+from llsvm.solvers.state import Shares
 
 
 def begin_at(shares: Shares, run: Run) -> None:

@@ -33,6 +33,12 @@ class JointDual(ABC):
     def shares(self, p: Array, y: Ids, cost: Array, grid: float) -> Array:
         """The shares of p, feasible as multiples of 1/grid."""
 
+    def nearest(self, share: Array, y: Ids) -> Array:
+        """Feasible shares, nearly those: without what is negative, or of the own class; more than 1 is scaled."""
+        share = np.clip(share, 0.0, 1.0)
+        share[np.arange(len(y)), y] = 0.0
+        return share
+
     @abstractmethod
     def prox(self, base: Array, scores: Array, sigma: float, y: Ids, cost: Array) -> Array:
         """The p ∈ S that maximises ⟨p, ∂D/∂p⟩ − ‖p − base‖² / 2σ, the gradient being that at these scores."""
@@ -82,6 +88,11 @@ class JointDual(ABC):
 
 
 class CrammerSinger(JointDual):
+    def nearest(self, share: Array, y: Ids) -> Array:
+        share = super().nearest(share, y)
+        share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
+        return share
+
     def of_shares(self, share: NDArray[np.floating], y: Ids, cost: Array) -> Array:
         p = share.astype(np.float64)
         p[np.arange(len(y)), y] = 1.0 - p.sum(axis=1)

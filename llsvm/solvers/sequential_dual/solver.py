@@ -47,14 +47,14 @@ from llsvm.solvers.sequential_dual.many_columns import ManyColumns
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
 from llsvm.solvers.sequential_dual.prices import Due, what_is_due, worst_rows_are_due
-from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, terms
+from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, sum_given, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.scale import Multiple
 from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand, coef_of, squared_norm
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
 from llsvm.solvers.stall import Stall
-from llsvm.solvers.state import RowShares, SolverState, Value, copy_rows, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, SolverState, Value, copy_rows, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -81,6 +81,7 @@ class SequentialDual:
         self._stall = Stall(settings.tol, settings.max_passes)
         self._passes = 0
         self._restored: SolverState | None = None
+        self._begins_at: Shares | None = None
         # while ``solve`` is at it, and after
         self._stream: Stream | None = None
         self._loops: Loops | None = None
@@ -135,6 +136,11 @@ class SequentialDual:
             if state is not None:
                 self._go_on_from(state, stream, loops)
                 del state
+            elif self._begins_at is not None:
+                given, self._begins_at = self._begins_at, None
+                shares = self._share if self._rounds is None else self._rounds.shares
+                loops.dual = sum_given(given, stream.all(), self._costs, shares, dual, loops)
+                self._passes = 1
             yield from reports
 
     def _in_memory(self, stream: Stream, loops: Loops, best: BestWeights, again: bool) -> Iterator[Report]:
@@ -314,6 +320,11 @@ class SequentialDual:
         return most > 0 and self._passes >= max(most, 2)
 
     # -- stopping and going on --------------------------------------------------------------------------
+
+    def begin_at(self, shares: Shares) -> bool:
+        """It takes a pass to sum the weights."""
+        self._begins_at = shares
+        return True
 
     def state(self) -> SolverState:
         """As of a pass, where all rows are in memory; else as of the end of its epochs, with the survivors in

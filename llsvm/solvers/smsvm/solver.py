@@ -53,7 +53,7 @@ from llsvm.solvers.smsvm.layout import Layout, layout
 from llsvm.solvers.smsvm.run import NewtonRun
 from llsvm.solvers.smsvm.run_state import arrays_of, begin_with, numbers_of, restore
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
-from llsvm.solvers.state import RowShares, SolverState, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, SolverState, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -90,6 +90,10 @@ class SmSVM:
         """A Report after each full pass, and after each step on the rows near the margin."""
         self.prepare(stream)
         yield from self.run.passes_to_the_end()
+
+    def begin_at(self, shares: Shares) -> bool:
+        """False: it works on weights."""
+        return False
 
     def state(self) -> SolverState:
         """Views of weights and a few numbers: a pass, or epochs on the rows near the margin, are over, and where
