@@ -31,7 +31,7 @@ def run(files, state, model, **options):
         Training(source, settings, model, checkpoints=checkpoints) as training,
     ):
         reports = list(training)
-        training.updates = [x["updates_per_row"] for x in (each.extra for each in reports) if "updates_per_row" in x][-1:]
+        training.updates = [each.extra.get("updates_per_row", 0.0) for each in reports if each.extra][-1:]
         training.finish(model)
         return reports[0].note, training
 

@@ -38,8 +38,8 @@ class Solver(Protocol):
         ...
 
     def shares(self) -> RowShares | None:
-        """Once ``solve`` is at its end: the dual variables that its last certificate is of; None where the method
-        keeps none by row."""
+        """The dual variables that it has come to, of which its last certificate is once ``solve`` is at its end;
+        None where the method keeps none by row."""
         ...
 
     def restore(self, state: SolverState) -> None:

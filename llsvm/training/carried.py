@@ -3,25 +3,21 @@ with rounded values is not lost."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver
+from llsvm.solvers.state import Shares
 from llsvm.spill.row_state import RowState
 from llsvm.spill.workspace import Workspace
-
-if TYPE_CHECKING:
-    from llsvm.solvers.llsvm.duals import AllDuals
-    from llsvm.solvers.llsvm.start import Shares
 
 _PIECE_BYTES = 1 << 18
 
 
 class Carried:
-    """Of coordinate descent alone: its α_i / C_i, as float32, on disk."""
+    """α_i / C_i of methods that have them by row, as float32, on disk."""
 
     def __init__(self, folder: Path, disk_limit_bytes: int | None) -> None:
         """folder: to make a workspace in. disk_limit_bytes: None for none."""
@@ -31,16 +27,17 @@ class Carried:
     def take(self, solver: Solver, n_rows: int) -> Shares | None:
         """A copy of what a solver at work has come to, by the rows' numbers; None where it has none to give. Raises
         DiskError."""
-        duals = _duals_of(solver)
-        if duals is None:
+        found = solver.shares()
+        if found is None or math.isfinite(found.largest_cost):
             return None
         self._workspace = Workspace(*self._place)
-        width = duals.problems.width
+        width = found.values.width
         kept = RowState(n_rows, width, np.float32, self._workspace)
         step = max(1, _PIECE_BYTES // (8 * width))
         for start in range(0, n_rows, step):
             stop = min(start + step, n_rows)
-            kept.set(np.arange(start, stop), duals.shares(start, stop))
+            rows = np.arange(start, stop)
+            kept.set(rows, found.values.get(rows))
         return lambda rows: kept.get(rows).reshape(len(rows), width)
 
     def close(self) -> None:
@@ -50,18 +47,7 @@ class Carried:
             self._workspace = None
 
 
-def _duals_of(solver: Solver) -> AllDuals | None:
-    from llsvm.solvers.llsvm.solver import LLSVM
-
-    at_work = solver.at_work if isinstance(solver, Auto) else solver
-    if not isinstance(at_work, LLSVM) or at_work.settings.paper or at_work.run.threshold is not None:
-        return None
-    return at_work.run.duals
-
-
 def begin_at(solver: Solver, shares: Shares | None) -> None:
-    """Let coordinate descent, where it comes first, begin at these dual variables, if there are any."""
-    from llsvm.solvers.llsvm.solver import LLSVM
-
-    if shares is not None and isinstance(solver, LLSVM | Auto):
+    """Let the solver begin at these dual variables, if there are any, and it has a use for them."""
+    if shares is not None:
         solver.begin_at(shares)

@@ -48,7 +48,7 @@ class Kept:
         """settings: resolved. Raises UsageError where the state is of another training."""
         self._checkpoints = checkpoints
         self._settings: dict[str, Any] = json.loads(json.dumps(settings.as_dict()))
-        self.doubled, self.note, self._begun_again = False, "", False
+        self.doubled, self.note, self._started = False, "", False  # started: at what there was
         self.seconds, self.bytes_read = 0.0, 0
         self._to_restore = False  # the state
         self._beginning: Beginning | None = None  # where it is not
@@ -70,7 +70,7 @@ class Kept:
         found = checkpoints.result_of(self._settings, data)
         if found is None:
             self._to_restore &= checkpoints.goes_on(self._settings, data)
-            if not self._to_restore and not self._begun_again:
+            if not (self._to_restore or self._started):
                 self._beginning = checkpoints.beginning(self._settings, data, _files(stream))
             return None
         model, record, cause = found
@@ -86,6 +86,7 @@ class Kept:
 
     def restore(self, solver: Solver, history: list[dict[str, Any]]) -> None:
         """Let the solver, and the history of its passes, go on from the state, the first time."""
+        self._started = True
         if self._checkpoints is None or not self._to_restore:
             self._begin(solver)
             return
@@ -102,7 +103,8 @@ class Kept:
         """Let the solver begin where an earlier run has come to, if that is of use."""
         if self._beginning is None:
             return
-        self.note, shares = self._beginning.note, self._beginning.shares
+        note, shares = self._beginning.note, self._beginning.shares
+        self.note = self.note or note if shares is None else note  # that there was a state, of other values
         if shares is not None and not solver.begin_at(shares):
             self.note = "begun anew: the solver has no use for dual variables of the run before"
         self._beginning = None
@@ -136,7 +138,7 @@ class Kept:
         """All passes so far are given up."""
         if self._to_restore:
             self.note = "the state that there was is of values as 32-bit floats: begun anew"
-        self._to_restore, self._begun_again = False, True
+        self._to_restore = False
         if self._checkpoints is not None:
             self._checkpoints.begin_again()
 
