@@ -169,9 +169,19 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
         )
     return (
         f"{state} after {in_passes(summary['passes'])} and {summary['seconds']:.1f} s{why}\n{sparse}"
-        f"{proof}\n"
+        f"{proof}\n{_left_out_in_words(summary['leave_one_out'])}"
         f"{summary['rows']:,} rows, {summary['features']:,} features{_labels_in_words(summary)}; "
         f"{format_size(summary['bytes_read'])} read{spilled}, peak memory {format_size(summary['peak_rss_bytes'])}"
+    )
+
+
+def _left_out_in_words(bound: dict[str, Any] | None) -> str:
+    """What is known of models that were trained without one row each; "" where nothing is."""
+    if bound is None:
+        return ""
+    return (
+        f"leaving each row out: at most {bound['error']:.2%} would be wrong, with a recall of at least "
+        f"{bound['recall']:.2%} and a precision of at least {bound['precision']:.2%} of the second class\n"
     )
 
 

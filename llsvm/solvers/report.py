@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.certificate import Certificate
+from llsvm.objective.leave_one_out import LeaveOneOut
 
 STALLED = "stalled"  # the gap falls too slowly for the passes that are left, or not at all
 
@@ -39,6 +40,8 @@ class Report:
     passes.
     expand: where ``coef`` are weights of rows, (k, rows), then the intercept: makes a pass, and gives which rows
     count and the FeatureMap (llsvm.features.feature_map) that holds them.
+    left_out: of a hinge and two classes, what leaving each row out would come to at most, at these dual variables;
+    None where that is not known.
     pruned: what it came to that small weights became zero, plain values (llsvm/training/pruning.py); else None.
     """
 
@@ -54,4 +57,5 @@ class Report:
     resumable: bool = False
     extra: dict[str, float] = field(default_factory=dict)
     expand: Callable[[], tuple[NDArray[np.bool_], Any]] | None = None
+    left_out: LeaveOneOut | None = None
     pruned: dict[str, Any] | None = None

@@ -170,6 +170,9 @@ def summary(run: Run) -> dict[str, Any]:
         "nonzero_weights": None
         if report is None or report.coef is None
         else int(np.count_nonzero(report.coef)),
+        "leave_one_out": None
+        if report is None or report.left_out is None or not report.converged
+        else report.left_out.as_dict(),
         "pruned": None if report is None else report.pruned,
         "rows": dataset.n_rows,
         "features": dataset.n_features,

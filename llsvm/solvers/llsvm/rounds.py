@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.best import BestPrimal
+from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
@@ -18,6 +19,8 @@ from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
+
+_MAY_END = 100  # times the tolerance: a gap that a round may close
 
 
 class Rounds:
@@ -44,6 +47,10 @@ class Rounds:
         self._factor = np.ones(len(run.sweeps.w))
         self._scale = Scale(run)
         self._close = False  # the next pass measures problems that are most likely at their end
+        hinge = run.settings.loss == "hinge" and len(run.start) == 1 and run.duals.problems.n_classes == 2
+        self._bounds_left_out = hinge and run.duals.problems.variants[0].leaves_out is None
+        self._left_out: LeaveOneOut | None = None  # of the last pass that counted
+        self._gap = math.inf  # that was certified last
 
     def reports(self) -> Iterator[Report]:
         run, sweeps = self._run, self._run.sweeps
@@ -56,12 +63,14 @@ class Rounds:
             self._best.offer(primal, close_squares, run.certified, self._factor)
             feasible = run.dual
             certificate = self._best.certificate(feasible, self.passes, run.bound)
-            converged = certificate.relative_gap <= tol
+            self._gap = certificate.relative_gap
+            converged = self._gap <= tol
             sweeps.open = certificate.open(tol)
             if run.threshold is not None:
                 run.threshold.note(certificate.relative_gap)
             coef, dual = self._best.coef, float(feasible.sum())
             report = Report("pass", self.passes, coef, certificate, dual, n_active, converged)
+            report.left_out = self._left_out
             report.note = NOTHING if certificate.is_nothing else ""
             report.extra["updates_per_row"] = int(sweeps.visits.sum()) / run.stream.dataset.n_rows
             stalled = self._stall.note(self.passes, self._best.primal, feasible) and not converged
@@ -75,7 +84,9 @@ class Rounds:
                 return
             kept = self._between_passes(n_active, bool(at_end), converged)
             dual = run.total_dual
-            yield Report("epoch", self.passes, coef, certificate, dual, kept, converged, resumable=True)
+            report = Report("epoch", self.passes, coef, certificate, dual, kept, converged, resumable=True)
+            report.left_out = self._left_out
+            yield report
 
     @property
     def second_order_price(self) -> float:
@@ -123,11 +134,14 @@ class Rounds:
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
         n_active, drift, spills = 0, 0.0, None
+        left_out = LeaveOneOutCounts(sweeps.bias) if measure and self._counts_left_out() else None
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         for block in stream.all():
             part = run.duals.of(block)
             sweeps.measure(part, run.start if measure else None)
+            if left_out is not None:
+                left_out.add(block, part.alpha[0], part.margin[0], part.signs(0) > 0, part.cost(0) > 0)
             if threshold is not None:
                 threshold.measure(part, stream.in_one_block)
 
@@ -157,6 +171,7 @@ class Rounds:
                 spills = self._spills(slack) if spills is None else spills
                 stream.survivors.add(block, slack, self._block_threshold(slack) if spills else None)
         self._close = False
+        self._left_out = self._left_out if left_out is None else left_out.answer()
         best = tried[:, 0].argmin(axis=0)
         measured = np.array(tried[best, :, np.arange(len(best))].T)
         if not stream.in_one_block:
@@ -177,6 +192,13 @@ class Rounds:
         multiples of these."""
         primal, gap = float(primals.min()), float(primals.min() - self._run.dual[c])
         return self._run.stream.in_one_block and gap <= self._run.settings.tol * primal
+
+    def _counts_left_out(self) -> bool:
+        """Is a pass to count rows that a model trained without them might get wrong? Of rows that are not in memory
+        only one that may be the last, as norms take a part of its time; it is the first, or the gap is small."""
+        run = self._run
+        last = run.stream.in_one_block or self.passes == 1 or self._gap <= _MAY_END * run.settings.tol
+        return self._bounds_left_out and bool(run.sweeps.open) and last
 
     def _spills(self, slack: NDArray[np.float32]) -> bool:
         """Does a pass spill rows, whose first block, of pages from all over the data, has these slacks?"""
