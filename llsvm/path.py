@@ -33,8 +33,8 @@ MAX_LINES, NAMED = 50, 8  # weights drawn, and of these so many named
 class PathPoint:
     """lambda1: of (1/N) Σ loss + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this
     point alone. figures: of the model on the validation data by name, none without such: accuracy, log_loss and
-    brier (where the loss gives probabilities), or of a regression r2, mean_absolute_error, mean_squared_error; the
-    first is what it is judged by."""
+    brier_score (where the loss gives probabilities), or of a regression r2, mean_absolute_error,
+    mean_squared_error; the first is what it is judged by."""
 
     lambda1: float
     model: Model

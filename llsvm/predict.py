@@ -79,11 +79,12 @@ def evaluate(
     column instead: that named by ``label``, or as the model's training data had it, or named label, target, class
     or y.
 
-    Returns plain values, a dict: rows, correct, accuracy, macro_f1, classes (a dict each: label, precision, recall,
-    f1, support, predicted), confusion (labels, and counts with a row per true and a column per predicted class),
-    unknown_rows and unknown_labels (rows whose label the model has never seen; they count as wrong), threshold if
-    one was chosen, and of a model that gives probabilities log_loss, brier and reliability: of the second of two
-    classes, else of the most probable one, a dict for each tenth of [0, 1] in which rows have their probability:
+    Returns plain values, a dict: rows, correct, accuracy, macro_f1, balanced_accuracy, matthews_corrcoef, of two
+    classes roc_auc and average_precision, classes (a dict each: label, precision, recall, f1, support, predicted),
+    confusion (labels, and counts with a row per true and a column per predicted class), unknown_rows and
+    unknown_labels (rows whose label the model has never seen; they count as wrong), threshold if one was chosen,
+    and of a model that gives probabilities log_loss, brier_score and reliability: of the second of two classes,
+    else of the most probable one, a dict for each tenth of [0, 1] in which rows have their probability:
     below (its end), rows, probability (their mean) and share (of those for which it came true). Of a regression:
     rows, r2, mean_absolute_error, mean_squared_error, root_mean_squared_error. Of loss one_class, which needs no
     labels: rows, outliers, outlier_share, and labelled, the figures of classes over the rows whose labels are 1 and

@@ -208,7 +208,7 @@ def test_log_loss_on_other_rows_is_that_of_scikit_learn_on_the_same_folds(classe
     assert figures["log_loss"] == pytest.approx(log_loss(y[other], p), rel=1e-9)
     assert sum(each["rows"] for each in figures["reliability"]) == 1500
     if classes == 2:
-        assert figures["brier"] == pytest.approx(brier_score_loss(y[other], p[:, 1]), rel=1e-9)
+        assert figures["brier_score"] == pytest.approx(brier_score_loss(y[other], p[:, 1]), rel=1e-9)
         last = figures["reliability"][-1]
         high = p[:, 1] >= last["below"] - 0.1
         assert (last["rows"], last["share"]) == (high.sum(), pytest.approx(y[other][high].mean()))

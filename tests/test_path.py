@@ -37,7 +37,7 @@ def test_each_point_is_trained_with_its_own_lambda1(more):
     ("options", "figures"),
     [
         (["--loss", "hinge"], ["accuracy"]),
-        (["--loss", "logistic", "--intercept"], ["accuracy", "log_loss", "brier"]),
+        (["--loss", "logistic", "--intercept"], ["accuracy", "log_loss", "brier_score"]),
         (["--loss", "huber", "--delta", "0.5"], ["r2", "mean_absolute_error", "mean_squared_error"]),
         (
             ["--loss", "quantile", "--quantile", "0.4", "--intercept"],

@@ -260,9 +260,9 @@ def test_log_loss_and_brier(k):
     answer = measure(model, Rows(X, y, step=7))
     assert answer["log_loss"] == pytest.approx(metrics.log_loss(y, p), rel=1e-9)
     squares = ((p - np.eye(k)[y]) ** 2).sum(axis=1).mean()
-    assert answer["brier"] == pytest.approx(squares / 2 if k == 2 else squares, rel=1e-9)
+    assert answer["brier_score"] == pytest.approx(squares / 2 if k == 2 else squares, rel=1e-9)
     if k == 2:
-        assert answer["brier"] == pytest.approx(metrics.brier_score_loss(y, p[:, 1]), rel=1e-9)
+        assert answer["brier_score"] == pytest.approx(metrics.brier_score_loss(y, p[:, 1]), rel=1e-9)
     some = y.copy()
     some[:5] = 77  # of labels that the model does not know, nothing is said
     answer = measure(model, Rows(X, some))

@@ -22,12 +22,12 @@ from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
+from llsvm.scoring.ranking import ranked
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.training.training import Training
 from llsvm.tune import asked
 from llsvm.tuning import search
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
-from llsvm.tuning.ranking import ranked
 from llsvm.tuning.run import Tuning
 from llsvm.tuning.scores import SCORES
 from llsvm.tuning.table import Row, chosen

@@ -85,7 +85,7 @@ def _reliability(figure: Any, answer: Evaluation) -> None:
     curve, rows = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     curve.plot((0, 1), (0, 1), color="grey", linewidth=1, linestyle="--", label="as told")
     curve.plot([b["probability"] for b in bins], [b["share"] for b in bins], marker="o", label="these rows")
-    title = f"log loss {answer['log_loss']:.4f}, Brier score {answer['brier']:.4f}"
+    title = f"log loss {answer['log_loss']:.4f}, Brier score {answer['brier_score']:.4f}"
     curve.set(xlim=(0, 1), ylim=(-0.02, 1.02), ylabel="share for which it is true", title=title)
     curve.legend()
     rows.bar([b["below"] - _BIN / 2 for b in bins], [b["rows"] for b in bins], width=0.9 * _BIN, log=True)

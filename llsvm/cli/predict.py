@@ -245,8 +245,15 @@ def _print_classes(answer: Mapping[str, Any]) -> None:
     from llsvm.cli.tables import print_table
 
     echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {answer['rows']:,} rows")
+    ranked = ""
+    if "roc_auc" in answer:
+        ranked = f", ROC AUC {answer['roc_auc']:.6g}, average precision {answer['average_precision']:.6g}"
+    echo(
+        f"balanced accuracy {answer['balanced_accuracy']:.4%}, Matthews' correlation "
+        f"{answer['matthews_corrcoef']:.6g}{ranked}"
+    )
     if "log_loss" in answer:
-        echo(f"log loss {answer['log_loss']:.6g}, Brier score {answer['brier']:.6g}")
+        echo(f"log loss {answer['log_loss']:.6g}, Brier score {answer['brier_score']:.6g}")
     if "threshold" in answer:
         from llsvm.calibration.threshold import describe
 

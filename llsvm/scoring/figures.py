@@ -12,6 +12,7 @@ from llsvm.errors import ModelError
 from llsvm.features.labels import is_text, quoted
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model, label_text
+from llsvm.scoring.kept_scores import HELD_BYTES, KeptScores
 from llsvm.scoring.reliability import Bin, Reliability
 
 _CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
@@ -37,22 +38,29 @@ class Confusion(TypedDict):
 
 
 class Evaluation(TypedDict):
-    """Of classes, plain values. accuracy: correct / rows. macro_f1: the mean of the classes'. unknown_rows: whose
+    """Of classes, plain values. accuracy: correct / rows. macro_f1: the mean of the classes'. balanced_accuracy:
+    the mean recall of the classes that rows have. matthews_corrcoef: the correlation of true and predicted classes,
+    of several as Gorodkin 2004 has it. roc_auc, average_precision: of two classes, where rows have both, the areas
+    under the ROC curve and under that of precision against recall, by the scores. unknown_rows: whose
     label the model has never seen, which count as wrong; unknown_labels: up to 20 of those with their counts. Where
     the model gives probabilities, over the rows whose label it knows: log_loss: the mean of −log p of the true
-    class; brier: the mean of (1 − p)² of the true class, of more than two classes Σ (p_k − [k is true])²;
+    class; brier_score: the mean of (1 − p)² of the true class, of more than two classes Σ (p_k − [k is true])²;
     reliability: see ``llsvm.scoring.reliability``. threshold: as the model has it, if one was chosen."""
 
     rows: int
     correct: int
     accuracy: float
     macro_f1: float
+    balanced_accuracy: float
+    matthews_corrcoef: float
     classes: list[ClassFigures]
     confusion: Confusion
     unknown_rows: int
     unknown_labels: dict[str, int]
+    roc_auc: NotRequired[float]
+    average_precision: NotRequired[float]
     log_loss: NotRequired[float]
-    brier: NotRequired[float]
+    brier_score: NotRequired[float]
     reliability: NotRequired[list[Bin]]
     threshold: NotRequired[dict[str, Any]]
 
@@ -67,17 +75,22 @@ class ClassCounts:
         self._n_rows = 0
         self._log_loss = self._brier = 0.0  # sums
         self._reliability = Reliability()
+        self._scores = KeptScores() if len(model.classes_) == 2 else None
 
     @staticmethod
     def needs(model: Model, as_json: bool) -> dict[str, int]:
         """What is held, in bytes, by name."""
         cells = len(model.classes_) ** 2
-        return {"confusion of classes": cells * (_CELL_BYTES + as_json * _CELL_TEXT_BYTES)}
+        found = {"confusion of classes": cells * (_CELL_BYTES + as_json * _CELL_TEXT_BYTES)}
+        return found | ({"scores to be ranked": 2 * HELD_BYTES} if len(model.classes_) == 2 else {})
 
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
         model = self._model
         self._n_rows += block.n_rows
         true, known = _known_classes(model, block.y)
+        if self._scores is not None:  # methods with weights for each of two classes have two scores
+            score = scores[:, -1] - scores[:, 0] if scores.shape[1] > 1 else scores[:, 0]
+            self._scores.add(score[known], true[known] == 1)
         np.add.at(self._counts, (true[known], model.class_ids(scores)[known]), 1)
         for label, count in zip(*np.unique(block.y[~known], return_counts=True), strict=True):
             text = label_text(label)
@@ -95,12 +108,17 @@ class ClassCounts:
         self._brier += float(squares.sum())
         self._reliability.add(p, true)
 
-    def answer(self) -> Evaluation:
+    def answer(self, room_bytes: int) -> Evaluation:
+        """room_bytes: that may be taken to rank the rows."""
         answer = _figures(self._model, self._counts, self._n_rows, self._unknown)
         n_known = int(self._counts.sum())
         if self._model.has_probabilities and n_known:
-            answer |= {"log_loss": self._log_loss / n_known, "brier": self._brier / n_known}
+            answer |= {"log_loss": self._log_loss / n_known, "brier_score": self._brier / n_known}
             answer["reliability"] = self._reliability.answer()
+        if self._scores is not None and self._counts.sum(axis=1).all():
+            ranked = self._scores.ranked(room_bytes)
+            answer |= {"roc_auc": ranked.roc_auc, "average_precision": ranked.average_precision}
+            self._scores.close()
         if THRESHOLD in self._model.extra:
             answer["threshold"] = self._model.extra[THRESHOLD]
         return answer
@@ -141,8 +159,18 @@ def _figures(model: Model, counts: NDArray[np.int64], n_rows: int, unknown: dict
         "correct": int(hits.sum()),
         "accuracy": float(hits.sum() / n_rows),
         "macro_f1": float(f1.mean()),
+        "balanced_accuracy": float(recall[support > 0].mean()) if (support > 0).any() else 0.0,
+        "matthews_corrcoef": _correlation(counts),
         "classes": [cast(ClassFigures, dict(zip(columns, row, strict=True))) for row in rows],
         "confusion": {"labels": model.labels, "counts": counts.tolist()},
         "unknown_rows": n_rows - int(counts.sum()),
         "unknown_labels": unknown,
     }
+
+
+def _correlation(counts: NDArray[np.int64]) -> float:
+    """Of true classes (rows) and predicted ones; 0 where either does not vary."""
+    n, hits = float(counts.sum()), float(np.trace(counts))
+    true, predicted = counts.sum(axis=1).astype(np.float64), counts.sum(axis=0).astype(np.float64)
+    spread = (n * n - true @ true) * (n * n - predicted @ predicted)
+    return float((n * hits - true @ predicted) / np.sqrt(spread)) if spread > 0 else 0.0

@@ -9,7 +9,7 @@ from llsvm.data.source import BlockSource
 from llsvm.models.model import Model
 from llsvm.scoring.figures import ClassCounts
 from llsvm.scoring.number_figures import NumberErrors, Outliers
-from llsvm.scoring.room import max_block_bytes, row_bytes
+from llsvm.scoring.room import BLOCKS_HELD, max_block_bytes, row_bytes
 from llsvm.scoring.scores import at_least_one, score_blocks
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
@@ -22,7 +22,7 @@ _FIGURES: dict[str, type[ClassCounts] | type[NumberErrors] | type[Outliers]] = {
 # Those that a sequence of models is judged by, the first that there is above all
 FIGURES = (
     *("accuracy", "r2", "outlier_share"),
-    *("log_loss", "brier", "mean_absolute_error", "mean_squared_error"),
+    *("log_loss", "brier_score", "mean_absolute_error", "mean_squared_error"),
 )
 
 
@@ -48,4 +48,4 @@ def measure(
         n_rows += block.n_rows
         figures.add(block, values)
     at_least_one(n_rows, source)
-    return dict(figures.answer())
+    return dict(figures.answer(BLOCKS_HELD * max_bytes))  # the blocks are gone

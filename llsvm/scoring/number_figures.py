@@ -62,7 +62,7 @@ class NumberErrors:
         self._absolute += float(np.abs(errors).sum())
         self._squares += float(np.square(errors).sum())
 
-    def answer(self) -> RegressionEvaluation:
+    def answer(self, room_bytes: int) -> RegressionEvaluation:
         n, total = self._n_rows, self._n_rows * self._targets.target.std**2
         if n < 2:
             r2 = math.nan
@@ -90,7 +90,7 @@ class Outliers:
     @staticmethod
     def needs(model: Model, as_json: bool) -> dict[str, int]:
         """What is held, in bytes, by name."""
-        return {}
+        return ClassCounts.needs(model, as_json)
 
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
         self._n_rows += block.n_rows
@@ -102,12 +102,12 @@ class Outliers:
             self._n_labelled += len(labelled)
             self._classes.add(block.take(labelled), scores[labelled])
 
-    def answer(self) -> OutlierEvaluation:
+    def answer(self, room_bytes: int) -> OutlierEvaluation:
         answer: OutlierEvaluation = {
             "rows": self._n_rows,
             "outliers": self._n_outliers,
             "outlier_share": self._n_outliers / self._n_rows,
         }
         if self._n_labelled:
-            answer["labelled"] = self._classes.answer()
+            answer["labelled"] = self._classes.answer(room_bytes)
         return answer

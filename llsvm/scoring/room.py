@@ -18,7 +18,7 @@ from llsvm.models.model import Model
 DEFAULT_MEMORY = "50%"
 _LARGEST_BLOCK_BYTES = 8 << 20
 _SMALLEST_BLOCK_BYTES = 256 << 10
-_BLOCKS_HELD = 8  # five in the source, one being scored, its scores and its lines of text
+BLOCKS_HELD = 8  # five in the source, one being scored, its scores and its lines of text
 _LABEL_BYTES = 200  # of a row: its predicted class and its line without scores
 _VOTE_BYTES = 48  # of a row and class, where pairs of classes vote
 _HEADER_FACTOR = 8  # a model's header as objects, over its text
@@ -49,8 +49,8 @@ def block_bytes(
     if reader_bytes:
         fixed[LIBRARY] = reader_bytes
     fixed |= more or {}
-    budget.require(fixed | {"blocks of rows": _BLOCKS_HELD * at_least})
-    return min(max(_LARGEST_BLOCK_BYTES, at_least), (limit - sum(fixed.values())) // _BLOCKS_HELD)
+    budget.require(fixed | {"blocks of rows": BLOCKS_HELD * at_least})
+    return min(max(_LARGEST_BLOCK_BYTES, at_least), (limit - sum(fixed.values())) // BLOCKS_HELD)
 
 
 def require_room(path: str | os.PathLike[str], memory_limit: str | int | None = None) -> None:
@@ -68,7 +68,7 @@ def require_room(path: str | os.PathLike[str], memory_limit: str | int | None = 
         {
             "interpreter and libraries": RUNTIME_BYTES,
             "model": arrays + _HEADER_FACTOR * texts,
-            "blocks of rows": _BLOCKS_HELD * _SMALLEST_BLOCK_BYTES,
+            "blocks of rows": BLOCKS_HELD * _SMALLEST_BLOCK_BYTES,
         }
     )
 

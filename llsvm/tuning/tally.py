@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from llsvm.calibration.ordered import SORT_BYTES
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.budget import MemoryBudget
+from llsvm.scoring.ranking import ranked
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.spill.row_state import RowState
 from llsvm.stream.stream import Stream
-from llsvm.tuning.ranking import ranked
 from llsvm.tuning.scores import ClassSums, NumberSums, Score
 
 _HELD, _RANKING = "scores of held-out rows", "ranking rows"
