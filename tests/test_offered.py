@@ -18,6 +18,7 @@ from oracle import rows
 
 import llsvm
 from llsvm.errors import UsageError
+from llsvm.settings.features import KERNEL_NAMES
 from llsvm.settings.methods import METHODS
 from llsvm.settings.objective import (
     CLASSIFICATION,
@@ -211,33 +212,30 @@ def test_what_is_offered_reaches_the_optimum(offer):
     assert llsvm.verify(model, X, y)["differences"] == []
 
 
-REFUSED = [
-    (loss, penalty, solver, form, intercept)
-    for loss, penalty, solver, form, intercept in product(
-        LOSSES, PENALTIES, SOLVERS, MULTICLASS, (False, True)
-    )
-    if not any(
-        solver in ("auto", METHODS[offer.method].solver) and not METHODS[offer.method].kernels
-        for offer in OFFERED
-        if (offer.loss, offer.penalty, offer.multiclass, offer.intercept) == (loss, penalty, form, intercept)
-    )
-]
+NAMES = ("loss", "penalty", "solver", "multiclass", "intercept", "kernel")
+# each offer by its solver's name, and by "auto"
+ACCEPTED = {
+    (offer.loss, offer.penalty, solver, offer.multiclass, offer.intercept, kernel)
+    for offer in OFFERED
+    for solver in ("auto", METHODS[offer.method].solver)
+    for kernel in METHODS[offer.method].kernels or (None,)
+    if solver
+}
+EVERYTHING = product(LOSSES, PENALTIES, SOLVERS, MULTICLASS, (False, True), (None, *KERNEL_NAMES))
+REFUSED = [each for each in EVERYTHING if each not in ACCEPTED]
 
 
 def test_what_is_not_offered_is_refused_with_a_sentence():
+    """And what is offered is not."""
+    for each in ACCEPTED:
+        Settings(**dict(zip(NAMES, each, strict=True)))
     assert len(REFUSED) > 100
-    for loss, penalty, solver, form, intercept in REFUSED:
-        asked = {
-            "loss": loss,
-            "penalty": penalty,
-            "solver": solver,
-            "multiclass": form,
-            "intercept": intercept,
-        }
+    for each in REFUSED:
+        asked = dict(zip(NAMES, each, strict=True))
         with pytest.raises(UsageError) as refusal:
             Settings(**asked)
         sentence = str(refusal.value)
-        words = (loss, penalty, solver, form, *(["--intercept"] if intercept else []))
+        words = [word for word in each if isinstance(word, str)] + ["--intercept"] * asked["intercept"]
         assert any(word in sentence for word in words), (asked, sentence)
         assert any(word in sentence for word in ("leave", "pass", "goes with", "needs")), (asked, sentence)
 

@@ -1,4 +1,5 @@
-"""Second order stays under the memory limit: processes of their own, in a memory cgroup where one can be had."""
+"""Second order, problems that are solved at once, and preconditioners stay under the memory limit: processes of
+their own, in a memory cgroup where one can be had."""
 
 import contextlib
 import json
@@ -22,6 +23,8 @@ from llsvm.solvers.llsvm import multipliers as binary
 from llsvm.solvers.llsvm.newton_system import NewtonSystem
 from llsvm.solvers.sequential_dual.multipliers import Multipliers as Joint
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
+from llsvm.solvers.smsvm.hard_problems import HardProblems
+from llsvm.solvers.softmax.passes import Passes
 
 def told(cls, name, what):
     method = getattr(cls, name)
@@ -31,8 +34,10 @@ def told(cls, name, what):
     setattr(cls, name, wrapped)
 
 told(NewtonSystem, "solve", lambda system: f"binary {system.way.name}")
+told(Passes, "shared_hessian", lambda passes: "preconditioner")
 told(Joint, "solve", lambda joint: "joint")
 told(WorstRows, "solve", lambda worst: "worst rows")
+told(HardProblems, "solve", lambda hard: "by columns")
 from llsvm.cli import main
 main()
 """
@@ -54,6 +59,24 @@ def classes_apart(n, d, k, filled):
     return sp.vstack([X, X[: n // 15]]).tocsr(), rng.integers(0, k, n + n // 15)
 
 
+def words_of_classes(n, d, k):
+    """Rows of 40 words, ten of which their class has more often, one of them the last column."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, k, n)
+    rows, columns = np.repeat(np.arange(n), 40), rng.integers(0, d, (n, 40))
+    columns[:, :10] = (200 * y[:, None] + rng.integers(0, 200, (n, 10))) % d
+    columns[0, 0] = d - 1
+    return sp.csr_matrix((np.ones(40 * n, np.float32), (rows, columns.ravel())), (n, d)), y
+
+
+def dense_classes():
+    """6,000 rows of 400 columns, all filled, in 6 classes."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 400)).astype(np.float32)
+    return X, np.argmax(X @ rng.normal(size=(400, 6)) + 5 * rng.normal(size=(6000, 6)), axis=1)
+
+
+WIDE_L1 = ["--penalty", "l1", "--loss", "squared_hinge", "-C", "1", "--threads", "2"]
 CASES = {
     "dense": (dense, ["-C", "1e4"], "binary COLUMNS"),
     "wide": (
@@ -66,7 +89,14 @@ CASES = {
         ["-C", "1e4", "--multiclass", "weston-watkins"],
         "joint",
     ),
+    "problems": (lambda: words_of_classes(1500, 60_000, 20), WIDE_L1, "by columns"),
+    "preconditioner": (
+        dense_classes,
+        ["--multiclass", "softmax", "--loss", "logistic", "--threads", "2"],
+        "preconditioner",
+    ),
 }
+AT_ONCE = "2 problems at a time"
 
 
 @contextlib.contextmanager
@@ -120,7 +150,18 @@ def called(folder, path, *options, before=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "room"), [("dense", 30), ("wide", 30), ("joint", 0), ("joint", 30)])
+@pytest.mark.parametrize(
+    ("case", "room"),
+    [
+        ("dense", 30),
+        ("wide", 30),
+        ("joint", 0),
+        ("joint", 30),
+        ("problems", 0),
+        ("problems", 40),
+        ("preconditioner", 25),
+    ],
+)
 def test_second_order_stays_under_the_limit(case, room, tmp_path):
     """room: MB beyond what it takes to have the rows in memory, for matrices."""
     make, options, ran = CASES[case]
@@ -141,3 +182,4 @@ def test_second_order_stays_under_the_limit(case, room, tmp_path):
     assert answer["peak_rss_bytes"] <= limit
     assert answer["read_from"] == "memory"
     assert f"ran: {ran}" in errors
+    assert (AT_ONCE in errors) == (case == "problems" and room > 0)

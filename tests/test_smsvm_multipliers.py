@@ -216,15 +216,33 @@ def test_what_l1_does_with_the_memory_there_is():
     data, loss = dataset(20_000, 60_000, 80, 20), new_loss("squared_hinge")
     plans = [
         layout(20, 2, True, loss, left(data, nbytes, in_memory=True))
-        for nbytes in (300_000_000, 700_000_000, 4_000_000_000)
+        for nbytes in (200_000_000, 300_000_000, 4_000_000_000)
     ]
     assert [plan.few_columns for plan in plans] == [True, False, False]
     assert [plan.by_columns for plan in plans] == [False, True, True]
     assert plans[-1].workers == 2
     assert plans[0].workers == 1
     assert "limited to" in plans[0].in_words(60_000)
+    assert "2 problems at a time" in plans[-1].in_words(60_000)
     tall = layout(1, 2, True, loss, left(dataset(20_000, 1_000, 80), 10**9, in_memory=True))
     assert tall.by_columns
     assert not tall.wide
     few = layout(1, 2, True, loss, left(dataset(20_000, 100, 80), 10**9, in_memory=True))
     assert not few.by_columns
+
+
+def test_many_wide_problems_are_solved_by_columns_in_the_room_that_their_newton_steps_would_take():
+    """Weights of classes by the hundred are most of what is held: the copy of the rows by column is little beside
+    them, and each problem is solved for itself."""
+    data, loss = dataset(6_000, 55_000, 160, 105), new_loss("squared_hinge")
+    weights = 8 * 105 * 55_001
+    memory = left(data, 20 * weights, in_memory=True)
+    plan = layout(105, 2, True, loss, memory)
+    assert plan.by_columns
+    rows = data.n_rows * (data.bytes_per_row + plan.needs.row_work_bytes)
+    assert plan.needs.nbytes + rows <= memory.available_bytes
+    intercept = layout(105, 2, True, loss, left(data, 20 * weights, in_memory=True), intercept=True)
+    assert intercept.needs.lines["weights"] > plan.needs.lines["weights"]
+    one = dataset(6_000, 55_000, 160, 2)
+    lines = [layout(1, 2, l1, loss, left(one, 10**9, in_memory=True)).needs.lines for l1 in (True, False)]
+    assert lines[0]["weights"] <= lines[1]["weights"]

@@ -17,7 +17,8 @@ from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 # of a problem, beside those of the threads: Descent, its copy for rows near the margin, what is left out,
 # conjugate gradients, a report; measured where the weights are most of all that is held
 VECTORS = 24
-WORKER_VECTORS = 16  # of each further problem that is solved at the same time
+COLUMN_VECTORS = 12  # of a problem, where each is solved by columns after the other ...
+WORKER_VECTORS = 16  # ... and of those that are solved at the same time
 HESSIAN_BYTES = 32  # of an element of one over a working set: itself, a part of it, its factor, products
 ROW_WORK_BYTES = 64  # slack, and what keeping the rows of least slack takes
 
@@ -50,6 +51,7 @@ class Layout:
     def in_words(self, n_features: int) -> str:
         """What is done instead of a Hessian over all features; "" where there is one."""
         columns = "coordinate descent and Newton's steps on the columns of the rows in memory"
+        columns += f", {self.workers} problems at a time" * (self.workers > 1)
         if not self.wide:
             return columns if self.by_columns else ""
         nbytes = format_size(8.0 * (n_features + 1) ** 2)
@@ -79,8 +81,10 @@ def layout(
     n = dataset.n_columns + 1
     tuning = _with_room_for_pieces(tuning, threads, memory)
     copies = 8 * problems * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
+    each_weight = 8 * n * problems
+    sides = (3 + threads) * intercept
     lines = {
-        "weights": 8 * problems * n * (VECTORS + 2 * threads + (3 + threads) * intercept),
+        "weights": each_weight * (VECTORS + 2 * threads + sides),
         "rows at hand": threads * work_bytes(n, dataset.is_dense, tuning),
     }
     left = available_bytes - sum(lines.values())
@@ -97,9 +101,13 @@ def layout(
     values = (dataset.nnz / dataset.n_rows, dataset.dtype.itemsize)
     by_column = Columns.bytes_per_row(*values) if many and l1 else 0
     spare = left - tuning.spare * (rows + dataset.n_rows * by_column)
-    all_near = (many if l1 else wide) and in_memory and spare >= 0
+    weights = each_weight * (COLUMN_VECTORS + threads + sides) + 8 * n * WORKER_VECTORS
+    fewer = max(0, lines["weights"] - weights) if l1 else 0
+    all_near = (many if l1 else wide) and in_memory and spare + fewer >= 0
     by_columns, by_products, workers = all_near and l1, wide and not l1, 1
     if by_columns:
+        lines["weights"] -= fewer
+        spare += fewer
         row_work += by_column
         each = MULTIPLIERS_BYTES + LOGISTIC_BYTES + Columns.copy_bytes_per_row(*values)
         more = (threads - 1) * (each * dataset.n_rows + 8 * n * WORKER_VECTORS)
