@@ -80,6 +80,8 @@ def path(
         raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
     if settings.penalty == "elasticnet" and settings.lambda2 is None:
         raise UsageError("a path with --penalty elasticnet needs --lambda2")
+    if settings.prune is not None:
+        raise UsageError("--prune is for one training: the weights of a path are zero where λ₁ has them so")
     settings = replace(settings, solver="smsvm", lambda1=1.0)  # any λ₁ will do until the data are known
     with Training(source, settings, output) as training:
         solver = _begun(training, settings)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.data import open_source, open_with_settings
+from llsvm.errors import UsageError
 from llsvm.path import path
 from llsvm.settings.settings import Settings
 
@@ -178,3 +179,9 @@ def test_a_path_over_hashed_documents(tmp_path):
     done = CliRunner().invoke(app, ["path", str(file), *options])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["points"][-1]["nonzero_weights"] >= 1
+
+
+def test_a_path_is_not_pruned():
+    settings = Settings(penalty="l1", lambda1=1.0, prune=0.1)
+    with pytest.raises(UsageError, match="--prune is for one training"):
+        next(iter(path(open_source(np.eye(4), np.arange(4) % 2), settings)))

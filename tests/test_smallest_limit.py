@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from oracle import rows, run, write_svmlight
 
-from llsvm.data import open_source
-from llsvm.errors import EXIT_LIMIT, EXIT_NOT_CONVERGED, BudgetError
+from llsvm.data import open_source, table_options
+from llsvm.errors import EXIT_LIMIT, EXIT_NOT_CONVERGED, BudgetError, DataError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LIBRARY
 from llsvm.settings.settings import Settings
@@ -84,6 +84,19 @@ def test_text_categories(tmp_path):
         trained(51 * MB)
     assert caught.value.lines[LIBRARY] >= 24 * MB + 200 * 2000
     assert trained(caught.value.smallest_bytes).certificate is not None
+
+
+def test_what_no_limit_mends_is_said_at_once(tmp_path):
+    """The labels do not fit the limit, and behind them is a cell that nothing can be made of."""
+    path = tmp_path / "rows.csv"
+    path.write_text("y,x\n" + "".join(f"{'a' * 2000}{i},1.5\n" for i in range(6000)) + "b,abc\n")
+    settings = Settings(label="y", threads=1)
+    source = open_source(str(path), options=table_options(settings))
+    with (
+        Training(source, settings, budget=MemoryBudget(160_000_000, 100_000_000)) as run,
+        pytest.raises(DataError, match=r"rows.csv:6002: column x: 'abc' is not a number"),
+    ):
+        list(run)
 
 
 def test_what_can_be_read_once_only_is_refused_all_the_same(tmp_path, monkeypatch):

@@ -21,9 +21,10 @@ def learn_columns(stream: Stream, settings: Settings) -> None:
 
         learn_crosses(stream)
     if encoder.documents is not None:
-        from llsvm.training.texts import learn_texts
+        from llsvm.training.texts import WEIGHT_BYTES, learn_texts
 
-        learn_texts(stream, settings.vocabulary == "exact")
+        column_bytes = 0 if settings.takes_rows_as_they_are else WEIGHT_BYTES
+        learn_texts(stream, settings.vocabulary == "exact", column_bytes)
 
 
 def hash_instead(

@@ -32,6 +32,7 @@ TABLE_SHARE = 3  # tables take this part (1/3) of the memory there is: they are 
 _READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 20)  # of batches, of the memory there is
 _BATCHES_HELD = 6  # by the reader and here
 WEIGHT_BYTES = 48  # that a solver of one problem holds of a column, and something for the rows
+LEAST_WEIGHT_BYTES = 24  # ... at least: by one thread
 COUNT_BYTES = 4  # of a hashed column, where documents are counted
 HASHED_BITS = (20, 24)
 _LONG_SHARE = 4  # analysing a long document may take this part (1/4) of the memory there is
@@ -74,11 +75,11 @@ def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool,
     """See ``learn_texts``."""
     budget = stream.budget
     mark = budget.mark()
-    column_bytes = 0 if exact else column_bytes
-    try:
-        documents.vocabularies = _counted(stream, documents, column_bytes)
+    try:  # where they must be exact, the solver that has the weights says what it needs
+        documents.vocabularies = _counted(stream, documents, 0 if exact else column_bytes)
     except VocabularyTooLarge as error:
-        nbytes = max(lookup_bytes(error.n), column_bytes * error.n)
+        least_bytes = min(column_bytes, LEAST_WEIGHT_BYTES) if exact else column_bytes
+        nbytes = max(lookup_bytes(error.n), least_bytes * error.n)
         refusal = _too_large(error.n, nbytes, budget)
         budget.return_to(mark)
         if exact:

@@ -158,11 +158,12 @@ class Training:
             raise self.with_smallest(error) from error
 
     def with_smallest(self, error: BudgetError) -> BudgetError:
-        """The error with the smallest limit that works, or that says that it cannot be told: the first need that
-        did not fit may not be the last."""
+        """The error with the smallest limit that works, if it can be told: the first need may not be the last."""
         try:
             smallest = self.smallest_limit(error.limit_bytes + 1)
-        except (BudgetError, DataError, UsageError):  # what is known
+        except (BudgetError, DataError, UsageError) as unknown:
+            if isinstance(unknown, DataError) and self.stream.source.info().rereadable:
+                raise  # it is not the limit that has to be mended
             return error.as_least()
         return BudgetError(error.what, error.limit_bytes, smallest.nbytes, smallest.lines)
 
@@ -175,8 +176,7 @@ class Training:
         """The smallest memory limit that works, of those from ``floor_bytes`` on; or, ``in_one_block``, with which
         all rows stay in memory.
 
-        Reads the source, if the limit has refused the first reading. Raises BudgetError, DataError where that
-        cannot be done."""
+        May read the source for it. Raises BudgetError, DataError where that cannot be done."""
         learn_columns(self.stream, self.settings)
         dataset, floor_bytes = self.stream.measure(), max(floor_bytes, self._floor_bytes)
         held = {**self._before, **room(self.settings, dataset)}
