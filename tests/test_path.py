@@ -183,5 +183,5 @@ def test_a_path_over_hashed_documents(tmp_path):
 
 def test_a_path_is_not_pruned():
     settings = Settings(penalty="l1", lambda1=1.0, prune=0.1)
-    with pytest.raises(UsageError, match="--prune is for one training"):
+    with pytest.raises(UsageError, match="prune is for one training"):
         next(iter(path(open_source(np.eye(4), np.arange(4) % 2), settings)))
