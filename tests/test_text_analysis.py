@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 from llsvm.features.text.analyzer import Analyzer, Documents, NotUTF8
 from llsvm.features.text.counting import VocabularyCounter
 from llsvm.features.text.options import TextOptions
-from llsvm.features.text.vectorizer import Vectorizer
+from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer, piece_bytes
 from llsvm.kernels.text import PADDING_BYTES, combined, hash_of
 from llsvm.process.threads import Threads, row_ranges
 
@@ -360,3 +360,17 @@ def test_text_that_is_not_utf_8_is_refused_with_its_place(analyzer, bad):
     with pytest.raises(UnicodeDecodeError) as python:
         bad.decode()
     assert (found.value.document, found.value.byte) == (2, python.value.start)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("n_bytes", [3_000, 200_000, 390_000, 1_000_000])
+def test_threads_have_as_much_text(threads, n_bytes):
+    lengths = np.full(n_bytes // 600, 600) + np.arange(n_bytes // 600) % 7
+    documents = Documents(np.zeros(lengths.sum(), np.uint8), np.r_[0, np.cumsum(lengths)])
+    edges = documents.pieces(piece_bytes(documents, threads))
+    sizes = [int(documents.offsets[stop] - documents.offsets[start]) for start, stop in edges]
+    assert sum(sizes) == lengths.sum()
+    assert max(sizes) <= PIECE_BYTES
+    shares = [sum(sizes[t::threads]) for t in range(threads)]
+    assert max(shares) < 1.15 * lengths.sum() / threads + 700
+    assert piece_bytes(Documents(np.zeros(0, np.uint8), np.zeros(3, np.int64)), threads) > 0

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from llsvm.process.threads import Threads, row_ranges
+from llsvm.process.threads import Threads, ahead, row_ranges
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 5, 1000])
@@ -54,3 +54,34 @@ def test_what_fails_is_raised_once_all_work_is_done():
     with Threads(2) as threads, pytest.raises(ValueError, match="the first"):
         threads.map(work, range(4))
     assert sorted(done) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_one_item_is_made_ahead_and_errors_come_at_their_turn(in_thread):
+    made = []
+
+    def items():
+        for number in range(5):
+            if number == 3:
+                raise ValueError("the fourth")
+            made.append(number)
+            yield number
+
+    taken = ahead(items(), in_thread)
+    assert next(taken) == 0
+    if not in_thread:
+        assert made == [0]
+    assert [next(taken), next(taken)] == [1, 2]
+    assert made == [0, 1, 2]
+    with pytest.raises(ValueError, match="the fourth"):
+        next(taken)
+
+
+def test_what_is_made_ahead_ends_when_it_is_closed():
+    before = threading.active_count()
+    taken = ahead(iter(range(10)), True)
+    assert next(taken) == 0
+    assert threading.active_count() == before + 1
+    taken.close()
+    assert threading.active_count() == before
+    assert list(ahead(iter([]), True)) == []

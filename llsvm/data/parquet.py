@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
 from llsvm.files.remote import is_remote
 from llsvm.files.seekable import Seekable
+from llsvm.process.threads import ahead
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
 _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds
@@ -72,14 +74,16 @@ class ParquetSource(TableSource):
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
-        with _opened(self._paths[number]) as file:
+        with ExitStack() as opened:
+            file = opened.enter_context(_opened(self._paths[number]))
             meta = file.metadata
             per_row = sum(meta.row_group(g).total_byte_size for g in range(meta.num_row_groups)) // max(
                 meta.num_rows, 1
             )
             rows = max(16, min(max_rows, max_bytes // max(per_row, 1)))
             done, counted = 0, 0
-            batches = file.iter_batches(rows, columns=names, use_threads=False)
+            batches = ahead(file.iter_batches(rows, columns=names, use_threads=False), self._threads > 1)
+            opened.callback(batches.close)
             checked = None
             groups = None
             if reading is not None and not is_remote(self._paths[number]):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
+_END = object()
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -66,6 +67,21 @@ class Threads:
         """``work(start, stop)`` for pieces of ``step`` rows, the last maybe of fewer; each is done by the next
         thread that is free."""
         return self.map(lambda start: work(start, min(start + step, n_rows)), range(0, n_rows, step))
+
+
+def ahead(items: Iterator[T], in_thread: bool) -> Generator[T, None, None]:
+    """The items; in_thread: the next is made by a thread of its own while one is worked on, so that two are held.
+    Close it, also where not all of them were wanted: the thread is at its end then. What the making of an item
+    raises is raised where it is asked for."""
+    if not in_thread:
+        yield from items
+        return
+    with ThreadPoolExecutor(1, "llsvm-ahead") as thread:
+        following = thread.submit(next, items, _END)
+        while (item := following.result()) is not _END:
+            following = thread.submit(next, items, _END)
+            yield cast(T, item)
+            del item
 
 
 def row_ranges(n_rows: int, parts: int) -> list[tuple[int, int]]:

@@ -51,7 +51,7 @@ class Vectorizer:
 
     def rows(self, documents: Documents) -> CSR:
         """Of each document, float32. Raises NotUTF8."""
-        pieces = documents.pieces(PIECE_BYTES)
+        pieces = documents.pieces(piece_bytes(documents, self._threads.number))
         n_threads = max(1, min(self._threads.number, len(pieces)))
 
         def encode(t: int) -> list[CSR]:
@@ -97,3 +97,13 @@ class Vectorizer:
             *(found, values, indptr, indices, data),
         )
         return CSR(indptr, indices[: indptr[-1]], data[: indptr[-1]])
+
+
+def piece_bytes(documents: Documents, n_threads: int) -> int:
+    """Of text that a thread analyses at a time: so many pieces that all threads have as much to do."""
+    n_bytes = int(documents.offsets[-1] - documents.offsets[0])
+    number = n_threads * -(-n_bytes // (n_threads * PIECE_BYTES))
+    longest = int(
+        np.diff(documents.offsets).max(initial=0)
+    )  # a piece ends before a document that is too much
+    return min(PIECE_BYTES, n_bytes // max(number, 1) + longest // 2 + 1)
