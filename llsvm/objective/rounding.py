@@ -185,6 +185,15 @@ class RoundingBound:
             return measured
         return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor, self.negligible)
 
+    def floor(self, c: int, n: int, w: NDArray[np.float64], primal: float, close: float = math.inf) -> float:
+        """Certificate.rounding_floor of problem ``c`` of ``n``, each with weights of its own, w: (d + 1,).
+        close: sqrt(Σ C_i²) over its close rows, infinite where that is not known."""
+        of_features = float(np.einsum("i,i", w[:-1], w[:-1]))
+        of_all = of_features + float(w[-1]) ** 2
+        norms = map(math.sqrt, (of_features, of_all, of_features if self.free_bias else of_all))
+        total, largest = next(islice(self._costs(n), c, None))
+        return sum(self._moved((total, largest, close), CLOSE, primal, primal, *norms)) / primal
+
     def margin_shift(self, coef: NDArray[np.float64]) -> float:
         """By how much a margin of a joint problem may move, at most; coef: (k, d + 1)."""
         of_features = float(np.einsum("ij,ij", coef[:, :-1], coef[:, :-1]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import local
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +17,20 @@ from llsvm.objective.problems import Positions, Problems
 Vector = NDArray[np.float64]
 
 
+class _Held(NamedTuple):
+    """A pair's members, their α and their margins, (n,), valid at the members."""
+
+    c: int
+    members: Positions
+    alpha: Vector
+    margin: Vector
+
+
 class _AtHand(local):
-    """Each thread's own. signs: the problem that it asked for last, and its signs."""
+    """Each thread's own. signs: the problem that it asked for last, and its signs. held: see ``Duals.held``."""
 
     signs: tuple[int, Vector] | None = None
+    held: _Held | None = None
 
 
 class Duals:
@@ -48,8 +61,30 @@ class Duals:
             self._by_class = np.argsort(y, kind="stable")
             self._starts = np.searchsorted(y[self._by_class], np.arange(problems.n_classes + 1))
 
+    @contextmanager
+    def held(self, c: int) -> Iterator[None]:
+        """Work of one thread on problem ``c`` alone, which nobody else may look at meanwhile: what a pair has of
+        its rows is brought together once, not for each sweep."""
+        if not self.problems.pairs or self._at_hand.held is not None:
+            yield
+            return
+        members = self.members(c)
+        found = _Held(c, members, *self.load(c, members))
+        self._at_hand.held = found
+        try:
+            yield
+        finally:
+            self._at_hand.held = None
+            self.store(c, members, found.alpha, found.margin)
+
+    def _held(self, c: int) -> _Held | None:
+        held = self._at_hand.held
+        return held if held is not None and held.c == c else None
+
     def members(self, c: int) -> Positions:
         """Positions of the rows that take part in problem ``c``."""
+        if (held := self._held(c)) is not None:
+            return held.members
         left_out = self.left_out[self.problems.variant(c)]
         if not self.problems.pairs:
             return self._everyone if left_out is None else np.flatnonzero(~left_out)
@@ -79,6 +114,8 @@ class Duals:
         rows = self.members(c) if rows is None else rows
         if not self.problems.pairs and len(rows) == len(self.y):
             return rows, self.alpha[c][rows], self.margin[c][rows]
+        if (held := self._held(c)) is not None:
+            return rows, held.alpha[rows], held.margin[rows]
         at = self._at(c, rows)
         return rows, self.alpha[at], self.margin[at]
 
@@ -86,6 +123,8 @@ class Duals:
         """α and margins of problem ``c`` as the kernels take them, by position; valid at ``rows``."""
         if not self.problems.pairs:
             return self.alpha[c], self.margin[c]
+        if (held := self._held(c)) is not None:
+            return held.alpha, held.margin
         alpha, margin = np.empty(len(self.y)), np.empty(len(self.y))
         at = self._at(c, rows)
         alpha[rows], margin[rows] = self.alpha[at], self.margin[at]
@@ -93,7 +132,7 @@ class Duals:
 
     def store(self, c: int, rows: Positions, alpha: Vector, margin: Vector) -> None:
         """Take back what ``load`` gave out and a kernel has changed."""
-        if self.problems.pairs:
+        if self.problems.pairs and self._held(c) is None:
             at = self._at(c, rows)
             self.alpha[at], self.margin[at] = alpha[rows], margin[rows]
 

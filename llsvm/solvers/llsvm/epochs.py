@@ -13,6 +13,7 @@ from llsvm.block import CSR, Block
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.hidden import Hidden
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
@@ -38,6 +39,7 @@ class Epochs:
         self._waiting = list[int]()  # problems that crawl, for ``_sets`` or ``_all_rows``
         self._tol_share = run.tuning.tol_share
         self._scale = Scale(run)
+        self.hidden = Hidden(run)
         # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
         self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
         self._n_left = 0
@@ -99,12 +101,13 @@ class Epochs:
         def settle(c: int) -> None:
             if self._progress.out_of_time:
                 return
-            rows = part.violating(c, threshold)
-            kept[c] = len(rows)
-            crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
+            with part.held(c):
+                rows = part.violating(c, threshold)
+                kept[c] = len(rows)
+                crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
 
-        sweeps.each(settle)
-        self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
+        if not self.hidden.shows(part, settle, crawl):
+            self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
         return int(kept.sum())
 
     def over_survivors(self, n_active: int, threshold: float, limited: bool, in_cache: bool) -> int:
@@ -248,9 +251,11 @@ class Epochs:
         def settle(c: int) -> None:
             if self._progress.out_of_time or self._faces.done[c]:
                 return
-            members = resident.members(c)
             waits[c] = may_wait and (c in all_rows or self._sets.may_take(c, int(n_free[c])))
-            crawl[c] = self._settle(resident, c, members[chosen[members]], threshold, len(members), waits[c])
+            with resident.held(c):
+                members = resident.members(c)
+                rows = members[chosen[members]]
+                crawl[c] = self._settle(resident, c, rows, threshold, len(members), waits[c])
 
         sweeps.each(settle)
         crawling = np.flatnonzero(crawl).tolist()
@@ -317,11 +322,12 @@ class Epochs:
             if self._faces.done[c]:
                 part.active[c] = part.active[c][:0]
                 return
-            if scan:
-                part.active[c] = part.violating(c)
-            met[c] += sweeps.sweep(part, c)
-            for _ in range(times - 1):
-                sweeps.sweep(part, c)
+            with part.held(c):
+                if scan:
+                    part.active[c] = part.violating(c)
+                met[c] += sweeps.sweep(part, c)
+                for _ in range(times - 1):
+                    sweeps.sweep(part, c)
 
         sweeps.each(sweep)
         if self._left is not None:

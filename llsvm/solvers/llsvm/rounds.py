@@ -83,8 +83,8 @@ class Rounds:
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
             kept = self._between_passes(n_active, bool(at_end), converged)
-            dual = run.total_dual
-            report = Report("epoch", self.passes, coef, certificate, dual, kept, converged, resumable=True)
+            report = Report("epoch", self.passes, coef, certificate, run.total_dual, kept, converged)
+            report.resumable, report.hidden = True, self._epochs.hidden.floor
             report.left_out = self._left_out
             yield report
 
@@ -159,7 +159,11 @@ class Rounds:
                     part.active[c] = part.violating(c) if measure else part.members(c)
                     self._train(part, c)
 
-            sweeps.each(train)
+            def alone(c: int, part: BlockState = part) -> None:
+                with part.held(c):
+                    train(c, part)
+
+            sweeps.each(alone)
             if self._limited and not stream.progress.out_of_time and not stream.in_one_block:
                 self._train_together(part)
             run.duals.store(part)

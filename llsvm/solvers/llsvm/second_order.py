@@ -97,7 +97,9 @@ class SecondOrder:
         prices, _ = self.prices(values, n_rows, self._room_bytes(part) + lent_bytes)
         if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, lent_bytes > 0):
             return False
-        return late or visits * prices.visit() > self.price_of(prices, n_rows, free, lent_bytes > 0)
+        tuning = self._run.tuning.multipliers
+        patience = tuning.patience_at_hand if part is self._run.duals.whole else tuning.patience
+        return late or visits * prices.visit() > self.price_of(prices, n_rows, free, lent_bytes > 0, patience)
 
     def price(self, part: BlockState, n_rows: int, n_active: int) -> float:
         """ns of processor time that the multipliers are expected to take; infinite where they have no room, or are
@@ -108,18 +110,22 @@ class SecondOrder:
             return math.inf
         return self._price(prices, n_rows, free)
 
-    def price_of(self, prices: Prices, n_rows: int, free: int, lent: bool = False) -> float:
-        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``."""
+    def price_of(
+        self, prices: Prices, n_rows: int, free: int, lent: bool = False, patience: float | None = None
+    ) -> float:
+        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``.
+        patience: None for that of the tuning."""
         run = self._run
         if self._is_wide(prices, n_rows, free, lent):
             return run.tuning.face.products * 2 * free * prices.product()
-        return run.tuning.multipliers.patience * self._price(prices, n_rows, free)
+        patience = run.tuning.multipliers.patience if patience is None else patience
+        return self._price(prices, n_rows, free, patience)
 
-    def _price(self, prices: Prices, n_rows: int, n_free: int) -> float:
-        """Of the method of multipliers."""
+    def _price(self, prices: Prices, n_rows: int, n_free: int, patience: float = 1.0) -> float:
+        """Of the method of multipliers, its work so many times."""
         run, tuning = self._run, self._run.tuning.multipliers
         step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(n_free), n_free)
-        return self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
+        return patience * self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
 
     @property
     def steps(self) -> int:
@@ -146,7 +152,8 @@ class SecondOrder:
 
         def solve(j: int) -> None:
             c = problems[j]
-            self._solve(part, c, rows[j], gap, whole, None if starts is None else starts[c])
+            with part.held(c):
+                self._solve(part, c, rows[j], gap, whole, None if starts is None else starts[c])
 
         with one_blas_thread():
             self._run.sweeps.each(solve, range(len(problems)))
@@ -208,9 +215,13 @@ class SecondOrder:
         room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns
         piece_bytes = 0
         if self._dense:
+            matrices = DENSE_MATRICES * 8 * min(self._columns, tuning.max_order) ** 2
             share = max(room // (PIECES * PIECE_SHARE), 1)
-            # a power of 2: with a little more or less room, as more threads leave, sums are rounded alike
-            piece_bytes = max(min(PIECE_BYTES, 1 << (share.bit_length() - 1)), 8 * self._columns)
+            # with a little more or less room, as more threads leave, sums are to be rounded alike: all that is of
+            # use, or a power of 2
+            useful = room >= PIECES * PIECE_BYTES + matrices
+            piece_bytes = PIECE_BYTES if useful else min(PIECE_BYTES, 1 << (share.bit_length() - 1))
+            piece_bytes = max(piece_bytes, 8 * self._columns)
         room -= PIECES * piece_bytes
         most = tuning.max_order, tuning.max_products
         return Prices(self._dense, self._columns, values, room, *most, face_bytes), piece_bytes
