@@ -33,6 +33,7 @@ CASES = {
     "pairs, logistic": (X3, Y3, {"multiclass": "ovo", "loss": "logistic"}),
     "crammer-singer": (X3, Y3, {"multiclass": "crammer-singer", "bias": 1.0}),
     "crammer-singer, large C": (X3, Y3, {"multiclass": "crammer-singer", "C": 1e4, "tol": 1e-2}),
+    "weston-watkins": (X3, Y3, {"multiclass": "weston-watkins", "bias": 1.0}),
     "weston-watkins, two classes": (X, Y, {"multiclass": "weston-watkins"}),
     "epsilon": (X, NUMBERS, {"loss": "epsilon_insensitive", "target_scale": "standard"}),
     "squared epsilon": (X, NUMBERS, {"loss": "squared_epsilon_insensitive", "target_scale": "standard"}),
@@ -151,6 +152,62 @@ def test_changed_dual_variables_are_refused(trained, tmp_path, change, said):
     assert llsvm.verify(trained[1], str(trained[0]))["holds"]  # which does not look at them
     with pytest.raises(AssertionError, match=said):
         raise AssertionError(" ".join(found["differences"]))
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "said"),
+    [
+        (
+            "crammer-singer",
+            lambda shares: np.where(shares > 0, 0.6, 0.55),
+            "outside their bounds",
+        ),  # as a sum
+        ("weston-watkins", lambda shares: np.where(shares > 0, 1.001, shares), "outside their bounds"),
+        ("weston-watkins", lambda shares: shares + 1e-3, "outside their bounds"),  # of their own class too
+        ("squared hinge, sparse", lambda shares: shares - 1e-6, "outside their bounds"),
+        (
+            "squared hinge, sparse",
+            lambda shares: np.where(shares > 0, np.inf, shares),
+            "outside their bounds",
+        ),
+        ("huber", lambda shares: np.where(shares == shares.max(), 0.701, shares), "outside their bounds"),
+        ("quantile", lambda shares: np.where(shares == shares.min(), -0.701, shares), "outside their bounds"),
+        ("logistic, class weights", lambda shares: shares[::-1].copy(), "the dual is"),
+        ("epsilon", lambda shares: -shares, "the dual is"),
+    ],
+)
+def test_so_they_are_whatever_the_loss(case, change, said, tmp_path):
+    features, labels, options = CASES[case]
+    solver = {} if "multiclass" in options else {"solver": "llsvm"}
+    model = llsvm.train(features, labels, threads=1, state=tmp_path / "S", **solver, **options)
+    state = with_shares(tmp_path / "S", tmp_path / "T", change)
+    found = llsvm.verify(model, features, labels, state=state)
+    assert said in " ".join(found["differences"])
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 1.8])
+def test_of_one_class_they_are_brought_to_their_sum(factor, tmp_path):
+    """Along the segment to 0 or to C."""
+    rows_, nu = (X + 3.0).astype(np.float32), 0.4
+    model = llsvm.train(rows_, loss="one_class", nu=nu, threads=1, state=tmp_path / "S")
+    kept = {}
+
+    def change(shares):
+        kept["alpha"] = np.minimum(factor * shares, 1.0)
+        return kept["alpha"]
+
+    state = with_shares(tmp_path / "S", tmp_path / "T", change)
+    found = llsvm.verify(model, rows_, state=state)
+    alpha = kept["alpha"].ravel().astype(np.float64)
+    total, n = nu * len(rows_), len(rows_)
+    if alpha.sum() >= total:
+        alpha *= total / alpha.sum()
+    else:
+        theta = (total - alpha.sum()) / (n - alpha.sum())
+        alpha = (1.0 - theta) * alpha + theta
+    v = alpha @ rows_.astype(np.float64)
+    assert found["dual"] == pytest.approx(-0.5 * v @ v, rel=1e-9)
+    assert found["holds"] == (factor == 1.0)
 
 
 @pytest.mark.parametrize("problem", range(3))

@@ -128,10 +128,11 @@ class DualSums:
         inside = (a >= self._conjugate.lower) & (a <= self._conjugate.upper) & np.isfinite(a)
         self._note(block, inside | (signs == 0) | (cost == 0)[:, None], a)
         target = block.y[:, None] if block.has_targets else np.ones((1, 1))
-        each = np.where(signs != 0, self._conjugate.value(np.where(inside, a, 0.0), target), 0.0)
+        a = np.where(inside & (signs != 0), a, 0.0)
+        each = np.where(signs != 0, self._conjugate.value(a, target), 0.0)
         self._linear += cost @ each
         self._size += cost @ np.abs(each)
-        alpha = np.where(signs != 0, a, 0.0) * cost[:, None]
+        alpha = a * cost[:, None]
         if not self._one_class:
             return alpha * signs
         self._alpha_sum += float(alpha.sum())
@@ -153,6 +154,7 @@ class DualSums:
         inside = (a >= 0) & (most <= 1.0)[:, None]
         inside[rows, own] &= a[rows, own] == 0
         self._note(block, inside | (cost == 0)[:, None], a)
+        a = np.where(inside, a, 0.0)
         total = cost * a.sum(axis=1)
         self._linear += total.sum()
         self._size += np.abs(total).sum()
