@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import shutil
 from itertools import pairwise
 
 import numpy as np
@@ -209,6 +210,21 @@ def test_a_run_that_had_not_ended_is_begun_at_too(tmp_path, monkeypatch):
     assert training.notes[0].startswith("beginning at")
     assert "0.5" in training.notes[0]
     assert training.model.converged
+
+
+def test_such_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
+    """To the same model, byte for byte, as one that was not."""
+    small_pages(monkeypatch)
+    case = Case({"solver": "llsvm", "tol": 1e-4}, ledger=140_000, n=1500, d=12)
+    data = case.write(tmp_path / "a.svm")
+    go(case, data, tmp_path / "m", tmp_path / "S")
+    shutil.copytree(tmp_path / "S", tmp_path / "T")
+    go(case, data, tmp_path / "undisturbed", tmp_path / "S", C=30.0)
+    stop = {"stop": lambda report: report.passes == 3 and report.kind == "pass"}
+    assert go(case, data, tmp_path / "m", tmp_path / "T", C=30.0, **stop) is None
+    training = go(case, data, tmp_path / "m", tmp_path / "T", C=30.0)
+    assert training.notes[0].startswith("going on from the state after 2 passes")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "undisturbed").read_bytes()
 
 
 def files_of(*sizes, names=None):

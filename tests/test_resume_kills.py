@@ -1,6 +1,8 @@
 """SIGKILL and SIGTERM at random times: the same command goes on, and ends with the model of a run that was not
 disturbed."""
 
+import itertools
+import os
 import re
 import signal
 import time
@@ -8,8 +10,9 @@ import time
 import numpy as np
 import pytest
 from oracle import small_pages
-from resume import Case, command, killed, survives
+from resume import Case, command, go, killed, survives
 
+from llsvm.state import container
 from llsvm.state.checkpoints import checkpoints_in
 
 JOINT = {"multiclass": "crammer-singer", "tol": 1e-6}
@@ -85,3 +88,67 @@ def test_a_run_that_is_terminated_again_and_again_goes_on(tmp_path):
     assert (tmp_path / "m").read_bytes() == (tmp_path / "undisturbed").read_bytes()
     assert {each.name for each in (tmp_path / "S").iterdir()} <= {"lock", "state", "result"}
     assert not list(tmp_path.glob(".llsvm-*")) + list(tmp_path.glob("llsvm-*"))
+
+
+def dies_at(at, run):
+    """``run`` in a process that ends, as by SIGKILL, before its call number ``at`` of those that change files; of
+    writes half is written first. Returns how many calls it made, at least ``at`` where it died."""
+    counter, done = itertools.count(1), os.pipe()
+
+    def dying(call):
+        def counted(*given, **more):
+            if next(counter) == at:
+                os._exit(9)
+            return call(*given, **more)
+
+        return counted
+
+    class Dying(container.FileIO):
+        def write(self, data):
+            if next(counter) == at:
+                super().write(memoryview(data)[: len(data) // 2])
+                os._exit(9)
+            return super().write(data)
+
+    def child():
+        for name in ("open", "close", "rename", "fsync", "unlink", "ftruncate"):
+            setattr(os, name, dying(getattr(os, name)))
+        container.FileIO = Dying
+        run()
+        os.write(done[1], str(next(counter)).encode())
+
+    status = killed(child, 60.0)
+    os.close(done[1])
+    said = os.read(done[0], 20)
+    os.close(done[0])
+    assert status == (9 if not said else 0)
+    return int(said or at)
+
+
+def dies_everywhere(folder, every):
+    """A training, ended at every ``every``-th of its calls in turn, each followed by the same command."""
+    case = Case({"solver": "llsvm", "loss": "logistic", "tol": 1e-5}, n=120, d=10)  # some passes
+    data, model = case.write(folder / "rows.svm"), folder / "model"
+    go(case, data, folder / "undisturbed", None)
+    want = (folder / "undisturbed").read_bytes()
+    calls = dies_at(-1, lambda: go(case, data, model, folder / "S"))
+    assert calls > 40
+    died = 0
+    for at in range(1, calls, every):
+        for file in (folder / "S").iterdir():
+            file.unlink()
+        died += dies_at(at, lambda: go(case, data, model, folder / "S")) == at
+        training = go(case, data, model, folder / "S")
+        assert model.read_bytes() == want, at
+        assert training is not None
+        assert {file.name for file in (folder / "S").iterdir()} <= {"lock", "state", "result"}
+    assert died == len(range(1, calls, every))
+
+
+def test_a_run_that_ends_between_two_calls_goes_on(tmp_path):
+    dies_everywhere(tmp_path, every=37)
+
+
+@pytest.mark.slow
+def test_a_run_that_ends_between_any_two_calls_goes_on(tmp_path):
+    dies_everywhere(tmp_path, every=1)

@@ -16,17 +16,22 @@ import numpy as np
 
 import llsvm
 from llsvm.data import open_with_settings
+from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training
 
 
-def run(files: list[Path], state: Path | None, settings: Settings, folder: Path) -> dict[str, Any]:
-    """One training: passes, updates a row and the gap; with a state, what verify says of it."""
+def run(
+    files: list[Path], state: Path | None, settings: Settings, folder: Path, ledger: int | None
+) -> dict[str, Any]:
+    """One training: passes, updates a row and the gap; with a state, what verify says of it. ledger: bytes for the
+    rows and all that belongs to them; None: what the memory limit leaves."""
+    budget = None if ledger is None else MemoryBudget(ledger, 0)
     source, updates = open_with_settings(settings, [str(each) for each in files], threads=1), 0.0
     with (
         checkpoints_in(state) as checkpoints,
-        Training(source, settings, folder / "m", checkpoints=checkpoints) as training,
+        Training(source, settings, folder / "m", budget, checkpoints=checkpoints) as training,
     ):
         for report in training:
             updates = report.extra.get("updates_per_row", updates)
@@ -60,6 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--memory-limit", default="2GB")
+    parser.add_argument("--ledger", type=int, help="bytes for the rows and what belongs to them, instead")
     parser.add_argument("--multiclass", default="ovr")
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--scale", default="none")
@@ -76,16 +82,20 @@ def main() -> None:
         folder = Path(name)
         for C in given.costs:
             settings = Settings(C=C, **options)
-            scratch = run([given.data], None, settings, folder)
-            compare(f"C = {C:g}", run([given.data], folder / "path", settings, folder), scratch)
+            scratch = run([given.data], None, settings, folder, given.ledger)
+            compare(f"C = {C:g}", run([given.data], folder / "path", settings, folder, given.ledger), scratch)
         files = cut(given.data, given.files, folder, 0) if given.files else []
         settings = Settings(**options)
         first = len(files) - (given.nights or len(files) - 1) if files else 0
         if files:
-            run(files[:first], folder / "nights", settings, folder)
+            run(files[:first], folder / "nights", settings, folder, given.ledger)
         for night in range(first + 1, len(files) + 1):
-            scratch = run(files[:night], None, settings, folder)
-            compare(f"{night} files", run(files[:night], folder / "nights", settings, folder), scratch)
+            scratch = run(files[:night], None, settings, folder, given.ledger)
+            compare(
+                f"{night} files",
+                run(files[:night], folder / "nights", settings, folder, given.ledger),
+                scratch,
+            )
 
 
 if __name__ == "__main__":
