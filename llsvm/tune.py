@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -16,14 +16,17 @@ from llsvm.errors import UsageError, in_python
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.model import Model
+from llsvm.objective.problems import Fold
 from llsvm.process.modules import make_callable
 from llsvm.scoring.held import held_rows
 from llsvm.scoring.opening import open_for
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
 from llsvm.training.training import Training
+from llsvm.tuning.columns import by_group, by_time
 from llsvm.tuning.grid import DEFAULT_COSTS, costs_of
 from llsvm.tuning.run import Tuning
 from llsvm.tuning.scores import score_of
@@ -72,6 +75,8 @@ def tune(
     ]
     | None = None,
     rule: Literal["best", "1se"] = "best",
+    group: str | None = None,
+    time: str | None = None,
     probabilities: Literal["platt", "isotonic", "temperature"] | None = None,
     threshold: str | None = None,
     sample_weight: Any = None,
@@ -130,7 +135,8 @@ def tune(
     data, y, sample_weight, output: as for ``llsvm.train``. C: numbers, "0.1,1,10", or a range "0.001..1000" of
     seven, evenly on a log scale. folds: each row is held out once, by models that are trained on the other folds (5
     unless holdout or validation is given); stratified, and the same for the same rows and seed. holdout: the share
-    of rows that is held out, once. validation: other data to score on, a path or (X, y). score: accuracy unless it
+    of rows that is held out, once. group, time: a column that is no feature: rows of the same group are in the same
+    fold; or each fold is trained on the rows before it in time. validation: other data to score on, a path or (X, y). score: accuracy unless it
     is given, of a regression r2; f1 is of the second of two classes, of more their mean; mae and mse are the mean
     absolute and squared error. rule: "1se" takes the smallest C whose mean score is within a standard error of the
     best. probabilities: learn, from the scores of held-out rows, what scores of the model stand for, so that it has
@@ -144,15 +150,17 @@ def tune(
     """
     given = locals()
     settings = tuning_settings(
-        Settings(**{name: given[name] for name in OPTIONS if name in given and name != "C"})
+        Settings(**{name: given[name] for name in OPTIONS if name in given and name != "C"}), group, time
     )
     if output is not None:
         model_file.require_writable(output)
-    opened = partial(
-        open_with_settings, settings, data, y, sample_weight, settings.threads or default_threads()
-    )
-    source = opened()
-    learn = probabilities, threshold
+    threads_used = settings.threads or default_threads()
+
+    def opened(settings: Settings) -> BlockSource:
+        return open_with_settings(settings, data, y, sample_weight, threads_used)
+
+    source = opened(settings)
+    learn = probabilities, threshold, group, time
     question = asked(settings, C, folds, validation, holdout, score, rule, source, opened, *learn)
     with Training(source, settings, output) as training:
         tuning = Tuning(training, question)
@@ -169,11 +177,19 @@ def tune(
     return Tuned(model, best.C, best.mean, question.score.name, details["table"], details)
 
 
-def tuning_settings(settings: Settings) -> Settings:
-    """Raises UsageError for what candidates cannot be trained with."""
+def tuning_settings(settings: Settings, group: str | None = None, time: str | None = None) -> Settings:
+    """Raises UsageError for what candidates cannot be trained with. group, time: columns that tell rows apart, and
+    are no features."""
     if settings.loss == ONE_CLASS:
         raise UsageError(f"--loss {ONE_CLASS} has no C to choose, and no labels to score predictions with")
     replace(settings, solver="llsvm")  # which says what it does not do
+    for option, column in (("--group", group), ("--time", time)):
+        if column is not None and column == settings.label:
+            raise UsageError(
+                f"{option} {column} is the column of the labels: name one that says something else"
+            )
+        if column is not None and column not in settings.exclude:
+            settings = replace(settings, exclude=(*settings.exclude, column))
     return settings
 
 
@@ -189,8 +205,10 @@ def asked(
     again: Any,
     probabilities: str | None = None,
     threshold: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
 ) -> Question:
-    """What is asked, checked. again: opens the data anew. Raises UsageError."""
+    """What is asked, checked. again: opens the data anew, with the settings that it is given. Raises UsageError."""
     costs, chosen_score = costs_of(C), score_of(score, settings)
     given = [
         name
@@ -212,9 +230,31 @@ def asked(
     if holdout is not None and not 0 < holdout < 1:
         raise UsageError(f"--holdout must be a share of the rows, between 0 and 1, not {holdout!r}")
     opened = None if validation is None else partial(_validation, settings, validation)
-    reread = again if source.info().rereadable else None
+    reread = partial(again, settings) if again is not None and source.info().rereadable else None
     learn = wanted(probabilities, threshold, settings)
-    return Question(costs, chosen_score, rule, folds or 0, holdout, opened, reread, learn)
+    by_column = _by_column(settings, group, time, source, again, bool(folds))
+    return Question(costs, chosen_score, rule, folds or 0, holdout, opened, reread, learn, by_column)
+
+
+def _by_column(
+    settings: Settings, group: str | None, time: str | None, source: BlockSource, again: Any, in_folds: bool
+) -> Callable[[Stream, int], list[Fold]] | None:
+    """What finds folds by a column, if that is asked for."""
+    if group is None and time is None:
+        return None
+    if group is not None and time is not None:
+        raise UsageError("--group and --time are two ways to make folds; choose one")
+    option = "--time" if group is None else "--group"
+    if not in_folds:
+        raise UsageError(f"{option} makes --folds: leave --holdout or --validation out")
+    info = source.info()
+    if not (info.is_table and info.rereadable):
+        raise UsageError(
+            f"{option} names a column of a table in files, which is read once more; {info.name} is none"
+        )
+    if group is not None:
+        return partial(by_group, again, settings, group, settings.seed)
+    return partial(by_time, again, settings, time)
 
 
 def _validation(settings: Settings, data: Any, model: Model) -> BlockSource:

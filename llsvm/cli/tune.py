@@ -82,6 +82,22 @@ def tune(
             rich_help_panel=MOST_USED,
         ),
     ] = "best",
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Keep rows of the same value in the same fold; the column is no feature.",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Train each fold on the rows before it in this column; which is no feature.",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
     probabilities: Annotated[
         str | None,
         typer.Option(
@@ -110,11 +126,11 @@ def tune(
     from llsvm.tune import asked, tuning_settings
     from llsvm.tuning.run import Tuning
 
-    settings = tuning_settings(settings_of(chosen))
+    settings = tuning_settings(settings_of(chosen), group, time)
     check_model_output(model, [*data, *([validation] if validation else [])])
     source = open_data(data, settings)
-    again = partial(open_data, data, settings)
-    learn = probabilities, threshold
+    again = partial(open_data, data)
+    learn = probabilities, threshold, group, time
     question = asked(settings, costs, folds, validation, holdout, score, rule, source, again, *learn)
     start_quickly()
     with Training(source, settings, output=model) as training:

@@ -28,24 +28,37 @@ class Fold:
     number: 0 ≤ number < folds. seed: another one makes other folds, 0 ≤ seed < 2^63.
     bounds: (2, n_classes) uint64, of a stratified one: of each class the rows whose hash is at least the first, and
     at most the second; None: those whose hash has the remainder ``number``.
+    of_rows: (n_rows,) int8, of one by a column: the part that each row of the data is in. forward: parts follow each
+    other in time; those from the one after ``number`` on are left out, and it alone is scored.
     """
 
     number: int
     folds: int
     seed: int = 0
     bounds: NDArray[np.uint64] | None = field(default=None, compare=False)
+    of_rows: NDArray[np.int8] | None = field(default=None, compare=False)
+    forward: bool = False
 
     def contains(
         self, rows: NDArray[np.int64], class_ids: NDArray[np.int32] | None = None
     ) -> NDArray[np.bool_]:
         """Which of the rows are in it; rows: (n,) numbers in the data set. class_ids: (n,), where it is
         stratified."""
+        if self.of_rows is not None:
+            part = self.of_rows[rows]
+            return part > self.number if self.forward else part == self.number
         hashed = row_hash(rows, self.seed)
         if self.bounds is None:
             return hashed % np.uint64(self.folds) == self.number
         assert class_ids is not None
         first, last = self.bounds
         return (first[class_ids] <= hashed) & (hashed <= last[class_ids])
+
+    def holds(self, rows: NDArray[np.int64], class_ids: NDArray[np.int32] | None = None) -> NDArray[np.bool_]:
+        """Which of the rows are scored by what is trained without it; arguments as in ``contains``."""
+        if self.of_rows is not None and self.forward:
+            return self.of_rows[rows] == self.number + 1
+        return self.contains(rows, class_ids)
 
 
 @dataclass(frozen=True, slots=True)

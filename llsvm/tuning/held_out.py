@@ -63,7 +63,7 @@ def score_folds(
             some = block.slice(start, min(start + step, block.n_rows))
             class_ids = some.class_ids
             for f, fold in enumerate(folds):
-                held = fold.contains(some.rows, class_ids)
+                held = fold.holds(some.rows, class_ids)
                 if held.any():
                     rows = some.take(held)
                     tally.add(f, rows.rows, rows.y, matrix_scores(rows.X, *columns[f]), rows.weight)

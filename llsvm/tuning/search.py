@@ -55,6 +55,7 @@ class Question:
     costs: C's, ascending. rule: see ``llsvm.tuning.table.chosen``. folds: how many, 0 for none; holdout: or the
     share of rows that is held out; validation: or opens the data to score on, for a Model. again: opens the
     training data anew, None where they can be read once only. wanted: to be learned from held-out rows' scores.
+    by_column: finds so many folds by a column.
     """
 
     costs: tuple[float, ...]
@@ -65,6 +66,7 @@ class Question:
     validation: Callable[[Model], BlockSource] | None = None
     again: Callable[[], BlockSource] | None = None
     wanted: Wanted = NOTHING
+    by_column: Callable[[Stream, int], list[Fold]] | None = None
 
 
 @dataclass(slots=True)
@@ -141,13 +143,15 @@ class Search:
         question, stream, seed = self._question, self._stream, self._training.settings.seed
         if question.validation is not None:
             return [None]
-        stream.prepare(needs_of_folds(stream.dataset))
-        found = (
-            stratified(stream, question.folds, seed)
-            if question.holdout is None
-            else [holdout(stream, question.holdout, seed)]
-        )
-        stream.reset()
+        if question.by_column is not None:
+            found = question.by_column(stream, question.folds)
+        else:
+            stream.prepare(needs_of_folds(stream.dataset))
+            if question.holdout is None:
+                found = stratified(stream, question.folds, seed)
+            else:
+                found = [holdout(stream, question.holdout, seed)]
+            stream.reset()
         self.found.passes += 1
         return list(found)
 

@@ -5,6 +5,7 @@ python -m tools.bench read --data text --rows 200000         reading alone
 python -m tools.bench scale --kind text --rows 100000        1x, 4x and 16x rows, 1 and 2 threads
 python -m tools.bench hard --quick                           hard problems: what ends certified, and when
 python -m tools.bench losses                                 every loss that is offered beside an oracle
+python -m tools.bench tune                                   C's and folds beside 35 runs, and grid searches
 python -m tools.bench vectorise                              raw text to rows, beside scikit-learn and others
 python -m tools.bench vocabulary                             n-grams counted out of core, in a memory cgroup
 python -m tools.bench.regress                                counts against the bounds in configs/bench.toml
@@ -30,7 +31,7 @@ CONFIG = Path(__file__).resolve().parents[2] / "configs" / "bench.toml"
 
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] in (["hard"], ["losses"], ["vectorise"], ["vocabulary"]):
+    if given[:1] in (["hard"], ["losses"], ["tune"], ["vectorise"], ["vocabulary"]):
         table = import_module(f"tools.bench.{given[0]}")
         return int(table.main(given[1:], tomllib.loads(CONFIG.read_text())))
     command, rest = (given[0], given[1:]) if given[:1] in (["read"], ["scale"]) else ("run", given)
