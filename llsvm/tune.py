@@ -133,17 +133,18 @@ def tune(
     """The C whose models predict held-out rows best, and the model of it, trained on all rows.
 
     data, y, sample_weight, output: as for ``llsvm.train``. C: numbers, "0.1,1,10", or a range "0.001..1000" of
-    seven, evenly on a log scale. folds: each row is held out once, by models that are trained on the other folds (5
-    unless holdout or validation is given); stratified, and the same for the same rows and seed. holdout: the share
-    of rows that is held out, once. group, time: a column that is no feature: rows of the same group are in the same
-    fold; or each fold is trained on the rows before it in time. validation: other data to score on, a path or (X, y). score: accuracy unless it
-    is given, of a regression r2; f1 is of the second of two classes, of more their mean; mae and mse are the mean
-    absolute and squared error. rule: "1se" takes the smallest C whose mean score is within a standard error of the
-    best. probabilities: learn, from the scores of held-out rows, what scores of the model stand for, so that it has
-    ``predict_proba``: by Platt's sigmoid, by isotonic regression (of 1,000 rows and more), or by one temperature of
-    all classes' scores. threshold: of two classes, the score above which a row is of the second, chosen on held-out
-    rows: "precision=0.9" (with the largest recall), "recall=0.9" (with the largest precision), "f1", or
-    "cost=FP:FN", what a false positive and a false negative cost. Both count rows by their sample weights.
+    seven, evenly on a log scale. folds: each row is held out once, by models that are trained on the other folds
+    (5 unless holdout or validation is given); stratified, and the same for the same rows and seed. holdout: the
+    share of rows that is held out, once. group, time: a column that is no feature: rows of the same group are in
+    the same fold; or each fold is trained on the rows before it in time. validation: other data to score on, a
+    path or (X, y). score: accuracy unless it is given, of a regression r2; f1 is of the second of two classes, of
+    more their mean; mae and mse are the mean absolute and squared error. rule: "1se" takes the smallest C whose
+    mean score is within a standard error of the best. probabilities: learn, from the scores of held-out rows, what
+    scores of the model stand for, so that it has ``predict_proba``: by Platt's sigmoid, by isotonic regression (of
+    1,000 rows and more), or by one temperature of all classes' scores. threshold: of two classes, the score above
+    which a row is of the second, chosen on held-out rows: "precision=0.9" (with the largest recall), "recall=0.9"
+    (with the largest precision), "f1", or "cost=FP:FN", what a false positive and a false negative cost. Both
+    count rows by their sample weights.
 
     All candidates are trained in the same passes over the data, as many at once as the memory limit has room for,
     each to its own certificate. Raises LLSVMError's subclasses; warns as ``llsvm.train`` does.

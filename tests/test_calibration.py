@@ -250,7 +250,9 @@ def calibrated(X, y, ledger=None):
     settings = Settings(threads=1, tol=1e-6)
     opened = partial(open_source, X, y)
     source = opened()
-    question = asked(settings, (0.01, 1.0), 5, None, None, None, "best", source, lambda _: opened(), "platt", "f1")
+    question = asked(
+        settings, (0.01, 1.0), 5, None, None, None, "best", source, lambda _: opened(), "platt", "f1"
+    )
     with Training(source, settings, budget=MemoryBudget(ledger or 100_000_000, 0)) as training:
         tuning = Tuning(training, question)
         tuning.run()

@@ -57,7 +57,9 @@ def tuned(X, y, ledger=None, costs=COSTS, score=None, again=True, **options):
     settings = Settings(**{"threads": 1, **options})
     opened = partial(open_source, X, y)
     source = opened()
-    question = asked(settings, costs, 5, None, None, score, "best", source, (lambda _: opened()) if again else None)
+    question = asked(
+        settings, costs, 5, None, None, score, "best", source, (lambda _: opened()) if again else None
+    )
     with Training(source, settings, budget=MemoryBudget(ledger or 100_000_000, 0)) as training:
         tuning = Tuning(training, question)
         tuning.run()

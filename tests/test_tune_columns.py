@@ -67,7 +67,9 @@ def test_a_regression_is_split_by_a_column_too(tmp_path, option):
     X, _ = rows(n=120, d=3, seed=2)
     data = write_table(tmp_path / "r.csv", X, X[:, 0] + 0.1 * X[:, 1], [f"p{i // 3:02}" for i in range(120)])
     words = ["tune", data, "--model", str(tmp_path / "m"), "--C", "0.1,1", option, "part", "--json"]
-    done = CliRunner().invoke(app, [*words, "--loss", "epsilon_insensitive", "--epsilon", "0.01", "--folds", "3"])
+    done = CliRunner().invoke(
+        app, [*words, "--loss", "epsilon_insensitive", "--epsilon", "0.01", "--folds", "3"]
+    )
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert [len(row["scores"]) for row in found["table"]] == [3, 3]
@@ -99,7 +101,34 @@ def test_what_cannot_be_split_is_a_sentence(tmp_path, words, column, message, co
 
 def test_data_without_columns_by_name_have_no_groups(tmp_path):
     (tmp_path / "r.svm").write_text("1 1:1\n-1 1:2\n" * 20)
-    words = ["tune", str(tmp_path / "r.svm"), "--model", str(tmp_path / "m"), "--C", "0.1,1", "--group", "part"]
+    words = [
+        "tune",
+        str(tmp_path / "r.svm"),
+        "--model",
+        str(tmp_path / "m"),
+        "--C",
+        "0.1,1",
+        "--group",
+        "part",
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2
     assert "--group names a column of a table" in done.stderr
+
+
+def test_the_plot_has_a_curve_for_each_fold_and_is_refused_before_anything_is_trained(tmp_path):
+    X, y = rows(n=200, d=3, seed=2, noise=0.6)
+    data = write_table(tmp_path / "r.csv", X, y, np.arange(200))
+    words = ["tune", data, "--model", str(tmp_path / "m"), "--C", "0.001..10", "--exclude", "part", "--plot"]
+    refused = CliRunner().invoke(app, [*words, str(tmp_path / "scores.txt")])
+    assert refused.exit_code == 2
+    assert "the name must end in .png, .svg, .pdf" in refused.stderr
+    assert not (tmp_path / "m").exists()
+    done = CliRunner().invoke(app, [*words, str(tmp_path / "scores.svg"), "-q"])
+    assert done.exit_code == 0, done.stderr
+    drawn = (tmp_path / "scores.svg").read_text()
+    assert "chosen: C =" in drawn
+    assert drawn.count("stroke: #808080") >= 5
+    once = CliRunner().invoke(app, [*words, str(tmp_path / "once.png"), "-q", "--holdout", "0.2"])
+    assert once.exit_code == 0, once.stderr
+    assert (tmp_path / "once.png").read_bytes().startswith(b"\x89PNG")

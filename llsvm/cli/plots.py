@@ -90,3 +90,28 @@ def _reliability(figure: Any, answer: Evaluation) -> None:
     curve.legend()
     rows.bar([b["below"] - _BIN / 2 for b in bins], [b["rows"] for b in bins], width=0.9 * _BIN, log=True)
     rows.set(xlabel=told, ylabel="rows")
+
+
+def draw_search(found: dict[str, Any], path: str) -> None:
+    """Draw the mean score of each C of a search (what ``llsvm tune --json`` has), with its standard deviation over
+    the folds and the scores of each, to ``path``, atomically. Raises UsageError as ``draw_evaluation``."""
+    check_picture(path)
+    from matplotlib.figure import Figure
+
+    table = found["table"]
+    costs, means = [row["C"] for row in table], [row["mean"] for row in table]
+    spreads = [row["spread"] or 0.0 for row in table]
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for number, scores in enumerate(zip(*(row["scores"] for row in table), strict=True)):
+        label = "a fold" if number == 0 and len(table[0]["scores"]) > 1 else None
+        axes.plot(costs, scores, color="grey", linewidth=0.8, alpha=0.5, label=label)
+    bars = {"yerr": spreads, "capsize": 4} if any(spreads) else {}
+    told = "mean, and standard deviation over the folds" if any(spreads) else "held-out rows"
+    axes.errorbar(costs, means, marker="o", label=told, **bars)
+    chosen = f"chosen: C = {found['best_C']:g}"
+    axes.axvline(found["best_C"], color="tab:orange", linestyle="--", label=chosen)
+    axes.set(xscale="log", xlabel="C", ylabel=found["score"].replace("_", " "))
+    axes.legend()
+    with replacing(path) as stream:
+        figure.savefig(stream, format=_kind(path))

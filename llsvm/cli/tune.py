@@ -9,7 +9,7 @@ import typer
 
 from llsvm.cli.declared import READING, settings_of, takes
 from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, Quiet, check_model_output, open_data
+from llsvm.cli.options import Json, Quiet, check_model_output, check_output, open_data
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
 from llsvm.process.signals import last_words
 from llsvm.settings.option import MOST_USED
@@ -115,6 +115,13 @@ def tune(
             rich_help_panel=MOST_USED,
         ),
     ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw score against C, with its spread over the folds: .png, .svg or .pdf (needs matplotlib).",
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     **chosen: Any,
@@ -128,6 +135,11 @@ def tune(
 
     settings = tuning_settings(settings_of(chosen), group, time)
     check_model_output(model, [*data, *([validation] if validation else [])])
+    if plot is not None:
+        from llsvm.cli.plots import check_picture, draw_search
+
+        check_picture(plot)
+        check_output(plot, [model, *data])
     source = open_data(data, settings)
     again = partial(open_data, data)
     learn = probabilities, threshold, group, time
@@ -142,6 +154,8 @@ def tune(
             tuning.model.save(model)
         found, converged = tuning.as_dict(), tuning.converged
     say_notes(source, quiet)
+    if plot is not None:
+        draw_search(found, plot)
     if json:
         from llsvm.models.model_file import json_bytes
 

@@ -28,8 +28,8 @@ class Fold:
     number: 0 ≤ number < folds. seed: another one makes other folds, 0 ≤ seed < 2^63.
     bounds: (2, n_classes) uint64, of a stratified one: of each class the rows whose hash is at least the first, and
     at most the second; None: those whose hash has the remainder ``number``.
-    of_rows: (n_rows,) int8, of one by a column: the part that each row of the data is in. forward: parts follow each
-    other in time; those from the one after ``number`` on are left out, and it alone is scored.
+    of_rows: (n_rows,) int8, of one by a column: the part that each row of the data is in. forward: parts follow
+    each other in time; those from the one after ``number`` on are left out, and it alone is scored.
     """
 
     number: int

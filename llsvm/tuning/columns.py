@@ -122,7 +122,9 @@ def _read(
 
 def _settings_of_column(settings: Settings, column: str) -> Settings:
     """Those with which the column is read in the place of the labels, as names."""
-    defaults = {name: OPTIONS[name].default for name in ("loss", "epsilon", "quantile", "delta", "target_scale")}
+    defaults = {
+        name: OPTIONS[name].default for name in ("loss", "epsilon", "quantile", "delta", "target_scale")
+    }
     others = tuple(name for name in settings.exclude if name != column)
     return replace(settings, label=column, exclude=others, positive=None, **defaults)
 
