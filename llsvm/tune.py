@@ -253,9 +253,10 @@ def _by_column(
         raise UsageError(
             f"{option} names a column of a table in files, which is read once more; {info.name} is none"
         )
-    if group is not None:
-        return partial(by_group, again, settings, group, settings.seed)
-    return partial(by_time, again, settings, time)
+    if time is not None:
+        return partial(by_time, again, settings, time)
+    assert group is not None
+    return partial(by_group, again, settings, group, settings.seed)
 
 
 def _validation(settings: Settings, data: Any, model: Model) -> BlockSource:

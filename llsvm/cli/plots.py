@@ -106,7 +106,7 @@ def draw_search(found: dict[str, Any], path: str) -> None:
     for number, scores in enumerate(zip(*(row["scores"] for row in table), strict=True)):
         label = "a fold" if number == 0 and len(table[0]["scores"]) > 1 else None
         axes.plot(costs, scores, color="grey", linewidth=0.8, alpha=0.5, label=label)
-    bars = {"yerr": spreads, "capsize": 4} if any(spreads) else {}
+    bars: dict[str, Any] = {"yerr": spreads, "capsize": 4} if any(spreads) else {}
     told = "mean, and standard deviation over the folds" if any(spreads) else "held-out rows"
     axes.errorbar(costs, means, marker="o", label=told, **bars)
     chosen = f"chosen: C = {found['best_C']:g}"
