@@ -21,6 +21,7 @@ from llsvm.cli import app
 from llsvm.data import open_source, table_options
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
 from llsvm.features.text import counting
+from llsvm.features.text.columns import DocumentColumns
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
 from llsvm.models.tables import names_of
@@ -501,3 +502,28 @@ def test_a_document_too_long_for_the_limit_is_refused_with_its_row_and_size(tmp_
             run.read()
     with training(200_000) as run:
         assert run.read().n_rows == 40
+
+
+def test_a_csv_column_that_is_named_text_is_so_whatever_its_cells_look_like(tmp_path):
+    path = tmp_path / "reviews.csv"
+    path.write_text("y,review,note\n" + "1,10 5,\n0,7,\n" * 100_000 + "1,fine 10,word\n")
+    model = trained(str(path), label="y", text=("review", "note"))
+    assert [words_of_column(model, each) for each in (0, 1)] == [["10", "fine"], ["word"]]
+    path.write_text("y,review\n1,55\n0,77\n")
+    assert sorted(words_of_column(trained(str(path), label="y"), 0)) == ["55", "77"]
+
+
+def words_of_column(model, number):
+    return DocumentColumns.from_extra(model.extra).vocabularies[number].words()
+
+
+def test_that_no_n_gram_is_kept_is_said(tmp_path):
+    columns = {"stars": [1, 0], "review": ["good film", "bad one"]}
+    path = written(tmp_path / "reviews.csv", columns)
+    with pytest.raises(DataError, match="no feature: text: no n-gram of column review is kept"):
+        trained(path, min_df=2)
+    path = written(tmp_path / "more.csv", columns | {"price": [2, 3]})
+    with pytest.warns(UserWarning, match="no n-gram of column review is kept: .*min_df") as told:
+        trained(path, min_df=2, output=tmp_path / "m")
+    assert len(told) == 1
+    llsvm.predict(tmp_path / "m", path)  # and once only

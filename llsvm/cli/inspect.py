@@ -172,7 +172,7 @@ def _print_model(answer: dict[str, Any]) -> None:
             [row["class"], ", ".join(each["feature"] for each in row["features"])]
             for row in answer["strongest"]
         ]
-        print_table(("class", "strongest features"), rows)
+        print_table(("class", "strongest features"), rows, all_left=True)
     if answer["history"]:
         columns = list(answer["history"][-1])
         table = [[cell_text(row.get(name)) for name in columns] for row in answer["history"]]

@@ -14,8 +14,8 @@ from llsvm.process.terminal import printable
 _WIDTH = 120  # where there is no terminal to ask
 
 
-def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table with a column per name; the first column is aligned left, the others right."""
+def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], all_left: bool = False) -> None:
+    """A table with a column per name; the first column is aligned left, the others right, or all_left."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
@@ -23,7 +23,9 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
     table = Table(box=SIMPLE, show_edge=False)
     for i, name in enumerate(names):
-        table.add_column(Text(printable(name)), justify="right" if i else "left", overflow="fold")
+        table.add_column(
+            Text(printable(name)), justify="right" if i and not all_left else "left", overflow="fold"
+        )
     for row in rows:
         table.add_row(*(Text(printable(cell_text(cell))) for cell in row))
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)

@@ -100,7 +100,9 @@ class CSVSource(TableSource):
                 self._stdin = stream
             else:
                 stream.close()
-            kinds = {} if self._model is None else {c.name: c.kind for c in self._model.columns}
+            kinds = dict.fromkeys(self._options.text, "document")  # whatever their first cells look like
+            if self._model is not None:
+                kinds = {c.name: c.kind for c in self._model.columns}
             self._heads[number] = _Head(path, text, self._header, kinds)
             if number > 0 and not self._heads[number].header:
                 self._name_as_first(self._heads[number], path)

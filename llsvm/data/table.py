@@ -138,7 +138,7 @@ class TableSource(ABC):
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
         library = LIBRARY_BYTES + library_bytes(self._paths) + self.encoder.nbytes
         documents = self.encoder.documents
-        work, why = (0, ()) if documents is None else (documents.work_bytes, (documents.note,))
+        work, why = (0, ()) if documents is None else (documents.work_bytes, documents.notes)
         return SourceInfo(
             name=name,
             format=self.format,
@@ -156,7 +156,7 @@ class TableSource(ABC):
             labelled=self.encoder.label is not None,
             fingerprints=None if None in self._fingerprints else tuple(filter(None, self._fingerprints)),
             file_rows=self._file_rows,
-            notes=(*self._notes, *self.encoder.categories.doubts.notes, *filter(None, why)),
+            notes=(*self._notes, *self.encoder.categories.doubts.notes, *why),
             encoder=self.encoder,
             describe=self.describe,
             record_batches=self.record_batches,

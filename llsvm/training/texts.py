@@ -67,6 +67,8 @@ def learn_texts(stream: Stream, exact: bool, column_bytes: int = WEIGHT_BYTES) -
         return
     if documents.options.hash_bits is None:
         _learn_vocabularies(stream, documents, exact, column_bytes)
+        if documents.width == 0 and all(column.kind == "document" for column in encoder.columns):
+            raise DataError(f"{source.info().name}: there is no feature: {documents.notes[0]}")
     if not documents.known:
         _count_frequencies(stream, documents)
 

@@ -105,6 +105,19 @@ class DocumentColumns:
         piece = max(PIECE_BYTES, self._longest)
         return _LIBRARY_BYTES + self.n_threads * workspace_bytes(self.options, piece) + lookup
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What their user should know of them."""
+        known = self.vocabularies if self.learning else ()
+        empty = [name for name, each in zip(self.names, known or (), strict=False) if not len(each)]
+        found = [self.note] if self.note else []
+        if empty:
+            found.append(
+                f"text: no n-gram of column {', '.join(empty)} is kept: its documents are empty, or --min-df, "
+                "--max-df or --stop-words leave out all"
+            )
+        return tuple(found)
+
     def fit_into(self, nbytes: int) -> None:
         """Refuse documents whose analysis would take more than so much memory."""
         most = int(nbytes / (self.n_threads * workspace_bytes(self.options, 1 << 20)) * (1 << 20))
