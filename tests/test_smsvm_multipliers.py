@@ -222,7 +222,12 @@ def test_what_l1_does_with_the_memory_there_is():
     assert [plan.by_columns for plan in plans] == [False, True, True]
     assert plans[-1].workers == 2
     assert plans[0].workers == 1
-    assert "limited to" in plans[0].in_words(60_000)
+    enough = plans[0].enough_bytes
+    assert f"limited to {plans[0].most_active} of them at a time (--memory-limit {enough // 10**6 + 1}MB" in (
+        plans[0].in_words(60_000)
+    )
+    for nbytes, by_columns in ((enough, True), (int(0.98 * enough), False)):
+        assert layout(20, 2, True, loss, left(data, nbytes, in_memory=True)).by_columns == by_columns
     assert "2 problems at a time" in plans[-1].in_words(60_000)
     tall = layout(1, 2, True, loss, left(dataset(20_000, 1_000, 80), 10**9, in_memory=True))
     assert tall.by_columns

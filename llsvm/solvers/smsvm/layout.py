@@ -3,6 +3,7 @@ by and ``auto`` asks before."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from llsvm.memory.plan import MemoryLeft, Needs
@@ -42,6 +43,7 @@ class Layout:
     workers: int
     keeps_near: bool
     tuning: SmSVMTuning
+    enough_bytes: int = 0
 
     @property
     def few_columns(self) -> bool:
@@ -64,7 +66,9 @@ class Layout:
                 if self.all_near
                 else "conjugate gradients, with a pass for each product until few rows are near the margin"
             )
-        return what + f"the active set is limited to {self.most_active:,} of them at a time"
+        what += f"the active set is limited to {self.most_active:,} of them at a time"
+        enough = math.ceil(self.enough_bytes / 1e6)
+        return what + f" (--memory-limit {enough}MB has room for all of them)" * (enough > 0)
 
 
 def layout(
@@ -79,6 +83,7 @@ def layout(
     """problems: binary ones. l1: the penalty has an L1 part. loss: of a row. intercept: it is not penalised."""
     dataset, available_bytes, in_memory = memory.dataset, memory.available_bytes, memory.in_memory
     n = dataset.n_columns + 1
+    whole_pieces = threads * work_bytes(n, dataset.is_dense, tuning)
     tuning = _with_room_for_pieces(tuning, threads, memory)
     copies = 8 * problems * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
     each_weight = 8 * n * problems
@@ -122,6 +127,8 @@ def layout(
             lines["working sets of columns"] = square * columns**2
     elif not by_products:
         lines["Hessian"] = copies * most_active**2
+    short = lines["rows at hand"] - whole_pieces + spare + fewer
+    enough_bytes = math.ceil(memory.limit_bytes - short) if wide and l1 and not by_columns else 0
     # a copy of the near rows, where it has room
     keeps_near = isinstance(loss, PLQLoss) and (loss.ridge == 0 or loss.lower == 0 or loss.epsilon > 0)
     copy = (
@@ -132,7 +139,7 @@ def layout(
     )
     needs = Needs(lines, row_work, copy)
     ways = (by_columns, by_products, workers, keeps_near)
-    return Layout(needs, most_active, wide, all_near, *ways, tuning)
+    return Layout(needs, most_active, wide, all_near, *ways, tuning, enough_bytes)
 
 
 def _with_room_for_pieces(tuning: SmSVMTuning, threads: int, memory: MemoryLeft) -> SmSVMTuning:
