@@ -1,6 +1,7 @@
 """The method of multipliers with an L1 norm, where smoothing crawls: the optimum of a generic convex solver, for
 every loss; and whole runs that smoothing alone does not end."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -248,6 +249,13 @@ def test_many_wide_problems_are_solved_by_columns_in_the_room_that_their_newton_
     assert plan.needs.nbytes + rows <= memory.available_bytes
     intercept = layout(105, 2, True, loss, left(data, 20 * weights, in_memory=True), intercept=True)
     assert intercept.needs.lines["weights"] > plan.needs.lines["weights"]
+    # what is enough for 32-bit values is enough for the same rows with 64-bit ones
+    doubled = replace(data, dtype=np.dtype(np.float64))
+    enough = [
+        d for d in range(600, 1600) if layout(105, 2, True, loss, left(data, d * 10**6, True)).by_columns
+    ]
+    assert enough[0] < 20 * weights / 1e6
+    assert layout(105, 2, True, loss, left(doubled, enough[0] * 10**6, True)).by_columns
     one = dataset(6_000, 55_000, 160, 2)
     lines = [layout(1, 2, l1, loss, left(one, 10**9, in_memory=True)).needs.lines for l1 in (True, False)]
     assert lines[0]["weights"] <= lines[1]["weights"]

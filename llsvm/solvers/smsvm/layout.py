@@ -108,7 +108,11 @@ def layout(
     spare = left - tuning.spare * (rows + dataset.n_rows * by_column)
     weights = each_weight * (COLUMN_VECTORS + threads + sides) + 8 * n * WORKER_VECTORS
     fewer = max(0, lines["weights"] - weights) if l1 else 0
-    all_near = (many if l1 else wide) and in_memory and spare + fewer >= 0
+    # with so little to spare, 64-bit values must have room too: a run may begin again with them
+    each_value = 8 - dataset.dtype.itemsize
+    widened = tuning.spare * (1 + 3 * (by_column > 0)) * each_value * (dataset.nnz + dataset.n_rows)
+    most_spare = max(spare, spare + fewer - widened)
+    all_near = (many if l1 else wide) and in_memory and most_spare >= 0
     by_columns, by_products, workers = all_near and l1, wide and not l1, 1
     if by_columns:
         lines["weights"] -= fewer
@@ -127,7 +131,7 @@ def layout(
             lines["working sets of columns"] = square * columns**2
     elif not by_products:
         lines["Hessian"] = copies * most_active**2
-    short = lines["rows at hand"] - whole_pieces + spare + fewer
+    short = lines["rows at hand"] - whole_pieces + most_spare
     enough_bytes = math.ceil(memory.limit_bytes - short) if wide and l1 and not by_columns else 0
     # a copy of the near rows, where it has room
     keeps_near = isinstance(loss, PLQLoss) and (loss.ridge == 0 or loss.lower == 0 or loss.epsilon > 0)
