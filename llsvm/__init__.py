@@ -1,8 +1,9 @@
 """Linear SVMs on data larger than memory, under a byte limit, with a certificate.
 
 train, tune, predict, explain, evaluate, verify, load: from files, data frames and arrays. LLSVMClassifier,
-LLSVMRegressor, LLSVMOutlierDetector: scikit-learn estimators. Model and Certificate: what they hand back.
-LLSVMError and its subclasses: what they raise; LLSVMWarning: something beside the result went wrong.
+LLSVMRegressor, LLSVMOutlierDetector, LLSVMClassifierCV, LLSVMRegressorCV: scikit-learn estimators. Model and
+Certificate: what they hand back. LLSVMError and its subclasses: what they raise; LLSVMWarning: something beside the
+result went wrong.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from llsvm.estimators.classifier import LLSVMClassifier
     from llsvm.estimators.outlier_detector import LLSVMOutlierDetector
     from llsvm.estimators.regressor import LLSVMRegressor
+    from llsvm.estimators.search import LLSVMClassifierCV, LLSVMRegressorCV
     from llsvm.models.model import Model
     from llsvm.objective.certificate import Certificate
     from llsvm.predict import evaluate, explain, predict
@@ -44,9 +46,11 @@ __all__ = [
     "DataError",
     "DiskError",
     "LLSVMClassifier",
+    "LLSVMClassifierCV",
     "LLSVMError",
     "LLSVMOutlierDetector",
     "LLSVMRegressor",
+    "LLSVMRegressorCV",
     "LLSVMWarning",
     "LongRowError",
     "Model",
@@ -71,8 +75,10 @@ os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 _WHERE = {
     "Certificate": "llsvm.objective.certificate",
     "LLSVMClassifier": "llsvm.estimators.classifier",
+    "LLSVMClassifierCV": "llsvm.estimators.search",
     "LLSVMOutlierDetector": "llsvm.estimators.outlier_detector",
     "LLSVMRegressor": "llsvm.estimators.regressor",
+    "LLSVMRegressorCV": "llsvm.estimators.search",
     "Model": "llsvm.models.model",
     "evaluate": "llsvm.predict",
     "explain": "llsvm.predict",

@@ -150,9 +150,36 @@ def tune(
     each to its own certificate. Raises LLSVMError's subclasses; warns as ``llsvm.train`` does.
     """
     given = locals()
-    settings = tuning_settings(
-        Settings(**{name: given[name] for name in OPTIONS if name in given and name != "C"}), group, time
+    settings = Settings(**{name: given[name] for name in OPTIONS if name in given and name != "C"})
+    names = (
+        "C",
+        "folds",
+        "validation",
+        "holdout",
+        "score",
+        "rule",
+        "probabilities",
+        "threshold",
+        "group",
+        "time",
     )
+    asks = {name: given[name] for name in names}
+    return tune_with(settings, data, y, sample_weight, output, warn_at=4, **asks)
+
+
+def tune_with(
+    settings: Settings,
+    data: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    output: str | os.PathLike[str] | None = None,
+    names: Mapping[str, str] | None = None,
+    warn_at: int = 3,
+    remedies: Mapping[str, str] | None = None,
+    **asks: Any,
+) -> Tuned:
+    """As ``tune``. names, warn_at, remedies: see ``llsvm.train.train_with``. asks: as ``asked`` takes it."""
+    settings = tuning_settings(settings, asks.get("group"), asks.get("time"))
     if output is not None:
         model_file.require_writable(output)
     threads_used = settings.threads or default_threads()
@@ -161,17 +188,17 @@ def tune(
         return open_with_settings(settings, data, y, sample_weight, threads_used)
 
     source = opened(settings)
-    learn = probabilities, threshold, group, time
-    question = asked(settings, C, folds, validation, holdout, score, rule, source, opened, *learn)
+    question = asked(settings, source=source, again=opened, **asks)
     with Training(source, settings, output) as training:
         tuning = Tuning(training, question)
         tuning.run()
         model, details = tuning.model, tuning.as_dict()
-        advice = training.advice[1]
+        cause, advice = training.advice
+        advice = (remedies or {}).get(cause, advice)
     for note in source.info().notes:
-        warnings.warn(in_python(note), stacklevel=3)
+        warnings.warn(in_python(note, names), stacklevel=warn_at)
     if not model.converged:
-        warn_not_converged(model, in_python(advice), 4)
+        warn_not_converged(model, in_python(advice, names), warn_at + 1)
     if output is not None:
         model.save(output)
     best = tuning.chosen

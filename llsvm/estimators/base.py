@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import signature
@@ -16,6 +16,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
+from llsvm.data import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, text_columns
 from llsvm.features.frames import column_names, require_order
@@ -31,7 +32,7 @@ from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.train import train_with
 
 _JOINT = {"crammer_singer": "crammer-singer", "weston_watkins": "weston-watkins"}  # as scikit-learn writes it
-_REMEDIES = {  # fit scales nothing
+REMEDIES = {  # fit scales nothing
     "scale": "the columns are not scaled, and then few methods get on: put a StandardScaler, or a MaxAbsScaler for "
     "sparse rows, before the estimator"
 }
@@ -105,6 +106,10 @@ class LLSVMEstimator(BaseEstimator):
 
     _label_kind: ClassVar[str]
     """What labels are, a name of llsvm.settings.objective."""
+    _not_options: ClassVar[tuple[str, ...]] = ()
+    """Parameters that say how an option is chosen."""
+    _names: ClassVar[Mapping[str, str]] = ESTIMATOR_NAMES
+    """What options are called here, where it is otherwise."""
 
     feature_names_in_: NDArray[Any]
     kernel: str | None
@@ -153,8 +158,8 @@ class LLSVMEstimator(BaseEstimator):
         """
         given = locals()
         reading = self._reading({name: given[name] for name in OPTIONS if name in given})
-        with own_names():
-            model = train_with(self._settings(**reading), path, names=ESTIMATOR_NAMES, warn_at=4)
+        with own_names(self._names):
+            model = self._trained(self._settings(**reading), path)
         self._keep_columns(model)
         return self._keep(model, by_name=True)
 
@@ -165,7 +170,9 @@ class LLSVMEstimator(BaseEstimator):
             raise UsageError(
                 "text=True is for documents in memory: of a file name the columns, text=['review']"
             )
-        told = {name: own[name] for name in TEXT_OPTIONS if given[name] == OPTIONS[name].default}
+        told = {
+            name: own[name] for name in TEXT_OPTIONS if name in own and given[name] == OPTIONS[name].default
+        }
         return given | told
 
     def _keep_columns(self, model: Model) -> None:
@@ -187,16 +194,8 @@ class LLSVMEstimator(BaseEstimator):
         if sample_weight is not None:
             rows = X if y is None else y
             sample_weight = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
-        with own_names():
-            model = train_with(
-                self._settings(text=columns),
-                X,
-                y,
-                sample_weight,
-                names=ESTIMATOR_NAMES,
-                warn_at=4,
-                remedies=_REMEDIES,
-            )
+        with own_names(self._names):
+            model = self._trained(self._settings(text=columns), X, y, sample_weight)
         self._keep_columns(model)
         return self._keep(model, by_name=True)
 
@@ -214,11 +213,14 @@ class LLSVMEstimator(BaseEstimator):
             check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        with own_names():
-            model = train_with(
-                self._settings(), X, y, sample_weight, names=ESTIMATOR_NAMES, warn_at=4, remedies=_REMEDIES
-            )
+        with own_names(self._names):
+            model = self._trained(self._settings(), X, y, sample_weight)
         return self._keep(replace(model, feature_names=names))
+
+    def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
+        """The model of arrays, or of files, whose labels are theirs. Warnings are about what called the caller."""
+        remedies = None if y is None and names_files(X) else REMEDIES
+        return train_with(settings, X, y, sample_weight, names=self._names, warn_at=5, remedies=remedies)
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -240,6 +242,8 @@ class LLSVMEstimator(BaseEstimator):
 
     def _settings(self, **reading: Any) -> Settings:
         given = _NO_INTERCEPT | self.get_params(deep=False)
+        for name in self._not_options:
+            del given[name]
         for name, kinds in _KINDS.items():
             require_kind(name, given[name], kinds)
         fits, scaling, penalised = (given.pop(name) for name in _NO_INTERCEPT)
@@ -280,12 +284,12 @@ def _only_text(model: Model) -> str | None:
 
 
 @contextmanager
-def own_names() -> Iterator[None]:
+def own_names(names: Mapping[str, str] = ESTIMATOR_NAMES) -> Iterator[None]:
     """Errors name options as the estimator does."""
     try:
         yield
     except LLSVMError as error:
-        error.names = ESTIMATOR_NAMES
+        error.names = names
         raise
 
 

@@ -1,0 +1,251 @@
+"""Estimators that choose C by cross-validation, all candidates in the same passes, as ``llsvm.tune`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
+
+from llsvm.errors import UsageError
+from llsvm.estimators.base import REMEDIES, LLSVMEstimator, explained
+from llsvm.models.model import Model
+from llsvm.settings.names import ESTIMATOR_NAMES
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION
+from llsvm.settings.settings import Settings
+from llsvm.tune import tune_with
+
+# scikit-learn's names of scores that are ours
+_SCORING = {
+    "neg_log_loss": "log_loss",
+    "neg_mean_absolute_error": "mae",
+    "neg_mean_squared_error": "mse",
+    "f1_macro": "f1",
+}
+_SEARCH_NAMES = {**ESTIMATOR_NAMES, "C": "Cs", "folds": "cv", "score": "scoring"}
+_FIRST, _LAST = 1e-4, 1e4  # of a number of Cs, as in LogisticRegressionCV
+
+
+class _Search(LLSVMEstimator):
+    """What both have; scores_ and the like come with the model."""
+
+    kernel: ClassVar[None] = None  # type: ignore[misc]
+    text: ClassVar[tuple[()]] = ()  # type: ignore[misc]
+    cross: ClassVar[tuple[()]] = ()  # type: ignore[misc]
+    _not_options: ClassVar[tuple[str, ...]] = ("Cs", "cv", "scoring", "rule")
+    _names = _SEARCH_NAMES
+
+    Cs: int | Sequence[float]
+    cv: int
+    scoring: str | None
+    rule: str
+
+    def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
+        found = tune_with(
+            settings,
+            X,
+            y,
+            sample_weight,
+            names=self._names,
+            warn_at=5,
+            remedies=REMEDIES,
+            C=self._costs(),
+            folds=self.cv,
+            validation=None,
+            holdout=None,
+            score=None if self.scoring is None else _SCORING.get(self.scoring, self.scoring),
+            rule=self.rule,
+            **self._learned(),
+        )
+        self.C_: float = found.best_C
+        self.best_score_: float = found.best_score
+        self.Cs_: NDArray[np.float64] = np.array([row["C"] for row in found.table])
+        self.scores_: NDArray[np.float64] = np.array([row["scores"] for row in found.table]).T
+        return found.model
+
+    def _learned(self) -> dict[str, Any]:
+        return {}
+
+    def _costs(self) -> Sequence[float]:
+        if not isinstance(self.Cs, int):
+            return self.Cs
+        if self.Cs < 2:
+            raise UsageError(f"Cs must be 2 or more, or the values of C, not {self.Cs}")
+        found: list[float] = np.geomspace(_FIRST, _LAST, self.Cs).tolist()
+        return found
+
+
+def _has_probabilities(estimator: LLSVMClassifierCV) -> bool:
+    return estimator.probabilities is not None or estimator.loss == "logistic"
+
+
+@explained
+class LLSVMClassifierCV(ClassifierMixin, _Search):
+    """Linear SVM whose C is chosen by cross-validation, under a limit on the memory of this process.
+
+    As ``LLSVMClassifier``, for several C at once: each with each fold is trained in the same passes, and has a
+    certificate of its own; then the model of the chosen C on all rows (see ``llsvm.tune``).
+
+    Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds, stratified, of
+    rows as ``random_state`` has it. scoring: "accuracy" (None), "balanced_accuracy", "roc_auc",
+    "average_precision", "f1" or "log_loss". rule: "best", or "1se": the smallest C within a standard error of it.
+    probabilities: None, "platt", "isotonic" or "temperature": learn what scores stand for from those of held-out
+    rows; then there is ``predict_proba`` (there is with loss "logistic" anyway). threshold: None, or what the score
+    above which a row is of the second class is chosen by: "precision=0.9", "recall=0.9", "f1" or "cost=FP:FN".
+    tol: relative duality gap of each candidate, and of the model. max_iter: full passes over the data at most.
+    fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others.
+    loss: "hinge", "squared_hinge", "logistic" or "least-squares". multi_class: "ovr" or "ovo". class_weight: None,
+    "balanced" or label -> factor.
+    classes_, Cs_ (m,), C_ (the chosen one), scores_ (cv, m) and best_score_ (the mean of the chosen) come with
+    ``fit``. coef_ has k = 1 row for two classes, else one per class, or pair of classes.
+    """
+
+    _label_kind = CLASSIFICATION
+    _not_options = (*_Search._not_options, "probabilities", "threshold")
+
+    def __init__(
+        self,
+        Cs: int | Sequence[float] = 10,
+        *,
+        cv: int = 5,
+        scoring: str | None = None,
+        rule: str = "best",
+        probabilities: str | None = None,
+        threshold: str | None = None,
+        loss: str = "hinge",
+        multi_class: str = "ovr",
+        tol: float = 1e-3,
+        max_iter: int | None = 200,
+        class_weight: str | Mapping[Any, float] | None = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        disk_limit: str | int | None = None,
+        spill_dir: str | None = None,
+    ) -> None:
+        self.Cs = Cs
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.probabilities = probabilities
+        self.threshold = threshold
+        self.loss = loss
+        self.multi_class = multi_class
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.spill_dir = spill_dir
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMClassifierCV:
+        """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and labels y (n,). Rows count
+        by sample_weight (n,) in training and where probabilities are learned, all the same in scores. Warns and
+        raises as ``LLSVMClassifier.fit``."""
+        return self._fit(X, y, sample_weight)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the rows of X: (n,) for two classes (above ``model_.threshold``: ``classes_[1]``), else (n,
+        n_classes)."""
+        rows = self._rows(X)
+        return self.model_.decision_function(rows)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class of each row of X: (n,)."""
+        rows = self._rows(X)
+        return self.model_.predict(rows)
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """(n, n_classes) probabilities, in the order of ``classes_``."""
+        rows = self._rows(X)
+        return self.model_.predict_proba(rows)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Logarithms of ``predict_proba``."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def _learned(self) -> dict[str, Any]:
+        return {"probabilities": self.probabilities, "threshold": self.threshold}
+
+    def _keep(self, model: Model, by_name: bool = False) -> LLSVMClassifierCV:
+        self.classes_: NDArray[Any] = model.classes_
+        return super()._keep(model, by_name)
+
+
+@explained
+class LLSVMRegressorCV(RegressorMixin, _Search):
+    """Linear regression whose C is chosen by cross-validation, under a limit on the memory of this process.
+
+    As ``LLSVMRegressor``, for several C at once; see ``LLSVMClassifierCV``.
+
+    Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds. scoring: "r2"
+    (None), "mae" or "mse". rule: "best", or "1se": the smallest C within a standard error of it.
+    tol: relative duality gap of each candidate, and of the model. max_iter: full passes over the data at most.
+    fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others.
+    loss: "epsilon_insensitive", "squared_epsilon_insensitive", "huber" or "quantile"; epsilon, quantile, delta:
+    theirs.
+    Cs_ (m,), C_ (the chosen one), scores_ (cv, m) and best_score_ (the mean of the chosen) come with ``fit``.
+    """
+
+    _label_kind = REGRESSION
+
+    def __init__(
+        self,
+        Cs: int | Sequence[float] = 10,
+        *,
+        cv: int = 5,
+        scoring: str | None = None,
+        rule: str = "best",
+        loss: str = "epsilon_insensitive",
+        epsilon: float = 0.1,
+        quantile: float = 0.5,
+        delta: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int | None = 200,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        memory_limit: str | int | None = None,
+        disk_limit: str | int | None = None,
+        spill_dir: str | None = None,
+    ) -> None:
+        self.Cs = Cs
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.loss = loss
+        self.epsilon = epsilon
+        self.quantile = quantile
+        self.delta = delta
+        self.tol = tol
+        self.max_iter = max_iter
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.disk_limit = disk_limit
+        self.spill_dir = spill_dir
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMRegressorCV:
+        """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and numbers y (n,); rows count
+        by sample_weight (n,) in training, all the same in scores. Warns and raises as ``LLSVMRegressor.fit``."""
+        return self._fit(X, y, sample_weight)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The number predicted for each row of X: (n,)."""
+        rows = self._rows(X)
+        return np.asarray(self.model_.predict(rows))
