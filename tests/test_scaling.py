@@ -1,5 +1,7 @@
 """Scaling: against scikit-learn's scalers, and undone in the model."""
 
+import threading
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -23,6 +25,8 @@ from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.settings import Settings
+from llsvm.stream.first_reading import FirstReading
+from llsvm.stream.progress import Progress
 from llsvm.train import load, train
 from llsvm.training.training import Training
 
@@ -307,3 +311,29 @@ def test_columns_beyond_the_scaled_ones_stay(dense):
     np.testing.assert_allclose(np.abs(out[:, :2]).max(axis=0), 1, rtol=1e-6)
     coef, intercept = scaling.raw_weights(np.ones((1, 5)), np.zeros(1))
     np.testing.assert_allclose(coef @ M[7] + intercept, out[7].sum(), rtol=1e-5)
+
+
+class _Failing(ColumnStatistics):
+    """Fails at the second block; says which threads have added."""
+
+    def __init__(self):
+        super().__init__()
+        self.threads = []
+
+    def add(self, X):
+        self.threads.append(threading.current_thread())
+        if len(self.threads) == 2:
+            raise MemoryError("of the second block")
+        super().add(X)
+
+
+def test_statistics_are_taken_beside_the_reading_which_waits_for_them(tmp_path):
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(f"{i % 2} 1:{i} 2:0.5\n" for i in range(4000)))
+    statistics = _Failing()
+    reading = FirstReading(open_source(str(path)), Progress(), statistics)
+    with pytest.raises(MemoryError, match="second block"):
+        reading.run(20_000, 20_000, lambda: 1 << 30, True, None, False)
+    assert len(statistics.threads) == 2  # no third block was asked for
+    assert threading.current_thread() not in statistics.threads
+    assert not any(thread.is_alive() for thread in statistics.threads)

@@ -7,6 +7,7 @@ cache). Labels become class ids, and pages that are mostly filled become dense.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,20 +110,26 @@ class FirstReading:
         if not holding and make_store is not None:
             self._spill_buffer(page_bytes, make_store, must_store)
         blocks = self._source.blocks(read_bytes)
-        for raw in (page for block in blocks for page in _pages(block, page_bytes)):
-            if refuse_rounding and lost_squares(info.rounding) > lost_before:
-                raise ValuesRounded
-            page = self._learn(raw, sign)
-            room = sign()
-            if holding and not self._hold(page, room):
-                holding = False
-                if make_store is not None:
-                    self._spill_buffer(page_bytes, make_store, must_store)
-                self.buffer = None
-            if not holding:
-                self._append([page], must_store)
-            self._progress.rows_done += page.n_rows
-            self._progress.bytes_done = self._source.bytes_read - before
+        with ThreadPoolExecutor(1, "llsvm-statistics") as beside:
+            for raw in (page for block in blocks for page in _pages(block, page_bytes)):
+                if refuse_rounding and lost_squares(info.rounding) > lost_before:
+                    raise ValuesRounded
+                columns = _columns(raw.X)
+                self._n_columns = max(self._n_columns, columns)
+                adding = self._begin_statistics(raw.X, sign, beside)
+                page = self._learn(raw, columns)
+                room = sign()
+                if holding and not self._hold(page, room):
+                    holding = False
+                    if make_store is not None:
+                        self._spill_buffer(page_bytes, make_store, must_store)
+                    self.buffer = None
+                if not holding:
+                    self._append([page], must_store)
+                if adding is not None:
+                    adding.result()  # before the rows may change
+                self._progress.rows_done += page.n_rows
+                self._progress.bytes_done = self._source.bytes_read - before
         self._finish_store(must_store)
         self.lost_squares = lost_squares(info.rounding) - lost_before
         return self._finish()
@@ -157,18 +164,20 @@ class FirstReading:
         """Columns seen so far."""
         return self._n_columns
 
-    def _learn(self, raw: Block, sign: Callable[[], int]) -> Block:
-        """The rows with class ids or targets for labels, dense if they are mostly filled."""
+    def _begin_statistics(
+        self, X: Matrix, sign: Callable[[], int], beside: ThreadPoolExecutor
+    ) -> Future[None] | None:
+        """Have the columns' statistics, if there are any, take the rows in, by another thread: they are a table
+        that the processor's cache does not hold."""
+        if self.statistics is None:
+            return None
+        sign()  # before the table grows to as many columns
+        return beside.submit(self.statistics.add, X)
+
+    def _learn(self, raw: Block, columns: int) -> Block:
+        """The rows with class ids or targets for labels, dense if they are mostly filled. columns: of X."""
         X = raw.X
-        if isinstance(X, CSR):
-            columns = int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1
-        else:
-            columns = X.shape[1]
-        self._n_columns = max(self._n_columns, columns)
         self._look_at_scale(X, raw.n_rows)
-        if self.statistics is not None:
-            sign()  # before the table grows to as many columns
-            self.statistics.add(X)
         self._raw_dense = not isinstance(X, CSR)
         try:
             y = self.labels.encode(raw.y)
@@ -346,6 +355,13 @@ class FirstReading:
             kind=self.labels.kind,
             target=self.labels.target,
         )
+
+
+def _columns(X: Matrix) -> int:
+    """That some rows have a value in, or are as wide."""
+    if isinstance(X, CSR):
+        return int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1
+    return X.shape[1]
 
 
 def _fitting(X: Matrix, columns: int) -> Matrix:
