@@ -51,8 +51,7 @@ def learn_texts(stream: Stream, exact: bool, column_bytes: int = WEIGHT_BYTES) -
     """
     source, budget = stream.source, stream.budget
     encoder = source.info().encoder
-    documents = None if encoder is None else encoder.documents
-    if documents is None:
+    if encoder is None or (documents := encoder.documents) is None:
         return
     documents.fit_into(budget.available_bytes // _LONG_SHARE)
     if documents.known:
