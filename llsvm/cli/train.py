@@ -40,7 +40,8 @@ def train(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="A folder for the state of the run: the same command goes on from it, however it was stopped.",
+            help="A folder for the state of the run: the same command goes on from it, however it was stopped; "
+            "with another -C, or with files more, changed or gone, it begins at what the run before came to.",
             show_default="none",
             rich_help_panel=RESOURCES,
         ),
