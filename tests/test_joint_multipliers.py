@@ -228,6 +228,31 @@ def test_newtons_method_takes_the_memory_that_is_left(tmp_path, method):
     with_room = left_after_reading(dataset, 50_000_000, {})
     assert solvers[0].layout(with_room).matrix_numbers == (41 * 4) ** 2
     assert solvers[1].layout(with_room).matrix_numbers is None
+    # the best weights take the room of those that a pass begins with, wherever all rows are in memory
+    least = solvers[0].layout(left_after_reading(dataset, limits[0], {}))
+    assert least.keeps
+    assert least.needs.lines["weights"] == 2 * 8 * 4 * 41
+    # and the smallest limit with which nothing is missing has room for Newton's method
+    best = [smallest_for(dataset, {}, solver.needs, 1, True, at_best=True).nbytes for solver in solvers]
+    assert best[0] > best[1] == limits[1]
+    assert least.needs.missing_bytes > 0
+    assert solvers[0].layout(left_after_reading(dataset, best[0], {})).matrix_numbers is not None
+
+
+@pytest.mark.parametrize("method", DIRECT)
+def test_many_columns_miss_room_for_their_worst_rows(tmp_path, method):
+    X = sparse.random(400, 20_000, density=0.002, random_state=0, format="csr", dtype=np.float32)
+    y = np.random.default_rng(0).integers(0, 4, 400)
+    solver = SequentialDual(Settings(multiclass=method), np.ones(4), 1)
+    with Stream(open_source(X, y), MemoryBudget(50_000_000, 0), tmp_path, has_bias=True) as stream:
+        stream.read()
+        dataset = stream.dataset
+    least, best = (
+        smallest_for(dataset, {}, solver.needs, 1, True, at_best=each).nbytes for each in (False, True)
+    )
+    assert least < best < 50_000_000
+    assert not solver.layout(left_after_reading(dataset, best - 1, {})).worst.weights
+    assert solver.layout(left_after_reading(dataset, best, {})).worst.weights
 
 
 @pytest.mark.parametrize("method", DIRECT)

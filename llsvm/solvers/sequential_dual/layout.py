@@ -68,7 +68,9 @@ def layout(
     wanted, without = (_layout(extrapolates, each, as_float32, memory, tuning) for each in (keeps, False))
     each = next((each for each in (wanted, without) if memory.has_room(each.needs)), None)
     chosen = each or _layout(False, False, as_float32, memory, tuning)
-    return _with_worst_rows(_with_newton(chosen, threads, memory, tuning), threads, memory, tuning)
+    plan = _with_worst_rows(_with_newton(chosen, threads, memory, tuning), threads, memory, tuning)
+    missing = _missing_bytes(plan, threads, memory, tuning)
+    return replace(plan, needs=replace(plan.needs, missing_bytes=missing)) if missing else plan
 
 
 def _with_newton(plan: Layout, threads: int, memory: MemoryLeft, tuning: SequentialDualTuning) -> Layout:
@@ -97,19 +99,43 @@ def _with_worst_rows(plan: Layout, threads: int, memory: MemoryLeft, tuning: Seq
         return plan
     fits = memory.fits_in_one_block if memory.fits_in_one_block(plan.needs) else memory.has_room
     most = int(tuning.worst_share * (memory.available_bytes - plan.needs.nbytes))
-    mean = dataset.held_bytes_per_row
-    rows_bytes = int(max(2 * n * mean, memory.pages.largest_row_bytes)) + 8 * n * k
-    own = min(width, int(n * dataset.nnz / max(dataset.n_rows, 1)) + 1)
     for rows in (n, n // 2, n // 5, 0):
-        columns = 1 + own * rows // n
-        matrix_numbers = min(2 * (rows * (k - 1)) ** 2, tuning.newton_numbers)
-        room = WorstRoom(rows_bytes, k * columns if rows else 0, matrix_numbers)
-        nbytes = 4 * rows_bytes + n * (ROW_WORK_BYTES + row_bytes(k))
-        nbytes += line_bytes((columns, k), threads, matrix_numbers) if rows else 0
+        room, nbytes = _worst_room(rows, k, width, threads, memory, tuning)
         needs = replace(plan.needs, lines={**plan.needs.lines, "worst rows": nbytes})
         if nbytes <= most and fits(needs):
             return replace(plan, needs=needs, worst=room)
     return plan
+
+
+def _worst_room(
+    rows: int, k: int, width: int, threads: int, memory: MemoryLeft, tuning: SequentialDualTuning
+) -> tuple[WorstRoom, int]:
+    """With Newton's method for so many rows, and the bytes that it takes."""
+    dataset, n = memory.dataset, tuning.worst_rows
+    rows_bytes = int(max(2 * n * dataset.held_bytes_per_row, memory.pages.largest_row_bytes)) + 8 * n * k
+    columns = 1 + min(width, int(n * dataset.nnz / max(dataset.n_rows, 1)) + 1) * rows // n
+    matrix_numbers = min(2 * (rows * (k - 1)) ** 2, tuning.newton_numbers)
+    room = WorstRoom(rows_bytes, k * columns if rows else 0, matrix_numbers)
+    nbytes = 4 * rows_bytes + n * (ROW_WORK_BYTES + row_bytes(k))
+    nbytes += line_bytes((columns, k), threads, matrix_numbers) if rows else 0
+    return room, nbytes
+
+
+def _missing_bytes(plan: Layout, threads: int, memory: MemoryLeft, tuning: SequentialDualTuning) -> int:
+    """Of what second order needs where all rows stay in memory: Newton's method of its own, or over the worst
+    rows."""
+    has_newton = plan.worst is not None and plan.worst.weights > 0
+    if has_newton or not tuning.newton or not memory.fits_in_one_block(plan.needs):
+        return 0
+    dataset = memory.dataset
+    k, width = len(dataset.classes), dataset.n_columns + 1
+    if k * width**2 <= tuning.newton_numbers:
+        wanted = line_bytes((width, k), threads, k * width**2) + dataset.n_rows * row_bytes(k)
+    else:
+        nbytes = _worst_room(tuning.worst_rows, k, width, threads, memory, tuning)[1]
+        wanted = int(nbytes / tuning.worst_share)
+    wanted += dataset.n_rows * k * (np.dtype(np.float64).itemsize - plan.dtype.itemsize)
+    return max(1, wanted - memory.spare_bytes(plan.needs))
 
 
 def _layout(
@@ -118,13 +144,15 @@ def _layout(
     """as_float32: that is precise enough for shares that are stored."""
     dataset = memory.dataset
     k = len(dataset.classes)
-    # the weights, now and as a pass begins; for extrapolation two more copies; shares
+    # the weights, now and as a pass begins, or, in memory, as last certified; for extrapolation two more copies;
+    # shares
     weights_bytes = 8 * k * (dataset.n_columns + 1)
     extrapolation_bytes = VARIABLE_BYTES * (1 + k // 16) if extrapolates else 0
-    lines = {"weights": ((4 if extrapolates else 2) + keeps) * weights_bytes}
+    copies, sparse = 4 if extrapolates else 2, k >= tuning.sparse_from
     stored = np.dtype(np.float32 if as_float32 else np.float64)
 
-    def needs(dtype: np.dtype) -> Needs:
+    def needs(dtype: np.dtype, more: int = 0) -> Needs:
+        lines = {"weights": (copies + more) * weights_bytes}
         return Needs(lines, ROW_WORK_BYTES + k * dtype.itemsize + extrapolation_bytes)
 
     # Where all rows stay at hand their shares do too, as float64 if these have room.
@@ -132,10 +160,11 @@ def _layout(
     at_hand = memory.fits_in_one_block(needs(double))
     dtype = double if at_hand else stored
     at_hand = at_hand or memory.fits_in_one_block(needs(stored))
-    if not at_hand and not memory.has_room(needs(dtype)):
+    if at_hand:
+        return Layout(needs(dtype), extrapolates, extrapolation_bytes, True, dtype, sparse)
+    if not memory.has_room(needs(dtype, keeps)):
         dtype = np.dtype(np.float32)  # rather than to refuse
-    sparse, state_bytes = k >= tuning.sparse_from, 0 if at_hand else k * dtype.itemsize
-    chosen = Needs(lines, needs(dtype).row_work_bytes, row_state_bytes=state_bytes, sparse_state=sparse)
+    chosen = replace(needs(dtype, keeps), row_state_bytes=k * dtype.itemsize, sparse_state=sparse)
     return Layout(chosen, extrapolates, extrapolation_bytes, keeps, dtype, sparse)
 
 
