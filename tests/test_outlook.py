@@ -16,16 +16,16 @@ from llsvm.solvers.llsvm.second_order import SECOND_ORDER
 from llsvm.solvers.report import Report
 from llsvm.training.outlook import FIRST, Outlook
 
+LIMIT = 275_000_000
 ENOUGH = SmallestLimit(291_400_000, {})
 SLOW = [0.63, 0.61, 0.6, 0.59, 0.58, 0.575, 0.57, 0.565]
 FAST = [0.5 * 0.4**i for i in range(8)]
 
 
-def at(gaps, solver="llsvm", in_one_block=False, mixed=False, **settings):
+def at(gaps, solver="llsvm", mixed=False, **settings):
     """A run after so many passes."""
     stream = SimpleNamespace(
-        in_one_block=in_one_block,
-        budget=SimpleNamespace(limit_bytes=275_000_000),
+        budget=SimpleNamespace(limit_bytes=LIMIT),
         dataset=SimpleNamespace(reading=SimpleNamespace(mixed=mixed)),
     )
     history = [{"relative_gap": None}, *({"relative_gap": gap} for gap in gaps)]
@@ -53,7 +53,7 @@ def test_the_sentence_names_the_limit_that_would_do():
     [
         (FAST, {}),
         (SLOW[: FIRST - 1], {}),
-        (SLOW, {"in_one_block": True}),
+        (SLOW, {"enough": lambda: SmallestLimit(LIMIT + 1, {})}),
         (SLOW, {"mixed": True}),
         (SLOW, {"solver": "smsvm"}),
         (SLOW, {"solver": "llsvm", "paper": True}),

@@ -95,7 +95,10 @@ class Out:
             self.reports, self.along_faces = [], 0
             for report in solver.solve(stream):
                 self.reports.append(report)
-                self.along_faces += report.kind == "epoch" and solver.state().numbers["along faces"]
+                if report.kind == "epoch":
+                    numbers = solver.state().numbers
+                    self.along_faces += numbers["along faces"]
+                    assert numbers["ever along faces"] == (self.along_faces > 0)
             assert not stream.in_one_block
             self.spilled = stream.bytes_spilled
             self.run = solver.run

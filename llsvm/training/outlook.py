@@ -34,7 +34,7 @@ class Outlook:
         """Add the sentence to the report of a full pass, if it is time for it. enough: the smallest limit with
         which all rows stay in memory, and second order over them has room; asked once."""
         in_time = report.kind == "pass" and not (report.converged or report.cause or self._looked)
-        if not in_time or run.stream.in_one_block or not _would_help(run):
+        if not in_time or not _would_help(run):
             return
         gaps = [row["relative_gap"] for row in run.history if row["relative_gap"] is not None]
         left = min((run.settings.max_passes or math.inf) - report.passes, MANY)
@@ -45,6 +45,8 @@ class Outlook:
         try:
             nbytes = enough().nbytes
         except (BudgetError, UsageError):  # it cannot be told
+            return
+        if nbytes <= run.stream.budget.limit_bytes + 1:  # this one is enough
             return
         outlook = f"about {in_passes(to_come, 'more pass')} at this pace" if to_come else "it hardly falls"
         self.sentence = _SENTENCE.format(

@@ -45,7 +45,7 @@ class Epochs:
         self._n_left = 0
 
     def begin(self, passes: int, last_share: float, again: bool) -> None:
-        """The last of so many full passes is at its end, which has left that share of a problem's gap. again: the
+        """The last of so many full passes is at its end, which has left that share of a problem's gap. again: a
         round before it took second order over spilled rows."""
         tuning = self._run.tuning
         self._crawls = passes >= tuning.face.first_pass and last_share > tuning.working_sets.crawl

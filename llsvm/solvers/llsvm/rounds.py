@@ -42,7 +42,8 @@ class Rounds:
         self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
-        self._along_faces = False  # the last round took steps along the faces of spilled rows
+        # the last round took second order over spilled rows; some round did
+        self._along_faces = self._ever_along_faces = False
         # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
         self._factor = np.ones(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -78,7 +79,7 @@ class Rounds:
             at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)
             if stalled and not self.small:
                 report.cause = STALLED
-            self._epochs.begin(self.passes, self._stall.last_share, self._along_faces)
+            self._epochs.begin(self.passes, self._stall.last_share, self._ever_along_faces)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
@@ -109,6 +110,7 @@ class Rounds:
             return self._epochs.in_block(self._slack)
         kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
         self._along_faces = self._epochs.second_order
+        self._ever_along_faces |= self._along_faces
         return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
@@ -270,6 +272,7 @@ class Rounds:
             "small rounds": self._small_rounds,
             "limited": bool(self._limited),
             "along faces": self._along_faces,
+            "ever along faces": self._ever_along_faces,
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
@@ -284,5 +287,5 @@ class Rounds:
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
-        self._along_faces = numbers["along faces"]
+        self._along_faces, self._ever_along_faces = numbers["along faces"], numbers["ever along faces"]
         self._run.duals.set_enough(numbers["enough"])

@@ -20,6 +20,7 @@ DOUBLE_BELOW_TOL = 1e-5  # where shares are stored, they are float32 down to thi
 # ... and where rows are not too long: a share a is then a multiple of 2^-24, which moves the row's scores by
 # u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may be as little as C_i / 2u.
 ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
+FEWER = 1, 2, 5  # of the worst rows Newton's method takes all, or this part of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def _with_worst_rows(plan: Layout, threads: int, memory: MemoryLeft, tuning: Seq
         return plan
     fits = memory.fits_in_one_block if memory.fits_in_one_block(plan.needs) else memory.has_room
     most = int(tuning.worst_share * (memory.available_bytes - plan.needs.nbytes))
-    for rows in (n, n // 2, n // 5, 0):
+    for rows in (*(n // part for part in FEWER), 0):
         room, nbytes = _worst_room(rows, k, width, threads, memory, tuning)
         needs = replace(plan.needs, lines={**plan.needs.lines, "worst rows": nbytes})
         if nbytes <= most and fits(needs):
@@ -132,7 +133,7 @@ def _missing_bytes(plan: Layout, threads: int, memory: MemoryLeft, tuning: Seque
     if k * width**2 <= tuning.newton_numbers:
         wanted = line_bytes((width, k), threads, k * width**2) + dataset.n_rows * row_bytes(k)
     else:
-        nbytes = _worst_room(tuning.worst_rows, k, width, threads, memory, tuning)[1]
+        nbytes = _worst_room(tuning.worst_rows // FEWER[-1], k, width, threads, memory, tuning)[1]
         wanted = int(nbytes / tuning.worst_share)
     wanted += dataset.n_rows * k * (np.dtype(np.float64).itemsize - plan.dtype.itemsize)
     return max(1, wanted - memory.spare_bytes(plan.needs))
