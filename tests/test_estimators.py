@@ -27,6 +27,17 @@ def test_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        *(LLSVMClassifier(loss=loss) for loss in ("squared_hinge", "logistic", "least-squares")),
+        LLSVMRegressor(loss="quantile"),
+    ]
+)
+def test_scikit_learns_checks_of_other_losses(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 def test_fit_agrees_with_linear_svc(classes):
     X, y = rows(classes=classes)
