@@ -255,7 +255,7 @@ def test_a_vocabulary_is_exact_where_memory_holds_its_lookup_only(tmp_path, monk
 
 @pytest.mark.slow
 def test_features_of_an_exact_vocabulary_of_20_million_n_grams_in_a_cgroup_of_600_mb(tmp_path):
-    documents, limit = 160_000, 600_000_000
+    documents, limit = 152_000, 600_000_000
     path = tmp_path / "reviews.parquet"
     with pq.ParquetWriter(path, SCHEMA) as file:
         for chunk in chunks(documents):
