@@ -57,6 +57,10 @@ def _tables(folder):
     sizes = enumerate(100 + 20 * X[:, 1])
     lines = [f"{size:.1f},{['Oslo', 'Lima'][i % 2]},{50_000 + 2_000 * size:.0f}\n" for i, size in sizes]
     (folder / "houses.csv").write_text("".join(["size,town,price\n", *lines]))
+    visits = [
+        f"{i % 30},{x:.3f},{z:.3f},{y}\n" for i, (x, z, y) in enumerate(zip(X[:, 1], X[:, 2], Y, strict=True))
+    ]
+    (folder / "visits.csv").write_text("".join(["patient,x,z,label\n", *visits]))
     kinds = ["normal.", "smurf.", "neptune."]
     lines = [f"{x:.3f},{['tcp', 'udp'][i % 2]},{i % 7},{kinds[i % 3]}\n" for i, x in enumerate(X[:, 1])]
     (folder / "kddcup.data_10_percent.gz").write_bytes(gzip.compress("".join(lines).encode()))

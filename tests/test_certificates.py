@@ -55,7 +55,7 @@ def test_outcome_knows_no_negative_gap():
     summary = {
         "converged": True, "passes": 3, "seconds": 1.0, "solver": "llsvm", "relative_gap": 0.0, "primal": 1.0,
         "dual": 1.0, "rows": 1, "features": 1, "classes": [0, 1], "target": None, "bytes_read": 1,
-        "peak_rss_bytes": 1, "pruned": None,
+        "peak_rss_bytes": 1, "pruned": None, "leave_one_out": None,
     }  # fmt: skip
     summary["relative_gap"] = Certificate((1.0,), (1.0 + 1e-12,), 3).relative_gap
     assert "within 0.000% of the optimum" in outcome(summary, Settings())

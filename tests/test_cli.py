@@ -110,7 +110,7 @@ class FakeTraining:
         return {
             "converged": self.converged, "primal": 2.0, "dual": 1.5, "relative_gap": 0.25, "passes": 1,
             "rows": 4, "features": 3, "classes": [-1, 1], "target": None, "bytes_read": 60, "peak_rss_bytes": 10**8,
-            "pruned": None,
+            "pruned": None, "leave_one_out": None,
             "seconds": 0.5, "advice": "the columns are not scaled: pass --scale standard",
         }  # fmt: skip
 

@@ -177,7 +177,7 @@ def test_a_map_that_takes_more_while_it_is_fitted_than_afterwards(tmp_path, stea
     path = tmp_path / "rows.svm"
     write_svmlight(path, *rows(n=600, d=3))
     options = {"feature_map": "nystroem", "components": 300, "max_passes": 2, "seed": 1}
-    with Training(open_source(path), Settings(memory_limit="1GB", **options), dry=True) as told:
+    with Training(open_source(path), Settings(memory_limit="2GB", **options), dry=True) as told:
         told.plan()
         smallest = told.smallest_limit(1).nbytes
     with Training(open_source(path), Settings(memory_limit=smallest, **options)) as training:
