@@ -20,7 +20,7 @@ from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
 
-_MAY_END = 100  # times the tolerance: a gap that a round may close
+_MAY_END = 10  # times the tolerance: a gap that a round may close
 
 
 class Rounds:
