@@ -134,7 +134,7 @@ class InTurnTuning:
     tol_share: float = 0.7
     """Second order ends at this share of the gap that is asked for: it knows the gap that a pass will measure."""
     sigma: float = 10.0
-    """σ is so many times what it is from nothing: from 1 on, folds of a9a take twice as many steps."""
+    """σ is so many times what it is from nothing: on folds of a9a that saves a tenth of the time of 1."""
     warm_share: float = 0.25
     """It takes about so many of the steps that it takes from nothing."""
     max_rounds: int = 12
