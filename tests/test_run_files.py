@@ -107,6 +107,10 @@ def test_steps_share_what_the_sections_say(folder):
         (SHARED + '[[step]]\ncommand = "predict"\n', "line 10: predict needs an output here"),
         ("[model]\nmetric = 'r2'\n" + TRAINS, "line 2: metric is what keep-if-worse-by compares"),
         (
+            "[model]\nkeep-if-worse-by = 0\nmetric = 'rocauc'\n" + TRAINS,
+            "line 3: no model is judged by 'rocauc'; did you mean roc_auc",
+        ),
+        (
             "[model]\npath = 'm'\nkeep-if-worse-by = -1\n" + TRAINS,
             "line 3: keep-if-worse-by must be a number of 0",
         ),

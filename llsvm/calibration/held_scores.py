@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from llsvm.calibration.ordered import SORT_BYTES, Piece
 from llsvm.memory.budget import MemoryBudget
-from llsvm.spill.row_state import RowState
+from llsvm.stream.signed_state import SignedState
 from llsvm.stream.stream import Stream
 
 LINE = "scores to learn probabilities from"
-_SHARE = 4  # they stay in memory while they take no more than this part (1/4) of what is free
 _WORK_BYTES = 4 << 20  # while they are gone through, at most, and at most a part (1/8) of what is free;
 _WORK_SHARE, _WORK_PIECES = 8, 16  # a piece of scores is 1/16 of that
 _SMALLEST_SORT = 1000  # rows
@@ -36,14 +35,11 @@ class HeldScores:
         BudgetError, DiskError."""
         self.n_problems = n_problems
         self._budget: MemoryBudget = stream.budget
-        nbytes = 8 * n_rows * (n_problems + 2)
-        in_memory = nbytes <= self._budget.available_bytes // _SHARE
         work = min(_WORK_BYTES, self._budget.available_bytes // _WORK_SHARE)
         self._piece_rows = max(1, work // (_WORK_PIECES * 8 * (n_problems + 2)))
-        self._signed = self._budget.reserve(LINE, work + (nbytes if in_memory else 0))
         # scores; 0 where the row is not held out, else 1 + its class; weight
-        workspace = None if in_memory else stream.open_workspace()
-        self._values = RowState(n_rows, n_problems + 2, np.float64, workspace, "held")
+        self._values = SignedState(stream, n_rows, n_problems + 2, LINE, "held")
+        self._signed = self._budget.reserve(LINE, work)
 
     @property
     def in_memory(self) -> bool:

@@ -22,11 +22,8 @@ from llsvm.cli.options import Quiet
 from llsvm.cli.run_file import Comparison, Step, read_run
 from llsvm.errors import EXIT_CONVERGED, EXIT_WORSE, UsageError
 from llsvm.process.signals import last_words
+from llsvm.scoring.judging import FIGURES, LARGER_IS_BETTER
 from llsvm.settings.option import OUTPUT
-
-LOG = ".log.json"  # beside a model
-DEFAULT_METRICS = ("accuracy", "r2", "outlier_share")
-SMALLER_IS_BETTER = ("error", "loss", "brier", "outlier")  # in the name of a figure
 
 
 def run(
@@ -59,6 +56,8 @@ def run(
             if done["exit_code"] not in step.accept:
                 return int(done["exit_code"])
             if wanted.comparison is not None and number - 1 == wanted.comparison.step:
+                if done["exit_code"] != EXIT_CONVERGED:  # accepted, but there is nothing to compare
+                    return int(done["exit_code"])
                 worse = _keep_the_better(wanted.comparison, step, done["answer"], wanted.folder, quiet)
                 if worse:
                     return worse
@@ -111,22 +110,22 @@ def _keep_the_better(
     """Put the new model in the place of the old one, unless it evaluates worse; say what was done.
 
     step, answer: what evaluated the new one. Returns an exit code."""
+    from llsvm.models.model_file import log_path
+
     model, candidate = folder / comparison.model, folder / comparison.candidate
-    metric = comparison.metric or next(name for name in DEFAULT_METRICS if name in answer)
+    metric = comparison.metric or next(name for name in FIGURES if name in answer)
     new, old = _figure(answer, metric), None
     if model.exists():
         words = tuple(comparison.model if word == comparison.candidate else word for word in step.words)
         before = _run(replace(step, words=words), folder, comparison.step + 1, quiet)
-        if before["exit_code"] not in step.accept:
+        if before["exit_code"] != EXIT_CONVERGED:
             echo(
                 f"llsvm: the old model {model} could not be evaluated; it stays, and the new one is {candidate}",
                 err=True,
             )
             return int(before["exit_code"])
         old = _figure(before["answer"], metric)
-    better_by = 0.0 if old is None else new - old
-    if any(word in metric for word in SMALLER_IS_BETTER):
-        better_by = -better_by
+    better_by = 0.0 if old is None else new - old if LARGER_IS_BETTER[metric] else old - new
     kept = "new" if better_by >= -comparison.worse_by else "old"
     echo(json.dumps({"comparison": metric, "new": new, "old": old, "kept": kept}))
     if kept == "old":
@@ -136,16 +135,14 @@ def _keep_the_better(
             err=True,
         )
         return EXIT_WORSE
-    log = candidate.with_name(candidate.name + LOG)
-    if log.exists():
-        log.replace(model.with_name(model.name + LOG))
+    if log_path(candidate).exists():
+        log_path(candidate).replace(log_path(model))
     candidate.replace(model)
     return EXIT_CONVERGED
 
 
 def _figure(answer: Mapping[str, Any], metric: str) -> float:
-    found = answer.get(metric)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        there = ", ".join(name for name, value in answer.items() if isinstance(value, float))
-        raise UsageError(f"metric {metric}: evaluate gives no such figure; there are {there}")
-    return found
+    if answer.get(metric) is None:
+        there = ", ".join(name for name in LARGER_IS_BETTER if name in answer)
+        raise UsageError(f"metric {metric}: evaluate gives no such figure of this model; there are {there}")
+    return float(answer[metric])

@@ -17,6 +17,7 @@ from typing import Any
 from llsvm.cli.declared import settings_of
 from llsvm.cli.parsing import ParseError, nearest, refusal
 from llsvm.errors import UsageError
+from llsvm.scoring.judging import LARGER_IS_BETTER
 from llsvm.settings.option import DATA, RESOURCES, TEXT
 from llsvm.settings.settings import OPTIONS
 
@@ -34,7 +35,7 @@ _LIMITS = ("max_passes", "max_seconds")  # with those of RESOURCES
 _GROUPS = {DATA_SECTION: (DATA, TEXT), LIMITS_SECTION: (RESOURCES,)}
 _OWN = {DATA_SECTION: (FILES,), MODEL_SECTION: (PATH, WORSE_BY, METRIC), LIMITS_SECTION: ()}
 _OF_STEP = (COMMAND, FILES, ACCEPT)
-_PLACES = ("PATH", "DIR", "FILE", "MODEL", "DATA")  # what help calls values in which ${NAME} is replaced
+PLACES = ("PATH", "DIR", "FILE")  # what help calls values that are paths
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _TABLE = re.compile(r"\s*\[\[?\s*([\w-]+)\s*\]\]?")
 _LINE = re.compile(r"""\s*["']?([\w-]+)["']?\s*=""")
@@ -57,8 +58,8 @@ class Comparison:
     """Of a new model with the old one, by a figure of ``evaluate``.
 
     model: the old one's path. candidate: the new one's, until it takes that place. worse_by: how much worse it may
-    be. metric: the figure, None for the first that there is of DEFAULT_METRICS. step: the number of the step that
-    evaluates, from 0; the steps after it use the model that stays."""
+    be. metric: the figure, None for the first that there is of ``llsvm.scoring.judging.FIGURES``. step: the number
+    of the step that evaluates, from 0; the steps after it use the model that stays."""
 
     model: str
     candidate: str
@@ -164,6 +165,9 @@ class _Reading:
             return None
         if isinstance(worse_by, bool) or not isinstance(worse_by, int | float) or not worse_by >= 0:
             raise self._wrong(f"keep-if-worse-by must be a number of 0 or more, not {worse_by!r}", WORSE_BY)
+        if metric is not None and metric not in LARGER_IS_BETTER:
+            meant = nearest(str(metric), LARGER_IS_BETTER) or f"; there are {', '.join(LARGER_IS_BETTER)}"
+            raise self._wrong(f"no model is judged by {metric!r}{meant}", METRIC)
         trained = [index for index, name in enumerate(names) if _trains(self._commands[name])]
         first = min(trained, default=len(names))
         after = [index for index, name in enumerate(names) if name == "evaluate" and index > first]
@@ -187,43 +191,48 @@ class _Reading:
 
     def _step(self, name: str, step: Mapping[str, Any], index: int, model: str | None) -> Step:
         command = self._commands[name]
-        params = {each.name: each for each in command.params}
-        called = {_plain(flag.lstrip("-")): each.name for each in command.params for flag in each.opts} | {
-            name: name for name in params
-        }
+        given = self._given(name, step, index, model)
+        names = {each.name for each in command.params}
+        if name == "predict" and "output" not in given:
+            raise self._text.error("predict needs an output here: the name of a file", STEPS, index)
+        flags: list[str] = []
+        arguments: list[str] = []
+        for param in command.params:
+            if param.name in given:
+                words = self._words(param, *given[param.name])
+                (flags if param.param_type_name == "option" else arguments).extend(words)
+        json = "json" in names and "json" not in given and name != "predict"  # which has it for --explain
+        if json:
+            flags.append("--json")
+        line = (*flags, "--", *arguments) if arguments else tuple(flags)
+        self._parsed(name, command, line, index)
+        return Step(name, line, json, "quiet" in names and "quiet" not in given, self._accepted(step, index))
+
+    def _given(
+        self, name: str, step: Mapping[str, Any], index: int, model: str | None
+    ) -> dict[str, tuple[Any, tuple[str, int, str]]]:
+        """What a step and the sections say of the command's parameters, by their names, with where it stands."""
+        called: dict[str, str] = {}
+        for param in self._commands[name].params:
+            called |= {_plain(word.lstrip("-")): param.name for word in (param.name, *param.opts)}
         for key in step:
             if key not in called and key not in _OF_STEP:
                 meant = nearest(key, [*called, *_OF_STEP]) or f" (llsvm {name} --help lists all options)"
                 raise self._text.error(f"{name} has no option {key}{meant}", STEPS, index, key)
-        given = {
-            called[key]: (value, (STEPS, index, key)) for key, value in step.items() if key not in _OF_STEP
-        }
+        given = {called[key]: (step[key], (STEPS, index, key)) for key in step if key not in _OF_STEP}
         for section, values in self._sections.items():
             for key, value in values.items():
                 if key in called and key not in _OWN[section]:
                     self._used.add((section, key))
                     given.setdefault(called[key], (value, (section, 0, key)))
-        if "data" in params:
-            where = (STEPS, index, FILES) if FILES in step else (DATA_SECTION, 0, FILES)
-            files = step.get(FILES, self._sections[DATA_SECTION].get(FILES))
-            if files is not None:
-                given["data"] = (files, where)
-        if "model" in params and model is not None:
+        shared = self._sections[DATA_SECTION].get(FILES)
+        if "data" in called and FILES in step:
+            given["data"] = step[FILES], (STEPS, index, FILES)
+        elif "data" in called and shared is not None:
+            given["data"] = shared, (DATA_SECTION, 0, FILES)
+        if "model" in called and model is not None:
             given.setdefault("model", (model, (MODEL_SECTION, 0, PATH)))
-        if name == "predict" and "output" not in given:
-            raise self._text.error("predict needs an output here: the name of a file", STEPS, index)
-        flags: list[str] = []
-        arguments: list[str] = []
-        json = "json" in params and "json" not in given and name != "predict"
-        for key, param in params.items():
-            if key in given:
-                words = self._words(param, *given[key])
-                (flags if param.param_type_name == "option" else arguments).extend(words)
-        if json:
-            flags.append("--json")
-        line = (*flags, "--", *arguments) if arguments else tuple(flags)
-        self._parsed(name, command, line, index)
-        return Step(name, line, json, "quiet" in params and "quiet" not in given, self._accepted(step, index))
+        return given
 
     def _accepted(self, step: Mapping[str, Any], index: int) -> tuple[int, ...]:
         codes = step.get(ACCEPT, [])
@@ -260,7 +269,7 @@ class _Reading:
             if isinstance(each, bool | dict | list):
                 raise self._text.error(f"{where[2]} must be a text or a number, not {each!r}", *where)
             word = _typed(each)
-            if not flag or param.metavar in _PLACES:
+            if not flag or param.metavar in PLACES:
                 word = self._place(word, where)
             # joined: a value may begin with a dash
             yield from ((f"{flag}={word}",) if flag.startswith("--") else (flag, word) if flag else (word,))

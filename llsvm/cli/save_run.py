@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from llsvm.cli.run_file import (
     LIMITS_SECTION,
     MODEL_SECTION,
     PATH,
+    PLACES,
     STEPS,
     section_of,
 )
@@ -22,7 +23,6 @@ from llsvm.files.remote import is_remote
 from llsvm.files.writing import replacing
 
 _TYPED = "COMMANDLINE"  # click's name for a value that was typed
-_PLACES = ("PATH", "DIR", "FILE")
 
 
 def save_run(context: Any, file: str) -> None:
@@ -39,7 +39,7 @@ def save_run(context: Any, file: str) -> None:
         elif name == "model":
             sections[MODEL_SECTION][PATH] = _from(folder, value)
         else:
-            if param.metavar in _PLACES:
+            if param.metavar in PLACES:
                 value = _from(folder, value)
             home = section_of(name)
             (step if home is None else sections[home])[name.replace("_", "-")] = value
@@ -48,7 +48,7 @@ def save_run(context: Any, file: str) -> None:
 
 
 def _from(folder: Path, place: str) -> str:
-    """A path as it is called from the folder of the run file; $ would be taken for a variable there."""
+    """A path as it is called from the folder of the run file."""
     if is_remote(place) or os.path.isabs(place) or place == "-":
         return place
     return os.path.relpath(place, folder)
@@ -61,10 +61,4 @@ def _toml(sections: Mapping[str, Mapping[str, Any]], step: Mapping[str, Any]) ->
 
 def _pairs(values: Mapping[str, Any]) -> str:
     # what JSON writes is TOML too, of texts, numbers, truth values and lists of these
-    return "".join(f"{name} = {json.dumps(_plain(value))}\n" for name, value in values.items())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(each) for each in value]
-    return value
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())

@@ -7,21 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 
-from llsvm.estimators.base import LLSVMEstimator, explained
-from llsvm.models.model import Model
-from llsvm.settings.objective import CLASSIFICATION
-
-
-def _has_probabilities(estimator: LLSVMClassifier) -> bool:
-    return estimator.loss == "logistic"
+from llsvm.estimators.base import explained
+from llsvm.estimators.classifying import Classifying
 
 
 @explained
-class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
+class LLSVMClassifier(Classifying):
     """Linear SVM, trained under a limit on the memory of this process, with a proof of how good it is.
 
     Minimises ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight (or another penalty in
@@ -38,8 +30,6 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
     of classes i < j, positive for i), one column per support vector or mapped feature where there is a kernel or a
     map.
     """
-
-    _label_kind = CLASSIFICATION
 
     def __init__(
         self,
@@ -143,29 +133,3 @@ class LLSVMClassifier(ClassifierMixin, LLSVMEstimator):
         (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
         """
         return self._fit(X, y, sample_weight)
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the rows of X: (n,) for two classes (positive: ``classes_[1]``), else (n, n_classes)."""
-        rows = self._rows(X)
-        return self.model_.decision_function(rows)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row of X: (n,)."""
-        rows = self._rows(X)
-        return self.model_.predict(rows)
-
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, n_classes) probabilities, in the order of ``classes_``; of loss "logistic" only."""
-        rows = self._rows(X)
-        return self.model_.predict_proba(rows)
-
-    @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Logarithms of ``predict_proba``."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))
-
-    def _keep(self, model: Model, by_name: bool = False) -> LLSVMClassifier:
-        self.classes_: NDArray[Any] = model.classes_
-        return super()._keep(model, by_name)

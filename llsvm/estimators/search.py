@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import RegressorMixin
 
 from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, explained
+from llsvm.estimators.classifying import Classifying
 from llsvm.models.model import Model
 from llsvm.settings.names import ESTIMATOR_NAMES
-from llsvm.settings.objective import CLASSIFICATION, REGRESSION
+from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.tune import tune_with
 
@@ -78,12 +78,8 @@ class _Search(LLSVMEstimator):
         return found
 
 
-def _has_probabilities(estimator: LLSVMClassifierCV) -> bool:
-    return estimator.probabilities is not None or estimator.loss == "logistic"
-
-
 @explained
-class LLSVMClassifierCV(ClassifierMixin, _Search):
+class LLSVMClassifierCV(Classifying, _Search):
     """Linear SVM whose C is chosen by cross-validation, under a limit on the memory of this process.
 
     As ``LLSVMClassifier``, for several C at once: each with each fold is trained in the same passes, and has a
@@ -103,7 +99,6 @@ class LLSVMClassifierCV(ClassifierMixin, _Search):
     ``fit``. coef_ has k = 1 row for two classes, else one per class, or pair of classes.
     """
 
-    _label_kind = CLASSIFICATION
     _not_options = (*_Search._not_options, "probabilities", "threshold")
 
     def __init__(
@@ -153,35 +148,12 @@ class LLSVMClassifierCV(ClassifierMixin, _Search):
         raises as ``LLSVMClassifier.fit``."""
         return self._fit(X, y, sample_weight)
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the rows of X: (n,) for two classes (above ``model_.threshold``: ``classes_[1]``), else (n,
-        n_classes)."""
-        rows = self._rows(X)
-        return self.model_.decision_function(rows)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row of X: (n,)."""
-        rows = self._rows(X)
-        return self.model_.predict(rows)
-
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, n_classes) probabilities, in the order of ``classes_``."""
-        rows = self._rows(X)
-        return self.model_.predict_proba(rows)
-
-    @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Logarithms of ``predict_proba``."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))
+    @property
+    def _gives_probabilities(self) -> bool:
+        return self.probabilities is not None or super()._gives_probabilities
 
     def _learned(self) -> dict[str, Any]:
         return {"probabilities": self.probabilities, "threshold": self.threshold}
-
-    def _keep(self, model: Model, by_name: bool = False) -> LLSVMClassifierCV:
-        self.classes_: NDArray[Any] = model.classes_
-        return super()._keep(model, by_name)
 
 
 @explained

@@ -118,6 +118,7 @@ class ClassCounts:
         if self._scores is not None and self._counts.sum(axis=1).all():
             ranked = self._scores.ranked(room_bytes)
             answer |= {"roc_auc": ranked.roc_auc, "average_precision": ranked.average_precision}
+        if self._scores is not None:
             self._scores.close()
         if THRESHOLD in self._model.extra:
             answer["threshold"] = self._model.extra[THRESHOLD]

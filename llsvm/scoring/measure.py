@@ -19,12 +19,6 @@ _FIGURES: dict[str, type[ClassCounts] | type[NumberErrors] | type[Outliers]] = {
     UNLABELLED: Outliers,
 }
 
-# Those that a sequence of models is judged by, the first that there is above all
-FIGURES = (
-    *("accuracy", "r2", "outlier_share"),
-    *("log_loss", "brier_score", "mean_absolute_error", "mean_squared_error"),
-)
-
 
 def measure(
     model: Model,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from llsvm.files.writing import naming
 from llsvm.models.model import Model
+from llsvm.models.model_file import log_path
 from llsvm.solvers.state import RowShares
 from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter
 from llsvm.state.folder import LARGEST_COST, MODEL, PART, RESULT, SHARES, StateFolder
@@ -73,6 +74,6 @@ def _pieces(file: Path) -> Iterator[NDArray[np.uint8]]:
 
 
 def _remove(file: Path) -> None:
-    for path in (file, Path(f"{file}.log.json")):
+    for path in (file, log_path(file)):
         with suppress(OSError):
             os.unlink(path)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.spill.row_state import RowState
+from llsvm.stream.signed_state import SignedState
 from llsvm.stream.stream import Stream
-
-_LINE = "weights of all candidates"
-_SHARE = 4  # they stay in memory while they take no more than this part (1/4) of what is free
 
 
 class KeptWeights:
@@ -19,11 +16,7 @@ class KeptWeights:
         """width: d + 1. Raises DiskError."""
         self._costs, self._n_folds, self._k = costs, n_folds, k
         n_rows = len(costs) * n_folds * k
-        self._budget = stream.budget
-        in_memory = 8 * n_rows * width <= self._budget.available_bytes // _SHARE
-        self._signed = self._budget.reserve(_LINE, 8 * n_rows * width) if in_memory else 0
-        workspace = None if in_memory else stream.open_workspace()
-        self._values = RowState(n_rows, width, np.float64, workspace, "weights")
+        self._values = SignedState(stream, n_rows, width, "weights of all candidates", "weights")
 
     def keep(self, C: float, fold: int, coef: NDArray[np.float64]) -> None:
         """coef: (k, d + 1)."""
@@ -36,9 +29,6 @@ class KeptWeights:
     def close(self) -> None:
         """Let memory and disk go; again does nothing."""
         self._values.close()
-        if self._signed:
-            self._budget.release(_LINE, self._signed)
-            self._signed = 0
 
     def _rows(self, C: float, fold: int) -> NDArray[np.int64]:
         return np.arange(self._k) + self._k * (self._costs.index(C) * self._n_folds + fold)

@@ -14,12 +14,11 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.scoring.ranking import ranked
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
-from llsvm.spill.row_state import RowState
+from llsvm.stream.signed_state import SignedState
 from llsvm.stream.stream import Stream
 from llsvm.tuning.scores import ClassSums, NumberSums, Score
 
-_HELD, _RANKING = "scores of held-out rows", "ranking rows"
-_SHARE = 4  # scores stay in memory while they take no more than this part (1/4) of what is free
+_RANKING = "ranking rows"
 _PIECE_BYTES = 1 << 20
 
 
@@ -39,17 +38,12 @@ class Tally:
         self._score = score
         self.n_costs = n_costs
         self._budget: MemoryBudget = stream.budget
-        self._scores: RowState | None = None
+        self._scores: SignedState | None = None
         dataset = stream.dataset
         self._sums = [[_sums(score, settings, dataset) for _ in range(n_folds)] for _ in range(n_costs)]
         if score.of is None:
-            nbytes = 8 * n_rows * (n_costs + 1)
-            in_memory = nbytes <= self._budget.available_bytes // _SHARE
-            if in_memory:
-                self._budget.reserve(_HELD, nbytes)
-            workspace = None if in_memory else stream.open_workspace()
             # of each cost; and 0 where the row is not held out, else 1 + twice its fold, + 1 where it is positive
-            self._scores = RowState(n_rows, n_costs + 1, np.float64, workspace, "scores")
+            self._scores = SignedState(stream, n_rows, n_costs + 1, "scores of held-out rows", "scores")
 
     def __enter__(self) -> Tally:
         return self
@@ -57,8 +51,6 @@ class Tally:
     def __exit__(self, *_: object) -> None:
         if self._scores is not None:
             self._scores.close()
-            if self._scores.in_memory:
-                self._budget.release(_HELD)
 
     def add(
         self,
