@@ -1,9 +1,9 @@
 """Linear SVMs on data larger than memory, under a byte limit, with a certificate.
 
-train, tune, predict, explain, evaluate, verify, load: from files, data frames and arrays. LLSVMClassifier,
-LLSVMRegressor, LLSVMOutlierDetector, LLSVMClassifierCV, LLSVMRegressorCV: scikit-learn estimators. Model and
-Certificate: what they hand back. LLSVMError and its subclasses: what they raise; LLSVMWarning: something beside the
-result went wrong.
+train, tune, predict, write_predictions, explain, evaluate, verify, load: from files, data frames and arrays.
+LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector, LLSVMClassifierCV, LLSVMRegressorCV: scikit-learn estimators.
+Model and Certificate: what they hand back. LLSVMError and its subclasses: what they raise; LLSVMWarning: something
+beside the result went wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from llsvm.estimators.search import LLSVMClassifierCV, LLSVMRegressorCV
     from llsvm.models.model import Model
     from llsvm.objective.certificate import Certificate
-    from llsvm.predict import evaluate, explain, predict
+    from llsvm.predict import evaluate, explain, predict, write_predictions
     from llsvm.train import load, train
     from llsvm.tune import Tuned, tune
     from llsvm.verify import verify
@@ -66,6 +66,7 @@ __all__ = [
     "train",
     "tune",
     "verify",
+    "write_predictions",
 ]
 
 # Before pyarrow is loaded: its own allocators keep what readers free, 100 MB of it after a wide Parquet file.
@@ -88,6 +89,7 @@ _WHERE = {
     "train": "llsvm.train",
     "tune": "llsvm.tune",
     "verify": "llsvm.verify",
+    "write_predictions": "llsvm.predict",
 }
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class CSR(NamedTuple):
@@ -40,12 +43,14 @@ class Block:
        float64 zeros.
     rows: (n,) int64, the rows' numbers in the data set, in the order in which the source hands them out.
     weight: (n,) float32 sample weights, or None where all are 1.
+    kept: n rows of a table's columns that were asked for as they are, or None; for who scores.
     """
 
     X: Matrix
     y: NDArray[Any]
     rows: NDArray[np.int64]
     weight: NDArray[np.float32] | None = None
+    kept: pa.RecordBatch | None = None
 
     @property
     def n_rows(self) -> int:
@@ -90,15 +95,17 @@ class Block:
         else:
             part = X[start:stop]
         weight = None if self.weight is None else self.weight[start:stop]
-        return Block(part, self.y[start:stop], self.rows[start:stop], weight)
+        kept = None if self.kept is None else self.kept.slice(start, stop - start)
+        return Block(part, self.y[start:stop], self.rows[start:stop], weight, kept)
 
     def take(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> Block:
         """The chosen rows (a boolean mask, or positions), copied and compact."""
         if index.dtype == np.bool_:
             index = np.flatnonzero(index)
         weight = None if self.weight is None else self.weight[index]
+        kept = None if self.kept is None else self.kept.take(index)
         if not isinstance(self.X, CSR):
-            return Block(self.X[index], self.y[index], self.rows[index], weight)
+            return Block(self.X[index], self.y[index], self.rows[index], weight, kept)
         starts = self.X.indptr[index]
         lengths = self.X.indptr[index + 1] - starts
         indptr = np.zeros(len(index) + 1, np.int64)
@@ -106,11 +113,20 @@ class Block:
         # position of every kept value: its offset within its row plus the row's start
         where = np.arange(indptr[-1], dtype=np.int64) + np.repeat(starts - indptr[:-1], lengths)
         X = CSR(indptr, self.X.indices[where], self.X.data[where])
-        return Block(X, self.y[index], self.rows[index], weight)
+        return Block(X, self.y[index], self.rows[index], weight, kept)
+
+    def pieces(self, max_bytes: int) -> Iterator[Block]:
+        """The block in views of at most ``max_bytes``, or of one row."""
+        if self.nbytes <= max_bytes or self.n_rows == 1:
+            yield self
+            return
+        middle = self.n_rows // 2
+        yield from self.slice(0, middle).pieces(max_bytes)
+        yield from self.slice(middle, self.n_rows).pieces(max_bytes)
 
 
 def concat(blocks: Sequence[Block]) -> Block:
-    """One block with the rows of all; all dense with the same width, or all CSR."""
+    """One block with the rows of all, without ``kept``; all dense with the same width, or all CSR."""
     if len(blocks) == 1:
         return blocks[0]
     y = np.concatenate([b.y for b in blocks])

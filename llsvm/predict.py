@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
-
-from numpy.typing import NDArray
 
 from llsvm.data import in_batches, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
+from llsvm.features.frames import like_frame
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
@@ -18,13 +17,14 @@ from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear
 from llsvm.scoring.held import held_rows
 from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
+from llsvm.scoring.prediction_tables import Shown, require_table_name, write_table
 from llsvm.scoring.room import require_room
 from llsvm.scoring.scores import predicted
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import Settings
 
-__all__ = ["evaluate", "explain", "predict"]
+__all__ = ["evaluate", "explain", "predict", "write_predictions"]
 
 
 @takes_options
@@ -39,7 +39,7 @@ def predict(
     format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
-) -> NDArray[Any]:
+) -> Any:
     """The label, or number, that a model predicts for each row of data.
 
     model: a model, or the path of its file. data: a file, pattern, folder or address, or several, in any format
@@ -51,13 +51,48 @@ def predict(
     Returns (n,) values of ``model.classes_`` (of loss one_class 1, and -1 for an outlier), or of a regression
     numbers, in the order of the rows: all that is held of a file at once, beside blocks of its rows. With
     ``probabilities`` (n, n_classes), of a model of the logistic loss, or one that has learned them in
-    ``llsvm.tune``. Raises ModelError where the data do not fit the model, or it gives no probabilities, DataError,
-    BudgetError, UsageError.
+    ``llsvm.tune``. Of a frame of pandas or Polars as its Series, or DataFrame with a column for each class, with
+    the index of pandas; else an array. Raises ModelError where the data do not fit the model, or it gives no
+    probabilities, DataError, BudgetError, UsageError.
     """
     given = _given(memory_limit, threads, label, format, zero_based)
     loaded = _loaded(model, given)
     source = _opened(loaded, data, None, given, need_label=False)
-    return predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
+    found = predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
+    return like_frame(data, found, loaded.labels if probabilities else ())
+
+
+@takes_options
+def write_predictions(
+    model: Model | str | os.PathLike[str],
+    data: Any,
+    output: str | os.PathLike[str],
+    *,
+    keep: Sequence[str] = (),
+    scores: bool = False,
+    probabilities: bool = False,
+    memory_limit: str | int | None = None,
+    threads: int | None = None,
+    label: str | int | None = None,
+    format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
+    | None = None,
+    zero_based: Literal["auto", "yes", "no"] = "auto",
+) -> int:
+    """Write a table of what a model predicts, a row for each of data, as they are read; all of it is never held.
+
+    model, data: as for ``predict``. output: the file, whose name ends in .csv, .tsv (or .csv.gz, .tsv.gz) or
+    .parquet; it takes the place of an old one when it is whole. keep: columns of the data that come first, as they
+    are: names, positions or patterns. scores: columns of scores, one for two classes (positive means the second),
+    else one per class, and of a model that has one the threshold. probabilities: a column per class.
+
+    Returns the number of rows. Raises as ``predict``, and DiskError.
+    """
+    given = _given(memory_limit, threads, label, format, zero_based)
+    require_table_name(output)
+    loaded = _loaded(model, given)
+    source = _opened(loaded, data, None, given, need_label=False, keep=keep)
+    more = Shown(scores, probabilities)
+    return write_table(loaded, source, output, more=more, memory_limit=given.memory_limit)
 
 
 @takes_options
@@ -147,22 +182,27 @@ def _loaded(model: Model | str | os.PathLike[str], given: Settings) -> Model:
     return Model.load(model)
 
 
-def _opened(model: Model, data: Any, y: Any, given: Settings, need_label: bool) -> BlockSource:
+def _opened(
+    model: Model, data: Any, y: Any, given: Settings, need_label: bool, keep: Sequence[str] = ()
+) -> BlockSource:
     if in_batches(data):
         if y is not None:
             raise UsageError("y goes with arrays; batches have their labels in them")
-        return open_for_settings(model, data, given, need_label)
+        return open_for_settings(model, data, given, need_label, keep)
     if not names_files(data):
         if given.format is not None:
             raise UsageError(f"--format {given.format} is for files, but arrays were given; leave it out")
-        return held_rows(model, data, y, given.label, need_label)
+        return held_rows(model, data, y, given.label, need_label, keep)
     if y is not None:
         raise UsageError("y goes with arrays; a file has its own labels")
-    return open_for_settings(model, data, given, need_label)
+    return open_for_settings(model, data, given, need_label, keep)
 
 
-def open_for_settings(model: Model, data: Any, given: Settings, need_label: bool) -> BlockSource:
-    """Files to score, read as the model's training data were, but for what is given otherwise."""
+def open_for_settings(
+    model: Model, data: Any, given: Settings, need_label: bool, keep: Sequence[str] = ()
+) -> BlockSource:
+    """Files to score, read as the model's training data were, but for what is given otherwise. keep: columns that
+    come with the rows, see TableOptions."""
     options = {} if given.zero_based == "auto" else {"zero_based": given.zero_based}
     threads = given.threads or default_threads()
     return open_for(
@@ -171,7 +211,7 @@ def open_for_settings(model: Model, data: Any, given: Settings, need_label: bool
         need_label,
         format=given.format,
         threads=threads,
-        options={"label": given.label},
+        options={"label": given.label, "keep": tuple(keep)},
         **options,
     )
 

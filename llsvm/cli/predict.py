@@ -51,7 +51,8 @@ def predict(
         str,
         typer.Option(
             metavar="PATH",
-            help="Where to write, a line per row; - is standard output.",
+            help="Where to write, a line per row; - is standard output. A name in .csv, .tsv (.gz too) or "
+            ".parquet: a table, with a header.",
             rich_help_panel=MOST_USED,
         ),
     ] = "-",
@@ -59,8 +60,8 @@ def predict(
         bool,
         typer.Option(
             "--scores",
-            help="After the label, tab separated: the score (two classes: positive means the larger label), "
-            "or one score per class in ascending order.",
+            help="After the label, tab separated, or in a table in columns: the score (two classes: positive means "
+            "the larger label), or one score per class in ascending order; in a table the threshold, too.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -68,11 +69,20 @@ def predict(
         bool,
         typer.Option(
             "--probabilities",
-            help="After the label, tab separated: the probability of each class in ascending order (of loss "
+            help="After the label, or the scores: the probability of each class in ascending order (of loss "
             "logistic, or learned by tune --probabilities).",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    keep: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,C*",
+            help="In a table: columns of DATA that come first, as they are: names, positions, patterns.",
+            show_default="none",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "",
     explain: Annotated[
         bool,
         typer.Option(
@@ -100,34 +110,67 @@ def predict(
 ) -> None:
     """Predict the label, or the number, of every row of DATA."""
     from llsvm.cli.display import say_notes
-    from llsvm.scoring.scores import predict_file
+    from llsvm.scoring.prediction_tables import is_table_name
 
     settings = settings_of(chosen)
+    kept = tuple(name.strip() for name in keep.split(",") if name.strip())
+    table = not explain and is_table_name(output)
     _check_explain(explain, top, json, probabilities)
-    if scores and probabilities:
-        raise UsageError("--scores and --probabilities both ask for columns after the label: choose one")
+    _check_table(table, kept, scores and probabilities)
     if output != "-":
         check_output(output, [model, *data])
-    loaded, source = _opened(model, data, settings, need_label=False)
-    more: Columns = "scores" if scores else "probabilities" if probabilities else "none"
-    if more == "probabilities":
+    loaded, source = _opened(model, data, settings, need_label=False, keep=kept)
+    if probabilities:
         loaded.require_probabilities()  # before anything is opened for writing
     if explain:
-        from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear, write_json, write_table
+        _explain(loaded, source, output, top, scores, json, settings)
+    elif table:
+        from llsvm.scoring.prediction_tables import Shown, write_table
 
-        require_linear(loaded)
-        rows = explained(
-            loaded, source, top=top or DEFAULT_TOP, all_scores=scores, memory_limit=settings.memory_limit
+        write_table(
+            loaded, source, output, more=Shown(scores, probabilities), memory_limit=settings.memory_limit
         )
-        with _writing(output) as out:
-            if json:
-                write_json(rows, out)
-            else:
-                write_table(rows, out, "," if output.lower().endswith(".csv") else "\t")
     else:
+        from llsvm.scoring.scores import predict_file
+
+        more: Columns = "scores" if scores else "probabilities" if probabilities else "none"
         with _writing(output) as out:
             predict_file(loaded, source, out, more=more, memory_limit=settings.memory_limit)
     say_notes(source)
+
+
+def _explain(
+    model: Model,
+    source: BlockSource,
+    output: str,
+    top: int | None,
+    all_scores: bool,
+    json: bool,
+    settings: Settings,
+) -> None:
+    from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear, write_json, write_table
+
+    require_linear(model)
+    rows = explained(
+        model, source, top=top or DEFAULT_TOP, all_scores=all_scores, memory_limit=settings.memory_limit
+    )
+    with _writing(output) as out:
+        if json:
+            write_json(rows, out)
+        else:
+            write_table(rows, out, "," if output.lower().endswith(".csv") else "\t")
+
+
+def _check_table(table: bool, kept: tuple[str, ...], both: bool) -> None:
+    """Raise UsageError for what goes with a table of predictions alone. both: scores and probabilities are asked
+    for."""
+    remedy = "name an --output that ends in .csv, .tsv or .parquet"
+    if kept and not table:
+        raise UsageError(f"--keep goes with a table of predictions: {remedy}")
+    if both and not table:
+        raise UsageError(
+            "--scores and --probabilities both ask for columns after the label: choose one, or " + remedy
+        )
 
 
 def _check_explain(explain: bool, top: int | None, json: bool, probabilities: bool) -> None:
@@ -181,9 +224,11 @@ def evaluate(
         print_evaluation(answer)
 
 
-def _opened(model: str, data: list[str], settings: Settings, need_label: bool) -> tuple[Model, BlockSource]:
+def _opened(
+    model: str, data: list[str], settings: Settings, need_label: bool, keep: tuple[str, ...] = ()
+) -> tuple[Model, BlockSource]:
     """Model and data, whose labels are needed where the model was trained on some; the model's size is held against
-    the limit before it is loaded."""
+    the limit before it is loaded. keep: columns that come with the rows."""
     from llsvm.kernels.start import start_quickly
     from llsvm.models.model import Model
     from llsvm.predict import open_for_settings
@@ -192,7 +237,8 @@ def _opened(model: str, data: list[str], settings: Settings, need_label: bool) -
     require_room(model, settings.memory_limit)
     loaded = Model.load(model)
     start_quickly()
-    return loaded, open_for_settings(loaded, data, settings, need_label and loaded.label_kind != UNLABELLED)
+    needed = need_label and loaded.label_kind != UNLABELLED
+    return loaded, open_for_settings(loaded, data, settings, needed, keep)
 
 
 class _Terminal:

@@ -293,6 +293,11 @@ def _open_files(
             encoder.documents.n_threads = threads
         result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label, lenient, threads)
         return result
+    if options.get("keep"):
+        raise UsageError(
+            f"{paths[0]}: --keep names columns of tables, and {name} has none: leave it out, or give CSV, JSON "
+            "Lines, Parquet or Arrow"
+        )
     if entry.kind in ("rows", "named") and any(
         options.get(key) for key in ("label", "features", "weight", "text")
     ):

@@ -173,7 +173,7 @@ class CSVSource(TableSource):
 
     def _type(self, name: str, seen: pa.DataType) -> pa.DataType:
         """The type to read a column as, where the first megabyte looks like ``seen``."""
-        if self.encoder.kind(name) in ("text", "document"):
+        if self.encoder.kind(name) in ("text", "document") or self._as_it_is(name):
             return pa.string()
         if kind_of(seen) == "text":
             return pa.string()

@@ -176,7 +176,8 @@ class JSONLinesSource(TableSource):
         for name in names:
             leaf = first.get(name) or Leaf((name,), pa.null())
             path = own[name].path if name in own else leaf.path
-            found.append(Leaf(path, read_type(leaf.type, self.encoder.kind(name))))
+            as_it_is = self._as_it_is(name)
+            found.append(Leaf(path, leaf.type if as_it_is else read_type(leaf.type, self.encoder.kind(name))))
         return found
 
     def _look_for_keys(self, number: int, chunk: Chunk) -> None:

@@ -52,7 +52,7 @@ class OneAgainstRest:
             if not found:
                 found = bool(same.any())
                 others |= {quoted(label) for label in np.unique(block.y)[:_SHOWN]}
-            yield Block(block.X, np.where(same, POSITIVE, NEGATIVE), block.rows, block.weight)
+            yield replace(block, y=np.where(same, POSITIVE, NEGATIVE))
         if not found:
             raise DataError(
                 f"{self.info().name}: no row has the label {self._positive!r} (--positive); "
@@ -95,4 +95,4 @@ class LabelsOfKind:
             except ValueError as error:
                 at, reason = error.args
                 raise DataError(f"{self.info().name}: row {block.rows[at]}: {reason}") from error
-            yield Block(block.X, y, block.rows, block.weight)
+            yield replace(block, y=y)

@@ -18,10 +18,17 @@ from llsvm.data.source import ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import DESCRIBED_ROWS, count_missing, described
 from llsvm.data.table_errors import refuse_damage
 from llsvm.errors import DataError
-from llsvm.features.columns import kind_of, other_numbers
+from llsvm.features.columns import kind_of
 from llsvm.features.encoder import LISTS, MissingValues, TableEncoder
-from llsvm.features.schema import check_columns, plan
-from llsvm.features.table_options import TableOptions, assign_roles, find_column, matching, usual_label
+from llsvm.features.schema import check_as_first, check_columns, plan
+from llsvm.features.table_options import (
+    TableOptions,
+    assign_roles,
+    find_column,
+    in_order,
+    matching,
+    usual_label,
+)
 from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes
@@ -75,8 +82,9 @@ class TableSource(ABC):
         self._of_stdin = Reading(STDIN)
         self._file_rows: tuple[int, ...] | None = None
         self._notes: list[str] = []
+        self._kept: list[str] = []  # columns that are handed on as they are
         self._text_labels: bool | None = None
-        wanted = None if encoder is None else encoder.used
+        wanted = None if encoder is None else (*encoder.used, *self._options.keep)
         self._partitions = partition_values(self._paths, wanted)
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
@@ -88,6 +96,7 @@ class TableSource(ABC):
         texts = {column.name for column in self.encoder.columns if column.kind in ("text", "document")}
         self._partitions = partition_values(self._paths, wanted, texts)
         self.encoder.empty_is_missing = self.format == "csv"
+        self._kept = in_order(self._paths[0], schema.names, self._options.keep, "keep")
         self.bytes_read = 0  # what was looked at before does not count
 
     # -- a format says -----------------------------------------------------------------------------------
@@ -106,6 +115,10 @@ class TableSource(ABC):
         """The columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
         ``max_bytes`` bytes at most; counts ``bytes_read``. reading: is shown what is read; its fingerprint of
         the file goes to ``_fingerprints`` when all has been. pyarrow's errors may pass."""
+
+    def _as_it_is(self, name: str) -> bool:
+        """Is that column handed on alone, and so to be read as it is written?"""
+        return name in self._kept and name not in self.encoder.used
 
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:
@@ -206,20 +219,19 @@ class TableSource(ABC):
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows, file after file; see BlockSource. Raises DataError."""
         row, counts, documents = 0, list[int](), self.encoder.documents
+        used = tuple(dict.fromkeys((*self.encoder.used, *self._kept)))
         growth = 1 if documents is None else documents.growth
         if documents is not None:
             documents.begin()
         for number in range(len(self._paths)):
             first = row
             with self._unchanged(number):
-                for batch in self._read(
-                    number, max_bytes // growth, self.encoder.used, self._reading(number)
-                ):
+                for batch in self._read(number, max_bytes // growth, used, self._reading(number)):
                     block = self._encoded(number, batch, row - first, row)
                     self._check_label_kind(number, block)
                     row += block.n_rows
                     if block.n_rows:
-                        yield from cut(block, max_bytes)
+                        yield from block.pieces(max_bytes)
             counts.append(row - first)
         if documents is not None:
             documents.rest()
@@ -243,11 +255,12 @@ class TableSource(ABC):
     def _read(
         self, number: int, max_bytes: int, used: Sequence[str], reading: Reading | None
     ) -> Iterator[pa.RecordBatch]:
-        partition = self._partitions[number]
+        path, partition = self._paths[number], self._partitions[number]
         names = [name for name in used if name not in partition]
         if number > 0:
-            self._check_file(number, names)
+            check_as_first(path, self._full_schema(number), self._paths[0], self.encoder, names)
         width = sum(c.width for c in self.encoder.columns) + len(self.encoder.crosses.crosses) + 8
+        width += len(self._kept)
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
         with self._explaining(number):
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
@@ -273,7 +286,8 @@ class TableSource(ABC):
             where = f"{self._paths[number]}: row {row + 1 + error.args[0]}"
             raise DataError(f"{where}: {error.args[1]}") from error
         ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
-        return Block(rows.X, rows.y, ids, rows.weight)
+        kept = batch.select(self._kept) if self._kept else None
+        return Block(rows.X, rows.y, ids, rows.weight, kept)
 
     def _check_label_kind(self, number: int, block: Block) -> None:
         text = block.y.dtype.kind in "OU"
@@ -345,22 +359,6 @@ class TableSource(ABC):
         encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
         return encoder
 
-    def _check_file(self, number: int, names: list[str]) -> None:
-        """The columns that the first file has must be there, and of the same kind."""
-        schema, path = self._full_schema(number), self._paths[number]
-        there = set(schema.names)
-        missing = [name for name in names if name not in there]
-        if missing:
-            raise DataError(f"{path}: without the column {missing[0]} that {self._paths[0]} has")
-        for column in self.encoder.columns:
-            if column.kind != "number" or column.name not in names:
-                continue
-            type_ = schema.field(column.name).type
-            if expected := other_numbers(column.dates, type_):
-                raise DataError(
-                    f"{path}: column {column.name} has type {type_}, but holds {expected} in {self._paths[0]}"
-                )
-
     def _has_header(self) -> bool:
         return True
 
@@ -388,13 +386,3 @@ class TableSource(ABC):
             raise
         except (pa.ArrowException, OSError, KeyError, EOFError, UnicodeError) as error:
             self._explain(number, error)
-
-
-def cut(block: Block, max_bytes: int) -> Iterator[Block]:
-    """The block in views of at most ``max_bytes``, or of one row."""
-    if block.nbytes <= max_bytes or block.n_rows == 1:
-        yield block
-        return
-    middle = block.n_rows // 2
-    yield from cut(block.slice(0, middle), max_bytes)
-    yield from cut(block.slice(middle, block.n_rows), max_bytes)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
-from llsvm.data.table import LIBRARY_BYTES, cut, use_system_memory
+from llsvm.data.table import LIBRARY_BYTES, use_system_memory
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
 from llsvm.data.vw_crosses import CELL_BYTES, MAX_CELLS, chosen, require_met, with_crosses
 from llsvm.data.vw_rows import BadLineError, Rows, parse_rows
@@ -120,7 +120,7 @@ class VWSource:
                     block = self._block(number, rows, line, n_rows)
                     n_rows += block.n_rows
                     if block.n_rows:
-                        yield from cut(block, max_bytes)
+                        yield from block.pieces(max_bytes)
             ends.append(n_rows)
         if n_rows == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")

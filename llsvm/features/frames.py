@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.table_options import listed
 
+PREDICTION = "prediction"  # how the column of them is named
 _CHUNK_BYTES = 1 << 20
 
 
@@ -85,6 +88,21 @@ def rows(X: Any, start: int, stop: int) -> Any:
     return (
         X.iloc[start:stop] if hasattr(X, "iloc") else X[start:stop]
     )  # pandas: by position, whatever the index
+
+
+def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
+    """``values``, (n,) or (n, k) with columns ``names``, of the rows of X: where that is a frame of pandas or
+    Polars as its Series or DataFrame, with the index of pandas; else as they are."""
+    library = type(X).__module__.partition(".")[0]
+    if library not in ("pandas", "polars") or (column_names(X) is None and not hasattr(X, "iloc")):
+        return values
+    made = import_module(library)
+    index = {"index": X.index} if library == "pandas" else {}
+    if values.ndim == 1 and library == "pandas":
+        return made.Series(values, name=PREDICTION, **index)
+    if values.ndim == 1:
+        return made.Series(PREDICTION, values)
+    return made.DataFrame(dict(zip(names, values.T, strict=True)), **index)
 
 
 def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:

@@ -146,3 +146,20 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
             raise DataError(
                 f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
             )
+
+
+def check_as_first(
+    where: str, schema: pa.Schema, first: str, encoder: TableEncoder, names: Sequence[str]
+) -> None:
+    """Raise DataError unless the columns ``names`` of the file ``first`` are there, of the same kind."""
+    there = set(schema.names)
+    if missing := [name for name in names if name not in there]:
+        raise DataError(f"{where}: without the column {missing[0]} that {first} has")
+    for column in encoder.columns:
+        if column.kind != "number" or column.name not in names:
+            continue
+        type_ = schema.field(column.name).type
+        if expected := arrow.other_numbers(column.dates, type_):
+            raise DataError(
+                f"{where}: column {column.name} has type {type_}, but holds {expected} in {first}"
+            )

@@ -29,6 +29,7 @@ class TableOptions:
     cross: pairs of columns, "A:B", see llsvm.features.crosses.
     text: columns that are documents: names, positions or patterns. text_options: how they become n-grams.
     encoding: of files of text.
+    keep: columns that come with the rows as they are (Block.kept): names, positions or patterns.
     """
 
     label: str | None = None
@@ -43,6 +44,7 @@ class TableOptions:
     text: tuple[str, ...] = ()
     text_options: TextOptions = field(default_factory=TextOptions)
     encoding: str = "utf-8"
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,15 @@ def matching(where: str, names: Sequence[str], pattern: str, option: str) -> set
     """The columns that a name, a position or a pattern means; at least one. Raises DataError."""
     found = {name for name in names if fnmatchcase(name, pattern)} if pattern not in names else {pattern}
     return found or {find_column(where, names, pattern, option)}
+
+
+def in_order(where: str, names: Sequence[str], patterns: Sequence[str], option: str) -> list[str]:
+    """The columns that names, positions or patterns mean, each once, as they are asked for. Raises DataError."""
+    found: dict[str, None] = {}
+    for each in patterns:
+        chosen = matching(where, names, each, option)
+        found |= dict.fromkeys(name for name in names if name in chosen)
+    return list(found)
 
 
 def listed(names: Sequence[str]) -> str:

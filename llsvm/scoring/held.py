@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.data.held_table import as_table
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
-from llsvm.features.frames import as_rows, column_names, rows
-from llsvm.features.table_options import find_column, usual_label
+from llsvm.features.frames import as_rows, column_names, columns, rows
+from llsvm.features.table_options import find_column, in_order, usual_label
 from llsvm.models.model import Model, n_rows_of
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
@@ -23,13 +25,17 @@ class HeldRows:
     """A BlockSource over X as ``model`` reads it: an (n, d) array, SciPy sparse matrix or data frame (pandas,
     Polars, a table of pyarrow), see ``as_rows``, whose columns are found by name where the model knows names.
 
-    y: (n,) labels, or None."""
+    y: (n,) labels, or None. keep: columns of a data frame that come with the rows, see TableOptions."""
 
     bytes_read = 0
 
-    def __init__(self, model: Model, X: Any, y: NDArray[Any] | None = None) -> None:
+    def __init__(self, model: Model, X: Any, y: NDArray[Any] | None = None, keep: Sequence[str] = ()) -> None:
         self._model = model
         self._X = X
+        names = column_names(X)
+        if keep and names is None:
+            raise UsageError("--keep names columns, and X has none: give a data frame, or leave it out")
+        self._kept = in_order("X", names or (), keep, "keep")
         self._n_rows = int(self._X.shape[0])
         if y is not None and y.shape != (self._n_rows,):
             raise DataError(
@@ -47,27 +53,40 @@ class HeldRows:
             row_bytes = _VALUE_BYTES * -(-self._X.nnz // max(n, 1))
         step = max(1, max_bytes // max(row_bytes, 1))
         for start in range(0, n, step):
-            done = start
-            for matrix in self._model.matrices(rows(self._X, start, start + step)):
+            done, part = start, rows(self._X, start, start + step)
+            kept = _batch_of(columns(part, self._kept)) if self._kept else None
+            for matrix in self._model.matrices(part):
                 ids = np.arange(done, done + n_rows_of(matrix))
                 y = np.zeros(len(ids)) if self._y is None else self._y[ids]
+                own = None if kept is None else kept.slice(done - start, len(ids))
                 done += len(ids)
-                yield Block(matrix, y, ids)
+                yield Block(matrix, y, ids, kept=own)
+
+
+def _batch_of(frame: Any) -> pa.RecordBatch:
+    """A data frame of some rows. Raises DataError."""
+    table = as_table(frame).combine_chunks()
+    return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], table.schema))
 
 
 def held_rows(
-    model: Model, X: Any, y: Any = None, label: str | int | None = None, need_label: bool = False
+    model: Model,
+    X: Any,
+    y: Any = None,
+    label: str | int | None = None,
+    need_label: bool = False,
+    keep: Sequence[str] = (),
 ) -> BlockSource:
     """X and its labels: y, or where that is None the column ``label`` of a data frame, the one that the model's
-    training data had, or the one that is named as labels are. Raises UsageError, DataError."""
+    training data had, or the one that is named as labels are. keep: see HeldRows. Raises UsageError, DataError."""
     X = as_rows(X)
     if y is None and need_label:
         y = _label_column(model, X, label)
     labels = None if y is None else np.asarray(y)
     positive = model.extra.get("positive")
     if positive is None or labels is None:
-        return HeldRows(model, X, labels)
-    return OneAgainstRest(HeldRows(model, X, labels), str(positive), must_occur=False)
+        return HeldRows(model, X, labels, keep)
+    return OneAgainstRest(HeldRows(model, X, labels, keep), str(positive), must_occur=False)
 
 
 def _label_column(model: Model, X: Any, label: str | int | None) -> Any:

@@ -100,10 +100,8 @@ def predict_file(
     Raises BudgetError where ``memory_limit`` is too small, DataError for malformed or empty data; UsageError for
     the scores of a regression, ModelError for probabilities where the loss gives none.
     """
-    if more == "scores" and model.is_regression:
-        raise UsageError(
-            "--scores: the score of a regression is the number that it predicts; leave --scores out"
-        )
+    if more == "scores":
+        refuse_scores_of_numbers(model)
     if more == "probabilities":
         model.require_probabilities()
     n_rows, text_bytes = 0, max(map(len, model.labels), default=_SCORE_TEXT_BYTES)
@@ -125,6 +123,14 @@ def predict_file(
         out.write("\n".join(lines) + "\n" if lines else "")
         n_rows += len(lines)
     return at_least_one(n_rows, source)
+
+
+def refuse_scores_of_numbers(model: Model) -> None:
+    """Raise UsageError for a regression."""
+    if model.is_regression:
+        raise UsageError(
+            "--scores: the score of a regression is the number that it predicts; leave --scores out"
+        )
 
 
 def predicted(

@@ -1,0 +1,222 @@
+"""Predictions as a table, with a header: columns of the data as they are, what is predicted, scores and
+probabilities; CSV or Parquet, written as the rows go by."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as types
+from numpy.typing import NDArray
+
+from llsvm.data.source import BlockSource
+from llsvm.data.table import LIBRARY_BYTES
+from llsvm.errors import DataError, UsageError
+from llsvm.features.frames import PREDICTION
+from llsvm.features.labels import is_text
+from llsvm.files.writing import replacing
+from llsvm.models.calibration import THRESHOLD
+from llsvm.models.model import Model, label_text
+from llsvm.scoring.room import max_block_bytes, row_bytes
+from llsvm.scoring.scores import at_least_one, refuse_scores_of_numbers, score_blocks
+
+SCORE, PROBABILITY = "score", "probability"
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_PARQUET, _GZIP = (".parquet", ".pq"), ".gz"
+_CELL_BYTES = 100  # of a value, as a number or text, and as it is written
+_GROUP_ROWS = 1 << 16  # of a row group of Parquet, at most
+_GROUP_BYTES = 4 << 20
+_GROUPS_HELD = 3  # collected, put together, and encoded
+
+
+class Shown(NamedTuple):
+    """What follows the prediction. scores: one of two classes, else one of each. probabilities: of each class."""
+
+    scores: bool = False
+    probabilities: bool = False
+
+
+class _Writer(Protocol):
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+
+def is_table_name(path: str | os.PathLike[str]) -> bool:
+    """Does the file's name say that it is a table?"""
+    name = os.fspath(path).lower()
+    return name.endswith(_PARQUET) or name.removesuffix(_GZIP).endswith(tuple(_DELIMITERS))
+
+
+def require_table_name(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError unless ``is_table_name``."""
+    if not is_table_name(path):
+        raise UsageError(
+            f"{os.fspath(path)}: a table of predictions is CSV or Parquet: name a file that ends in .csv, .tsv, "
+            ".csv.gz, .tsv.gz or .parquet"
+        )
+
+
+def write_table(
+    model: Model,
+    source: BlockSource,
+    output: str | os.PathLike[str],
+    *,
+    more: Shown = Shown(),  # noqa: B008 (a value)
+    memory_limit: str | int | None = None,
+) -> int:
+    """Write the predictions for ``source``, in its order, to the file ``output``, which takes the place of an old
+    one when it is whole; returns the number of rows.
+
+    Columns: those that the source keeps (Block.kept); ``prediction``, by the model's threshold where it has one;
+    with scores ``score``, or ``score_LABEL`` of each of several classes, and ``threshold`` of a model that has
+    one; with probabilities ``probability_LABEL`` of each class.
+    Raises as ``predict_file``, DiskError, and DataError for kept columns that the format cannot hold.
+    """
+    if more.scores:
+        refuse_scores_of_numbers(model)
+    if more.probabilities:
+        model.require_probabilities()
+    # not those of the header, which is one row
+    cells = 2 + (more.scores + more.probabilities) * max(1, len(model.classes_))
+    each_bytes = row_bytes(model, _CELL_BYTES * cells)
+    held = {"scores of a row": each_bytes, "rows to be written": _GROUPS_HELD * _GROUP_BYTES}
+    if source.info().encoder is None:
+        held["writer of tables"] = LIBRARY_BYTES
+    grow = partial(max_block_bytes, model, source, memory_limit, held)
+    n_rows = 0
+    with _writing(output) as writer:
+        for block, values in score_blocks(model, source, grow(), each_bytes, grow):
+            writer.write(_batch(model, block.kept, values, more))
+            n_rows += block.n_rows
+        at_least_one(n_rows, source)
+    return n_rows
+
+
+def _batch(
+    model: Model, kept: pa.RecordBatch | None, values: NDArray[np.float64], more: Shown
+) -> pa.RecordBatch:
+    columns: dict[str, Any] = {PREDICTION: pa.array(_plain(model, model.predictions(values)))}
+    if more.scores:
+        scores = model.class_scores(values)
+        names = [SCORE] if scores.shape[1] == 1 else [f"{SCORE}_{label}" for label in model.labels]
+        columns |= dict(zip(names, map(pa.array, scores.T.copy()), strict=True))
+        if THRESHOLD in model.extra:
+            columns[THRESHOLD] = pa.array(np.full(len(values), model.threshold))
+    if more.probabilities:
+        names = [f"{PROBABILITY}_{label}" for label in model.labels]
+        columns |= dict(zip(names, map(pa.array, model.probabilities(values).T.copy()), strict=True))
+    if kept is not None:
+        if both := [name for name in kept.schema.names if name in columns]:
+            raise UsageError(
+                f"--keep {both[0]}: a column of the predictions has that name; rename it in the data"
+            )
+        columns = dict(zip(kept.schema.names, kept.columns, strict=True)) | columns
+    return pa.record_batch(list(columns.values()), names=list(columns))
+
+
+def _plain(model: Model, found: NDArray[Any]) -> Any:
+    """Whole numbers as such, where all classes are."""
+    if is_text(found):
+        return found.tolist()
+    whole = not model.is_regression and np.all(model.classes_ % 1 == 0)
+    return found.astype(np.int64) if whole else found
+
+
+@contextmanager
+def _writing(output: str | os.PathLike[str]) -> Iterator[_Writer]:
+    """A writer for the format that the file's name says."""
+    name = os.fspath(output).lower()
+    with ExitStack() as stack:
+        stream = stack.enter_context(replacing(output))
+        if name.endswith(_PARQUET):
+            parquet = _Parquet(stream)
+            stack.callback(
+                parquet.close
+            )  # after an error, too: the file is open still, and to be thrown away
+            yield parquet
+            parquet.flush()
+            return
+        if name.endswith(_GZIP):  # the same bytes for the same rows, whenever and under whichever name
+            stream = stack.enter_context(gzip.GzipFile("", "wb", fileobj=stream, mtime=0))  # type: ignore[assignment]
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+        yield _CSV(text, _DELIMITERS[os.path.splitext(name.removesuffix(_GZIP))[1]])
+        text.flush()
+        text.detach()
+
+
+class _CSV:
+    """Text, with a line of names. What is missing is an empty cell; numbers have all digits."""
+
+    def __init__(self, out: io.TextIOWrapper, delimiter: str) -> None:
+        self._writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
+        self._names: list[str] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._names is None:
+            self._names = batch.schema.names
+            for field in batch.schema:
+                if types.is_nested(field.type) or types.is_binary(field.type):
+                    raise DataError(
+                        f"column {field.name} has type {field.type}, which has no text: write Parquet, or leave "
+                        "the column out of --keep"
+                    )
+            self._writer.writerow(self._names)
+        self._writer.writerows(zip(*map(_texts, batch.columns), strict=True))
+
+
+def _texts(column: pa.Array) -> list[str]:
+    if types.is_floating(column.type):
+        return ["" if value is None else label_text(value) for value in column.to_pylist()]
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return ["" if value is None else value for value in column.cast(pa.string()).to_pylist()]
+
+
+class _Parquet:
+    """Row groups of up to _GROUP_ROWS rows; columns have the types that they had first."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._writer: Any = None
+        self._held: list[pa.RecordBatch] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            schema = pa.schema([(field.name, field.type) for field in batch.schema])
+            self._writer = pq.ParquetWriter(pa.PythonFile(self._stream, "w"), schema)
+        if batch.schema != self._writer.schema:
+            batch = _cast(batch, self._writer.schema)
+        self._held.append(batch)
+        rows, size = sum(each.num_rows for each in self._held), sum(each.nbytes for each in self._held)
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._held:
+            self._writer.write_table(pa.Table.from_batches(self._held), row_group_size=_GROUP_ROWS)
+            self._held = []
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        return pa.record_batch(
+            [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
+            schema=schema,
+        )
+    except pa.ArrowException as error:
+        raise DataError(
+            f"the columns of --keep are not of the same types in all files: {' '.join(str(error).split())}"
+        ) from error
