@@ -113,6 +113,16 @@ def test_parameters_of_losses(tmp_path, options, words):
         ("--loss huber --class-weight balanced", "--class-weight is for classes"),
         ("--loss huber --positive 1", "--positive is for classes"),
         ("--loss hinge --epsilon 0.2", "--epsilon has no meaning here"),
+        # typed, a default is no less left aside
+        ("--loss huber --multiclass ovr", "--multiclass is for classes"),
+        ("--nu 0.5", "--nu has no meaning here: pass --loss one_class"),
+        ("--loss logistic --epsilon 0.1", "--epsilon has no meaning here"),
+        ("--loss huber --quantile 0.5", "--quantile has no meaning here"),
+        ("--loss quantile --delta 1", "--delta has no meaning here"),
+        ("--loss one_class -C 1", "-C has no meaning here: --loss one_class takes --nu"),
+        ("--penalty l1 --l1-ratio 0.5", "--l1-ratio has no meaning here: pass --penalty elasticnet"),
+        ("--degree 3", "--degree has no meaning here: pass --kernel poly"),
+        ("--analyzer word", "--analyzer has no meaning here: pass --text"),
     ],
 )
 def test_options_of_other_losses(tmp_path, options, words):

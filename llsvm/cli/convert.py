@@ -14,6 +14,7 @@ from llsvm.settings.option import MOST_USED
 
 @takes("memory_limit", *READING)
 def convert(
+    context: typer.Context,
     data: Annotated[
         list[str],
         typer.Argument(
@@ -40,7 +41,7 @@ def convert(
     from llsvm.errors import UsageError
     from llsvm.memory.process import default_threads
 
-    settings = settings_of(chosen)
+    settings = settings_of(chosen, context)
     if settings.missing == "mean":
         raise UsageError("--missing mean: means are learned in training only; pass --missing zero")
     if len(data) < 2:

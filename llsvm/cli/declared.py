@@ -74,9 +74,17 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def settings_of(chosen: Mapping[str, Any], **more: Any) -> Settings:
-    """Settings of what was typed. more: fields that are no options of the command. Raises UsageError."""
-    return Settings(**values(chosen), **more)
+def settings_of(chosen: Mapping[str, Any], context: typer.Context, **more: Any) -> Settings:
+    """Settings of what was typed. context: of the command. more: fields that are no options of it. Raises
+    UsageError, also for an option that was typed although nothing looks at it."""
+    settings = Settings(**values(chosen), **more)
+    settings.refuse_unused(name for name in chosen if was_typed(context, name))
+    return settings
+
+
+def was_typed(context: Any, name: str) -> bool:
+    """Was a parameter's value typed, or is it the default? context: click's."""
+    return str(context.get_parameter_source(name).name) == "COMMANDLINE"
 
 
 def bias_value(text: str) -> float | str:

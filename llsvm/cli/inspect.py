@@ -23,6 +23,7 @@ _COLUMNS_SHOWN = 60
 
 @takes(missing={"default": "zero"})
 def inspect(
+    context: typer.Context,
     file: Annotated[
         list[str], typer.Argument(metavar="FILE", help="A model (LIBLINEAR's too), or data as for train.")
     ],
@@ -30,7 +31,7 @@ def inspect(
     **chosen: Any,
 ) -> None:
     """Show what is in a model or in data, and what training with these options would do with the memory."""
-    settings = settings_of(chosen)
+    settings = settings_of(chosen, context)
     start = _first_bytes(file[0]) if len(file) == 1 and settings.format is None else b""
     if start.startswith(b"solver_type") or (start.startswith(b"PK") and not file[0].endswith(".npz")):
         answer, show = describe_model(_loaded(file[0], start)), _print_model

@@ -28,6 +28,7 @@ from llsvm.settings.option import MOST_USED, OUTPUT
     },
 )
 def path(
+    context: typer.Context,
     data: Annotated[list[str], typer.Argument(metavar="DATA", help="Training data.")],
     lambda1: Annotated[
         list[float] | None,
@@ -78,7 +79,7 @@ def path(
         raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
     if chosen["penalty"] == "elasticnet" and chosen["lambda2"] is None:
         raise UsageError("a path with --penalty elasticnet needs --lambda2")
-    settings = settings_of(chosen, solver="smsvm", lambda1=1.0)
+    settings = settings_of(chosen, context, solver="smsvm", lambda1=1.0)
     if points < 1:
         raise UsageError(f"--points must be at least 1, not {points}")
     for each in lambda1 or []:

@@ -45,6 +45,7 @@ _scoring = takes(
 
 @_scoring
 def predict(
+    context: typer.Context,
     model: ModelFile,
     data: Data,
     output: Annotated[
@@ -112,7 +113,7 @@ def predict(
     from llsvm.cli.display import say_notes
     from llsvm.scoring.prediction_tables import is_table_name
 
-    settings = settings_of(chosen)
+    settings = settings_of(chosen, context)
     kept = tuple(name.strip() for name in keep.split(",") if name.strip())
     table = not explain and is_table_name(output)
     _check_explain(explain, top, json, probabilities)
@@ -186,6 +187,7 @@ def _check_explain(explain: bool, top: int | None, json: bool, probabilities: bo
 
 @_scoring
 def evaluate(
+    context: typer.Context,
     model: ModelFile,
     data: Data,
     json: Json = False,
@@ -205,7 +207,7 @@ def evaluate(
     from llsvm.models.model_file import json_bytes
     from llsvm.scoring.measure import measure
 
-    settings = settings_of(chosen)
+    settings = settings_of(chosen, context)
     if plot is not None:
         from llsvm.cli.plots import draw_evaluation, require_matplotlib
 

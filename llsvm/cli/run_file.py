@@ -246,7 +246,7 @@ class _Reading:
         """Raise UsageError unless the command would take these words."""
         try:
             context = command.make_context(f"llsvm {name}", list(words))
-            settings_of({key: value for key, value in context.params.items() if key in OPTIONS})
+            settings_of({key: value for key, value in context.params.items() if key in OPTIONS}, context)
         except UsageError as error:
             raise self._text.error(f"{name}: {error}", STEPS, index) from None
         except ParseError as error:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from llsvm.cli.declared import was_typed
 from llsvm.cli.run_file import (
     COMMAND,
     DATA_SECTION,
@@ -22,8 +23,6 @@ from llsvm.cli.run_file import (
 from llsvm.files.remote import is_remote
 from llsvm.files.writing import replacing
 
-_TYPED = "COMMANDLINE"  # click's name for a value that was typed
-
 
 def save_run(context: Any, file: str) -> None:
     """Write to ``file`` the run file of the command line that ``context``, click's, was made of."""
@@ -32,7 +31,7 @@ def save_run(context: Any, file: str) -> None:
     step: dict[str, Any] = {COMMAND: context.info_name}
     for param in context.command.params:
         name, value = param.name, context.params[param.name]
-        if name == "save_run" or context.get_parameter_source(name).name != _TYPED:
+        if name == "save_run" or not was_typed(context, name):
             continue
         if name == "data":
             sections[DATA_SECTION][FILES] = [_from(folder, each) for each in value]

@@ -75,7 +75,7 @@ def train(
     **chosen: Any,
 ) -> int:
     """Train a model on data larger than memory."""
-    settings = settings_of(chosen)
+    settings = settings_of(chosen, context)
     check_model_output(model, data)
     if state is None and (fresh or checkpoint_every != EVERY):
         unused = "--fresh" if fresh else "--checkpoint-every"

@@ -23,6 +23,7 @@ from llsvm.settings.option import MOST_USED
     seed={"help": "Of the folds, and of the order of rows in training."},
 )
 def tune(
+    context: typer.Context,
     data: Annotated[
         list[str], typer.Argument(metavar="DATA", help="Files, folders, patterns, addresses, or -.")
     ],
@@ -133,7 +134,7 @@ def tune(
     from llsvm.tune import asked, tuning_settings
     from llsvm.tuning.run import Tuning
 
-    settings = tuning_settings(settings_of(chosen), group, time)
+    settings = tuning_settings(settings_of(chosen, context), group, time)
     check_model_output(model, [*data, *([validation] if validation else [])])
     if plot is not None:
         from llsvm.cli.plots import check_picture, draw_search

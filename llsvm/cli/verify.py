@@ -27,14 +27,21 @@ _SHOWN = 10  # problems
 
 
 @takes("memory_limit", "threads", "label", "format", "spill_dir")
-def verify(model: ModelFile, data: Data, state: State = None, json: Json = False, **chosen: Any) -> int:
+def verify(
+    context: typer.Context,
+    model: ModelFile,
+    data: Data,
+    state: State = None,
+    json: Json = False,
+    **chosen: Any,
+) -> int:
     """Work out again what a model's certificate says, over the DATA it was trained on: exit code 7 if it does not
     hold."""
     from llsvm.kernels.start import start_quickly
     from llsvm.models.model_file import json_bytes
     from llsvm.verify import verified
 
-    given = settings_of(chosen)
+    given = settings_of(chosen, context)
     start_quickly()
     answer = verified(model, data, None, None, given, state)
     if json:

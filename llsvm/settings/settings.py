@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from types import UnionType
@@ -65,7 +65,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         for name, each in OPTIONS.items():
             self._take(name, each)
         self._check_class_weight()
-        self._check_labels()
+        self._check_target_scale()
         self._check_lambdas()
         self._check_constant_term()
         self._check_kernel()
@@ -159,23 +159,11 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
                 if not (is_kind(factor, float) and factor >= 0 and math.isfinite(factor)):
                     raise UsageError(f"class weight of {label!r} must be 0 or more, not {factor!r}")
 
-    def _check_labels(self) -> None:
-        """Refuse what is for classes where labels are none."""
-        kind = KINDS[self.loss]
-        if kind != REGRESSION and self.target_scale not in (AUTO, "none"):
+    def _check_target_scale(self) -> None:
+        if KINDS[self.loss] != REGRESSION and self.target_scale not in (AUTO, "none"):
             raise UsageError(
                 f"--target-scale is for labels that are numbers, and --loss {self.loss} takes none"
             )
-        if kind == CLASSIFICATION:
-            return
-        labels = "takes labels for numbers" if kind == REGRESSION else "looks at no labels"
-        for name in ("class_weight", "positive", "multiclass"):
-            if getattr(self, name) != OPTIONS[name].default:
-                remedy = "; --weight names a column of weights of rows" if name == "class_weight" else ""
-                raise UsageError(
-                    f"{OPTIONS[name].flag} is for classes, and --loss {self.loss} {labels}: leave one of them out"
-                    f"{remedy}"
-                )
 
     def _check_lambdas(self) -> None:
         given = {name for name in ("lambda1", "lambda2") if getattr(self, name) is not None}
@@ -227,7 +215,20 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     def _check_unused(self) -> None:
         """Refuse what would silently be left aside, because another option is not there."""
-        kernel, one_class = self.takes_rows_as_they_are, self.loss == ONE_CLASS
+        self.refuse_unused(name for name in self._unused if getattr(self, name) != OPTIONS[name].default)
+
+    def refuse_unused(self, given: Iterable[str]) -> None:
+        """Raise UsageError for one of the options given, by name, that nothing looks at, even if its value is the
+        default: whoever gives it believes that it counts."""
+        unused = self._unused
+        for name in given:
+            if name in unused:
+                raise UsageError(f"{OPTIONS[name].flag} {unused[name]}")
+
+    @property
+    def _unused(self) -> dict[str, str]:
+        """The options that nothing looks at, because another is not there: name -> why, and what to do."""
+        kernel, one_class, kind = self.takes_rows_as_they_are, self.loss == ONE_CLASS, KINDS[self.loss]
         where = {  # option -> whether something looks at it, and what to do
             "nu": (one_class, f"pass --loss {ONE_CLASS}"),
             **dict.fromkeys(_COSTS, (not one_class, f"--loss {ONE_CLASS} takes --nu: pass that")),
@@ -255,9 +256,17 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
                 (self.has_text, "pass --text with a column's name, or --format fasttext for such lines"),
             ),
         }
-        for name, (used, remedy) in where.items():
-            if not used and getattr(self, name) != OPTIONS[name].default:
-                raise UsageError(f"{OPTIONS[name].flag} has no meaning here: {remedy}, or leave it out")
+        unused = {
+            name: f"has no meaning here: {remedy}, or leave it out"
+            for name, (used, remedy) in where.items()
+            if not used
+        }
+        if kind != CLASSIFICATION:
+            labels = "takes labels for numbers" if kind == REGRESSION else "looks at no labels"
+            words = f"is for classes, and --loss {self.loss} {labels}: leave one of them out"
+            unused |= {"positive": words, "multiclass": words}
+            unused["class_weight"] = f"{words}; --weight names a column of weights of rows"
+        return unused
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; class_weight's labels become text."""
