@@ -39,7 +39,7 @@ ALONE = {
         "batches",
         *("matrix", "matrix_source", "npy_arrays"),
         *("svmlight_arrays", "svmlight_errors", "svmlight_labels", "svmlight_pieces"),
-        *("jsonl_columns", "jsonl_parse", "jsonl_errors", "text_chunks", "vw_rows", "vw_crosses"),
+        *("jsonl_columns", "jsonl_parse", "jsonl_errors", "text_chunks", "vw_rows", "vw_crosses", "cutting"),
     ),
     "solvers": (
         *("base", "report", "state", "stall", "blas", "lapack", "advice"),

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from llsvm.block import Block
+from llsvm.data.cutting import cut, filled
 from llsvm.data.partitions import partition_values
 from llsvm.data.source import ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import DESCRIBED_ROWS, count_missing, described
@@ -152,6 +153,7 @@ class TableSource(ABC):
         library = LIBRARY_BYTES + library_bytes(self._paths) + self.encoder.nbytes
         documents = self.encoder.documents
         work, why = (0, ()) if documents is None else (documents.work_bytes, documents.notes)
+        reader = max(self._reader_bytes(), 0 if documents is None else documents.reader_bytes)
         return SourceInfo(
             name=name,
             format=self.format,
@@ -161,7 +163,7 @@ class TableSource(ABC):
             rereadable=STDIN not in self._paths,
             feature_names=None if n_features is None else self.encoder.feature_names,
             first_indicator=self.encoder.first_indicator,
-            reader_bytes=library + work + self._reader_bytes(),
+            reader_bytes=library + work + reader,
             library_bytes=library,
             is_dense=self.encoder.is_dense,
             rounding=(self.encoder.rounding,),
@@ -217,7 +219,12 @@ class TableSource(ABC):
         return described(schema, batch, self._partitions, self.encoder)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows, file after file; see BlockSource. Raises DataError."""
+        """The rows, file after file; see BlockSource. Blocks are filled with those of documents: every format hands
+        out the same ones. Raises DataError."""
+        blocks = self._blocks(max_bytes)
+        return blocks if self.encoder.documents is None else filled(blocks, max_bytes)
+
+    def _blocks(self, max_bytes: int) -> Iterator[Block]:
         row, counts, documents = 0, list[int](), self.encoder.documents
         used = tuple(dict.fromkeys((*self.encoder.used, *self._kept)))
         growth = 1 if documents is None else documents.growth

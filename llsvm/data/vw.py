@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.data.cutting import cut
 from llsvm.data.source import SourceInfo
 from llsvm.data.table import LIBRARY_BYTES, use_system_memory
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead

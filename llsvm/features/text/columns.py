@@ -33,6 +33,8 @@ WHY_HASHED = "note"  # among that: why there are no vocabularies, where nobody h
 _CHARACTER_GROWTH = 5  # an n-gram begins with each character, and is eight bytes
 MAX_DOCUMENT_BYTES = 4_000_000
 _LIBRARY_BYTES = 6_000_000  # compiled kernels and tables of characters; measured
+# What readers hold beside a batch, and for each thread: as much as that format's whose reader holds most
+_READER_BYTES, _THREAD_BYTES = 25 << 20, 5 << 20
 
 
 class DocumentColumns:
@@ -104,6 +106,12 @@ class DocumentColumns:
             lookup += 8 * self.width if self.options.idf else 0
         piece = max(PIECE_BYTES, self._longest)
         return _LIBRARY_BYTES + self.n_threads * workspace_bytes(self.options, piece) + lookup
+
+    @property
+    def reader_bytes(self) -> int:
+        """That every format's reader signs for, beside a batch: so the memory there is for rows, and with it the
+        model, is the same for all."""
+        return _READER_BYTES + _THREAD_BYTES * self.n_threads
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,0 +1,83 @@
+"""The same documents give the same model bit for bit from every format, also where rows do not stay in memory."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from llsvm.block import CSR, Block
+from llsvm.data import open_source, table_options
+from llsvm.data.cutting import filled
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
+from llsvm.training.training import Training
+
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """4,000 documents of 40 to 300 words, in three formats."""
+    folder, rng = tmp_path_factory.mktemp("documents"), np.random.default_rng(5)
+    lengths = rng.integers(40, 300, 4000)
+    texts = [
+        " ".join(f"w{j}" for j in np.r_[rng.zipf(1.2, n) % 6000, 7000 + i % 2]) for i, n in enumerate(lengths)
+    ]
+    stars = [i % 2 if rng.random() < 0.9 else 1 - i % 2 for i in range(len(texts))]
+    pq.write_table(pa.table({"stars": stars, "review": texts}), folder / "rows.parquet", row_group_size=300)
+    with open(folder / "rows.csv", "w", newline="") as out:
+        csv.writer(out).writerows([("stars", "review"), *zip(stars, texts, strict=True)])
+    with open(folder / "rows.jsonl", "w") as out:
+        out.writelines(
+            json.dumps({"stars": y, "review": x}) + "\n" for y, x in zip(stars, texts, strict=True)
+        )
+    return folder
+
+
+def trained(path, threads, **options):
+    """The model, where rows are after the first reading, and the plan; with room for less than half of the rows."""
+    settings = Settings(label="stars", text=("review",), threads=threads, hash_bits=13, **options)
+    source = open_source(path, options=table_options(settings), threads=threads)
+    limit = 20 * MB + int((source.info().reader_bytes + 2 * MB) / 0.85)  # a seventh is for reading
+    with Training(source, settings, path.with_suffix(".model"), MemoryBudget(limit, 20 * MB)) as run:
+        list(run)
+        return run.model, run.stream.place, run.stream.plan
+
+
+@pytest.mark.parametrize(("threads", "weight"), [(1, "tf"), (2, "tfidf")])
+def test_every_format_gives_the_same_model_where_rows_do_not_stay_in_memory(folder, threads, weight):
+    model, place, plan = trained(folder / "rows.parquet", threads, term_weight=weight)
+    assert place == "cache"
+    assert not plan.in_one_block
+    for end in ("csv", "jsonl"):
+        other, *where = trained(folder / f"rows.{end}", threads, term_weight=weight)
+        assert where == [place, plan]
+        np.testing.assert_array_equal(other.coef_, model.coef_)
+        assert other.intercept_ == model.intercept_
+        assert other.certificate == model.certificate
+
+
+def test_where_blocks_are_cut_follows_from_the_rows_alone():
+    rng = np.random.default_rng(0)
+    indptr = np.r_[0, np.cumsum(rng.integers(0, 40, 500))]
+    X = CSR(indptr, np.arange(indptr[-1], dtype=np.int32), rng.random(indptr[-1], np.float32))
+    rows = Block(X, rng.random(500), np.arange(500))
+
+    def pieces(step):
+        return [rows.slice(start, min(start + step, 500)) for start in range(0, 500, step)]
+
+    whole = list(filled([rows], 2000))
+    for step in (1, 7, 499):
+        found = list(filled(pieces(step), 2000))
+        assert [block.n_rows for block in found] == [block.n_rows for block in whole]
+        for block, expected in zip(found, whole, strict=True):
+            mine, theirs = (each.take(np.arange(each.n_rows)) for each in (block, expected))
+            np.testing.assert_array_equal(mine.X.indices, theirs.X.indices)
+            np.testing.assert_array_equal(mine.X.data, theirs.X.data)
+            np.testing.assert_array_equal(mine.X.indptr, theirs.X.indptr)
+            np.testing.assert_array_equal(mine.rows, theirs.rows)
+    assert max(block.nbytes for block in whole) <= 2000
+    assert [block.n_rows for block in filled(pieces(100), 1)] == [1] * 500  # a row may be larger
