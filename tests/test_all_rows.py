@@ -21,7 +21,7 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 SOON = AllRowsTuning(patience=0.0)
-SETS = replace(WITHOUT, crawl=0.0)
+SETS = replace(WITHOUT, passes=0.0)
 PAGES = 4800, 8000
 D, BIAS, PIECE_BYTES = 12, 0.5, 1 << 12
 

@@ -16,7 +16,7 @@ from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.gathered import GATHERED, Gathered
 
-SETS = tuning_module.WorkingSetTuning(crawl=0.0, patience=0.0)
+SETS = tuning_module.WorkingSetTuning(passes=0.0, patience=0.0)
 
 
 class Watch:
@@ -65,6 +65,17 @@ def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, classes, mul
     assert all(sum(lines.values()) == sum(watch.before.values()) for lines in watch.lines)
     assert all(lines[GATHERED] > 0 for lines in watch.lines)
     assert dict(watch.stream.budget.lines) == watch.before
+
+
+@pytest.mark.parametrize(("C", "tol", "begins"), [(100.0, 1e-3, True), (1.0, 1e-2, False)])
+def test_they_begin_where_many_passes_are_to_go_though_the_last_brought_much(
+    tmp_path, monkeypatch, C, tol, begins
+):
+    """The second pass leaves a seventh of the gap, or less: five more like it are to go, or one."""
+    small_pages(monkeypatch)
+    watch, sets = Watch(monkeypatch), tuning_module.WorkingSetTuning(patience=0.0)
+    Out(*apart(), tmp_path, NEVER, 130_000, 2, 4, C=C, tol=tol, max_passes=3, sets=sets)
+    assert bool(watch.groups) == begins
 
 
 def test_runs_repeat(tmp_path, monkeypatch):

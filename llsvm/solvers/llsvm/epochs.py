@@ -44,11 +44,11 @@ class Epochs:
         self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
         self._n_left = 0
 
-    def begin(self, passes: int, last_share: float, again: bool) -> None:
-        """The last of so many full passes is at its end, which has left that share of a problem's gap. again: a
-        round before it took second order over spilled rows."""
+    def begin(self, passes: int, to_go: float, again: bool) -> None:
+        """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
+        it took second order over spilled rows."""
         tuning = self._run.tuning
-        self._crawls = passes >= tuning.face.first_pass and last_share > tuning.working_sets.crawl
+        self._crawls = passes >= tuning.face.first_pass and (again or to_go > tuning.working_sets.passes)
         self._again = again
         self._late, self._first = passes >= tuning.multipliers.late, passes < tuning.face.first_pass
         self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)

@@ -79,7 +79,8 @@ class Rounds:
             at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)
             if stalled and not self.small:
                 report.cause = STALLED
-            self._epochs.begin(self.passes, self._stall.last_share, self._ever_along_faces)
+            to_go = self._stall.passes_to_go(tol * run.sizes)
+            self._epochs.begin(self.passes, to_go, self._ever_along_faces)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return

@@ -108,8 +108,9 @@ class FaceTuning:
 class WorkingSetTuning:
     """Of survivors brought together (working_sets.py)."""
 
-    crawl: float = 0.5
-    """None before a pass has left a larger share than this of a problem's gap: sweeps alone do."""
+    passes: float = 2.0
+    """None where no more passes than these are to go, at the last one's rate: sweeps alone do. A working set
+    takes as many, since only passes find rows that did not survive and matter after all."""
     patience: float = 0.25
     """Sweeps have cost so many times what second order is expected to: those that read rows each time bring
     less."""
