@@ -14,6 +14,7 @@ import llsvm
 from llsvm.data import open_with_settings
 from llsvm.errors import UsageError
 from llsvm.settings.settings import Settings
+from llsvm.solvers import state as state_module
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.state.known_rows import KnownRows, known_rows
 from llsvm.training.training import Training
@@ -106,6 +107,73 @@ def test_what_is_new_is_all_that_costs(tmp_path):
     note, again = run(files, tmp_path / "S", tmp_path / "m", C=1.01, **options)
     assert "beginning at" in note
     assert again.updates[0] < 0.05 * scratch.updates[0]
+
+
+def first_measured(training):
+    """How many passes were made when weights were measured first: 1 where none was made to sum them."""
+    return next(each["passes"] for each in training.history if each["primal"] is not None)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kept_weights_need_no_pass(name, tmp_path):
+    features, labels, options = CASES[name]
+    scaled = "target_scale" in options  # more targets have another mean
+    files, state, model = parts(tmp_path, features, labels), tmp_path / "S", tmp_path / "m"
+    _, training = run(files[:2], state, model, **options)
+    _, training = run(files[:3], state, model, **options)
+    balanced = options.get("class_weight") == "balanced"
+    assert first_measured(training) == (2 if scaled or balanced else 1)
+    assert certified(training, files[:3], state, model)
+    _, training = run(files[:3], state, model, C=3.0, **options)
+    assert first_measured(training) == 1
+    assert certified(training, files[:3], state, model)
+    _, training = run(files[1:3], state, model, C=3.0, **options)  # nobody knows what the lost rows added
+    assert first_measured(training) == 2
+    assert certified(training, files[1:3], state, model)
+
+
+def test_weights_of_other_columns_or_costs_are_summed_anew(tmp_path):
+    files, state, model = parts(tmp_path), tmp_path / "S", tmp_path / "m"
+    options = {"solver": "llsvm", "scale": "standard"}
+    run(files[:2], state, model, **options)
+    _, training = run(files[:3], state, model, **options)  # another mean and deviation
+    assert first_measured(training) == 2
+    _, training = run(files[:3], state, model, class_weight={"0": 2.0, "1": 1.0}, **options)
+    assert first_measured(training) == 2
+    assert certified(training, files[:3], state, model)
+
+
+def test_weights_keep_their_columns_where_rows_bring_more(tmp_path):
+    wider = np.c_[X, np.random.default_rng(5).normal(size=(600, 3))]
+    for name, y, options in (("a", Y, {"solver": "llsvm"}), ("b", Y3, {"multiclass": "crammer-singer"})):
+        one = write_svmlight(tmp_path / f"{name}1.svm", (X if y is Y else X3)[:400], y[:400])
+        two = write_svmlight(tmp_path / f"{name}2.svm", wider[400:], y[400:])
+        run([one], tmp_path / name, tmp_path / "m", bias=1.0, **options)
+        _, training = run([one, two], tmp_path / name, tmp_path / "m", bias=1.0, **options)
+        assert first_measured(training) == 1
+        assert certified(training, [one, two], tmp_path / name, tmp_path / "m")
+
+
+@pytest.mark.parametrize("settings", [{"solver": "llsvm"}, {"multiclass": "crammer-singer"}])
+def test_out_of_core_too(settings, tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    case = Case({"scale": "none", "cache": "always", **settings}, ledger=80_000, n=1500, d=8, classes=3)
+    data = case.write(tmp_path / "a.svm")
+    training = go(case, data, tmp_path / "m", tmp_path / "S")
+    assert training.stream.place == "cache"
+    training = go(case, data, tmp_path / "m", tmp_path / "S", C=2.0)
+    assert first_measured(training) == 1
+    assert certified(training, [data], tmp_path / "S", tmp_path / "m")
+
+
+def test_rounding_does_not_pile_up_in_kept_weights(tmp_path, monkeypatch):
+    monkeypatch.setattr(state_module, "MOST_RUNS", 2)
+    files, state = parts(tmp_path)[:1], tmp_path / "S"
+    firsts = [
+        first_measured(run(files, state, tmp_path / "m", C=C, solver="llsvm")[1])
+        for C in (1.0, 1.1, 1.2, 1.3, 1.4)
+    ]
+    assert firsts[1:] == [1, 1, 2, 1]
 
 
 def test_a_file_that_has_grown_keeps_the_rows_it_had(tmp_path):

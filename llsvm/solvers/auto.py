@@ -18,7 +18,7 @@ from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough, update_price
 from llsvm.solvers.report import ROUNDED, STALLED, Report
-from llsvm.solvers.state import RowShares, Shares, SolverState, Value, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ class Auto:
         self.at_work: Solver | None = None
         """The solver of ``choice``, once it has begun."""
         self._restored: SolverState | None = None
-        self._shares: Shares | None = None
+        self._start: tuple[Shares, Sums | None] | None = None
 
-    def begin_at(self, shares: Shares) -> bool:
+    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
         """Of use to the solver to begin with, or not."""
         if not self._solver().begin_at(shares):
             return False
-        self._shares = shares
+        self._start = shares, sums
         return True
 
     def needs(self, memory: MemoryLeft) -> Needs:
@@ -110,9 +110,9 @@ class Auto:
         self._restored = None
         if state is not None:
             self.at_work.restore(state)
-        if self._shares is not None:
-            self.at_work.begin_at(self._shares)
-            self._shares = None
+        if self._start is not None:
+            self.at_work.begin_at(*self._start)
+            self._start = None
         return self.at_work
 
     def _solver(self) -> Solver:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import RowShares, Shares, SolverState
+from llsvm.solvers.state import RowShares, Shares, SolverState, Sums
 from llsvm.stream.stream import Stream
 
 
@@ -28,9 +28,9 @@ class Solver(Protocol):
         has put it, else at w = 0."""
         ...
 
-    def begin_at(self, shares: Shares) -> bool:
-        """Let ``solve`` begin at these dual variables, in any bounds, whose weights it sums itself; False where the
-        method has no use for them."""
+    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
+        """Let ``solve`` begin at these dual variables, in any bounds; False where the method has no use for them.
+        sums: of them; without, or where they do not fit, it takes a pass to make them."""
         ...
 
     def state(self) -> SolverState:

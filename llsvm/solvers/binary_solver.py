@@ -15,7 +15,7 @@ from llsvm.objective.losses import plq_loss_of
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import RowShares, Shares, SolverState, Value, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 Tuning = TypeVar("Tuning")
@@ -76,7 +76,7 @@ class BinarySolver(ABC, Generic[Tuning]):
             del saved  # which may be large
             yield from self._run.reports()
 
-    def begin_at(self, shares: Shares) -> bool:
+    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
         """False: what is kept of a dual point is its sums over rows."""
         return False
 

@@ -26,6 +26,8 @@ Value = Number | list["Value"] | dict[str, "Value"]  # what JSON can hold; gener
 
 
 _COPY_BYTES = 1 << 16  # rows' values are copied in pieces of so many bytes
+MOST_RUNS = 30  # one after the other that take sums as they are
+_SAME_FACTOR = 1e-15  # relative
 
 # What of the settings makes another problem, beside C and the class weights.
 _OBJECTIVE = (
@@ -64,16 +66,75 @@ class RowValues(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """What dual variables come to, summed over rows, so that who begins at them need not read the rows for it.
+
+    weights: the numbers of w(α) in the order in which the method keeps them, ``parts`` arrays of weights one after
+        the other, as RowValues of width 1. linear: (p,) Σ C_i b_i(a_i) of D, of each problem.
+    by_class: (n_classes,) C_i of a row of sample weight 1. dtype: of the a_i.
+    runs: that have begun at such sums since they were last made of rows.
+    """
+
+    weights: RowValues
+    parts: int
+    linear: NDArray[np.float64]
+    by_class: NDArray[np.float64]
+    dtype: np.dtype[Any]
+    runs: int
+
+    def factor(self, by_class: NDArray[np.float64], dtype: np.dtype[Any]) -> float | None:
+        """By which all α_i have grown, where the a_i are kept with other costs as such a type; None where that is
+        not one number, or rounding piles up, and w has to be made of rows."""
+        if by_class.shape != self.by_class.shape or dtype.itemsize < self.dtype.itemsize:
+            return None
+        if self.runs >= MOST_RUNS or not (by_class > 0).all() or not (self.by_class > 0).all():
+            return None
+        factors = by_class / self.by_class
+        same = np.ptp(factors) <= _SAME_FACTOR * factors[0]
+        return float(factors[0]) if same else None
+
+    def read(self, w: NDArray[np.float64], inner: int, factor: float) -> None:
+        """Let w, (parts, n · inner), be so many times the weights: of each column ``inner`` numbers, the constant
+        feature's last; of columns that there were not, 0."""
+        before = self.weights.n_rows // self.parts
+        for part, out in enumerate(w):
+            out[...] = 0.0
+            for begin, end, target in (
+                (0, before - inner, 0),
+                (before - inner, before, len(out) - inner),
+            ):
+                for start in range(begin, end, _COPY_BYTES):
+                    stop = min(start + _COPY_BYTES, end)
+                    values = self.weights.get(np.arange(part * before + start, part * before + stop))
+                    at = target + start - begin
+                    np.multiply(values, factor, out=out[at : at + stop - start])
+
+
+@dataclass(frozen=True, slots=True)
 class RowShares:
     """Of every row a_i = α_i / C_i in each problem that it takes part in: what a certificate's dual is of.
 
     values: (n_rows, width) in the order of the method's own, see llsvm.objective.problems and, of the joint
-    multi-class problems, llsvm.solvers.sequential_dual.shares. largest_cost: costs above it were taken for it;
-    infinite: none were.
+    multi-class problems, llsvm.solvers.sequential_dual.shares. sums: of them, where the method can begin at such.
+    largest_cost: costs above it were taken for it; infinite: none were.
     """
 
     values: RowValues
+    sums: Sums | None = None
     largest_cost: float = math.inf
+
+
+class FlatArray:
+    """The numbers of an array in C order, as RowValues of width 1."""
+
+    width = 1
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._flat = array.reshape(-1)
+        self.n_rows, self.dtype = len(self._flat), array.dtype
+
+    def get(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        return self._flat[rows]
 
 
 class SettableRowValues(RowValues, Protocol):

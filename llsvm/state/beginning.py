@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.state import Shares
+from llsvm.solvers.state import Shares, Sums
 from llsvm.state.container import Container
 from llsvm.state.folder import LARGEST_COST, SHARES
 from llsvm.state.known_rows import KnownRows, known_rows
 from llsvm.state.record import MAY_DIFFER, Record
+from llsvm.state.result import sums_in
 from llsvm.state.solver_state import ROWS
 
 _OF_STATE = ROWS + "share"
@@ -23,17 +24,19 @@ _OF_STATE = ROWS + "share"
 @dataclass(frozen=True, slots=True)
 class Earlier:
     """A run that the folder knows. part: which of the container has its shares by row; None where there are none
-    that mean something without it."""
+    that mean something without it. sums: of them."""
 
     record: Record
     container: Container
     part: str | None
+    sums: Sums | None = None
 
     @classmethod
     def ended(cls, result: Container) -> Earlier:
         """By its result."""
         by_row = SHARES in result.parts and result.about[LARGEST_COST] is None
-        return cls(Record.of(result.about["record"]), result, SHARES if by_row else None)
+        record = Record.of(result.about["record"])
+        return cls(record, result, SHARES, sums_in(result)) if by_row else cls(record, result, None)
 
     @classmethod
     def stopped(cls, state: Container) -> Earlier:
@@ -58,20 +61,17 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """shares: to begin at; None: anew. note: for people."""
+    """shares: to begin at; None: anew. sums: of them, where they are known. note: for people."""
 
     shares: Shares | None
+    sums: Sums | None
     note: str
 
 
-def beginning(
-    earlier: Sequence[Earlier],
-    settings: Mapping[str, Any],
-    data: Mapping[str, Any],
-    files: list[dict[str, Any]] | None,
-) -> Beginning | None:
-    """Where a run with other settings, or over other rows, begins. earlier: the newest first. data, files: as
-    records have them, of now. None where the earlier runs have nothing in common with this one."""
+def beginning(earlier: Sequence[Earlier], now: Record) -> Beginning | None:
+    """Where a run with other settings, or over other rows, begins. earlier: the newest first. now: the run that is
+    to begin. None where the earlier runs have nothing in common with it."""
+    settings, data, files = now.settings, now.data, now.files
     usable = [each for each in earlier if not each.record.differing(settings, MAY_DIFFER)]
     anew: Beginning | None = None
     for each in usable:
@@ -82,17 +82,21 @@ def beginning(
             if known is None:
                 anew = anew or Beginning(
                     None,
+                    None,
                     "begun anew: of data in this format it is not known which rows were there, and are the same",
                 )
                 continue
         if known is None or not known.kept:
             continue
         if each.part is None:
-            anew = anew or Beginning(None, "begun anew: the run before has left no dual variables by row")
+            anew = anew or Beginning(
+                None, None, "begun anew: the run before has left no dual variables by row"
+            )
         elif record.data["classes"] != data["classes"]:
-            anew = anew or Beginning(None, "begun anew: the data have other labels than those before")
+            anew = anew or Beginning(None, None, "begun anew: the data have other labels than those before")
         else:
-            return Beginning(each.shares(known), _note(record, settings, known))
+            sums = each.sums if record.columns == now.columns and not known.gone else None
+            return Beginning(each.shares(known), sums, _note(record, settings, known))
     return anew
 
 

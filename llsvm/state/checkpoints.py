@@ -121,15 +121,13 @@ class Checkpoints:
             return False
         return data is None or saved.data == data
 
-    def beginning(
-        self, settings: dict[str, Any], data: dict[str, Any], files: list[dict[str, Any]] | None
-    ) -> Beginning | None:
+    def beginning(self, now: Record) -> Beginning | None:
         """Where a run begins that does not go on; None: anew, there was none. Raises UsageError where the rows are
         others than those of all runs before."""
-        found = beginning(self._earlier, settings, data, files)
+        found = beginning(self._earlier, now)
         if found is None and self._earlier:
             first = self._earlier[0]
-            first.record.require_data(data, files, str(first.container.path))
+            first.record.require_data(now.data, now.files, str(first.container.path))
         return found
 
     def result_of(self, settings: dict[str, Any], data: dict[str, Any]) -> tuple[Model, Record, str] | None:

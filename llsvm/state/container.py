@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from llsvm.errors import DataError
 from llsvm.files.writing import naming
 
-VERSION = 2
+VERSION = 3
 PIECE_BYTES = 1 << 20  # written and read at once
 _HEAD = re.compile(rb"llsvm state, version (\d{1,9})\n")
 _FOOT = struct.Struct("<QQ16s8s")

@@ -28,6 +28,7 @@ MODEL = "model" + PART  # which becomes a part of the result
 SHARES = (
     "shares"  # the part of a result that has (n_rows, width) α_i / C_i, see llsvm.solvers.state.RowShares
 )
+SUMS = "sums"  # the part that has their weights, see llsvm.solvers.state.Sums, and what the result says of the rest
 LARGEST_COST = "largest cost"  # what the result says of them
 _OURS = (LOCK, STATE, RESULT, NEXT, STATE + PART, RESULT + PART, MODEL, MODEL + ".log.json")
 _TEMPORARY = ".llsvm-"  # as llsvm.files.writing calls what it writes

@@ -25,7 +25,8 @@ _MAX_NAMED = 3  # files and options in a sentence
 @dataclass(frozen=True, slots=True)
 class Record:
     """settings: of the run, resolved, plain values. limit_bytes: of its memory. doubled: values are 64-bit floats
-    where 32 bits would hide the optimum. data: of the rows, as ``llsvm.solvers.state.data_of`` has it. files: what
+    where 32 bits would hide the optimum. data: of the rows, as ``llsvm.solvers.state.data_of`` has it. columns: as
+    llsvm.training.columns.columns_of has it: where it is the same, so are the known rows as numbers. files: what
     was read, a fingerprint of each; None of arrays. history: of the passes so far. seconds: taken so far.
     written: when, as people read it. passes: full ones so far. version: of the package."""
 
@@ -33,6 +34,7 @@ class Record:
     limit_bytes: int
     doubled: bool
     data: dict[str, Any]
+    columns: str
     files: list[dict[str, Any]] | None
     history: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,11 @@ from numpy.typing import NDArray
 from llsvm.files.writing import naming
 from llsvm.models.model import Model
 from llsvm.models.model_file import log_path
-from llsvm.solvers.state import RowShares
+from llsvm.solvers.state import RowShares, Sums
 from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter
-from llsvm.state.folder import LARGEST_COST, MODEL, PART, RESULT, SHARES, StateFolder
+from llsvm.state.folder import LARGEST_COST, MODEL, PART, RESULT, SHARES, SUMS, StateFolder
 from llsvm.state.record import Record
-from llsvm.state.solver_state import write_rows
+from llsvm.state.solver_state import SavedRows, write_rows
 
 _MODEL = "model"
 
@@ -29,13 +30,23 @@ class ResultWriter:
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
-        self._largest_cost: float | None = None
+        self._about: dict[str, Any] = {LARGEST_COST: None, SUMS: None}
         self._writer = ContainerWriter(folder.file(RESULT + PART))
 
     def add_shares(self, shares: RowShares) -> None:
         """Of the dual that the model's certificate is of."""
         write_rows(self._writer, SHARES, shares.values)
-        self._largest_cost = shares.largest_cost if math.isfinite(shares.largest_cost) else None
+        if math.isfinite(shares.largest_cost):
+            self._about[LARGEST_COST] = shares.largest_cost
+        if (sums := shares.sums) is not None:
+            write_rows(self._writer, SUMS, sums.weights)
+            self._about[SUMS] = {
+                "parts": sums.parts,
+                "linear": sums.linear.tolist(),
+                "by_class": sums.by_class.tolist(),
+                "dtype": sums.dtype.str,
+                "runs": sums.runs,
+            }
 
     def end(self, model: Model, record: Record, cause: str) -> None:
         """cause: why it has not converged, as in reports, or ""."""
@@ -46,13 +57,27 @@ class ResultWriter:
             self._writer.add(_MODEL, np.dtype(np.uint8), (nbytes,), _pieces(file))
         finally:
             _remove(file)
-        about = {"record": record.as_dict(), "cause": cause, LARGEST_COST: self._largest_cost}
+        about = {"record": record.as_dict(), "cause": cause, **self._about}
         self._writer.end(about)
         self.close()
         self._folder.sync(RESULT + PART, RESULT)
 
     def close(self) -> None:
         self._writer.close()
+
+
+def sums_in(result: Container) -> Sums | None:
+    """What was kept with the shares; its weights are read when they are asked for."""
+    if (about := result.about[SUMS]) is None:
+        return None
+    return Sums(
+        SavedRows(result, SUMS),
+        about["parts"],
+        np.array(about["linear"]),
+        np.array(about["by_class"]),
+        np.dtype(about["dtype"]),
+        about["runs"],
+    )
 
 
 def read_model(folder: StateFolder, result: Container) -> Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from llsvm.state.beginning import Beginning
 from llsvm.state.checkpoints import Checkpoints, now_in_words
 from llsvm.state.record import Record, described
 from llsvm.stream.stream import Stream
+from llsvm.training.columns import columns_of
 from llsvm.training.outcome import Run
 
 
@@ -50,6 +51,7 @@ class Kept:
         self._settings: dict[str, Any] = json.loads(json.dumps(settings.as_dict()))
         self.doubled, self.note, self._started = False, "", False  # started: at what there was
         self.seconds, self.bytes_read = 0.0, 0
+        self._columns = ""  # once the rows have been read
         self._to_restore = False  # the state
         self._beginning: Beginning | None = None  # where it is not
         if checkpoints is None:
@@ -71,7 +73,7 @@ class Kept:
         if found is None:
             self._to_restore &= checkpoints.goes_on(self._settings, data)
             if not (self._to_restore or self._started):
-                self._beginning = checkpoints.beginning(self._settings, data, _files(stream))
+                self._beginning = checkpoints.beginning(self._of_now(stream))
             return None
         model, record, cause = found
         coef = model.coef_
@@ -103,9 +105,9 @@ class Kept:
         """Let the solver begin where an earlier run has come to, if that is of use."""
         if self._beginning is None:
             return
-        note, shares = self._beginning.note, self._beginning.shares
+        note, shares, sums = self._beginning.note, self._beginning.shares, self._beginning.sums
         self.note = self.note or note if shares is None else note  # that there was a state, of other values
-        if shares is not None and not solver.begin_at(shares):
+        if shares is not None and not solver.begin_at(shares, sums):
             self.note = "begun anew: the solver has no use for dual variables of the run before"
         self._beginning = None
 
@@ -138,7 +140,7 @@ class Kept:
         """All passes so far are given up."""
         if self._to_restore:
             self.note = "the state that there was is of values as 32-bit floats: begun anew"
-        self._to_restore = False
+        self._to_restore, self._columns = False, ""
         if self._checkpoints is not None:
             self._checkpoints.begin_again()
 
@@ -152,21 +154,19 @@ class Kept:
         data: dict[str, Any] = json.loads(json.dumps(data_of(stream.dataset)))
         return data
 
+    def _of_now(self, stream: Stream) -> Record:
+        """Of a run that is to begin."""
+        info, limit = stream.source.info(), stream.budget.limit_bytes
+        files = described(info.fingerprints, info.file_rows)
+        self._columns = self._columns or columns_of(stream, self._settings)
+        return Record(self._settings, limit, self.doubled, self._data(stream), self._columns, files)
+
     def _record(self, run: Run) -> Record:
-        return Record(
-            self._settings,
-            run.stream.budget.limit_bytes,
-            self.doubled,
-            self._data(run.stream),
-            _files(run.stream),
-            list(run.history),
-            round(self.seconds + run.seconds, 3),
-            now_in_words(),
-            0 if run.last is None else run.last.passes,
-            llsvm.__version__,
+        return replace(
+            self._of_now(run.stream),
+            history=list(run.history),
+            seconds=round(self.seconds + run.seconds, 3),
+            written=now_in_words(),
+            passes=0 if run.last is None else run.last.passes,
+            version=llsvm.__version__,
         )
-
-
-def _files(stream: Stream) -> list[dict[str, Any]] | None:
-    info = stream.source.info()
-    return described(info.fingerprints, info.file_rows)

@@ -19,7 +19,8 @@ from llsvm.spill.row_state import RowState
 class AllDuals:
     """Makes of a block a BlockState, and takes back what a solver has made of its dual variables.
 
-    whole: all rows, where they are one block at hand; None elsewhere, and before they were seen.
+    whole: all rows, where they are one block at hand; None elsewhere, and before they were seen. costs: of rows,
+    but for the problems' own factors.
     """
 
     def __init__(self, problems: Problems, costs: RowCosts, loss: Loss, stored: RowState | None) -> None:
@@ -27,7 +28,7 @@ class AllDuals:
         self.problems = problems
         self.stored = stored
         self.whole: BlockState | None = None
-        self._costs = costs
+        self.costs = costs
         self._loss = loss
         self.enough = 0.0
         self._restored: RowValues | None = None  # until the block is there
@@ -55,7 +56,12 @@ class AllDuals:
 
     def cost_of(self, block: Block) -> NDArray[np.float64]:
         """(n,) C_i, but for the problems' own factors."""
-        return self._costs.of(block)
+        return self.costs.of(block)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """In which α_i / C_i are kept."""
+        return np.dtype(np.float64) if self.stored is None else self.stored.dtype
 
     def set_enough(self, enough: float) -> None:
         """See BlockState: from now on."""
@@ -106,7 +112,7 @@ class AllShares:
 
     def __init__(self, duals: AllDuals, n_rows: int) -> None:
         self.n_rows, self.width = n_rows, duals.problems.width
-        self.dtype = np.dtype(np.float64) if duals.stored is None else duals.stored.dtype
+        self.dtype = duals.dtype
         self._duals = duals
 
     def get(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:

@@ -47,6 +47,7 @@ class Rounds:
         # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
         self._factor = np.ones(len(run.sweeps.w))
         self._scale = Scale(run)
+        self._has_start = False  # there are weights to measure
         self._close = False  # the next pass measures problems that are most likely at their end
         hinge = run.settings.loss == "hinge" and len(run.start) == 1 and run.duals.problems.n_classes == 2
         self._bounds_left_out = hinge and run.duals.problems.variants[0].leaves_out is None
@@ -58,7 +59,8 @@ class Rounds:
         tol, most = run.settings.tol, run.settings.max_passes or 0
         while True:
             sweeps.begin()
-            (primal, close_squares, costs), n_active = self._full_pass(measure=self.passes > 0)
+            (primal, close_squares, costs), n_active = self._full_pass(measure=self._has_start)
+            self._has_start = True
             self.passes += 1
             run.duals.set_enough(self._worth(primal, costs))
             self._best.offer(primal, close_squares, run.certified, self._factor)
@@ -250,14 +252,14 @@ class Rounds:
 
     # -- what a SolverState holds of it, and other beginnings ---------------------------------------------
 
-    def begun(self, close: bool = False) -> None:
-        """A pass has summed the weights of dual variables from elsewhere: the next one measures them. close: and
-        leaves those alone whose gap is small enough."""
-        self.passes, self._close = 1, close
+    def begun(self, passes: int, close: bool = False) -> None:
+        """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
+        measures them. close: and leaves those alone whose gap is small enough."""
+        self.passes, self._close, self._has_start = passes, close, True
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""
-        self.passes = passes
+        self.passes, self._has_start = passes, passes > 0
         self._best.primal[...] = arrays["best_primal"]
         self._best.coef = np.array(arrays["best_coef"])
 
@@ -281,7 +283,7 @@ class Rounds:
 
     def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
-        self.passes = passes
+        self.passes, self._has_start = passes, passes > 0
         self._best.restore(arrays)
         self._stall.restore(arrays)
         self._run.start[...] = arrays["start"]

@@ -46,12 +46,12 @@ from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
 from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.start import begin_at
+from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import RowShares, Shares, SolverState, Value, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -81,7 +81,8 @@ class LLSVM:
         self._run: Run | None = None  # while ``solve`` is at it, and after
         self._mode: Rounds | Paper | None = None
         self._restored: SolverState | None = None
-        self._shares: Shares | None = None
+        self._start: tuple[Shares, Sums | None] | None = None
+        self._runs = 0  # that have begun at sums which were made of rows last in the first of them
         self._parents: Sequence[int] | None = None
 
     def layout(self, memory: MemoryLeft) -> Layout:
@@ -105,14 +106,13 @@ class LLSVM:
             if state is not None:
                 self._go_on_from(state, self._run, mode)
                 del state
-            elif self._shares is not None and isinstance(mode, Rounds):
-                begin_at(self._shares, self._run)
-                self._shares = None
-                mode.begun()
+            elif self._start is not None and isinstance(mode, Rounds):
+                self._begin(*self._start, self._run, mode)
+                self._start = None
             if self._parents is not None and isinstance(mode, Rounds) and plan.at_hand:
                 for block in stream.all():  # which is one
                     InTurn(self._run, self._parents).settle(self._run.duals.of(block))
-                mode.begun(close=True)
+                mode.begun(passes=1, close=True)
             yield from mode.reports()
 
     def _new_sweeps(self, stream: Stream, round_to_float32: bool) -> Sweeps:
@@ -185,12 +185,20 @@ class LLSVM:
 
     # -- stopping and going on --------------------------------------------------------------------------
 
-    def begin_at(self, shares: Shares) -> bool:
-        """It takes a pass to sum the weights."""
+    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
+        """See llsvm.solvers.base."""
         if self.settings.paper or self.settings.loss == ONE_CLASS:
             return False
-        self._shares = shares
+        self._start = shares, sums
         return True
+
+    def _begin(self, shares: Shares, sums: Sums | None, run: Run, mode: Rounds) -> None:
+        if sums is not None and begin_at_sums(shares, sums, run):
+            self._runs = sums.runs + 1
+            mode.begun(passes=0)
+        else:
+            begin_at(shares, run)
+            mode.begun(passes=1)
 
     def in_turn(self, parents: Sequence[int]) -> None:
         """Let ``solve``, where all rows are at hand, begin with each variant of the problems where another has
@@ -212,11 +220,18 @@ class LLSVM:
             {**self._of(), **data_of(run.stream.dataset)},
             {**run.sweeps.arrays, **mode.arrays, **(run.threshold.arrays if run.threshold else {})},
             run.duals.rows,
-            {**run.sweeps.numbers, **mode.numbers, "stream generator": run.stream.random_state},
+            {
+                **run.sweeps.numbers,
+                **mode.numbers,
+                "stream generator": run.stream.random_state,
+                "runs": self._runs,
+            },
         )
 
     def shares(self) -> RowShares | None:
-        return RowShares(AllShares(self.run.duals, self.run.stream.dataset.n_rows))
+        known = self.run.threshold is None and not self.settings.paper
+        sums = sums_of(self.run, self._runs) if known else None
+        return RowShares(AllShares(self.run.duals, self.run.stream.dataset.n_rows), sums)
 
     def restore(self, state: SolverState) -> None:
         """See llsvm.solvers.base. The data are looked at when ``solve`` has them. The state of solver smsvm is only
@@ -247,6 +262,7 @@ class LLSVM:
         if run.duals.stored is not None:
             state.require_type("share", run.duals.stored.dtype)
         run.sweeps.restore(state.arrays, state.numbers)
+        self._runs = state.numbers["runs"]
         if run.threshold is not None:
             run.threshold.restore(state.arrays)
         run.duals.restore(state.rows[run.duals.name])

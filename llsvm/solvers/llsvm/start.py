@@ -1,34 +1,68 @@
-"""A start at dual variables found elsewhere: those of another C, or of folds of the rows.
+"""A start at dual variables found elsewhere: those of another C, of folds of the rows, of fewer rows.
 
 α_i = C_i a_i keeps its bounds whatever C is, if the shares a_i are kept (Chu, Ho, Tsai, Lin & Lin 2015, "Warm start
-for parameter selection of linear classifiers", section 4.2). The weights and D(α) are summed afresh in a pass over
-all rows, so that nothing of the other problem but α is trusted.
+for parameter selection of linear classifiers", section 4.2). The weights and D(α) are those that were kept with
+them, where all α_i have grown by one factor; else they are summed afresh in a pass over all rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.state import Shares
+from llsvm.solvers.state import FlatArray, Shares, Sums
+
+_PIECE_BYTES = 1 << 18
 
 
 def begin_at(shares: Shares, run: Run) -> None:
     """Let the run's dual variables, weights and D be those of ``shares``, clipped into their bounds."""
-    sweeps, stored = run.sweeps, run.duals.stored
-    dtype = np.dtype(np.float64) if stored is None else stored.dtype
+    sweeps = run.sweeps
     sweeps.w[...], sweeps.dual[...] = 0.0, 0.0
     for block in run.stream.all():
         part = run.duals.of(block)
-        given = np.clip(shares(block.rows), sweeps.loss.lower, sweeps.loss.upper).astype(dtype)
         part.alpha[...] = 0.0
-        part.set_shares(given)
+        part.set_shares(_feasible(shares, block.rows, run))
         sweeps.each(lambda c, part=part: _add(run, part, c))  # type: ignore[misc]
         run.duals.store(part)
     sweeps.dual -= 0.5 * np.einsum("ij,ij->i", sweeps.w, sweeps.w)
     run.begin_at_weights()
+
+
+def begin_at_sums(shares: Shares, sums: Sums, run: Run) -> bool:
+    """As ``begin_at``, by what was kept of the sums, so without reading any row; False where they do not fit."""
+    sweeps, duals = run.sweeps, run.duals
+    factor = sums.factor(duals.costs.by_class, duals.dtype)
+    if factor is None or len(sums.linear) != len(sweeps.w):
+        return False
+    sums.read(sweeps.w, 1, factor)
+    sweeps.dual[...] = factor * sums.linear - 0.5 * np.einsum("ij,ij->i", sweeps.w, sweeps.w)
+    if duals.stored is None:
+        for block in run.stream.all():  # which is one, at hand
+            duals.of(block).set_shares(_feasible(shares, block.rows, run))
+    else:
+        step = max(1, _PIECE_BYTES // (duals.stored.width * duals.dtype.itemsize))
+        for start in range(0, run.stream.dataset.n_rows, step):
+            rows = np.arange(start, min(start + step, run.stream.dataset.n_rows))
+            duals.stored.set(rows, _feasible(shares, rows, run))
+    run.begin_at_weights()
+    return True
+
+
+def sums_of(run: Run, runs: int) -> Sums:
+    """See Sums; of the dual variables as they are."""
+    w, duals = run.sweeps.w, run.duals
+    linear = run.sweeps.dual + 0.5 * np.einsum("ij,ij->i", w, w)
+    return Sums(FlatArray(w), len(w), linear, duals.costs.by_class, duals.dtype, runs)
+
+
+def _feasible(shares: Shares, rows: NDArray[np.int64], run: Run) -> NDArray[np.floating]:
+    """(len(rows), width) as they will be kept."""
+    loss = run.sweeps.loss
+    return np.clip(shares(rows), loss.lower, loss.upper).astype(run.duals.dtype)
 
 
 def sum_weights(run: Run, part: BlockState, c: int) -> None:

@@ -8,19 +8,15 @@ from the shares, which are exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.rounding import NOISE
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual
-from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
-from llsvm.solvers.state import SettableRowValues, Shares
 
 Array = NDArray[np.float64]
 NEAR = 0.1  # of P: before the gap is that small, D proves little
@@ -38,28 +34,6 @@ def resum(parts: Iterable[BlockShares], dual: JointDual, bias: float, w: Array) 
             products.add(products.matrix(rows), dual.coefficients(p, y, cost), w)
             linear += dual.linear(p, y)
     return linear - 0.5 * squared_norm(w)
-
-
-def sum_given(
-    given: Shares,
-    blocks: Iterable[Block],
-    costs: RowCosts,
-    kept: SettableRowValues,
-    dual: JointDual,
-    loops: Loops,
-) -> float:
-    """Let the shares be those that are given, or the nearest that are feasible, and w the weights that they make;
-    returns D. blocks: all rows. kept: where shares are."""
-
-    def parts() -> Iterator[BlockShares]:
-        for block in blocks:
-            y, cost = block.class_ids, costs.of(block)
-            share = dual.nearest(given(block.rows).astype(np.float64), y)
-            share = dual.shares(dual.of_shares(share, y, cost), y, cost, loops.grid)
-            kept.set(block.rows, share.astype(kept.dtype))
-            yield BlockShares(block, cost, share)
-
-    return resum(parts(), dual, loops.bias, loops.w)
 
 
 def terms(part: BlockShares, bias: float, shape: tuple[int, int]) -> float:

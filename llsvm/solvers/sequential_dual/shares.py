@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.spill.row_state import RowState
+from llsvm.stream.sparse_state import SparseState
 
 
 class BlockShares:
@@ -65,6 +67,9 @@ class SharesAtHand:
 
     def set(self, rows: NDArray[np.int64], values: NDArray[Any]) -> None:
         self.array[rows] = values
+
+
+KeptShares = SharesAtHand | RowState | SparseState  # of all rows
 
 
 def squared_norm(w: NDArray[np.float64]) -> float:

@@ -47,14 +47,15 @@ from llsvm.solvers.sequential_dual.many_columns import ManyColumns
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
 from llsvm.solvers.sequential_dual.prices import Due, what_is_due, worst_rows_are_due
-from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, sum_given, terms
+from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.scale import Multiple
-from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand, coef_of, squared_norm
+from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares, SharesAtHand, coef_of, squared_norm
+from llsvm.solvers.sequential_dual.start import begin_at, sums_of
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
 from llsvm.solvers.stall import Stall
-from llsvm.solvers.state import RowShares, Shares, SolverState, Value, copy_rows, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, copy_rows, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -81,7 +82,8 @@ class SequentialDual:
         self._stall = Stall(settings.tol, settings.max_passes)
         self._passes = 0
         self._restored: SolverState | None = None
-        self._begins_at: Shares | None = None
+        self._begins_at: tuple[Shares, Sums | None] | None = None
+        self._runs, self._has_start = 0, False  # that began at sums, see Sums; there are weights to measure
         # while ``solve`` is at it, and after
         self._stream: Stream | None = None
         self._loops: Loops | None = None
@@ -137,10 +139,8 @@ class SequentialDual:
                 self._go_on_from(state, stream, loops)
                 del state
             elif self._begins_at is not None:
-                given, self._begins_at = self._begins_at, None
-                shares = self._share if self._rounds is None else self._rounds.shares
-                loops.dual = sum_given(given, stream.all(), self._costs, shares, dual, loops)
-                self._passes = 1
+                self._begin(stream, loops, *self._begins_at)
+                self._begins_at = None
             yield from reports
 
     def _in_memory(self, stream: Stream, loops: Loops, best: BestWeights, again: bool) -> Iterator[Report]:
@@ -155,7 +155,8 @@ class SequentialDual:
             if self._terms is None:
                 self._terms = terms(part, loops.bias, loops.w.shape)
             w = loops.w if self._newton is None or self._newton.W is None else self._newton.W
-            losses = self._losses(whole, part, loops, w) if before else loops.loss_at_zero(whole)
+            has_start, self._has_start = before > 0 or self._has_start, True
+            losses = self._losses(whole, part, loops, w) if has_start else loops.loss_at_zero(whole)
             loops.ignore_up_to(self.tuning.ignore_share, float(part.cost.sum()))
             if not again:
                 self._passes += 1
@@ -262,7 +263,8 @@ class SequentialDual:
         many = self._many_columns
         while True:
             if not self._survey_due:
-                primal = rounds.full_pass(self._passes > 0, epochs=many is None or not many.begun)
+                primal = rounds.full_pass(self._has_start, epochs=many is None or not many.begun)
+                self._has_start = True
                 self._passes += 1
                 self._terms = rounds.terms
                 multiple = Multiple(1.0, primal)
@@ -321,10 +323,20 @@ class SequentialDual:
 
     # -- stopping and going on --------------------------------------------------------------------------
 
-    def begin_at(self, shares: Shares) -> bool:
-        """It takes a pass to sum the weights."""
-        self._begins_at = shares
+    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
+        """See llsvm.solvers.base."""
+        self._begins_at = shares, sums
         return True
+
+    def _begin(self, stream: Stream, loops: Loops, given: Shares, sums: Sums | None) -> None:
+        dual = joint_dual(self.settings.multiclass)
+        self._passes = begin_at(given, sums, stream, self._costs, self._kept, loops, dual)
+        self._runs, self._has_start = (sums.runs + 1 if sums and not self._passes else 0), True
+
+    @property
+    def _kept(self) -> KeptShares:
+        """The shares of all rows."""
+        return self._share if self._rounds is None else self._rounds.shares
 
     def state(self) -> SolverState:
         """As of a pass, where all rows are in memory; else as of the end of its epochs, with the survivors in
@@ -333,6 +345,7 @@ class SequentialDual:
         assert stream is not None
         assert loops is not None
         numbers: dict[str, Value] = {**loops.numbers, "stream generator": stream.random_state}
+        numbers["runs"] = self._runs
         arrays: dict[str, NDArray[Any]] = {"w": loops.w, **self._stall.arrays}
         if self._best is not None:
             arrays |= self._best.arrays
@@ -352,12 +365,13 @@ class SequentialDual:
             self._passes,
             {**objective_of(self.settings, self.class_weight), **data_of(stream.dataset)},
             arrays,
-            {"share": self._share if rounds is None else rounds.shares},
+            {"share": self._kept},
             numbers,
         )
 
     def shares(self) -> RowShares | None:
-        return RowShares(self._share if self._rounds is None else self._rounds.shares, self._most)
+        assert self._loops is not None
+        return RowShares(self._kept, sums_of(self._loops, self._costs, self._kept, self._runs), self._most)
 
     def restore(self, state: SolverState) -> None:
         """See llsvm.solvers.base. The data are looked at when ``solve`` has them."""
@@ -366,7 +380,8 @@ class SequentialDual:
 
     def _go_on_from(self, state: SolverState, stream: Stream, loops: Loops) -> None:
         state.require_shapes({"w": loops.w.shape, "share": (stream.dataset.n_rows, loops.w.shape[1])})
-        self._passes = state.passes
+        self._passes, self._has_start = state.passes, state.passes > 0
+        self._runs = state.numbers["runs"]
         self._stall.restore(state.arrays)
         loops.restore(state.arrays["w"], state.numbers)
         if self._best is not None:
@@ -377,9 +392,8 @@ class SequentialDual:
             self._many_columns.restore(state.numbers)
         if self._newton is not None:
             self._newton = self._newton if self._newton.restore(state.arrays, state.numbers) else None
-        shares = self._share if self._rounds is None else self._rounds.shares
-        state.require_type("share", shares.dtype)
-        copy_rows(state.rows["share"], shares)
+        state.require_type("share", self._kept.dtype)
+        copy_rows(state.rows["share"], self._kept)
         if self._rounds is not None:
             self._rounds.restore(state.arrays, state.numbers["n active"])
             self._survey_due = state.numbers.get("survey due", False) and self._many_columns is not None

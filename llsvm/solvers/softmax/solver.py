@@ -34,7 +34,7 @@ from llsvm.solvers.softmax.layout import layout
 from llsvm.solvers.softmax.passes import Passes
 from llsvm.solvers.softmax.run import SoftmaxRun
 from llsvm.solvers.softmax.tuning import DEFAULT, SoftmaxTuning
-from llsvm.solvers.state import RowShares, Shares, SolverState, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -77,7 +77,7 @@ class Softmax:
             del saved  # which may be large
             yield from self._run.reports()
 
-    def begin_at(self, shares: Shares) -> bool:
+    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
         """False: it works on weights."""
         return False
 
