@@ -23,7 +23,7 @@ MB = 1_000_000
 def cli(*arguments):
     """llsvm in a process of its own: its exit status, errors and peak resident set in bytes."""
     code = (
-        "import sys, atexit\nfrom llsvm.memory.budget import peak_resident_bytes\n"
+        "import sys, atexit\nfrom llsvm.memory.process import peak_resident_bytes\n"
         "atexit.register(lambda: print('PEAK', peak_resident_bytes(), file=sys.stderr))\n"
         "from llsvm.cli import main\nmain()"
     )
