@@ -1,6 +1,6 @@
 """Linear SVMs on data larger than memory, under a byte limit, with a certificate.
 
-train, tune, predict, write_predictions, explain, evaluate, verify, load: from files, data frames and arrays.
+train, tune, predict, write_predictions, explain, evaluate, verify, export, load: of files, data frames and arrays.
 LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector, LLSVMClassifierCV, LLSVMRegressorCV: scikit-learn estimators.
 Model and Certificate: what they hand back. LLSVMError and its subclasses: what they raise; LLSVMWarning: something
 beside the result went wrong.
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from llsvm.estimators.outlier_detector import LLSVMOutlierDetector
     from llsvm.estimators.regressor import LLSVMRegressor
     from llsvm.estimators.search import LLSVMClassifierCV, LLSVMRegressorCV
+    from llsvm.export import export
     from llsvm.models.model import Model
     from llsvm.objective.certificate import Certificate
     from llsvm.predict import evaluate, explain, predict, write_predictions
@@ -61,6 +62,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "explain",
+    "export",
     "load",
     "predict",
     "train",
@@ -83,6 +85,7 @@ _WHERE = {
     "Model": "llsvm.models.model",
     "evaluate": "llsvm.predict",
     "explain": "llsvm.predict",
+    "export": "llsvm.export",
     "load": "llsvm.train",
     "Tuned": "llsvm.tune",
     "predict": "llsvm.predict",

@@ -28,7 +28,7 @@ LAYERS = [
     ["state"],
     ["training", "scoring", "calibration"],
     ["tuning", "verification"],
-    ["train", "predict", "survey", "convert", "path", "tune", "verify"],
+    ["train", "predict", "survey", "convert", "path", "tune", "verify", "export"],
     ["estimators", "cli", "__main__"],
 ]
 # Rooms whose modules do not import each other, but for what these share.

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
 from llsvm.cli.options import check_model_output, check_output
 from llsvm.settings.kinds import require_choice
+from llsvm.settings.names import EXPORTED
 
 
 def export_model(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A model that llsvm train wrote.")],
     path: Annotated[str, typer.Argument(metavar="PATH", help="Where to write it; - is standard output.")],
-    to: Annotated[str, typer.Option(metavar="liblinear", help="The format.")] = "liblinear",
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(EXPORTED),
+            help="The format; onnx needs that package (pip install 'llsvm\\[onnx]').",
+        ),
+    ] = "liblinear",
 ) -> None:
     """Write MODEL in the format of another program."""
     from llsvm.cli.display import say
-    from llsvm.models.liblinear import write_liblinear
+    from llsvm.export import export
     from llsvm.models.model import Model
 
-    require_choice("--to", to, ("liblinear",))
-    check_output(path, [model], text=True)
+    require_choice("--to", to, EXPORTED)
+    check_output(path, [model], text=to == "liblinear")
     loaded = Model.load(model)
-    write_liblinear(loaded, path)
-    if loaded.index_base == 0:
+    export(loaded, path, to=cast(Any, to))
+    if loaded.index_base == 0 and to == "liblinear":
         say(
             f"{model} was trained on svmlight whose columns count from 0, and LIBLINEAR's count from 1: add 1 to "
             "the indices of the files that its model is to score"

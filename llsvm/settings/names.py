@@ -26,3 +26,6 @@ def with_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a model was saved with, by the names that they have today."""
     old = {name for name, new in _IN_OLD_MODELS.items() if name in settings and new not in settings}
     return {_IN_OLD_MODELS[name] if name in old else name: value for name, value in settings.items()}
+
+
+EXPORTED = ("liblinear", "onnx")  # formats of other programs that models are written in
