@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,18 +115,9 @@ class Block:
         X = CSR(indptr, self.X.indices[where], self.X.data[where])
         return Block(X, self.y[index], self.rows[index], weight, kept)
 
-    def pieces(self, max_bytes: int) -> Iterator[Block]:
-        """The block in views of at most ``max_bytes``, or of one row."""
-        if self.nbytes <= max_bytes or self.n_rows == 1:
-            yield self
-            return
-        middle = self.n_rows // 2
-        yield from self.slice(0, middle).pieces(max_bytes)
-        yield from self.slice(middle, self.n_rows).pieces(max_bytes)
-
 
 def concat(blocks: Sequence[Block]) -> Block:
-    """One block with the rows of all, without ``kept``; all dense with the same width, or all CSR."""
+    """One block with the rows of all; all dense with the same width, or all CSR."""
     if len(blocks) == 1:
         return blocks[0]
     y = np.concatenate([b.y for b in blocks])
@@ -136,9 +127,10 @@ def concat(blocks: Sequence[Block]) -> Block:
         weight = np.concatenate(
             [np.ones(b.n_rows, np.float32) if b.weight is None else b.weight for b in blocks]
         )
+    kept = _joined([b.kept for b in blocks if b.kept is not None])
     csr = [b.X for b in blocks if isinstance(b.X, CSR)]
     if not csr:
-        return Block(np.concatenate([np.asarray(b.X) for b in blocks]), y, rows, weight)
+        return Block(np.concatenate([np.asarray(b.X) for b in blocks]), y, rows, weight, kept)
     if len(csr) != len(blocks):
         raise TypeError("cannot join dense and sparse blocks")
     lengths = np.concatenate([np.diff(x.indptr) for x in csr])
@@ -146,4 +138,13 @@ def concat(blocks: Sequence[Block]) -> Block:
     np.cumsum(lengths, out=indptr[1:])
     indices = np.concatenate([x.indices[x.indptr[0] : x.indptr[-1]] for x in csr])
     data = np.concatenate([x.data[x.indptr[0] : x.indptr[-1]] for x in csr])
-    return Block(CSR(indptr, indices, data), y, rows, weight)
+    return Block(CSR(indptr, indices, data), y, rows, weight, kept)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """One batch with the rows of all; None of none."""
+    if not batches:
+        return None
+    import pyarrow as pa
+
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -103,6 +103,17 @@ def test_columns_of_csv_come_as_they_are_written(case, tmp_path):
     assert rows[4][:2] == ["000003", ""]
 
 
+def test_rows_of_text_come_with_what_was_kept(tmp_path):
+    """Blocks of documents are put together anew, wherever a file's batches end."""
+    data = table(2)
+    pq.write_table(
+        data.append_column("text", [[f"word{i % 7} other" for i in range(N)]]), tmp_path / "t.parquet"
+    )
+    model = llsvm.train(tmp_path / "t.parquet", text=["text"], features=("text", "a"), tol=0.1)
+    assert llsvm.write_predictions(model, tmp_path / "t.parquet", tmp_path / "o.csv", keep=["id"]) == N
+    assert [row[0] for row in csv.reader((tmp_path / "o.csv").open())] == ["id", *data["id"].to_pylist()]
+
+
 def test_a_threshold_decides_and_is_shown(case, tmp_path):
     model, _, data, _ = case
     if len(model.classes_) > 2:

@@ -238,7 +238,7 @@ class TableSource(ABC):
                     self._check_label_kind(number, block)
                     row += block.n_rows
                     if block.n_rows:
-                        yield from block.pieces(max_bytes)
+                        yield from cut(block, max_bytes)
             counts.append(row - first)
         if documents is not None:
             documents.rest()

@@ -121,7 +121,7 @@ class VWSource:
                     block = self._block(number, rows, line, n_rows)
                     n_rows += block.n_rows
                     if block.n_rows:
-                        yield from block.pieces(max_bytes)
+                        yield from cut(block, max_bytes)
             ends.append(n_rows)
         if n_rows == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
