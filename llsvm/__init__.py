@@ -1,9 +1,9 @@
 """Linear SVMs on data larger than memory, under a byte limit, with a certificate.
 
-train, tune, predict, write_predictions, explain, evaluate, verify, export, load: of files, data frames and arrays.
-LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector, LLSVMClassifierCV, LLSVMRegressorCV: scikit-learn estimators.
-Model and Certificate: what they hand back. LLSVMError and its subclasses: what they raise; LLSVMWarning: something
-beside the result went wrong.
+train, tune, predict, write_predictions, explain, evaluate, verify, report, export, load: of files, data frames
+and arrays. LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector, LLSVMClassifierCV, LLSVMRegressorCV:
+scikit-learn estimators. Model and Certificate: what they hand back. LLSVMError and its subclasses: what they raise;
+LLSVMWarning: something beside the result went wrong.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from llsvm.models.model import Model
     from llsvm.objective.certificate import Certificate
     from llsvm.predict import evaluate, explain, predict, write_predictions
+    from llsvm.report import report
     from llsvm.train import load, train
     from llsvm.tune import Tuned, tune
     from llsvm.verify import verify
@@ -65,6 +66,7 @@ __all__ = [
     "export",
     "load",
     "predict",
+    "report",
     "train",
     "tune",
     "verify",
@@ -89,6 +91,7 @@ _WHERE = {
     "load": "llsvm.train",
     "Tuned": "llsvm.tune",
     "predict": "llsvm.predict",
+    "report": "llsvm.report",
     "train": "llsvm.train",
     "tune": "llsvm.tune",
     "verify": "llsvm.verify",

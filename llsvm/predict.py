@@ -55,8 +55,8 @@ def predict(
     the index of pandas; else an array. Raises ModelError where the data do not fit the model, or it gives no
     probabilities, DataError, BudgetError, UsageError.
     """
-    given = _given(memory_limit, threads, label, format, zero_based)
-    loaded = _loaded(model, given)
+    given = options_of(memory_limit, threads, label, format, zero_based)
+    loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False)
     found = predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
     return like_frame(data, found, loaded.labels if probabilities else ())
@@ -87,9 +87,9 @@ def write_predictions(
 
     Returns the number of rows. Raises as ``predict``, and DiskError.
     """
-    given = _given(memory_limit, threads, label, format, zero_based)
+    given = options_of(memory_limit, threads, label, format, zero_based)
     require_table_name(output)
-    loaded = _loaded(model, given)
+    loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False, keep=keep)
     more = Shown(scores, probabilities)
     return write_table(loaded, source, output, more=more, memory_limit=given.memory_limit)
@@ -126,10 +126,14 @@ def evaluate(
     -1, if there are any. Raises as ``predict``, and ModelError where labels are text and the model's are numbers,
     or the other way round.
     """
-    given = _given(memory_limit, threads, label, format, zero_based)
-    loaded = _loaded(model, given)
-    source = _opened(loaded, data, y, given, need_label=loaded.label_kind != UNLABELLED)
-    return measure(loaded, source, memory_limit=given.memory_limit)
+    given = options_of(memory_limit, threads, label, format, zero_based)
+    return evaluated(take_model(model, given), data, y, given)
+
+
+def evaluated(model: Model, data: Any, y: Any, given: Settings, shapes: bool = False) -> dict[str, Any]:
+    """As ``evaluate``. given: its options. shapes: see ``llsvm.scoring.shapes``."""
+    source = _opened(model, data, y, given, need_label=model.label_kind != UNLABELLED)
+    return measure(model, source, memory_limit=given.memory_limit, shapes=shapes)
 
 
 @takes_options
@@ -157,16 +161,16 @@ def explain(
     Contributions and intercept sum to the score. Raises as ``predict``, and ModelError for a model with a kernel or
     a feature map.
     """
-    given = _given(memory_limit, threads, label, format, zero_based)
+    given = options_of(memory_limit, threads, label, format, zero_based)
     if top < 1:
         raise UsageError(f"top must be 1 or more, not {top}")
-    loaded = _loaded(model, given)
+    loaded = take_model(model, given)
     require_linear(loaded)
     source = _opened(loaded, data, None, given, need_label=False)
     return explained(loaded, source, top=top, all_scores=all_scores, memory_limit=given.memory_limit)
 
 
-def _given(
+def options_of(
     memory_limit: str | int | None, threads: int | None, label: Any, format: str | None, zero_based: str
 ) -> Settings:
     return Settings(
@@ -174,7 +178,7 @@ def _given(
     )
 
 
-def _loaded(model: Model | str | os.PathLike[str], given: Settings) -> Model:
+def take_model(model: Model | str | os.PathLike[str], given: Settings) -> Model:
     """Its size is held against the limit before it is loaded."""
     if isinstance(model, Model):
         return model

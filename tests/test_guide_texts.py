@@ -80,7 +80,7 @@ def test_the_table_of_options_has_them_all_with_what_they_mean():
         for param in command.params:
             if param.param_type_name == "option" and name == "train":
                 assert param.help.replace("|", "\\|") in text
-        assert flags(command) <= {*OPTION.findall(text), "-C", "-q", "-h", "--help"}
+        assert flags(command) <= {*OPTION.findall(text), "-C", "-q", "-o", "-h", "--help"}
 
 
 def test_the_guide_maps_the_names_of_options_that_differ():

@@ -27,8 +27,8 @@ LAYERS = [
     ["solvers"],
     ["state"],
     ["training", "scoring", "calibration"],
-    ["tuning", "verification"],
-    ["train", "predict", "survey", "convert", "path", "tune", "verify", "export"],
+    ["tuning", "verification", "reporting"],
+    ["train", "predict", "survey", "convert", "path", "tune", "verify", "export", "report"],
     ["estimators", "cli", "__main__"],
 ]
 # Rooms whose modules do not import each other, but for what these share.

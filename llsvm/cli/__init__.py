@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from llsvm import __version__
-from llsvm.cli import convert, demo, guide, inspect, model_io, path, predict, run, train, tune, verify
+from llsvm.cli import convert, demo, guide, inspect, model_io, path, predict, report, run, train, tune, verify
 from llsvm.cli.answers import answering, explained, show_warning
 from llsvm.cli.parsing import Command, Group
 from llsvm.files.credentials import without_credentials
@@ -54,6 +54,7 @@ for command in (
     predict.predict,
     predict.evaluate,
     verify.verify,
+    report.report,
     inspect.inspect,
     convert.convert,
     model_io.export_model,

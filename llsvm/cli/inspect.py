@@ -94,6 +94,7 @@ def describe_model(model: Model) -> dict[str, Any]:
 
     from llsvm.models.sparse import n_nonzero
     from llsvm.models.strongest import largest_weights, strongest
+    from llsvm.models.words import described, machine, proven
 
     return {
         "kind": "model",
@@ -101,7 +102,9 @@ def describe_model(model: Model) -> dict[str, Any]:
         "label_kind": model.label_kind,
         "classes": model.labels,
         "features": model.n_features_in_,
-        "machine": _machine(model),
+        "machine": machine(model),
+        "described": described(model),
+        "proven": proven(model),
         "nonzero_weights": n_nonzero(model.weights),
         "intercept": model.intercept_.tolist(),
         "index_base": model.index_base,
@@ -117,42 +120,14 @@ def describe_model(model: Model) -> dict[str, Any]:
     }
 
 
-def _machine(model: Model) -> str:
-    """Linear, or with which kernel or feature map."""
-    mapping = model.feature_map
-    if mapping is None:
-        return "linear model"
-    f = mapping.function
-    kernel = f"{f.name} kernel" + (f", gamma {f.gamma:.6g}" if f.name in ("rbf", "poly") else "")
-    if f.name == "poly":
-        kernel += f", degree {f.degree}, coef0 {f.coef0:g}"
-    if mapping.kind == "kernel":
-        return f"kernel machine ({kernel}, {mapping.width:,} support vectors)"
-    return f"linear model on {mapping.width:,} {mapping.kind} features ({kernel})"
-
-
 def _print_model(answer: dict[str, Any]) -> None:
     from llsvm.cli.tables import cell_text, print_table
     from llsvm.files.fingerprint import TRAINED_ON
     from llsvm.models.header import TEXT, WHY_HASHED
+    from llsvm.models.words import setting_text
 
-    certificate = answer["certificate"]
-    classes = f"{len(answer['classes'])} classes ({_listed(answer['classes'])})"
-    says = {REGRESSION: "that predicts numbers, of", UNLABELLED: "that tells outliers (-1), of"}
-    echo(
-        f"A {answer['machine']} {says.get(answer['label_kind'], f'of {classes} and')} "
-        f"{answer['features']:,} features, {answer['nonzero_weights']:,} weights not 0, "
-        f"made by llsvm {answer['version']}."
-    )
-    if certificate is None:
-        echo("It was imported; nothing proves how good it is.")
-    else:
-        state = "Converged" if answer["converged"] else "Not converged"
-        echo(
-            f"{state}: within {certificate['relative_gap']:.3%} of the optimum after {certificate['passes']} "
-            f"full passes over {answer['rows']:,} rows "
-            f"(objective {certificate['primal']:.8g}, at least {certificate['dual']:.8g})."
-        )
+    echo(answer["described"])
+    echo(answer["proven"])
     if files := answer["extra"].get(TRAINED_ON):
         more = f" and {files['n_files'] - 1:,} more" if files["n_files"] > 1 else ""
         echo(
@@ -163,7 +138,7 @@ def _print_model(answer: dict[str, Any]) -> None:
         echo(f"{why[0].upper()}{why[1:]}.")
     intercept = answer["intercept"] if any(answer["intercept"]) else "none"
     settings = sorted({**answer["settings"], "intercept": intercept}.items())
-    print_table(("setting", "value"), [[name, _setting_text(value)] for name, value in settings])
+    print_table(("setting", "value"), [[name, setting_text(value)] for name, value in settings])
     if answer["largest_weights"]:
         names = ("feature", "weight", "class")[: 2 if answer["label_kind"] == REGRESSION else 3]
         rows = [[row[name] for name in names] for row in answer["largest_weights"]]
@@ -178,21 +153,6 @@ def _print_model(answer: dict[str, Any]) -> None:
         columns = list(answer["history"][-1])
         table = [[cell_text(row.get(name)) for name in columns] for row in answer["history"]]
         print_table(columns, table)
-
-
-def _setting_text(value: Any) -> str:
-    from llsvm.cli.tables import cell_text
-
-    if isinstance(value, list | tuple):  # of columns' names, or of numbers
-        return _listed([cell_text(item) for item in value]) if value else "-"
-    if isinstance(value, dict):
-        return _listed([f"{name}={item:g}" for name, item in value.items()])
-    return "-" if value is None else str(value)
-
-
-def _listed(words: list[str]) -> str:
-    more = f", and {len(words) - _CLASSES_SHOWN} more" if len(words) > _CLASSES_SHOWN else ""
-    return ", ".join(words[:_CLASSES_SHOWN]) + more
 
 
 def _print_data(answer: dict[str, Any]) -> None:
@@ -280,8 +240,10 @@ def _plan_in_words(answer: dict[str, Any]) -> Iterator[str]:
 
 
 def _no_label(columns: list[dict[str, Any]]) -> str:
+    from llsvm.models.words import listed
+
     could_be = [column["name"] for column in columns if column.get("label_candidate")]
-    candidates = f" (it could be {_listed(could_be)})" if could_be else ""
+    candidates = f" (it could be {listed(could_be)})" if could_be else ""
     where = (
         "No column is known to hold the labels"
         if columns
@@ -292,6 +254,7 @@ def _no_label(columns: list[dict[str, Any]]) -> str:
 
 def _print_columns(columns: list[dict[str, Any]]) -> None:
     from llsvm.cli.tables import print_table
+    from llsvm.models.words import listed
 
     rows = [
         [
@@ -309,9 +272,7 @@ def _print_columns(columns: list[dict[str, Any]]) -> None:
     if len(columns) > _COLUMNS_SHOWN:
         echo(f"and {len(columns) - _COLUMNS_SHOWN} more columns")
     if gaps := [column["name"] for column in columns if column["missing"]]:
-        echo(
-            f"Values are missing in {_listed(gaps)}: training refuses them, or takes --missing zero or mean."
-        )
+        echo(f"Values are missing in {listed(gaps)}: training refuses them, or takes --missing zero or mean.")
 
 
 _DATA_ROWS = ("format", "rows", "features", "nonzeros", "empty_rows", "largest_value", "index_base")

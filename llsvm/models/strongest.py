@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llsvm.models.header import TEXT
 from llsvm.models.model import Model
 from llsvm.models.sparse import Weights, between, of_columns, of_problem
-from llsvm.models.tables import names_of
+from llsvm.models.tables import namer, names_of
 
 PIECE_WEIGHTS = 1 << 20
 _MAX_CLASSES = 20
@@ -68,6 +68,27 @@ def strongest(model: Model, count: int) -> list[dict[str, Any]]:
             for j, feature in zip(places, names_of(model, places), strict=True)
         ]
         found.append({"class": name, "features": features})
+    return found
+
+
+def of_each_problem(model: Model, count: int, max_problems: int) -> list[dict[str, Any]]:
+    """For each row of ``coef_``, of which the first ``max_problems``: what positive scores mean (class), and the
+    features with the largest weights in absolute value, and those. [] where weights are not those of columns."""
+    if model.feature_map is not None:
+        return []
+    k, d = model.weights.shape
+    best: list[list[tuple[float, int, float]]] = [[] for _ in range(min(k, max_problems))]
+    step = max(1, PIECE_WEIGHTS // k)
+    for start in range(0, d, step):
+        piece = between(model.weights, start, min(start + step, d))[: len(best)]
+        n = min(count, piece.shape[1])
+        for row, places in enumerate(np.argpartition(-np.abs(piece), n - 1, axis=1)[:, :n]):
+            own = zip(places.tolist(), piece[row, places].tolist(), strict=True)
+            best[row] = sorted(best[row] + [(-abs(w), start + j, w) for j, w in own if w != 0])[:count]
+    named, found = namer(model), []
+    for name, each in zip(model.problem_names, best, strict=False):
+        features = zip(named([j for _, j, _ in each]), each, strict=True)
+        found.append({"class": name, "features": [{"feature": f, "weight": w} for f, (_, _, w) in features]})
     return found
 
 

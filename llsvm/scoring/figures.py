@@ -12,8 +12,10 @@ from llsvm.errors import ModelError
 from llsvm.features.labels import is_text, quoted
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model, label_text
+from llsvm.scoring.curve import Curve
 from llsvm.scoring.kept_scores import HELD_BYTES, KeptScores
 from llsvm.scoring.reliability import Bin, Reliability
+from llsvm.scoring.shapes import ClassShapes
 
 _CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
 _UNKNOWN_LISTED = 20
@@ -45,7 +47,8 @@ class Evaluation(TypedDict):
     label the model has never seen, which count as wrong; unknown_labels: up to 20 of those with their counts. Where
     the model gives probabilities, over the rows whose label it knows: log_loss: the mean of −log p of the true
     class; brier_score: the mean of (1 − p)² of the true class, of more than two classes Σ (p_k − [k is true])²;
-    reliability: see ``llsvm.scoring.reliability``. threshold: as the model has it, if one was chosen."""
+    reliability: see ``llsvm.scoring.reliability``. threshold: as the model has it, if one was chosen. shapes: where
+    they are asked for, see ``llsvm.scoring.shapes``."""
 
     rows: int
     correct: int
@@ -63,13 +66,15 @@ class Evaluation(TypedDict):
     brier_score: NotRequired[float]
     reliability: NotRequired[list[Bin]]
     threshold: NotRequired[dict[str, Any]]
+    shapes: NotRequired[dict[str, Any]]
 
 
 class ClassCounts:
     """Figures of a classifier, as blocks of rows and their scores go by."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, shapes: bool = False) -> None:
         self._model = model
+        self._shapes = ClassShapes(len(model.classes_)) if shapes else None
         self._counts = np.zeros((len(model.classes_),) * 2, np.int64)
         self._unknown: dict[str, int] = {}
         self._n_rows = 0
@@ -88,16 +93,21 @@ class ClassCounts:
         model = self._model
         self._n_rows += block.n_rows
         true, known = _known_classes(model, block.y)
+        scores_known, true_known = scores[known], true[known]
+        predicted = model.class_ids(scores_known)
+        np.add.at(self._counts, (true_known, predicted), 1)
         if self._scores is not None:  # methods with weights for each of two classes have two scores
-            score = scores[:, -1] - scores[:, 0] if scores.shape[1] > 1 else scores[:, 0]
-            self._scores.add(score[known], true[known] == 1)
-        np.add.at(self._counts, (true[known], model.class_ids(scores)[known]), 1)
+            score = scores_known[:, -1] - scores_known[:, 0] if scores.shape[1] > 1 else scores_known[:, 0]
+            self._scores.add(score, true_known == 1)
+        if self._shapes is not None:
+            shown = model.class_scores(scores_known) if self._scores is None else score
+            self._shapes.add(shown, true_known, predicted)
         for label, count in zip(*np.unique(block.y[~known], return_counts=True), strict=True):
             text = label_text(label)
             if text in self._unknown or len(self._unknown) < _UNKNOWN_LISTED:
                 self._unknown[text] = self._unknown.get(text, 0) + int(count)
         if model.has_probabilities:
-            self._add_probabilities(model.probabilities(scores[known]), true[known])
+            self._add_probabilities(model.probabilities(scores_known), true_known)
 
     def _add_probabilities(self, p: NDArray[np.float64], true: NDArray[np.intp]) -> None:
         of_true = p[np.arange(len(p)), true]
@@ -115,11 +125,17 @@ class ClassCounts:
         if self._model.has_probabilities and n_known:
             answer |= {"log_loss": self._log_loss / n_known, "brier_score": self._brier / n_known}
             answer["reliability"] = self._reliability.answer()
+        shapes = {} if self._shapes is None or not n_known else self._shapes.answer()
         if self._scores is not None and self._counts.sum(axis=1).all():
-            ranked = self._scores.ranked(room_bytes)
+            others, positives = self._counts.sum(axis=1).tolist()
+            curve = None if self._shapes is None else Curve(positives, others)
+            ranked = self._scores.ranked(room_bytes, curve)
             answer |= {"roc_auc": ranked.roc_auc, "average_precision": ranked.average_precision}
+            shapes |= {} if curve is None else {"curve": curve.answer()}
         if self._scores is not None:
             self._scores.close()
+        if shapes:
+            answer["shapes"] = shapes
         if THRESHOLD in self._model.extra:
             answer["threshold"] = self._model.extra[THRESHOLD]
         return answer

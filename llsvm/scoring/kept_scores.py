@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from llsvm.calibration.ordered import SORT_BYTES, Piece
 from llsvm.errors import DiskError
 from llsvm.files.writing import NO_ROOM
+from llsvm.scoring.curve import Curve
 from llsvm.scoring.ranking import Ranked, ranked
 
 HELD_BYTES = 2 << 20  # at most, before they go to the file, and of the file when it is read
@@ -39,9 +40,9 @@ class KeptScores:
             if self._n_held >= self._rows:
                 self._write()
 
-    def ranked(self, room_bytes: int) -> Ranked:
-        """What the ranking of all rows comes to. room_bytes: that sorting may take."""
-        return ranked(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES))
+    def ranked(self, room_bytes: int, curve: Curve | None = None) -> Ranked:
+        """What the ranking of all rows comes to. room_bytes: that sorting may take. curve: see Ranked."""
+        return ranked(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES), curve)
 
     def close(self) -> None:
         if self._file is not None:

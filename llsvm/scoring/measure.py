@@ -11,6 +11,7 @@ from llsvm.scoring.figures import ClassCounts
 from llsvm.scoring.number_figures import NumberErrors, Outliers
 from llsvm.scoring.room import BLOCKS_HELD, max_block_bytes, row_bytes
 from llsvm.scoring.scores import at_least_one, score_blocks
+from llsvm.scoring.shapes import SHAPES_BYTES
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
 _FIGURES: dict[str, type[ClassCounts] | type[NumberErrors] | type[Outliers]] = {
@@ -26,18 +27,22 @@ def measure(
     *,
     memory_limit: str | int | None = None,
     as_json: bool = False,
+    shapes: bool = False,
 ) -> dict[str, Any]:
     """How well ``model`` predicts the labels of ``source``: an Evaluation of classes, RegressionEvaluation or
     OutlierEvaluation.
 
     as_json: the answer is going to be written as JSON, whose text takes more memory than it does.
+    shapes: the answer has ``shapes`` too, see ``llsvm.scoring.shapes``.
     Raises as ``predict_file``, and ModelError where the data's labels are text and the model's are numbers,
     or the other way round; DataError where those of a regression are no numbers.
     """
     kind, each_bytes = _FIGURES[model.label_kind], row_bytes(model)
     more = {**kind.needs(model, as_json), "scores of a row": each_bytes}
+    if shapes:
+        more["shapes of scores"] = SHAPES_BYTES
     grow = partial(max_block_bytes, model, source, memory_limit, more)
-    max_bytes, figures, n_rows = grow(), kind(model), 0
+    max_bytes, figures, n_rows = grow(), kind(model, shapes), 0
     for block, values in score_blocks(model, source, max_bytes, each_bytes, grow):
         n_rows += block.n_rows
         figures.add(block, values)

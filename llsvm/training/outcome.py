@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from llsvm.data import DEFAULT_FORMAT
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import ROW_SCALE
 from llsvm.files.fingerprint import TRAINED_ON, files_summary
-from llsvm.memory.process import peak_resident_bytes
+from llsvm.memory.process import peak_resident_bytes, resident_bytes
 from llsvm.models.header import CROSSES, PRUNED
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
@@ -38,7 +38,7 @@ class Run:
     seconds: since it began. out_of_time: has it used up the time it was given?
     feature_map: what the rows go through before they reach a solver, or None.
     support: (n_rows,) of a kernel machine: which rows are support vectors, else None.
-    outlook: what was said of its memory limit on the way, or "".
+    outlook: what was said of its memory limit on the way, or "". spent: the seconds by what they went into.
     """
 
     stream: Stream
@@ -52,10 +52,12 @@ class Run:
     feature_map: FeatureMap | None
     support: NDArray[np.bool_] | None
     outlook: str = ""
+    spent: dict[str, float] = field(default_factory=dict)
 
 
 def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, Any]:
-    """Of a full pass. seconds, bytes_read: since the training began."""
+    """Of a full pass. seconds, bytes_read: since the training began; used_bytes, peak_rss_bytes: of memory, now and
+    at most so far."""
     certificate = report.certificate
     return {
         "passes": report.passes,
@@ -65,6 +67,8 @@ def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, An
         "dual": report.dual,
         "relative_gap": None if certificate is None else certificate.relative_gap,
         "survivors": report.survivors,
+        "used_bytes": resident_bytes(),
+        "peak_rss_bytes": peak_resident_bytes(),
     }
 
 
@@ -100,8 +104,23 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
         feature_names=names if names is not None and len(names) == n_features else None,
         extra=extra,
         requires=tuple(name for name in extra if name in KNOWN_REQUIREMENTS),
-        log={"seconds": run.seconds, "peak_rss_bytes": peak_resident_bytes()},
+        log=resources(run),
     )
+
+
+def resources(run: Run) -> dict[str, Any]:
+    """What the run has taken. Sizes in bytes, times in seconds; spent: see Clock."""
+    workspace = run.stream.workspace
+    return {
+        "seconds": round(run.seconds, 3),
+        "spent": {kind: round(seconds, 3) for kind, seconds in run.spent.items()},
+        "peak_rss_bytes": peak_resident_bytes(),
+        "memory_limit_bytes": run.stream.budget.limit_bytes,
+        "bytes_read": run.stream.bytes_read,
+        "bytes_spilled": run.stream.bytes_spilled,
+        "peak_disk_bytes": 0 if workspace is None else workspace.peak_bytes,
+        "read_from": run.stream.place,
+    }
 
 
 def _extra(run: Run, coef: NDArray[np.float64]) -> dict[str, Any]:
@@ -155,7 +174,6 @@ def summary(run: Run) -> dict[str, Any]:
     dataset, report = run.stream.dataset, run.last
     cause, sentence = advice_on(run)
     certificate = None if report is None else report.certificate
-    workspace = run.stream.workspace
     return {
         "converged": report is not None and report.converged,
         "primal": None if certificate is None else certificate.total_primal,
@@ -179,13 +197,7 @@ def summary(run: Run) -> dict[str, Any]:
         "label_kind": dataset.kind,
         "classes": [label_key(label) for label in dataset.classes],
         "target": None if dataset.target is None else asdict(dataset.target),
-        "bytes_read": run.stream.bytes_read,
-        "bytes_spilled": run.stream.bytes_spilled,
-        "peak_rss_bytes": peak_resident_bytes(),
-        "seconds": round(run.seconds, 3),
-        "memory_limit_bytes": run.stream.budget.limit_bytes,
-        "peak_disk_bytes": 0 if workspace is None else workspace.peak_bytes,
-        "read_from": run.stream.place,
+        **resources(run),
         "notes": [*run.stream.source.info().notes, *filter(None, [run.outlook])],
         "note": run.stream.note if report is None else report.note or run.stream.note,
         "cause": cause,

@@ -6,7 +6,6 @@ source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Trai
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
@@ -42,6 +41,7 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 from llsvm.training.carried import Carried, begin_at
 from llsvm.training.class_weights import class_weights
+from llsvm.training.clock import Clock
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.kept import Ended, Kept
@@ -82,7 +82,7 @@ class Training:
         self._auto: Auto | None = None
         self._choice: Choice | None = None  # of a solver that has come to its end
         self.history: list[dict[str, Any]] = []
-        self._began = time.monotonic()
+        self._clock = Clock()
         self._refused: BudgetError | None = None
         self._kept, self._outlook = Kept(self.settings, checkpoints), Outlook()
         if budget is None:
@@ -123,7 +123,7 @@ class Training:
             self._double(source)
         self.stream = self._new_stream(refuse_rounding=doubtful and not self._kept.doubled)
         if self.settings.max_seconds is not None:
-            self.progress.stop_at = self._began + self.settings.max_seconds
+            self.progress.stop_at = self._clock.began + self.settings.max_seconds
         self._last: Report | None = None
         self._ended: Ended | None = None  # of a run that needs no training any more
         self._so_far = SoFar()
@@ -142,16 +142,12 @@ class Training:
         """Counters that another thread may look at while the run goes on."""
         return self.stream.progress
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._began
-
     def __iter__(self) -> Iterator[Report]:
         """Run; a report after the first reading, after each full pass, after each run of epochs.
 
         Raises BudgetError with the smallest limit that works, LLSVMError's other subclasses."""
         try:
-            yield from self._reports()
+            yield from self._clock.timing(self._reports())
         except BudgetError as error:
             if self._last is not None:
                 raise
@@ -341,7 +337,7 @@ class Training:
             self._so_far.note(report)
         if report.kind == "pass" and report.pruned is None:
             bytes_read = self.stream.bytes_read + self._kept.bytes_read
-            self.history.append(history_row(report, self.seconds + self._kept.seconds, bytes_read))
+            self.history.append(history_row(report, self._clock.seconds + self._kept.seconds, bytes_read))
 
     def finish(self, output: str | os.PathLike[str] | None) -> Model:
         """The run is over: the model, written to ``output`` if that is given, and kept with the state. Raises as
@@ -387,8 +383,9 @@ class Training:
 
     @property
     def _run(self) -> Run:
-        end = self.seconds, self._out_of_time(), self._map, self._support, self._outlook.sentence
-        return Run(self.stream, self.settings, self.solver, self.why, self.history, self._last, *end)
+        state = self.solver, self.why, self.history, self._last, self._clock.seconds, self._out_of_time()
+        more = self._map, self._support, self._outlook.sentence, self._clock.spent
+        return Run(self.stream, self.settings, *state, *more)
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""

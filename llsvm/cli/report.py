@@ -1,0 +1,65 @@
+"""``llsvm report``: a page about a model, to be read in a browser."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from llsvm.cli.declared import settings_of, takes
+from llsvm.cli.echo import echo
+from llsvm.cli.options import Quiet, check_output
+from llsvm.cli.predict import ModelFile
+from llsvm.errors import UsageError
+from llsvm.settings.option import MOST_USED
+
+
+@takes("memory_limit", "threads", "label", "format", "zero_based")
+def report(
+    context: typer.Context,
+    model: ModelFile,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Data with labels, as for evaluate, whose figures the page has too; repeatable.",
+            show_default="none",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Where to write the page; - is standard output.",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = "report.html",
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Another model, shown beside it: last night's, say.",
+            show_default="none",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    **chosen: Any,
+) -> None:
+    """Write a page about MODEL: one HTML file, with its certificate, its training, its weights and its figures."""
+    from llsvm.kernels.start import start_quickly
+    from llsvm.report import reported
+
+    settings = settings_of(chosen, context)
+    if data is None:
+        for flag, given in (("--label", settings.label), ("--format", settings.format)):
+            if given is not None:
+                raise UsageError(f"{flag} says how data are read: pass --data too, or leave it out")
+    check_output(output, [model, *(data or []), *([compare] if compare else [])], text=True)
+    start_quickly()
+    reported(model, data, None, settings, output, compare)
+    if output != "-" and not quiet:
+        echo(f"page written to {output}")

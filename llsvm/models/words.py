@@ -1,0 +1,80 @@
+"""What a model is, in words: shown by ``inspect``, by reports, and in notebooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llsvm.models.sparse import n_nonzero
+from llsvm.settings.objective import REGRESSION, UNLABELLED
+from llsvm.settings.settings import OPTIONS
+
+if TYPE_CHECKING:
+    from llsvm.models.model import Model
+
+_LISTED = 20
+_SAYS = {REGRESSION: "that predicts numbers, of", UNLABELLED: "that tells outliers (-1), of"}
+
+
+def machine(model: Model) -> str:
+    """Linear, or with which kernel or feature map."""
+    mapping = model.feature_map
+    if mapping is None:
+        return "linear model"
+    f = mapping.function
+    kernel = f"{f.name} kernel" + (f", gamma {f.gamma:.6g}" if f.name in ("rbf", "poly") else "")
+    if f.name == "poly":
+        kernel += f", degree {f.degree}, coef0 {f.coef0:g}"
+    if mapping.kind == "kernel":
+        return f"kernel machine ({kernel}, {mapping.width:,} support vectors)"
+    return f"linear model on {mapping.width:,} {mapping.kind} features ({kernel})"
+
+
+def described(model: Model) -> str:
+    """What it is, in a sentence."""
+    classes = f"of {len(model.classes_)} classes ({listed(model.labels)}) and"
+    return (
+        f"A {machine(model)} {_SAYS.get(model.label_kind, classes)} {model.n_features_in_:,} features, "
+        f"{n_nonzero(model.weights):,} weights not 0, made by llsvm {model.version}."
+    )
+
+
+def proven(model: Model) -> str:
+    """What its certificate says, in a sentence."""
+    certificate = model.certificate
+    if certificate is None:
+        return "It was imported; nothing proves how good it is."
+    state = "Converged" if model.converged else "Not converged"
+    return (
+        f"{state}: within {certificate.relative_gap:.3%} of the optimum after {certificate.passes} "
+        f"full passes over {model.n_rows:,} rows "
+        f"(objective {certificate.total_primal:.8g}, at least {certificate.total_dual:.8g})."
+    )
+
+
+def changed_settings(model: Model) -> dict[str, Any]:
+    """The settings, as they were used, that are not what they are by default; in the order of their names."""
+    return {
+        name: value
+        for name, value in sorted(model.settings.items())
+        if name not in OPTIONS or not _is_default(name, value)
+    }
+
+
+def _is_default(name: str, value: Any) -> bool:
+    default = OPTIONS[name].default
+    return bool(value == default or (default == () and list(value or ()) == []))
+
+
+def listed(words: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f", and {len(words) - _LISTED} more" if len(words) > _LISTED else ""
+    return ", ".join(words[:_LISTED]) + more
+
+
+def setting_text(value: Any) -> str:
+    """A setting's value; "-" for none."""
+    if isinstance(value, list | tuple):  # of columns' names, or of numbers
+        return listed([f"{item:.6g}" if isinstance(item, float) else str(item) for item in value]) or "-"
+    if isinstance(value, dict):
+        return listed([f"{name}={item:g}" for name, item in value.items()])
+    return "-" if value is None else str(value)

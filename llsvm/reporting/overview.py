@@ -1,0 +1,88 @@
+"""What a model is, what it was trained on, and what is proven of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llsvm.files.fingerprint import TRAINED_ON
+from llsvm.memory.sizes import format_size
+from llsvm.models.header import TEXT, WHY_HASHED
+from llsvm.models.words import changed_settings, described, listed, proven, setting_text
+from llsvm.reporting.markup import Markup, card, facts, figure, folded, section, tag
+from llsvm.reporting.subject import Subject
+
+_FIRST = ("accuracy", "roc_auc", "macro_f1", "r2", "root_mean_squared_error", "outlier_share")
+
+
+def overview(subject: Subject) -> Markup:
+    """The section that stands first."""
+    return section("At a glance", _verdict(subject), _trained_on(subject), _settings(subject))
+
+
+def _verdict(subject: Subject) -> Markup:
+    model = subject.model
+    sentence = proven(model)
+    if model.certificate is not None:
+        sentence += (
+            " No weights whatever have an objective below the dual's: the gap between the two is measured over "
+            "all rows, on the weights of this model."
+        )
+    tiles = [
+        _tile(name.replace("_", " "), figure(name, value))
+        for name, value in subject.figures.items()
+        if name in _FIRST
+    ]
+    tiles += [_tile("rows trained on", f"{model.n_rows:,}"), _tile("features", f"{model.n_features_in_:,}")]
+    if "seconds" in model.log:
+        tiles.append(_tile("seconds", f"{model.log['seconds']:,.1f}"))
+    if "peak_rss_bytes" in model.log:
+        tiles.append(_tile("peak memory", format_size(model.log["peak_rss_bytes"])))
+    kind = "good" if model.converged else "warning"
+    return card(
+        "Certificate",
+        tag("p", sentence, class_=f"verdict {kind}"),
+        tag("ul", *tiles, class_="tiles"),
+        wide=True,
+    )
+
+
+def _tile(name: str, value: Any) -> Markup:
+    return tag("li", tag("strong", value), tag("span", name))
+
+
+def _trained_on(subject: Subject) -> Markup:
+    model = subject.model
+    files = model.extra.get(TRAINED_ON)
+    pairs: list[tuple[str, Any]] = [("model", described(model))]
+    if model.extra.get("solver"):
+        why = f": {model.extra['why']}" if model.extra.get("why") else ""
+        pairs.append(("solver", f"{model.extra['solver']}{why}"))
+    if hashed := model.extra.get(TEXT, {}).get(WHY_HASHED):
+        pairs.append(("n-grams", hashed))
+    if files is None:
+        return card(
+            "Trained on", facts([*pairs, ("data", "arrays or tables in memory, of which nothing is kept")])
+        )
+    if files["n_files"] == 1:
+        name, count = files["files"][0]["name"], ""
+    else:
+        name, count = listed([each["name"] for each in files["files"]]), f"{files['n_files']:,} files, "
+    pairs += [
+        ("data", name),
+        ("size", f"{count}{format_size(files['n_bytes'])}"),
+        ("fingerprint", files["digest"]),
+    ]
+    return card("Trained on", facts(pairs))
+
+
+def _settings(subject: Subject) -> Markup:
+    settings, changed = subject.model.settings, changed_settings(subject.model)
+    if not settings:
+        return Markup("")
+    others = {name: value for name, value in sorted(settings.items()) if name not in changed}
+    return card(
+        "Settings",
+        tag("p", "As they were used, where they differ from the defaults:"),
+        facts((name, setting_text(value)) for name, value in changed.items()),
+        folded("The others", facts((name, setting_text(value)) for name, value in others.items())),
+    )

@@ -1,0 +1,168 @@
+"""How the training went: the certificate pass by pass, memory, active rows, and where the time went."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from llsvm.memory.sizes import format_size
+from llsvm.reporting.axis import Axis, axis_of, log_axis
+from llsvm.reporting.markup import Markup, card, section, table, tag
+from llsvm.reporting.plot import Plot
+from llsvm.reporting.subject import Subject
+
+_MAX_POINTS = 300
+_FAR = 2.0  # times the last primal, beyond which early objectives are cut off
+_SPENT = {
+    "read": "first reading of the data, up to the first step",
+    "pass": "full passes over all rows",
+    "epoch": "work on the active rows, between full passes",
+}
+_OVER: dict[str, tuple[str, Callable[[float], str] | None]] = {
+    "passes": ("full passes", None),
+    "seconds": ("seconds", None),
+    "bytes_read": ("read so far", format_size),
+}
+Row = Mapping[str, Any]
+
+
+def training(subject: Subject) -> Markup:
+    """The section of the training."""
+    history = _thinned(subject.model.history)
+    return section(
+        "Training",
+        *(_objectives(history, name) for name in _OVER),
+        _gaps(history, subject.model.settings.get("tol")),
+        _memory(history, subject.model.log.get("memory_limit_bytes")),
+        _active_rows(history, subject.model.n_rows),
+        _time(subject.model.log),
+    )
+
+
+def _thinned(history: Sequence[Row]) -> list[Row]:
+    step = max(1, -(-len(history) // _MAX_POINTS))
+    return [*history[:-1:step], *history[-1:]]
+
+
+def _with(history: Sequence[Row], *names: str) -> tuple[list[float], ...]:
+    """The columns of the rows that have finite numbers in all of them."""
+    rows: list[list[Any]] = [[row.get(name) for name in names] for row in history]
+    there = [row for row in rows if all(each is not None and math.isfinite(each) for each in row)]
+    return tuple([float(row[i]) for row in there] for i in range(len(names)))
+
+
+def _objectives(history: Sequence[Row], name: str) -> Markup:
+    x, primal, dual = _with(history, name, "primal", "dual")
+    if not x or (name == "bytes_read" and len(set(x)) == 1 < len(x)):  # all was read at once
+        return Markup("")
+    label, words = _OVER[name]
+    last = abs(primal[-1]) or 1.0
+    near = [each for each in (*primal, *dual) if abs(each - primal[-1]) <= _FAR * last]
+    cut = len(near) < 2 * len(x)
+    said = f"Primal and dual objective by {label}" + (", what is far off is cut off" if cut else "")
+    plot = Plot(said, axis_of(label, x, words, zero=True), axis_of("objective", near))
+    plot.line("primal", x, primal, "a")
+    plot.line("dual", x, dual, "b")
+    plot.values((label, "primal", "dual"), _rows(_words(words), x, primal, dual))
+    return card(said, plot.draw())
+
+
+def _words(words: Callable[[float], str] | None) -> Callable[[float], str]:
+    return words or (lambda value: f"{value:,.10g}")
+
+
+def _rows(
+    words: Callable[[float], str], x: Sequence[float], *columns: Sequence[float]
+) -> list[tuple[str, ...]]:
+    return [(words(row[0]), *(f"{each:.10g}" for each in row[1:])) for row in zip(x, *columns, strict=True)]
+
+
+def _gaps(history: Sequence[Row], tol: Any) -> Markup:
+    x, gaps = _with(history, "passes", "relative_gap")
+    above = [(a, b) for a, b in zip(x, gaps, strict=True) if b > 0]
+    if not above:
+        return Markup("")
+    wanted = [tol] if isinstance(tol, float) and tol > 0 else []
+    x_axis = axis_of("full passes", x, zero=True)
+    plot = Plot(
+        "Relative gap by full passes", x_axis, log_axis("relative gap", [*(b for _, b in above), *wanted])
+    )
+    for each in wanted:
+        plot.line("asked for", (x_axis.low, x_axis.high), (each, each), "c")
+    plot.line("relative gap", [a for a, _ in above], [b for _, b in above], "a")
+    plot.values(("full passes", "relative gap"), _rows(_words(None), x, gaps))
+    return card("Relative gap by full passes", plot.draw())
+
+
+def _memory(history: Sequence[Row], limit: Any) -> Markup:
+    x, used, peak = _with(history, "seconds", "used_bytes", "peak_rss_bytes")
+    if not x:
+        return Markup("")
+    limits = [limit] if isinstance(limit, int) else []
+    x_axis, y_axis = axis_of("seconds", x, zero=True), _bytes_axis([*used, *peak, *limits])
+    plot = Plot("Memory of the process by seconds", x_axis, y_axis)
+    for each in limits:
+        plot.line("limit", (x_axis.low, x_axis.high), (each, each), "c")
+    plot.line("peak so far", x, peak, "b")
+    plot.line("at the end of a pass", x, used, "a")
+    rows = [(f"{s:,.3f}", format_size(p), format_size(u)) for s, p, u in zip(x, peak, used, strict=True)]
+    plot.values(("seconds", "peak so far", "at the end of a pass"), rows)
+    said = f"The limit was {format_size(limit)}, the peak {format_size(max(peak))}." if limits else ""
+    return card("Memory against the limit", plot.draw(), tag("p", said))
+
+
+def _bytes_axis(values: Sequence[float]) -> Axis:
+    return axis_of("resident set", values, format_size, zero=True)
+
+
+def _active_rows(history: Sequence[Row], n_rows: int) -> Markup:
+    x, active = _with(history, "passes", "survivors")
+    if not any(active):
+        return Markup("")
+    said = f"Active rows by full passes, of {n_rows:,}"
+    plot = Plot(said, axis_of("full passes", x, zero=True), axis_of("active rows", active, zero=True))
+    plot.line("kept for work between full passes", x, active, "a")
+    plot.values(("full passes", "active rows"), _rows(_words(None), x, active))
+    return card(said, plot.draw())
+
+
+def _time(log: Mapping[str, Any]) -> Markup:
+    spent, seconds = log.get("spent"), log.get("seconds")
+    if not spent or not seconds:
+        return Markup("")
+    parts = {_SPENT[kind]: spent[kind] for kind in _SPENT if kind in spent}
+    parts["the rest"] = max(0.0, seconds - sum(parts.values()))
+    bars = tag(
+        "div",
+        *(
+            tag(
+                "span",
+                style=f"width:{100 * each / seconds:.2f}%",
+                class_=f"p{i}",
+                title=f"{name}: {each:,.2f} s",
+            )
+            for i, (name, each) in enumerate(parts.items())
+        ),
+        class_="parts",
+        role="img",
+        aria_label="Where the time went; the table has the figures",
+    )
+    rows = [
+        (_keyed(i, name), f"{each:,.2f}", f"{each / seconds:.1%}")
+        for i, (name, each) in enumerate(parts.items())
+    ]
+    read = [("read from the data", format_size(log["bytes_read"]))] if "bytes_read" in log else []
+    read += [("spilled to disk", format_size(log["bytes_spilled"]))] if log.get("bytes_spilled") else []
+    counts = tag("p", "; ".join(f"{name}: {value}" for name, value in read))
+    return card(
+        "Where the time went",
+        bars,
+        table(("what", "seconds", "share"), rows, "Seconds by what they went into"),
+        counts,
+    )
+
+
+def _keyed(i: int, name: str) -> Markup:
+    """A name with the colour that it has in the bar."""
+    return tag("span", tag("span", class_=f"key p{i}"), name)
