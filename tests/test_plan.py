@@ -13,7 +13,14 @@ from llsvm.data import open_source
 from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import Needs, left_after_reading, smallest_for, smallest_limit
+from llsvm.memory.plan import (
+    WORK_AHEAD,
+    WORK_ON_ROWS,
+    Needs,
+    left_after_reading,
+    smallest_for,
+    smallest_limit,
+)
 from llsvm.settings.settings import Settings
 from llsvm.solvers import make_solver
 from llsvm.training.training import Training
@@ -75,6 +82,7 @@ needs = st.builds(
     copy_survivors=st.booleans(),
     row_state_bytes=st.sampled_from([0, 4, 400]),
     sparse_state=st.booleans(),
+    ahead=st.booleans(),
 )
 limits = st.integers(1_000_000, 2_000_000_000)
 
@@ -132,6 +140,15 @@ def solver_of(dataset, options):
     if settings.solver == "auto":
         return lambda left: Auto(settings, weights, 2, left)
     return lambda left: make_solver(settings, weights, 2)
+
+
+def test_work_on_the_block_that_is_being_read_is_signed_for():
+    left = left_after_reading(facts(1_000_000, 1000), 200_000_000, {})
+    alone, ahead = (left.plan(Needs({}, 100, ahead=ahead)) for ahead in (False, True))
+    assert WORK_AHEAD not in alone.lines
+    assert ahead.lines[WORK_AHEAD] == ahead.block_rows * 100
+    assert ahead.lines[WORK_ON_ROWS] >= (ahead.block_rows + ahead.survivor_rows) * 99  # as it was
+    assert sum(ahead.lines.values()) == sum(alone.lines.values())
 
 
 def test_the_smallest_number_that_will_do():

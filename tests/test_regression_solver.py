@@ -38,6 +38,16 @@ def optimum(loss, X, y, C, weight=None):
     return primal(loss, svr.coef_, X, y, C, 1.0 if weight is None else weight)
 
 
+def test_threads_that_look_ahead_give_the_same_every_time(monkeypatch):
+    X, y = rows()
+    small_pages(monkeypatch)
+    options = {"loss": "epsilon_insensitive", "epsilon": 0.1, "threads": 2, "ledger": LEDGER, "tol": 1e-4}
+    first, second = (run(X, y, **options) for _ in range(2))
+    assert first.stream.bytes_spilled > 0
+    np.testing.assert_array_equal(first.coef, second.coef)
+    assert first.reports[-1].certificate.dual == second.reports[-1].certificate.dual
+
+
 @pytest.mark.parametrize("loss", sorted(OWN))
 @pytest.mark.parametrize("density", [1.0, 0.2])
 @pytest.mark.parametrize("survivors", [1.0, 0.1])

@@ -35,6 +35,7 @@ STATISTICS = "scaling of columns"
 READING = "reading"
 BLOCKS, SURVIVORS = "blocks of rows", "survivors"
 WORK_ON_ROWS = "work on rows"  # of the block at hand and, where there are any, of survivors
+WORK_AHEAD = "work on rows that are being read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Needs:
     while that takes no more than a quarter of what the smallest blocks leave, else it goes to disk.
     sparse_state: ``Stream.sparse_state`` will be asked for instead.
     missing_bytes: with so many more it could work in a way that takes far less time.
+    ahead: the block that is being read is worked on too.
     """
 
     lines: Mapping[str, int]
@@ -56,11 +58,17 @@ class Needs:
     row_state_bytes: int = 0
     sparse_state: bool = False
     missing_bytes: int = 0
+    ahead: bool = False
 
     @property
     def nbytes(self) -> int:
         """Of all lines."""
         return sum(self.lines.values())
+
+    @property
+    def blocks_worked_on(self) -> int:
+        """At the same time."""
+        return 1 + self.ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +155,10 @@ class MemoryLeft:
         left = self.available_bytes - sum(lines.values())
         whole = self._one_block(work, needs.copy_survivors)
         is_room = whole is not None and sum(whole.values()) <= left
-        pages = self.pages if is_room else self._pages_with_room(work, left)
+        pages = self.pages if is_room else self._pages_with_room(needs, left)
         if pages is None:
             return None
-        spare = left - self._smallest_blocks_bytes(pages, work)
+        spare = left - self._smallest_blocks_bytes(pages, needs)
         if needs.sparse_state:
             state_bytes = min(state_bytes, max(0, spare // STATE_SHARE))
         if state_bytes > spare // STATE_SHARE:
@@ -159,7 +167,7 @@ class MemoryLeft:
             lines["dual variables"] = state_bytes
         left -= state_bytes
         if whole is None or sum(whole.values()) > left:
-            return self._in_blocks(lines, work, left, pages, state_bytes)
+            return self._in_blocks(lines, needs, left, pages, state_bytes)
         lines |= whole
         if not needs.copy_survivors:
             return MemoryPlan(lines, True, pages, state_bytes=state_bytes)
@@ -177,7 +185,7 @@ class MemoryLeft:
             needed[SURVIVORS] = sum(needed.values())
         return needed
 
-    def _pages_with_room(self, row_work_bytes: int, left: int) -> Pages | None:
+    def _pages_with_room(self, needs: Needs, left: int) -> Pages | None:
         """Pages so large that the smallest blocks of them fit in ``left``: as they are, else the largest of
         smaller ones; None where there are none."""
         sizes = []
@@ -186,15 +194,16 @@ class MemoryLeft:
             sizes.append(int(size))
             size *= PAGE_STEP
         each = [self.pages, *(self.pages.cut_to(size, self.dataset) for size in reversed(sizes))]
-        return next((p for p in each if self._smallest_blocks_bytes(p, row_work_bytes) <= left), None)
+        return next((p for p in each if self._smallest_blocks_bytes(p, needs) <= left), None)
 
-    def _smallest_blocks_bytes(self, pages: Pages, row_work_bytes: int) -> int:
+    def _smallest_blocks_bytes(self, pages: Pages, needs: Needs) -> int:
         """That working on blocks of rows takes, at least."""
         page_bytes = pages.largest_bytes
         page_rows = int(pages.rows_per_byte * page_bytes) + 1
         block_bytes = max(SMALLEST_BLOCK_BYTES, 2 * page_bytes)
         rows = block_bytes / self.dataset.held_bytes_per_row
-        blocks = 3 * block_bytes + (rows + max(rows, page_rows)) * row_work_bytes
+        worked_on = rows + needs.blocks_worked_on * max(rows, page_rows)
+        blocks = 3 * block_bytes + worked_on * needs.row_work_bytes
         n_pages = pages.n_pages
         if n_pages:
             n_pages = min(n_pages, Pages.most_pages(pages.page_bytes, self.dataset))
@@ -202,7 +211,7 @@ class MemoryLeft:
         return int(blocks) + (READING_PAGES + SPILL_PAGES) * page_bytes + listed + 1
 
     def _in_blocks(
-        self, lines: dict[str, int], row_work_bytes: int, left: int, pages: Pages, state_bytes: int
+        self, lines: dict[str, int], needs: Needs, left: int, pages: Pages, state_bytes: int
     ) -> MemoryPlan | None:
         """Divide what is left between two blocks (one worked on, one being read) and the survivors.
 
@@ -218,19 +227,22 @@ class MemoryLeft:
         lines["reading and spilling"] = (reading + SPILL_PAGES) * page_bytes + excess
         left -= lines["reading and spilling"]
         held = self.dataset.held_bytes_per_row
-        work = row_work_bytes / held
-        block_bytes = int(left / (3 + 2 * work))
+        work, blocks = needs.row_work_bytes / held, needs.blocks_worked_on
+        block_bytes = int(left / (3 + (1 + blocks) * work))
         if block_bytes < page_rows * held:  # a page of short rows is more work than an average block
-            block_bytes = int((left - page_rows * row_work_bytes) / (3 + work))
+            block_bytes = int((left - blocks * page_rows * needs.row_work_bytes) / (3 + work))
         if block_bytes <= 0:
             return None
         survivor_rows = int(block_bytes / held) + 1
+        block_rows = max(survivor_rows, page_rows)
+        if needs.ahead:
+            lines[WORK_AHEAD] = min(block_rows * needs.row_work_bytes, left - 3 * block_bytes)
+            left -= lines[WORK_AHEAD]
         lines |= {
             BLOCKS: 2 * block_bytes,
             SURVIVORS: block_bytes,
             WORK_ON_ROWS: left - 3 * block_bytes,
         }
-        block_rows = max(survivor_rows, page_rows)
         return MemoryPlan(
             lines, False, pages, block_bytes, block_rows, block_bytes, survivor_rows, state_bytes
         )

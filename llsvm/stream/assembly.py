@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +15,27 @@ from llsvm.row_buffer import RowBuffer
 from llsvm.spill.store import PageSink, PageStore, Scratch
 
 READERS = 2  # threads that read and unpack a block's pages
+
+T = TypeVar("T")
+Ahead = Callable[[], Callable[[Block], object]]
+"""Called before a block is read, by whoever works on the one before it: what it returns is called with the block by
+the thread that reads it."""
+
+
+def prepared(
+    blocks: Callable[[Ahead], Iterator[Block]], begin: Callable[[], Callable[[Block], T]]
+) -> Iterator[T]:
+    """What is made of each of the blocks; while one is worked on, of the next too, where a thread reads it.
+
+    begin: an Ahead; what it returns makes it of a block."""
+    made: deque[T] = deque()
+
+    def ahead() -> Callable[[Block], object]:
+        prepare = begin()
+        return lambda block: made.append(prepare(block))
+
+    for block in blocks(ahead):
+        yield made.popleft() if made else begin()(block)
 
 
 def stored_pages(store: PageSink) -> StoredPages:
@@ -59,12 +82,16 @@ class Assembler:
         yield buffer
 
     def of_store(
-        self, store: PageStore, finish: Callable[[RowBuffer, int], None], shuffle: bool
+        self,
+        store: PageStore,
+        finish: Callable[[RowBuffer, int], None],
+        shuffle: bool,
+        begin: Ahead | None = None,
     ) -> Iterator[Block]:
         """Blocks of pages, the next one read by a thread while one is worked on.
 
         finish: called with each full buffer and the bytes that were read for it. shuffle: pages are from random
-        places, else in their order."""
+        places, else in their order. begin: what else the thread does."""
         groups = self._groups(store, shuffle)
         scratch = [Scratch() for _ in range(READERS)]
 
@@ -72,7 +99,7 @@ class Assembler:
             for page, room in rooms:
                 store.fill(page, room, scratch)
 
-        def assemble(number: int) -> Block:
+        def assemble(number: int, prepare: Callable[[Block], object] | None) -> Block:
             buffer, pages = self._cleared(number % 2), groups[number]
             infos = [store.pages[page] for page in pages]
             if store.is_like(buffer):
@@ -83,14 +110,22 @@ class Assembler:
                 for page in pages:
                     buffer.append(store.read(page, scratch[0]))
             finish(buffer, sum(info.nbytes for info in infos))
-            return buffer.block()
+            block = buffer.block()
+            if prepare is not None:
+                prepare(block)
+            return block
 
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(READERS) as readers:
-            ahead = reader.submit(assemble, 0) if groups else None
-            for number in range(len(groups)):
-                assert ahead is not None
-                block = ahead.result()
-                ahead = reader.submit(assemble, number + 1) if number + 1 < len(groups) else None
+
+            def submit(number: int) -> Future[Block] | None:
+                if number >= len(groups):
+                    return None
+                return reader.submit(assemble, number, None if begin is None else begin())
+
+            ahead, number = submit(0), 0
+            while ahead is not None:
+                block, number = ahead.result(), number + 1
+                ahead = submit(number)
                 yield block
 
     def _cleared(self, number: int) -> RowBuffer:

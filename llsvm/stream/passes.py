@@ -14,7 +14,7 @@ from llsvm.features.scaling import Scaling
 from llsvm.features.targets import RowLabels
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.store import PageStore
-from llsvm.stream.assembly import Assembler
+from llsvm.stream.assembly import Ahead, Assembler
 from llsvm.stream.progress import Progress
 
 
@@ -69,13 +69,17 @@ class PagesOnDisk:
 
 
 def from_store(
-    pages: PagesOnDisk, assembler: Assembler, progress: Progress, shuffle: bool = True
+    pages: PagesOnDisk,
+    assembler: Assembler,
+    progress: Progress,
+    shuffle: bool = True,
+    begin: Ahead | None = None,
 ) -> Iterator[Block]:
-    """Blocks made of pages from random places, or of pages in their order."""
+    """Blocks made of pages from random places, or of pages in their order. begin: see ``Assembler.of_store``."""
 
     def finish(buffer: RowBuffer, nbytes: int) -> None:
         progress.bytes_done += nbytes
         pages.finish(buffer, nbytes)
 
     progress.bytes_total += pages.store.nbytes
-    return assembler.of_store(pages.store, finish, shuffle)
+    return assembler.of_store(pages.store, finish, shuffle, begin)

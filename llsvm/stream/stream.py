@@ -32,7 +32,7 @@ from llsvm.spill.row_state import RowState
 from llsvm.spill.store import PageSink, PageStore
 from llsvm.spill.stores import open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
-from llsvm.stream.assembly import Assembler, stored_pages
+from llsvm.stream.assembly import Ahead, Assembler, stored_pages
 from llsvm.stream.passes import PagesOnDisk, from_arrays, from_source, from_store
 from llsvm.stream.progress import Progress
 from llsvm.stream.reading import DataReader, ReadingOptions
@@ -265,14 +265,14 @@ class Stream:
 
     # -- passes -----------------------------------------------------------------------------------------
 
-    def all(self) -> Iterator[Block]:
-        """Every row once. A block is valid until the next is asked for."""
+    def all(self, begin: Ahead | None = None) -> Iterator[Block]:
+        """Every row once. A block is valid until the next is asked for. begin: called only where pages are read."""
         self.progress.begin("pass", self.dataset.n_rows)
-        for block in self.again():
+        for block in self.again(begin):
             yield block
             self.progress.rows_done += block.n_rows
 
-    def again(self) -> Iterator[Block]:
+    def again(self, begin: Ahead | None = None) -> Iterator[Block]:
         """As ``all``, for epochs between two passes."""
         plan, reader, rows = self._spent, self._reader, self._reader.rows
         if reader.views:
@@ -281,7 +281,7 @@ class Stream:
         if rows.buffer is not None:
             return iter([rows.buffer.block()])
         if (cached := self.cached) is not None:
-            return from_store(cached, self._blocks, self.progress)
+            return from_store(cached, self._blocks, self.progress, begin=begin)
         return from_source(self.source, rows.labels, reader.source_bytes, self._blocks, self.scaling)
 
     @property
@@ -293,12 +293,12 @@ class Stream:
         finisher = None if rows.final_ids else rows.labels.finisher
         return PagesOnDisk(rows.stored, self.count_bytes, finisher, self._scaling_left)
 
-    def active(self, shuffle: bool = True) -> Iterator[Block]:
+    def active(self, begin: Ahead | None = None, shuffle: bool = True) -> Iterator[Block]:
         """The survivors that are not in memory (``resident`` has those), a generation of the spill. shuffle: in
         random order; else the blocks are the same each time."""
-        store = self.survivors.spilled
-        if store is not None:
-            yield from from_store(PagesOnDisk(store, self.count_bytes), self._blocks, self.progress, shuffle)
+        if (store := self.survivors.spilled) is not None:
+            spilled = PagesOnDisk(store, self.count_bytes)
+            yield from from_store(spilled, self._blocks, self.progress, shuffle, begin)
 
     @property
     def resident(self) -> Block:

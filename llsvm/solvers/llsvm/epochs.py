@@ -14,6 +14,7 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.hidden import Hidden
+from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
@@ -43,6 +44,7 @@ class Epochs:
         # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
         self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
         self._n_left = 0
+        self._parts = Parts(run)
 
     def begin(self, passes: int, to_go: float, again: bool) -> None:
         """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
@@ -284,15 +286,15 @@ class Epochs:
         assert spilled is not None
         met, n_within, drift, n_spilled = np.zeros(len(run.sweeps.w)), 0, 0.0, spilled.n_rows
         self._faces.begin_count(run.duals.of(survivors.resident))
-        for block in run.stream.active():
+        for part in self._parts.spilled(run.tuning.scan_spilled or self._faces.begun):
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
-            part = self._sweep(block, met, 2, run.tuning.scan_spilled or self._faces.begun)
+            self._sweep(part, met, 2)
             self._faces.count(part)
             slack = part.slack()
             if rewrite:
-                drift = max(drift, run.tuning.epoch_drift_share * run.drift(block))
-                survivors.add(block, slack, min(within, drift))
+                drift = max(drift, run.tuning.epoch_drift_share * run.drift(part.block))
+                survivors.add(part.block, slack, min(within, drift))
             n_within += int(np.count_nonzero(slack <= within))
         if rewrite:
             survivors.swap_generation()
@@ -305,26 +307,19 @@ class Epochs:
         for block in self._run.stream.again():
             if self._progress.out_of_time:
                 break
-            self._sweep(block, met, 1, False)
+            self._sweep(self._run.duals.of(block), met, 1)
         return met
 
-    def _sweep(self, block: Block, met: NDArray[np.float64], times: int, scan: bool) -> BlockState:
-        """Sweep over a block's rows, and after that over those that are free or were violating; adds the gap as met
-        by the first sweep to ``met``, (k,).
-
-        scan: the others are found before, and left alone by the first sweep too; they add nothing to the gap."""
+    def _sweep(self, part: BlockState, met: NDArray[np.float64], times: int) -> None:
+        """Sweep over a block's active rows, and after that over those that are free or were violating; adds the gap
+        as met by the first sweep to ``met``, (k,)."""
         run, sweeps = self._run, self._run.sweeps
-        part = run.duals.of(block)
-        if scan:
-            sweeps.measure(part, sweeps.w)
 
         def sweep(c: int) -> None:
             if self._faces.done[c]:
                 part.active[c] = part.active[c][:0]
                 return
             with part.held(c):
-                if scan:
-                    part.active[c] = part.violating(c)
                 met[c] += sweeps.sweep(part, c)
                 for _ in range(times - 1):
                     sweeps.sweep(part, c)
@@ -334,7 +329,6 @@ class Epochs:
             self._left += sweeps.w
             self._n_left += 1
         run.duals.store(part)
-        return part
 
     def _settle(
         self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int, may_wait: bool = False

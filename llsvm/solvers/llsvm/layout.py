@@ -61,11 +61,12 @@ def layout(
     dataset = memory.dataset
     k, width = len(problems), problems.width
     weights_bytes = 8 * k * (dataset.n_columns + 1)
-    # w, w as a pass or its epochs begin, the best so far, and an average; each thread's own of one problem
+    # w, w as a pass or its epochs begin, the best so far, an average, what a scan is by; each thread's own of one
+    # problem
     copies = copies_of_weights(dataset.n_columns, threads, tuning) * weights_bytes // k
     # of the one-class SVM: Σ C_i x_i, weights of a feasible α, as they are offered, and of second order
     more = 4 * weights_bytes if settings.loss == ONE_CLASS else 0
-    lines = {WEIGHTS: (3 + tuning.average) * weights_bytes + copies + more}
+    lines = {WEIGHTS: (3 + tuning.average + tuning.ahead) * weights_bytes + copies + more}
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
     row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
     row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
@@ -79,7 +80,9 @@ def layout(
     round_to_float32 = not at_hand and _as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
-    needs = Needs(lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing)
+    needs = Needs(
+        lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing, ahead=tuning.ahead
+    )
     return Layout(needs, at_hand, round_to_float32)
 
 

@@ -14,6 +14,7 @@ from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
+from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.report import STALLED, Report
@@ -142,9 +143,9 @@ class Rounds:
         left_out = LeaveOneOutCounts(sweeps.bias) if measure and self._counts_left_out() else None
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
-        for block in stream.all():
-            part = run.duals.of(block)
-            sweeps.measure(part, run.start if measure else None)
+        n_rows = 0
+        for part in Parts(run).of_pass(run.start if measure else None):
+            block, n_rows = part.block, n_rows + part.n_rows
             if left_out is not None:
                 left_out.add(block, part.alpha[0], part.margin[0], part.signs(0) > 0, part.cost(0) > 0)
             if threshold is not None:
@@ -175,7 +176,8 @@ class Rounds:
             slack = part.slack()
             n_active += int(np.count_nonzero(slack <= 0))
             stream.progress.survivors = n_active
-            drift = run.drift(block)
+            if n_rows == stream.dataset.n_rows:
+                drift = run.drift(block)
             if not stream.in_one_block:
                 spills = self._spills(slack) if spills is None else spills
                 stream.survivors.add(block, slack, self._block_threshold(slack) if spills else None)

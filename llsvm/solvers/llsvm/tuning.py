@@ -192,8 +192,10 @@ class LLSVMTuning:
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again."""
     scan_spilled: bool = False
-    """A block's margins are measured before it is swept over, by all threads, and only rows that are free or
-    violate are visited."""
+    """A block's margins are measured before it is swept over: only rows that are free or violate are visited."""
+    ahead: bool = False
+    """... while the block before it is swept over, by the thread that reads it, so at weights that are a block old;
+    and so are those of the next block of a full pass: work on one more block is held."""
     spill_until: float = 0.1
     """... which end when the spilled rows' part of the gap fell to this share of what it was,"""
     first_until: float = 0.1
@@ -284,6 +286,7 @@ NUMBERS = replace(
     average=True,
     wide_sweeps=2,
     scan_spilled=True,
+    ahead=True,
     spill_drift_share=0.5,
     epoch_drift_share=1.0,
     first_until=0.1,
