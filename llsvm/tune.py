@@ -1,4 +1,5 @@
-"""``tune``: the C that predicts held-out rows best, and the model of it; llsvm/tuning/ has the run itself."""
+"""``tune``: the C, and the loss, penalty and class weights, that predict held-out rows best, and the model of them;
+llsvm/tuning/ has the run itself."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
 from llsvm.training.training import Training
 from llsvm.tuning.columns import by_group, by_time
-from llsvm.tuning.grid import DEFAULT_COSTS, costs_of
+from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
 from llsvm.tuning.run import Tuning
 from llsvm.tuning.scores import score_of
 from llsvm.tuning.search import Question
@@ -40,13 +41,15 @@ DEFAULT_FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """model: of best_C, trained on all rows. best_C: as the rule chose it. best_score: its mean over the folds.
-    score: the name. table: a dict for each C, ascending: C, mean, spread (standard deviation over the folds, None
-    of one), relative_gap (the largest of its candidates), converged, and by fold scores and gaps. details: all that
+    """model: of best_C, trained on all rows. best_C: as the rule chose it. best: with the loss, penalty, l1_ratio
+    and class_weight that it was chosen with. best_score: its mean over the folds. score: the name. table: a dict
+    for each of these and each C, ascending: C, mean, spread (standard deviation over the folds, None of one),
+    relative_gap (the largest of its candidates), converged, dropped, and by fold scores and gaps. details: all that
     ``llsvm tune --json`` has."""
 
     model: Model
     best_C: float
+    best: dict[str, Any]
     best_score: float
     score: str
     table: list[dict[str, Any]]
@@ -75,6 +78,7 @@ def tune(
     ]
     | None = None,
     rule: Literal["best", "1se"] = "best",
+    race: bool = False,
     group: str | None = None,
     time: str | None = None,
     probabilities: Literal["platt", "isotonic", "temperature"] | None = None,
@@ -84,7 +88,7 @@ def tune(
     memory_limit: str | int | None = None,
     label: str | int | None = None,
     scale: Literal["auto", "none", "maxabs", "minmax", "standard", "unit-row"] = "auto",
-    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+    class_weight: str | Mapping[Any, float] | Sequence[str | Mapping[Any, float] | None] | None = None,
     multiclass: Literal["ovr", "ovo"] = "ovr",
     tol: float = 0.001,
     max_passes: int | None = 200,
@@ -113,16 +117,9 @@ def tune(
     encoding: str = "utf-8",
     target_scale: Literal["auto", "none", "standard"] = "auto",
     bias: float | Literal["auto"] = "auto",
-    loss: Literal[
-        "hinge",
-        "squared_hinge",
-        "least-squares",
-        "logistic",
-        "epsilon_insensitive",
-        "squared_epsilon_insensitive",
-        "quantile",
-        "huber",
-    ] = "hinge",
+    loss: str | Sequence[str] = "hinge",
+    penalty: str | Sequence[str] = "l2",
+    l1_ratio: float | Sequence[float] = 0.5,
     epsilon: float = 0.1,
     quantile: float = 0.5,
     delta: float = 1.0,
@@ -139,9 +136,11 @@ def tune(
     the same fold; or each fold is trained on the rows before it in time. validation: other data to score on, a
     path or (X, y). score: accuracy unless it is given, of a regression r2; f1 is of the second of two classes, of
     more their mean; mae and mse are the mean absolute and squared error. rule: "1se" takes the smallest C whose
-    mean score is within a standard error of the best. probabilities: learn, from the scores of held-out rows, what
-    scores of the model stand for, so that it has ``predict_proba``: by Platt's sigmoid, by isotonic regression (of
-    1,000 rows and more), or by one temperature of all classes' scores. threshold: of two classes, the score above
+    mean score is within a standard error of the best. race: drop candidates that could not be the best even if
+    they predicted the folds to come without an error. loss, penalty, l1_ratio, class_weight: one, or a list of
+    which each is tried with each C. probabilities: learn, from the scores of held-out rows, what scores of the
+    model stand for, so that it has ``predict_proba``: by Platt's sigmoid, by isotonic regression (of 1,000 rows and
+    more), or by one temperature of all classes' scores. threshold: of two classes, the score above
     which a row is of the second, chosen on held-out rows: "precision=0.9" (with the largest recall), "recall=0.9"
     (with the largest precision), "f1", or "cost=FP:FN", what a false positive and a false negative cost. Both
     count rows by their sample weights.
@@ -150,7 +149,7 @@ def tune(
     each to its own certificate. Raises LLSVMError's subclasses; warns as ``llsvm.train`` does.
     """
     given = locals()
-    settings = Settings(**{name: given[name] for name in OPTIONS if name in given and name != "C"})
+    objectives = objectives_of({name: given[name] for name in OPTIONS if name in given and name != "C"})
     names = (
         "C",
         "folds",
@@ -158,17 +157,18 @@ def tune(
         "holdout",
         "score",
         "rule",
+        "race",
         "probabilities",
         "threshold",
         "group",
         "time",
     )
     asks = {name: given[name] for name in names}
-    return tune_with(settings, data, y, sample_weight, output, warn_at=4, **asks)
+    return tune_with(objectives, data, y, sample_weight, output, warn_at=4, **asks)
 
 
 def tune_with(
-    settings: Settings,
+    objectives: Sequence[Settings],
     data: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -178,8 +178,10 @@ def tune_with(
     remedies: Mapping[str, str] | None = None,
     **asks: Any,
 ) -> Tuned:
-    """As ``tune``. names, warn_at, remedies: see ``llsvm.train.train_with``. asks: as ``asked`` takes it."""
-    settings = tuning_settings(settings, asks.get("group"), asks.get("time"))
+    """As ``tune``. objectives: settings that have all but C. names, warn_at, remedies: see
+    ``llsvm.train.train_with``. asks: as ``asked`` takes it."""
+    objectives = tuning_settings(objectives, asks.get("group"), asks.get("time"))
+    settings = objectives[0]
     if output is not None:
         model_file.require_writable(output)
     threads_used = settings.threads or default_threads()
@@ -188,7 +190,7 @@ def tune_with(
         return open_with_settings(settings, data, y, sample_weight, threads_used)
 
     source = opened(settings)
-    question = asked(settings, source=source, again=opened, **asks)
+    question = asked(objectives, source=source, again=opened, **asks)
     with Training(source, settings, output) as training:
         tuning = Tuning(training, question)
         tuning.run()
@@ -202,27 +204,34 @@ def tune_with(
     if output is not None:
         model.save(output)
     best = tuning.chosen
-    return Tuned(model, best.C, best.mean, question.score.name, details["table"], details)
+    return Tuned(model, best.C, details["best"], best.mean, question.score.name, details["table"], details)
 
 
-def tuning_settings(settings: Settings, group: str | None = None, time: str | None = None) -> Settings:
+def tuning_settings(
+    objectives: Sequence[Settings], group: str | None = None, time: str | None = None
+) -> list[Settings]:
     """Raises UsageError for what candidates cannot be trained with. group, time: columns that tell rows apart, and
     are no features."""
-    if settings.loss == ONE_CLASS:
-        raise UsageError(f"--loss {ONE_CLASS} has no C to choose, and no labels to score predictions with")
-    replace(settings, solver="llsvm")  # which says what it does not do
-    for option, column in (("--group", group), ("--time", time)):
-        if column is not None and column == settings.label:
+    found = list[Settings]()
+    for settings in objectives:
+        if settings.loss == ONE_CLASS:
             raise UsageError(
-                f"{option} {column} is the column of the labels: name one that says something else"
+                f"--loss {ONE_CLASS} has no C to choose, and no labels to score predictions with"
             )
-        if column is not None and column not in settings.exclude:
-            settings = replace(settings, exclude=(*settings.exclude, column))
-    return settings
+        replace(settings, solver=solver_of(settings))  # which says what it does not do
+        for option, column in (("--group", group), ("--time", time)):
+            if column is not None and column == settings.label:
+                raise UsageError(
+                    f"{option} {column} is the column of the labels: name one that says something else"
+                )
+            if column is not None and column not in settings.exclude:
+                settings = replace(settings, exclude=(*settings.exclude, column))
+        found.append(settings)
+    return found
 
 
 def asked(
-    settings: Settings,
+    objectives: Sequence[Settings],
     C: str | Sequence[float],
     folds: int | None,
     validation: Any,
@@ -235,9 +244,13 @@ def asked(
     threshold: str | None = None,
     group: str | None = None,
     time: str | None = None,
+    race: bool = False,
 ) -> Question:
     """What is asked, checked. again: opens the data anew, with the settings that it is given. Raises UsageError."""
-    costs, chosen_score = costs_of(C), score_of(score, settings)
+    settings = objectives[0]
+    costs = costs_of(C, len(objectives))
+    for other in objectives[::-1]:  # the first last
+        chosen_score = score_of(score, other)
     given = [
         name
         for name, value in (("--folds", folds), ("--validation", validation), ("--holdout", holdout))
@@ -251,6 +264,12 @@ def asked(
         raise UsageError(
             f"--rule 1se needs several folds to know a standard error: leave it or {given[0]} out"
         )
+    if race and rule == "1se":
+        raise UsageError(
+            "--race drops what can no longer be the best, and --rule 1se takes another one: leave one of them out"
+        )
+    if race and (validation is not None or holdout is not None):
+        raise UsageError(f"--race drops candidates between folds: leave it or {given[0]} out")
     if not given:
         folds = DEFAULT_FOLDS
     if folds is not None and (isinstance(folds, bool) or not isinstance(folds, int) or folds < 2):
@@ -261,7 +280,8 @@ def asked(
     reread = partial(again, settings) if again is not None and source.info().rereadable else None
     learn = wanted(probabilities, threshold, settings)
     by_column = _by_column(settings, group, time, source, again, bool(folds))
-    return Question(costs, chosen_score, rule, folds or 0, holdout, opened, reread, learn, by_column)
+    of_rows = folds or 0, holdout, opened, reread
+    return Question(tuple(objectives), costs, chosen_score, rule, race, *of_rows, learn, by_column)
 
 
 def _by_column(

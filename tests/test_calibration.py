@@ -235,7 +235,7 @@ def test_weighted_rows_behave_as_repeated_ones(method):
         train = partial(open_source, *(each[:half] for each in whole))
         other = open_source(*(each[half:] for each in whole))
         settings = Settings(tol=1e-9, threads=1)
-        question = asked(settings, (0.01, 1.0), 2, None, None, None, "best", train(), None, method, "f1")
+        question = asked([settings], (0.01, 1.0), 2, None, None, None, "best", train(), None, method, "f1")
         question = replace(question, folds=0, validation=lambda model, other=other: other)
         with Training(train(), settings, budget=MemoryBudget(100_000_000, 0)) as training:
             tuning = Tuning(training, question)
@@ -251,7 +251,7 @@ def calibrated(X, y, ledger=None):
     opened = partial(open_source, X, y)
     source = opened()
     question = asked(
-        settings, (0.01, 1.0), 5, None, None, None, "best", source, lambda _: opened(), "platt", "f1"
+        [settings], (0.01, 1.0), 5, None, None, None, "best", source, lambda _: opened(), "platt", "f1"
     )
     with Training(source, settings, budget=MemoryBudget(ledger or 100_000_000, 0)) as training:
         tuning = Tuning(training, question)

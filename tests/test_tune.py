@@ -26,7 +26,7 @@ from llsvm.scoring.ranking import ranked
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.training.training import Training
 from llsvm.tune import asked
-from llsvm.tuning import search
+from llsvm.tuning import together
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
 from llsvm.tuning.run import Tuning
 from llsvm.tuning.scores import SCORES
@@ -58,7 +58,7 @@ def tuned(X, y, ledger=None, costs=COSTS, score=None, again=True, **options):
     opened = partial(open_source, X, y)
     source = opened()
     question = asked(
-        settings, costs, 5, None, None, score, "best", source, (lambda _: opened()) if again else None
+        [settings], costs, 5, None, None, score, "best", source, (lambda _: opened()) if again else None
     )
     with Training(source, settings, budget=MemoryBudget(ledger or 100_000_000, 0)) as training:
         tuning = Tuning(training, question)
@@ -203,7 +203,7 @@ BATCHES, SPILLS = 200_000, 70_000
 
 def test_candidates_that_take_too_many_passes_are_trained_alone(monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr(search, "MAX_PASSES", 2)
+    monkeypatch.setattr(together, "MAX_PASSES", 2)
     X, y = rows(n=800, d=6, seed=5, noise=0.6)
     X = X * np.array([1, 4, 1, 1, 16, 1])  # exact as 32-bit floats
     plenty, _ = tuned(X, y, tol=1e-5)
@@ -342,7 +342,7 @@ def test_options_are_those_of_train_with_the_same_defaults():
     assert {"memory_limit", "loss", "seed", "class_weight", "text"} <= shared
     for name in shared:
         assert ours[name].default == theirs[name].default, name
-        if name not in ("loss", "multiclass"):
+        if name not in ("loss", "penalty", "l1_ratio", "class_weight", "multiclass"):  # or lists of them
             assert ours[name].annotation == theirs[name].annotation, name
     typed = {each.name: each for each in get_command(app).commands["tune"].params}
     assert {"costs", "folds", "validation", "holdout", "score", "rule"} <= set(typed)

@@ -10,6 +10,7 @@ import numpy as np
 
 from llsvm.errors import UsageError
 from llsvm.files.writing import replacing
+from llsvm.tuning.grid import said_of, told_apart
 
 if TYPE_CHECKING:
     from llsvm.scoring.figures import Evaluation
@@ -94,24 +95,42 @@ def _reliability(figure: Any, answer: Evaluation) -> None:
 
 def draw_search(found: dict[str, Any], path: str) -> None:
     """Draw the mean score of each C of a search (what ``llsvm tune --json`` has), with its standard deviation over
-    the folds and the scores of each, to ``path``, atomically. Raises UsageError as ``draw_evaluation``."""
+    the folds, to ``path``, atomically: of each loss, penalty and class weights that were tried, or of one with the
+    scores of each fold. Raises UsageError as ``draw_evaluation``."""
     check_picture(path)
     from matplotlib.figure import Figure
 
-    table = found["table"]
-    costs, means = [row["C"] for row in table], [row["mean"] for row in table]
-    spreads = [row["spread"] or 0.0 for row in table]
+    lines = _lines_of(found["table"])
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
-    for number, scores in enumerate(zip(*(row["scores"] for row in table), strict=True)):
-        label = "a fold" if number == 0 and len(table[0]["scores"]) > 1 else None
-        axes.plot(costs, scores, color="grey", linewidth=0.8, alpha=0.5, label=label)
-    bars: dict[str, Any] = {"yerr": spreads, "capsize": 4} if any(spreads) else {}
-    told = "mean, and standard deviation over the folds" if any(spreads) else "held-out rows"
-    axes.errorbar(costs, means, marker="o", label=told, **bars)
-    chosen = f"chosen: C = {found['best_C']:g}"
-    axes.axvline(found["best_C"], color="tab:orange", linestyle="--", label=chosen)
+    if len(lines) == 1 and not found["race"]:
+        table = found["table"]
+        for number, scores in enumerate(zip(*(row["scores"] for row in table), strict=True)):
+            label = "a fold" if number == 0 and len(table[0]["scores"]) > 1 else None
+            costs = [row["C"] for row in table]
+            axes.plot(costs, scores, color="grey", linewidth=0.8, alpha=0.5, label=label)
+    for name, rows in lines.items():
+        spreads = [row["spread"] or 0.0 for row in rows]
+        bars: dict[str, Any] = {"yerr": spreads, "capsize": 4} if any(spreads) else {}
+        told = "mean, and standard deviation over the folds" if any(spreads) else "held-out rows"
+        means = [row["mean"] for row in rows]
+        axes.errorbar([row["C"] for row in rows], means, marker="o", label=name or told, **bars)
+    best = found["best"]
+    own = ", ".join(said_of(each, best[each]) for each in told_apart(found["table"]))
+    chosen = f"chosen: C = {best['C']:g}" + (f", {own}" if own else "")
+    axes.axvline(best["C"], color="tab:orange", linestyle="--", label=chosen)
     axes.set(xscale="log", xlabel="C", ylabel=found["score"].replace("_", " "))
     axes.legend()
     with replacing(path) as stream:
         figure.savefig(stream, format=_kind(path))
+
+
+def _lines_of(table: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each loss, penalty and class weights, but those that were dropped, by what sets it apart."""
+    apart = told_apart(table)
+    lines: dict[str, list[dict[str, Any]]] = {}
+    for row in table:
+        rows = lines.setdefault(", ".join(said_of(name, row[name]) for name in apart), [])
+        if not row["dropped"]:
+            rows.append(row)
+    return {name: rows for name, rows in lines.items() if rows}

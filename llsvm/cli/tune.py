@@ -1,4 +1,4 @@
-"""``llsvm tune``: the C that predicts held-out rows best, and the model of it."""
+"""``llsvm tune``: the C, loss, penalty and class weights that predict held-out rows best, and the model of them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,29 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import READING, settings_of, takes
+from llsvm.cli.declared import READING, parse_class_weight, takes, values, was_typed
 from llsvm.cli.echo import echo
 from llsvm.cli.options import Json, Quiet, check_model_output, check_output, open_data
-from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
+from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words
+from llsvm.settings.objective import LOSSES, PENALTIES
 from llsvm.settings.option import MOST_USED
 
 
 @takes(
     *("memory_limit", "label", "scale", "class_weight", "multiclass", "tol", "max_passes", "threads"),
-    *("target_scale", "bias", "loss", "epsilon", "quantile", "delta", "seed", "disk_limit", "spill_dir"),
-    *READING,
+    *("target_scale", "bias", "loss", "epsilon", "quantile", "delta", "penalty", "l1_ratio", "seed"),
+    *("disk_limit", "spill_dir", *READING),
+    loss={
+        "metavar": "LIST",
+        "help": f"Losses to choose from: hinge,logistic; of {', '.join(LOSSES[:-1])}.",
+    },
+    penalty={"metavar": "LIST", "help": f"Penalties to choose from; of {', '.join(PENALTIES)}."},
+    l1_ratio={"metavar": "LIST", "help": "Shares of l1 in elasticnet to choose from: 0.1,0.5."},
+    class_weight={
+        "metavar": "none|balanced|LABEL=FACTOR...",
+        "help": "Multiplies C for a class: balanced, or a factor for each label; none,balanced tries both.",
+    },
     tol={"help": "Relative gap of each candidate, and of the model."},
     seed={"help": "Of the folds, and of the order of rows in training."},
 )
@@ -83,6 +94,14 @@ def tune(
             rich_help_panel=MOST_USED,
         ),
     ] = "best",
+    race: Annotated[
+        bool,
+        typer.Option(
+            "--race",
+            help="Drop candidates after the folds that show that they cannot be the best.",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = False,
     group: Annotated[
         str | None,
         typer.Option(
@@ -127,14 +146,18 @@ def tune(
     quiet: Quiet = False,
     **chosen: Any,
 ) -> int:
-    """Choose C on held-out rows, all candidates in the same passes, and train."""
+    """Choose C, and the loss, penalty and class weights, on held-out rows, and train."""
     from llsvm.cli.display import say, say_notes, showing
     from llsvm.kernels.start import start_quickly
     from llsvm.training.training import Training
     from llsvm.tune import asked, tuning_settings
+    from llsvm.tuning.grid import objectives_of, refuse_unused
     from llsvm.tuning.run import Tuning
 
-    settings = tuning_settings(settings_of(chosen, context), group, time)
+    lists = objectives_of(_lists(chosen))
+    refuse_unused(lists, [name for name in chosen if was_typed(context, name)])
+    objectives = tuning_settings(lists, group, time)
+    settings = objectives[0]
     check_model_output(model, [*data, *([validation] if validation else [])])
     if plot is not None:
         from llsvm.cli.plots import check_picture, draw_search
@@ -143,13 +166,13 @@ def tune(
         check_output(plot, [model, *data])
     source = open_data(data, settings)
     again = partial(open_data, data)
-    learn = probabilities, threshold, group, time
-    question = asked(settings, costs, folds, validation, holdout, score, rule, source, again, *learn)
+    learn = probabilities, threshold, group, time, race
+    question = asked(objectives, costs, folds, validation, holdout, score, rule, source, again, *learn)
     start_quickly()
     with Training(source, settings, output=model) as training:
         say(training.defaults, quiet)
         tuning = Tuning(training, question)
-        with last_words(lambda: training.save_so_far(model)):
+        with last_words(lambda: tuning.save_so_far(model)):
             with showing(training.progress, settings, quiet) as show:
                 tuning.run(show)
             tuning.model.save(model)
@@ -162,7 +185,7 @@ def tune(
 
         typer.echo(json_bytes(found).decode(), nl=False)
     else:
-        _show(found, model, settings, quiet)
+        _show(found, model, training.settings, quiet)
     if converged:
         return EXIT_CONVERGED
     advice = found["advice"] or "candidates of large C may; see the gaps in the table"
@@ -170,26 +193,74 @@ def tune(
     return EXIT_NOT_CONVERGED
 
 
+def _lists(chosen: dict[str, Any]) -> dict[str, Any]:
+    """What was typed, with lists of what may be tried with each C. Raises UsageError."""
+    words, ratios = chosen["class_weight"] or [], str(chosen["l1_ratio"]).split(",")
+    found = values({**chosen, "class_weight": None})
+    each = words[0].split(",") if len(words) == 1 else []
+    if "none" in each or "balanced" in each:
+        found["class_weight"] = [None if one == "none" else parse_class_weight([one]) for one in each]
+    else:
+        found["class_weight"] = parse_class_weight(words)
+    for name in ("loss", "penalty"):
+        found[name] = [one.strip() for one in chosen[name].split(",")]
+    try:
+        found["l1_ratio"] = [float(ratio) for ratio in ratios]
+    except ValueError:
+        raise UsageError(
+            f"--l1-ratio {','.join(ratios)}: write shares between 0 and 1, such as 0.1,0.5"
+        ) from None
+    return found
+
+
 def _show(found: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
     """The table, and what the model is."""
     from llsvm.calibration.threshold import describe
     from llsvm.cli.tables import print_table
     from llsvm.cli.train import outcome
-    from llsvm.solvers.report import in_passes
+    from llsvm.tuning.grid import said_of, told_apart
 
-    names = ["C", found["score"], "spread", "gap", ""]
+    apart = told_apart(found["table"])
+    folds = max(len(row["scores"]) for row in found["table"])
     rows = []
     for row in found["table"]:
-        mark = "chosen" if row["C"] == found["best_C"] else ""
-        rows.append([row["C"], row["mean"], row["spread"], f"{row['relative_gap']:.2%}", mark])
-    print_table(names, rows)
+        mark = "chosen" if all(row[name] == value for name, value in found["best"].items()) else ""
+        if row["dropped"]:
+            mark = f"dropped after {len(row['scores'])} of {folds} folds"
+        own = [said_of("", row[name]).strip() for name in apart]
+        rows.append([*own, row["C"], row["mean"], row["spread"], f"{row['relative_gap']:.2%}", mark])
+    print_table([*(name.replace("_", " ") for name in apart), "C", found["score"], "spread", "gap", ""], rows)
     if quiet:
         return
-    at_once = f"{found['at_once']} at once" if found["batches"] > 1 else "all at once"
-    echo(f"{found['candidates']} candidates, {at_once}, in {in_passes(found['search_passes'])}")
-    echo(f"C = {found['best_C']:g}, trained on all rows: {outcome(found, settings)}")
+    for line in _searches(found):
+        echo(line)
+    chosen = ", ".join([*(said_of(name, found["best"][name]) for name in apart), f"C = {found['best_C']:g}"])
+    echo(f"{chosen}, trained on all rows: {outcome(found, settings)}")
     if found["probabilities"] is not None:
         echo(f"probabilities by the scores of held-out rows: {found['probabilities']}")
     if found["threshold"] is not None:
         echo(f"threshold {describe(found['threshold'])}")
     echo(f"model written to {model}")
+
+
+def _searches(found: dict[str, Any]) -> list[str]:
+    """What it took: a line for all, and where there are several, for each loss and penalty."""
+    from llsvm.solvers.report import in_passes
+
+    passes = in_passes(found["search_passes"])
+    if len(found["searches"]) == 1:
+        return [f"{found['candidates']} candidates, {_at_once(found['searches'][0])}, in {passes}"]
+    lines = [f"{found['candidates']} candidates, in {passes}:"]
+    for part in found["searches"]:
+        name = part["loss"] if part["penalty"] == "l2" else f"{part['loss']} with {part['penalty']}"
+        lines.append(
+            f"  {name}: {part['candidates']} by solver {part['solver']}, {_at_once(part)}, in "
+            f"{in_passes(part['passes'])}"
+        )
+    return lines
+
+
+def _at_once(part: dict[str, Any]) -> str:
+    if part["solver"] != "llsvm":
+        return "one after the other"
+    return f"{part['at_once']} at once" if part["batches"] > 1 else "all at once"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,17 +36,20 @@ class _Search(LLSVMEstimator):
     kernel: ClassVar[None] = None  # type: ignore[misc]
     text: ClassVar[tuple[()]] = ()  # type: ignore[misc]
     cross: ClassVar[tuple[()]] = ()  # type: ignore[misc]
-    _not_options: ClassVar[tuple[str, ...]] = ("Cs", "cv", "scoring", "rule")
+    _not_options: ClassVar[tuple[str, ...]] = ("Cs", "cv", "scoring", "rule", "race", "l1_ratios")
     _names = _SEARCH_NAMES
 
     Cs: int | Sequence[float]
     cv: int
     scoring: str | None
     rule: str
+    race: bool
+    l1_ratios: Sequence[float] | None
 
     def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
+        ratios = [settings.l1_ratio] if self.l1_ratios is None else list(self.l1_ratios)
         found = tune_with(
-            settings,
+            [replace(settings, l1_ratio=ratio) for ratio in ratios],
             X,
             y,
             sample_weight,
@@ -58,12 +62,17 @@ class _Search(LLSVMEstimator):
             holdout=None,
             score=None if self.scoring is None else _SCORING.get(self.scoring, self.scoring),
             rule=self.rule,
+            race=self.race,
             **self._learned(),
         )
         self.C_: float = found.best_C
         self.best_score_: float = found.best_score
-        self.Cs_: NDArray[np.float64] = np.array([row["C"] for row in found.table])
-        self.scores_: NDArray[np.float64] = np.array([row["scores"] for row in found.table]).T
+        self.l1_ratio_: float | None = found.best["l1_ratio"]
+        n_costs = len(found.table) // len(ratios)
+        self.Cs_: NDArray[np.float64] = np.array([row["C"] for row in found.table[:n_costs]])
+        scores = [row["scores"] + [np.nan] * (self.cv - len(row["scores"])) for row in found.table]
+        shape = (self.cv, n_costs) if self.l1_ratios is None else (self.cv, len(ratios), n_costs)
+        self.scores_: NDArray[np.float64] = np.array(scores).T.reshape(shape)
         return found.model
 
     def _learned(self) -> dict[str, Any]:
@@ -88,6 +97,8 @@ class LLSVMClassifierCV(Classifying, _Search):
     Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds, stratified, of
     rows as ``random_state`` has it. scoring: "accuracy" (None), "balanced_accuracy", "roc_auc",
     "average_precision", "f1" or "log_loss". rule: "best", or "1se": the smallest C within a standard error of it.
+    race: drop candidates that could not be the best even without an error on the folds to come.
+    penalty: "l2", "l1" or "elasticnet"; l1_ratios: shares of l1 in elasticnet, each of which is tried with each C.
     probabilities: None, "platt", "isotonic" or "temperature": learn what scores stand for from those of held-out
     rows; then there is ``predict_proba`` (there is with loss "logistic" anyway). threshold: None, or what the score
     above which a row is of the second class is chosen by: "precision=0.9", "recall=0.9", "f1" or "cost=FP:FN".
@@ -95,8 +106,9 @@ class LLSVMClassifierCV(Classifying, _Search):
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others.
     loss: "hinge", "squared_hinge", "logistic" or "least-squares". multi_class: "ovr" or "ovo". class_weight: None,
     "balanced" or label -> factor.
-    classes_, Cs_ (m,), C_ (the chosen one), scores_ (cv, m) and best_score_ (the mean of the chosen) come with
-    ``fit``. coef_ has k = 1 row for two classes, else one per class, or pair of classes.
+    classes_, Cs_ (m,), C_ and l1_ratio_ (the chosen ones), scores_ (cv, m), with l1_ratios (cv, r, m), NaN where a
+    race dropped the candidate, and best_score_ (the mean of the chosen) come with ``fit``. coef_ has k = 1 row for
+    two classes, else one per class, or pair of classes.
     """
 
     _not_options = (*_Search._not_options, "probabilities", "threshold")
@@ -108,9 +120,12 @@ class LLSVMClassifierCV(Classifying, _Search):
         cv: int = 5,
         scoring: str | None = None,
         rule: str = "best",
+        race: bool = False,
         probabilities: str | None = None,
         threshold: str | None = None,
         loss: str = "hinge",
+        penalty: str = "l2",
+        l1_ratios: Sequence[float] | None = None,
         multi_class: str = "ovr",
         tol: float = 1e-3,
         max_iter: int | None = 200,
@@ -127,9 +142,12 @@ class LLSVMClassifierCV(Classifying, _Search):
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
+        self.race = race
         self.probabilities = probabilities
         self.threshold = threshold
         self.loss = loss
+        self.penalty = penalty
+        self.l1_ratios = l1_ratios
         self.multi_class = multi_class
         self.tol = tol
         self.max_iter = max_iter
@@ -163,12 +181,14 @@ class LLSVMRegressorCV(RegressorMixin, _Search):
     As ``LLSVMRegressor``, for several C at once; see ``LLSVMClassifierCV``.
 
     Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds. scoring: "r2"
-    (None), "mae" or "mse". rule: "best", or "1se": the smallest C within a standard error of it.
+    (None), "mae" or "mse". rule: "best", or "1se": the smallest C within a standard error of it. race, penalty,
+    l1_ratios: see ``LLSVMClassifierCV``.
     tol: relative duality gap of each candidate, and of the model. max_iter: full passes over the data at most.
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others.
     loss: "epsilon_insensitive", "squared_epsilon_insensitive", "huber" or "quantile"; epsilon, quantile, delta:
     theirs.
-    Cs_ (m,), C_ (the chosen one), scores_ (cv, m) and best_score_ (the mean of the chosen) come with ``fit``.
+    Cs_ (m,), C_ and l1_ratio_ (the chosen ones), scores_ (cv, m), with l1_ratios (cv, r, m), and best_score_ (the
+    mean of the chosen) come with ``fit``.
     """
 
     _label_kind = REGRESSION
@@ -180,10 +200,13 @@ class LLSVMRegressorCV(RegressorMixin, _Search):
         cv: int = 5,
         scoring: str | None = None,
         rule: str = "best",
+        race: bool = False,
         loss: str = "epsilon_insensitive",
         epsilon: float = 0.1,
         quantile: float = 0.5,
         delta: float = 1.0,
+        penalty: str = "l2",
+        l1_ratios: Sequence[float] | None = None,
         tol: float = 1e-3,
         max_iter: int | None = 200,
         fit_intercept: bool = True,
@@ -198,10 +221,13 @@ class LLSVMRegressorCV(RegressorMixin, _Search):
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
+        self.race = race
         self.loss = loss
         self.epsilon = epsilon
         self.quantile = quantile
         self.delta = delta
+        self.penalty = penalty
+        self.l1_ratios = l1_ratios
         self.tol = tol
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept

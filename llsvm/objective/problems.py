@@ -4,8 +4,9 @@ The classes make the first of them. One against the rest: every row takes part i
 against one: a row takes part in the k − 1 pairs that its class is in, so it has k − 1 dual variables, whatever the
 number of pairs: that of the pair with class m is number m where m comes before its own class, else m − 1.
 
-Variants multiply them: another factor of C, a fold of the rows left out. A row has as many dual variables more for
-each, in the same order. So ovr, ovo, the folds of a cross-validation and a grid of C's are one thing.
+Variants multiply them: another factor of C, other class weights, a fold of the rows left out. A row has as many
+dual variables more for each, in the same order. So ovr, ovo, the folds of a cross-validation and a grid of C's and
+class weights are one thing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,10 +65,22 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What is the same for all problems of the classes. cost: a factor of C, > 0. leaves_out: a fold, or None."""
+    """What is the same for all problems of the classes. cost: a factor of C, > 0. leaves_out: a fold, or None.
+    class_weight: another factor, of each class; None: 1 for all."""
 
     cost: float = 1.0
     leaves_out: Fold | None = None
+    class_weight: tuple[float, ...] | None = None
+
+    def weighted(self, values: NDArray[Any], y: NDArray[np.int32], power: int = 1) -> NDArray[Any]:
+        """(n,) values of rows of the classes ``y`` times their class weights to that power, as they are where these
+        are 1. A weight of 0 is as good as 1e-20 where it is a divisor."""
+        if self.class_weight is None:
+            return values
+        weight = np.array(self.class_weight)
+        if power < 0:
+            weight = np.maximum(weight, 1e-20)
+        return (values * (weight**power)[y]).astype(values.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,14 +173,14 @@ class Problems:
 
     @property
     def described(self) -> list[list[float]]:
-        """The variants as plain values: factor of C; number, folds and seed of the fold that is left out."""
-        out = [(variant.cost, variant.leaves_out) for variant in self.variants]
-        return [[cost] if fold is None else [cost, fold.number, fold.folds, fold.seed] for cost, fold in out]
-
-    @property
-    def costs(self) -> tuple[float, ...]:
-        """The factor of C of each variant."""
-        return tuple(variant.cost for variant in self.variants)
+        """The variants as plain values: factor of C; number, folds and seed of the fold that is left out; class
+        weights."""
+        out = []
+        for variant in self.variants:
+            fold = variant.leaves_out
+            of_fold = [] if fold is None else [fold.number, fold.folds, fold.seed]
+            out.append([variant.cost, *of_fold, *(variant.class_weight or ())])
+        return out
 
 
 def row_hash(rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:

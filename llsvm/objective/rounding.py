@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.joint_loss import JointLoss
 from llsvm.objective.losses import Loss, PLQLoss
+from llsvm.objective.problems import Variant
 from llsvm.settings.objective import CLASSIFICATION
 
 SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64
@@ -125,7 +126,7 @@ class RoundingBound:
     takes part in each. loss: of a row, or of all its margins at once. l1, l2: of the penalty.
     free_bias: the last weight, of the constant feature, is not penalised.
     n_rows: where t − m, ε or so, is rounded before ε is taken from it.
-    factors: of all costs, for each variant of the problems (llsvm.objective.problems).
+    variants: of the problems, with factors of all costs, and of a class's (llsvm.objective.problems).
     total: ν C of the one-class SVM, whose −ρ is the last weight; 0 for all others. negligible: see Certificate.
     """
 
@@ -140,7 +141,7 @@ class RoundingBound:
     free_bias: bool = False
     noise: float = 0.0
     n_rows: int = 0
-    factors: tuple[float, ...] = (1.0,)
+    variants: tuple[Variant, ...] = (Variant(),)
     total: float = 0.0
     negligible: float = math.inf
 
@@ -210,17 +211,21 @@ class RoundingBound:
 
     def _costs(self, n: int) -> Iterator[tuple[float, float]]:
         """sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
-        for factor in self.factors:
-            for total, largest in islice(self._costs_of_classes(), n // len(self.factors)):
-                yield factor * total, factor * largest
+        for variant in self.variants:
+            weight = np.array(variant.class_weight or 1.0)
+            of_classes = self._costs_of_classes(self.cost_squares * weight**2, self.largest_cost * weight)
+            for total, largest in islice(of_classes, n // len(self.variants)):
+                yield variant.cost * total, variant.cost * largest
 
-    def _costs_of_classes(self) -> Iterator[tuple[float, float]]:
-        """The same of the problems that the classes make, without end where they are the same for all."""
+    def _costs_of_classes(
+        self, squares: NDArray[np.float64], largest: NDArray[np.float64]
+    ) -> Iterator[tuple[float, float]]:
+        """The same of the problems that the classes make, without end where they are the same for all. squares,
+        largest: as ``cost_squares`` and ``largest_cost``."""
         if not self.pairs:
-            yield from repeat((math.sqrt(self.cost_squares.sum()), float(self.largest_cost.max())))
-        for i, j in combinations(range(len(self.cost_squares)), 2):
-            squares = float(self.cost_squares[i] + self.cost_squares[j])
-            yield math.sqrt(squares), float(max(self.largest_cost[i], self.largest_cost[j]))
+            yield from repeat((math.sqrt(squares.sum()), float(largest.max())))
+        for i, j in combinations(range(len(squares)), 2):
+            yield math.sqrt(float(squares[i] + squares[j])), float(max(largest[i], largest[j]))
 
     def _moved(
         self,

@@ -31,6 +31,11 @@ KINKED = (
     "quantile",
     "one_class",
 )  # that are smoothed where a method takes smooth losses alone
+OF_LOSSES = {  # options that only some losses look at
+    "epsilon": ("epsilon_insensitive", "squared_epsilon_insensitive"),
+    "quantile": ("quantile",),
+    "delta": ("huber",),
+}
 PENALTIES = ("l2", "l1", "elasticnet")
 DIRECT = ("crammer-singer", "weston-watkins")  # one joint problem, of hinges
 SOFTMAX = "softmax"  # and of the logistic loss

@@ -19,6 +19,7 @@ from llsvm.settings.methods import Demand, Method, able_methods, demands, only_m
 from llsvm.settings.objective import (
     CLASSIFICATION,
     KINDS,
+    OF_LOSSES,
     ONE_CLASS,
     REGRESSION,
     ObjectiveOptions,
@@ -215,18 +216,18 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     def _check_unused(self) -> None:
         """Refuse what would silently be left aside, because another option is not there."""
-        self.refuse_unused(name for name in self._unused if getattr(self, name) != OPTIONS[name].default)
+        self.refuse_unused(name for name in self.unused if getattr(self, name) != OPTIONS[name].default)
 
     def refuse_unused(self, given: Iterable[str]) -> None:
         """Raise UsageError for one of the options given, by name, that nothing looks at, even if its value is the
         default: whoever gives it believes that it counts."""
-        unused = self._unused
+        unused = self.unused
         for name in given:
             if name in unused:
                 raise UsageError(f"{OPTIONS[name].flag} {unused[name]}")
 
     @property
-    def _unused(self) -> dict[str, str]:
+    def unused(self) -> dict[str, str]:
         """The options that nothing looks at, because another is not there: name -> why, and what to do."""
         kernel, one_class, kind = self.takes_rows_as_they_are, self.loss == ONE_CLASS, KINDS[self.loss]
         where = {  # option -> whether something looks at it, and what to do
@@ -241,12 +242,10 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
                 self.penalty == "elasticnet" and self.lambda1 is None,
                 "pass --penalty elasticnet, without --lambda1 and --lambda2",
             ),
-            "epsilon": (
-                self.loss.endswith("epsilon_insensitive"),
-                "pass --loss epsilon_insensitive or squared_epsilon_insensitive",
-            ),
-            "quantile": (self.loss == "quantile", "pass --loss quantile"),
-            "delta": (self.loss == "huber", "pass --loss huber"),
+            **{
+                name: (self.loss in losses, f"pass --loss {' or '.join(losses)}")
+                for name, losses in OF_LOSSES.items()
+            },
             "components": (self.feature_map is not None, "pass --feature-map nystroem or rff"),
             "gamma": (kernel, "pass --kernel rbf or poly"),
             "degree": (kernel, "pass --kernel poly"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.models.model import Model
-from llsvm.solvers.report import Report
+from llsvm.solvers.report import Report, in_passes
 from llsvm.training.outcome import checksum_of
 
 _LOOKS, _LOOK_SECONDS = 5, 0.02
@@ -40,3 +41,14 @@ class SoFar:
                 return model
             time.sleep(_LOOK_SECONDS)
         return None
+
+
+def saved(model: Model | None, path: str | os.PathLike[str]) -> str:
+    """Save a model so far; returns what became of it, to go on a sentence with."""
+    if model is None or model.certificate is None:
+        return ", no model is written: no pass has been certified, or its weights are gone"
+    model.save(path)
+    return (
+        f", and the model so far is written to {path}: after {in_passes(model.certificate.passes)} within "
+        f"{model.certificate.relative_gap:.3%} of the optimum"
+    )

@@ -33,7 +33,7 @@ from llsvm.solvers import make_solver
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import Choice
-from llsvm.solvers.report import ROUNDED, Report, in_passes
+from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.state import Shares
 from llsvm.spill.workspace import choose_parent
 from llsvm.state.checkpoints import Checkpoints
@@ -50,7 +50,7 @@ from llsvm.training.limits import budget_of
 from llsvm.training.outcome import Run, advice_on, history_row, model_of, summary
 from llsvm.training.outlook import Outlook
 from llsvm.training.pruning import prune, room, set_aside
-from llsvm.training.so_far import SoFar
+from llsvm.training.so_far import SoFar, saved
 
 _DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
 
@@ -368,14 +368,7 @@ class Training:
 
     def save_so_far(self, path: str | os.PathLike[str]) -> str:
         """Save ``model_so_far``; returns what became of it, to go on a sentence with."""
-        model = self.model_so_far()
-        if model is None or model.certificate is None:
-            return ", no model is written: no pass has been certified, or its weights are gone"
-        model.save(path)
-        return (
-            f", and the model so far is written to {path}: after {in_passes(model.certificate.passes)} within "
-            f"{model.certificate.relative_gap:.3%} of the optimum"
-        )
+        return saved(self.model_so_far(), path)
 
     def keep_state(self) -> str:
         """A signal ends the run: see ``Checkpoints.sync_newest``."""

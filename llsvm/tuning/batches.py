@@ -1,7 +1,7 @@
-"""Batches: how many candidates, a C and a fold each, are trained in the same passes, and in which order.
+"""Batches: how many candidates, a C, class weights and a fold each, are trained in the same passes, in which order.
 
-Of a batch all C's have the same folds. The next one goes on with larger C's, so that each of its candidates can
-begin at the dual variables of its neighbour: the one of the next smaller C, on the same rows."""
+Of a batch all C's have the same class weights and folds. The next one goes on with larger C's, so that each of its
+candidates can begin at the dual variables of its neighbour: the one of the next smaller C, on the same rows."""
 
 from __future__ import annotations
 
@@ -16,47 +16,61 @@ from llsvm.solvers.llsvm.in_turn import NO_PARENT
 # since each block costs its reading again where few rows are seen at a time.
 _BLOCK_SHARE = 1 / 8
 
+Weights = tuple[float, ...] | None  # of classes, see Variant
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Candidates of the same passes: each of ``costs`` with each of ``folds``, None being all rows.
+    """Candidates of the same passes: each of ``costs`` with each of ``weights`` and of ``folds``, None being all
+    rows.
 
-    first, last: is it the first, or the last, of its folds?"""
+    weights: numbers in a list of class weights. first, last: is it the first, or the last, of its weights and
+    folds?"""
 
     costs: tuple[float, ...]
+    weights: tuple[int, ...]
     folds: tuple[Fold | None, ...]
     first: bool
     last: bool
 
-    @property
-    def variants(self) -> list[Variant]:
-        """In the order of the costs, and within each in that of the folds."""
-        return [Variant(cost, fold) for cost in self.costs for fold in self.folds]
+    def variants(self, weights: Sequence[Weights]) -> list[Variant]:
+        """In the order of the costs, within each in that of the weights, and of the folds."""
+        return [Variant(C, fold, weights[w]) for C in self.costs for w in self.weights for fold in self.folds]
 
     @property
     def parents(self) -> list[int]:
         """Where each of the variants may begin: at the next smaller C, and at the smallest of all at the first of
         the folds, if these are all rows."""
         n, at_all_rows = len(self.folds), self.first and self.folds[0] is None
-        roots = [0 if f and at_all_rows else NO_PARENT for f in range(n)]
-        return [*roots, *range(n * (len(self.costs) - 1))]
+        sides = len(self.weights) * n
+        roots = [i - i % n if i % n and at_all_rows else NO_PARENT for i in range(sides)]
+        return [*roots, *range(sides * (len(self.costs) - 1))]
 
 
-def batches(costs: Sequence[float], folds: Sequence[Fold | None], at_once: int) -> Iterator[Batch]:
+def batches(
+    costs: Sequence[float], n_weights: int, folds: Sequence[Fold | None], at_once: int
+) -> Iterator[Batch]:
     """All candidates, at most so many at once. costs: ascending."""
     folds_at_once = min(at_once, len(folds))
-    costs_at_once = max(1, at_once // len(folds))
+    weights_at_once = max(1, min(n_weights, at_once // len(folds)))
+    costs_at_once = max(1, at_once // (len(folds) * n_weights))
     for f in range(0, len(folds), folds_at_once):
-        for c in range(0, len(costs), costs_at_once):
-            last = c + costs_at_once >= len(costs)
-            some = tuple(folds[f : f + folds_at_once])
-            yield Batch(tuple(costs[c : c + costs_at_once]), some, c == 0, last)
+        for w in range(0, n_weights, weights_at_once):
+            for c in range(0, len(costs), costs_at_once):
+                last = c + costs_at_once >= len(costs)
+                some = tuple(range(w, min(w + weights_at_once, n_weights)))
+                of = tuple(folds[f : f + folds_at_once])
+                yield Batch(tuple(costs[c : c + costs_at_once]), some, of, c == 0, last)
 
 
-def at_once(n_costs: int, n_folds: int, plan: Callable[[int], MemoryPlan | None]) -> int:
+def at_once(n_costs: int, n_weights: int, n_folds: int, plan: Callable[[int], MemoryPlan | None]) -> int:
     """How many candidates the memory limit has room for: as many as leave all rows in memory, if there are such;
     else as many as leave blocks of rows large enough. plan: of so many; None where the limit is too small."""
-    sizes = [*(n_folds * c for c in range(n_costs, 0, -1)), *range(n_folds - 1, 0, -1)]
+    sizes = [
+        *(n_folds * n_weights * c for c in range(n_costs, 0, -1)),
+        *(n_folds * w for w in range(n_weights - 1, 0, -1)),
+        *range(n_folds - 1, 0, -1),
+    ]
     plans = {size: plan(size) for size in {*sizes, 1}}
     for size in sizes:
         found = plans[size]

@@ -1,21 +1,29 @@
-"""The grid of C's, as it is asked for."""
+"""The grid, as it is asked for: C's, and objectives to try each of them with.
+
+An objective is a loss, a penalty and class weights: settings that have all but C.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any
 
 from llsvm.errors import UsageError
+from llsvm.settings.objective import KINDS, OF_LOSSES
+from llsvm.settings.settings import OPTIONS, Settings
 
 DEFAULT_COSTS = "0.001..1000"
 POINTS = 7  # of a range
+OF_OBJECTIVE = ("loss", "penalty", "l1_ratio", "class_weight")
 _DIGITS = 12  # of a point: 0.1, not 0.10000000000000002
 
 
-def costs_of(asked: str | float | Iterable[float]) -> tuple[float, ...]:
+def costs_of(asked: str | float | Iterable[float], n_objectives: int = 1) -> tuple[float, ...]:
     """The C's, ascending, each once: of "0.001..1000" (seven, evenly on a log scale), "0.1,1,10" or numbers.
 
-    Raises UsageError for what is none, and for a single one, of which there is nothing to choose."""
+    Raises UsageError for what is none, and where there is nothing to choose: a single C of one objective."""
     given = asked if isinstance(asked, str) else ",".join(str(each) for each in _listed(asked))
     low, dots, high = given.partition("..")
     if dots:
@@ -28,7 +36,7 @@ def costs_of(asked: str | float | Iterable[float]) -> tuple[float, ...]:
         found = {float(f"{first * step:.{_DIGITS}g}") for step in steps}
     else:
         found = {_number(each, given) for each in given.split(",")}
-    if len(found) < 2:
+    if len(found) * n_objectives < 2:
         raise UsageError(f"-C {given}: there is nothing to choose from one C; give several, or train with it")
     return tuple(sorted(found))
 
@@ -47,3 +55,82 @@ def _number(text: str, given: str) -> float:
             f"-C {given}: {text.strip()!r} is no positive number; write a list as 0.1,1,10, a range as 0.001..1000"
         )
     return value
+
+
+def objectives_of(given: Mapping[str, Any]) -> tuple[Settings, ...]:
+    """Settings for each combination of the losses, penalties, shares of L1 and class weights in ``given``, each of
+    which may be a list; all else is the same. What only some losses look at goes to these, and a share of L1 to
+    elasticnet. Raises UsageError."""
+    losses, penalties, ratios, weights = (
+        _alternatives(given.get(name, OPTIONS[name].default)) for name in OF_OBJECTIVE
+    )
+    _require_one_kind(losses)
+    found = list[Settings]()
+    for loss, penalty, weight in product(losses, penalties, weights):
+        for ratio in ratios if penalty == "elasticnet" or "elasticnet" not in penalties else [None]:
+            own = {"loss": loss, "penalty": penalty, "class_weight": weight}
+            own |= {} if ratio is None else {"l1_ratio": ratio}
+            left = {
+                name: value
+                for name, value in given.items()
+                if name not in OF_OBJECTIVE and not _of_another(name, loss, losses)
+            }
+            found.append(Settings(**left, **own))
+    return tuple(found)
+
+
+def refuse_unused(objectives: Sequence[Settings], given: Iterable[str]) -> None:
+    """Raise UsageError for one of the options given, by name, that none of the objectives looks at."""
+    unused = set.intersection(*(set(each.unused) for each in objectives))
+    objectives[0].refuse_unused(name for name in given if name in unused)
+
+
+def solver_of(objective: Settings) -> str:
+    """Which solver searches over it: the one that has many problems in the same passes, where that has the penalty;
+    else one candidate follows the other."""
+    return "llsvm" if objective.penalty == "l2" else "smsvm"
+
+
+def described(objective: Settings) -> dict[str, Any]:
+    """Its loss, penalty, share of L1 (None where the penalty has none) and class weights, as plain values."""
+    values = objective.as_dict()
+    ratio = values["l1_ratio"] if objective.penalty == "elasticnet" else None
+    return {**{name: values[name] for name in OF_OBJECTIVE}, "l1_ratio": ratio}
+
+
+def told_apart(objectives: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Which of the settings that ``described`` has are not the same for all."""
+    each = list(objectives)
+    return [name for name in OF_OBJECTIVE if any(one[name] != each[0][name] for one in each)]
+
+
+def said_of(name: str, value: Any) -> str:
+    """One of them, for people."""
+    if isinstance(value, Mapping):
+        value = " ".join(f"{label}={factor:g}" for label, factor in value.items())
+    return f"{name.replace('_', ' ')} {'none' if value is None else value}"
+
+
+def _alternatives(given: Any) -> list[Any]:
+    """Each once, in their order."""
+    found = list[Any]()
+    for each in given if isinstance(given, list | tuple) else [given]:
+        if each not in found:
+            found.append(each)
+    return found or [given]
+
+
+def _of_another(name: str, loss: str, losses: list[str]) -> bool:
+    """Is it an option that ``loss`` does not look at, but another of the losses does?"""
+    of = OF_LOSSES.get(name, (loss,))
+    return loss not in of and any(each in of for each in losses)
+
+
+def _require_one_kind(losses: list[Any]) -> None:
+    kinds = {KINDS[loss]: loss for loss in losses if loss in KINDS}
+    if len(kinds) > 1:
+        one, other = list(kinds.values())[:2]
+        raise UsageError(
+            f"--loss {one} and {other} are for labels of two kinds, {KINDS[one]} and {KINDS[other]}, and no score "
+            "is for both: leave one of them out"
+        )

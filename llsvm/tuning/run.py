@@ -1,4 +1,4 @@
-"""A run of ``tune``: the search, the choice, and the model of the chosen C, trained on all rows."""
+"""A run of ``tune``: the search, the choice, and the model of the chosen candidate, trained on all rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 from llsvm.calibration.learning import Learned
 from llsvm.errors import BudgetError
 from llsvm.models.model import Model
+from llsvm.training.so_far import saved
 from llsvm.training.training import Training
-from llsvm.tuning.search import Found, MustBeginAgain, Question, Search, Show
+from llsvm.tuning.grid import described
+from llsvm.tuning.search import Found, Question, Search
 from llsvm.tuning.table import Row, chosen
+from llsvm.tuning.trained import MustBeginAgain, Show
 
 
 class Tuning:
@@ -18,35 +21,40 @@ class Tuning:
 
     def __init__(self, training: Training, question: Question) -> None:
         self._training, self._question = training, question
-        self._settings = training.settings
         self._found = Found()
         self._learned = Learned()
         self._chosen: Row | None = None
 
     def run(self, show: Show = lambda report: None) -> None:
         """show: is told of each pass. Raises LLSVMError's subclasses."""
-        training = self._training
+        training, question = self._training, self._question
         while True:
-            search = Search(training, self._question, show)
             try:
+                search = Search(training, question, show)
                 self._found = search.run()
-                self._chosen = chosen(self._found.rows, self._question.score, self._question.rule)
-                self._learned = search.learn(self._chosen.C)
+                best = self._chosen = chosen(self._found.rows, question.score, question.rule)
+                self._learned = search.learn(best.key)
                 break
             except MustBeginAgain:
                 del search  # and all that it holds
                 training.keep_double()
             except BudgetError as error:
                 raise training.with_smallest(error) from error
-        start, number = self._found.starts.get(self._chosen.C, (None, 0))
-        shares = None if start is None else start.shares(number)
-        for report in training.go_on(replace(self._settings, C=self._chosen.C), shares):
+        settings = replace(question.objectives[best.objective], C=best.C)
+        settings = settings.resolved(training.stream.source.info().is_table)
+        for report in training.go_on(settings, search.starts.shares(best.key)):
             show(report)
 
     @property
     def model(self) -> Model:
-        """Of the chosen C, with what was learned from held-out rows."""
+        """Of the chosen candidate, with what was learned from held-out rows."""
         return self._learned.give(self._training.model)
+
+    def save_so_far(self, path: str) -> str:
+        """See ``Training.save_so_far``: while the model of the chosen candidate is trained there is one, with what
+        was learned from held-out rows."""
+        model = self._training.model_so_far()
+        return saved(None if model is None else self._learned.give(model), path)
 
     @property
     def chosen(self) -> Row:
@@ -55,7 +63,7 @@ class Tuning:
 
     @property
     def rows(self) -> list[Row]:
-        """Of each C, ascending."""
+        """Of each objective and C, ascending."""
         return self._found.rows
 
     @property
@@ -64,24 +72,39 @@ class Tuning:
         return bool(self._training.summary()["converged"]) and all(row.converged for row in self.rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values: best_C, best_score, score, rule; table: see ``Row.as_dict``, of each C; candidates;
-        at_once: problems in the same passes, those of all rows among them, in so many batches; search_passes over
-        the training data; trained_alone: candidates that took more passes than the others, and were trained by
-        themselves; probabilities: the method that they were learned by; threshold: see ``choose`` in
-        llsvm/calibration/threshold.py, both None where they were not asked for; and of the model what ``llsvm train
-        --json`` has."""
+        """Plain values: best_C, best_score, score, rule, race; best: the chosen objective (see ``described``) with
+        its C; table: of each objective and C, both, and what ``Row.as_dict`` has; candidates; at_once: problems in
+        the same passes at most, those of all rows among them, in so many batches; search_passes over the training
+        data; trained_alone: candidates that took more passes than the others, and were trained by themselves;
+        searches: by loss and penalty, the same of these; probabilities: the method that they were learned by; threshold:
+        see ``choose`` in llsvm/calibration/threshold.py, both None where they were not asked for; and of the model
+        what ``llsvm train --json`` has."""
         found, learned = self._found, self._learned
+        objectives = [described(each) for each in self._question.objectives]
         return {
             "best_C": self.chosen.C,
             "best_score": self.chosen.mean,
+            "best": {"C": self.chosen.C, **objectives[self.chosen.objective]},
             "score": self._question.score.name,
             "rule": self._question.rule,
-            "table": [row.as_dict() for row in found.rows],
+            "race": self._question.race,
+            "table": [{**objectives[row.objective], **row.as_dict()} for row in found.rows],
             "candidates": sum(len(row.scores) for row in found.rows),
             "at_once": found.at_once,
-            "batches": found.batches,
+            "batches": sum(part.batches for part in found.parts),
             "search_passes": found.passes,
-            "trained_alone": found.alone,
+            "trained_alone": sum(part.alone for part in found.parts),
+            "searches": [
+                {
+                    **{name: objectives[part.objectives[0]][name] for name in ("loss", "penalty")},
+                    "solver": part.solver,
+                    "candidates": sum(len(r.scores) for r in found.rows if r.objective in part.objectives),
+                    "at_once": part.at_once,
+                    "batches": part.batches,
+                    "passes": part.passes,
+                }
+                for part in found.parts
+            ],
             "probabilities": None if learned.calibration is None else learned.calibration.method,
             "threshold": learned.threshold,
             **self._training.summary(),

@@ -122,6 +122,11 @@ class Score:
     larger: bool = True
     of: Callable[[ClassSums], float] | Callable[[NumberSums], float] | None = None
 
+    @property
+    def perfect(self) -> float:
+        """Of predictions without an error."""
+        return 1.0 if self.larger else 0.0
+
 
 SCORES = {
     score.name: score

@@ -6,17 +6,20 @@ weights afresh.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.memory.budget import MemoryBudget
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.state import Shares
 from llsvm.spill.row_state import RowState
 from llsvm.tuning.batches import Batch
+from llsvm.tuning.board import Board, Key
 
+STARTS = "dual variables to begin at"  # the ledger's line
 _PIECE_BYTES = 1 << 18
 
 
@@ -38,20 +41,54 @@ class Start:
         return of
 
 
+class KeptStarts:
+    """Where the model of the C that is chosen may begin: of those trained so far, that of the best, or of one
+    before it, could be asked for; the others are let go."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._kept: dict[Key, tuple[Start, int]] = {}
+
+    def add(self, keys: Sequence[Key], start: Start) -> None:
+        """start: of these candidates, trained on all rows, in their order. Those in memory are signed for."""
+        if start.values.in_memory:
+            self._budget.reserve(STARTS, start.values.nbytes)
+        self._kept |= {key: (start, number) for number, key in enumerate(keys)}
+
+    def drop(self, board: Board) -> None:
+        """Let go of all that come from other batches than the best candidate's, if all are scored."""
+        if not self._kept or not all(board.finished(key) or board.lost(key) for key in self._kept):
+            return
+        keep = self._kept[min(self._kept, key=lambda key: (board.lost(key), board.worth(key)))][0]
+        for start in {id(start): start for start, _ in self._kept.values() if start is not keep}.values():
+            if start.values.in_memory:
+                self._budget.release(STARTS, start.values.nbytes)
+            start.values.close()
+        self._kept = {key: each for key, each in self._kept.items() if each[0] is keep}
+
+    def shares(self, key: Key) -> Shares | None:
+        """Of the candidate; None: it is not known."""
+        if key not in self._kept:
+            return None
+        start, number = self._kept[key]
+        return start.shares(number)
+
+
 def kept_of_first(solver: LLSVM, batch: Batch, new: Callable[[int], RowState]) -> Start:
-    """Of each C of a batch, the first of its folds. new: makes room for so many values of each row."""
-    width = solver.problems.width_of_classes
+    """Of each C and class weights of a batch, the first of its folds. new: makes room for so many values of each
+    row."""
+    width, n = solver.problems.width_of_classes, len(batch.costs) * len(batch.weights)
 
     def first(shares: NDArray[np.floating]) -> NDArray[np.floating]:
-        each = shares.reshape(len(shares), len(batch.costs), len(batch.folds), width)
+        each = shares.reshape(len(shares), n, len(batch.folds), width)
         return each[:, :, 0].reshape(len(shares), -1)
 
-    return Start(_copied(solver, new(len(batch.costs) * width), first), width)
+    return Start(_copied(solver, new(n * width), first), width)
 
 
 def kept_of_largest(solver: LLSVM, batch: Batch, new: Callable[[int], RowState]) -> Start:
-    """Of the largest C of a batch, all its folds."""
-    width = solver.problems.width_of_classes * len(batch.folds)
+    """Of the largest C of a batch, all its class weights and folds."""
+    width = solver.problems.width_of_classes * len(batch.weights) * len(batch.folds)
     return Start(_copied(solver, new(width), lambda shares: shares[:, -width:]), width)
 
 

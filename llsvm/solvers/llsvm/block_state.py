@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.objective.losses import Loss, Target
-from llsvm.objective.problems import Positions, Problems
+from llsvm.objective.problems import Positions, Problems, Variant
 
 Vector = NDArray[np.float64]
 
@@ -167,7 +167,8 @@ class BlockState(Duals):
         super().__init__(problems, class_ids, alpha, left_out, targets)
         self.block = block
         self.n_rows = block.n_rows
-        self.costs = [_cost(cost, factor, out) for factor, out in zip(problems.costs, left_out, strict=True)]
+        pairs = zip(problems.variants, left_out, strict=True)
+        self.costs = [_cost(cost, variant, class_ids, out) for variant, out in pairs]
         self.active = [self.members(c) for c in range(len(problems))]
         self._loss = loss
         self.enough = enough
@@ -225,8 +226,11 @@ class BlockState(Duals):
         return [(cost, slice(v * width, (v + 1) * width)) for v, cost in enumerate(self.costs)]
 
 
-def _cost(cost: Vector, factor: float, left_out: NDArray[np.bool_] | None) -> Vector:
-    """C_i times the factor, 0 where a row is left out; the array itself where that is the same."""
-    if factor == 1.0 and left_out is None:
+def _cost(
+    cost: Vector, variant: Variant, class_ids: NDArray[np.int32], left_out: NDArray[np.bool_] | None
+) -> Vector:
+    """C_i times the variant's factors, 0 where a row is left out; the array itself where that is the same."""
+    if variant.cost == 1.0 and variant.class_weight is None and left_out is None:
         return cost
-    return cost * factor if left_out is None else np.where(left_out, 0.0, cost * factor)
+    scaled = variant.weighted(cost * variant.cost, class_ids)
+    return scaled if left_out is None else np.where(left_out, 0.0, scaled)

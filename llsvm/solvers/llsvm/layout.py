@@ -76,7 +76,8 @@ def layout(
     if at_hand:
         lines[SECOND_ORDER] = min(useful_bytes(memory, min(threads, k), tuning), spare)
         missing = missing_bytes(memory, spare, tuning)
-    cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max()) * max(problems.costs)
+    by_class = RowCosts.of_classes(settings.C, class_weight).by_class
+    cost = max(v.cost * float((by_class * (v.class_weight or 1.0)).max()) for v in problems.variants)
     round_to_float32 = not at_hand and _as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize

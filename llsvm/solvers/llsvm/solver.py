@@ -141,7 +141,7 @@ class LLSVM:
             stream,
             sweeps,
             AllDuals(self.problems, costs, sweeps.loss, stored),
-            replace(bound, factors=self.problems.costs),
+            replace(bound, variants=self.problems.variants),
             start=np.zeros_like(sweeps.w),
             in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= self.tuning.small_values,
             threshold=threshold,

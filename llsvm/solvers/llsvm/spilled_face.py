@@ -307,10 +307,10 @@ class _Step:
             self._u[j][:] = 0.0
         bias, problems = self._run.sweeps.bias, self._run.duals.problems
 
-        def step(rows: tuple[NDArray[Any], ...], on: _OnFaces, j: int, c: int) -> None:
+        def step(rows: tuple[NDArray[Any], ...], y: NDArray[np.int32], on: _OnFaces, j: int, c: int) -> None:
             if going[j]:
-                some, factor = on.at_problem(j), problems.costs[problems.variant(c)]
-                ridge = on.square, on.curvature, factor, 1.0 / self._sigma[c]
+                some, variant = on.at_problem(j), problems.variants[problems.variant(c)]
+                ridge = on.square, variant.weighted(on.curvature, y, -1), variant.cost, 1.0 / self._sigma[c]
                 each = on.at[some], on.residual[some], on.solution[some], on.direction[some]
                 into = ratio[j], length[j], self._v[j], self._u[j], totals[j]
                 conjugate_step(*rows, bias, *ridge, *each, *into)
@@ -318,7 +318,7 @@ class _Step:
         for block, entries in zip(self._blocks(), self._entries, strict=True):
             X = block.X
             rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*NO_ROWS, X)
-            self._each(partial(step, rows, entries))
+            self._each(partial(step, rows, block.class_ids, entries))
 
     # -- the step ------------------------------------------------------------------------------------------
 

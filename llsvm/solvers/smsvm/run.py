@@ -17,7 +17,7 @@ from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import count_problems
+from llsvm.objective.problems import Fold, count_problems
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
@@ -57,11 +57,13 @@ class NewtonRun:
         threads: int,
         layout: Layout,
         stream: Stream,
+        leaves_out: Fold | None = None,
     ) -> None:
-        """Spend the memory limit, and begin at w = 0. class_weight: (n_classes,) factors of C."""
+        """Spend the memory limit, and begin at w = 0. class_weight: (n_classes,) factors of C. leaves_out: a fold
+        of the rows that takes no part."""
         dataset = stream.dataset
         k = count_problems(dataset.n_classes)
-        self.settings, self.class_weight = settings, class_weight
+        self.settings, self.class_weight, self._leaves_out = settings, class_weight, leaves_out
         tuning = layout.tuning
         self.tuning, self.stream = tuning, stream
         self.loss = loss_of(settings)
@@ -73,7 +75,7 @@ class NewtonRun:
         one_sided = self.penalty.l2 == 0 or not math.isfinite(self.loss.slope)
         self.near = NearRows(stream, layout.all_near, layout.keeps_near, one_sided, tuning)
         self.hard = HardProblems(settings, self.loss, self.near, layout, stream.progress)
-        self.passes = 0
+        self.passes = self._passes_before = 0  # ever, and before it began again
         unit, level = 1.0, 0.0
         if dataset.target is not None:
             unit = dataset.target.size
@@ -122,7 +124,7 @@ class NewtonRun:
     @property
     def costs(self) -> RowCosts:
         """Of the rows: their factor C is the penalty's."""
-        return RowCosts.of_classes(self.penalty.C, self.class_weight)
+        return RowCosts.of_classes(self.penalty.C, self.class_weight, self._leaves_out)
 
     def begin_again(self, penalty: Penalty) -> None:
         """With another penalty, at the best weights so far."""
@@ -134,7 +136,7 @@ class NewtonRun:
             for problem, w in zip(self.problems, before.coef, strict=True):
                 problem.begin_at(w)
         self.live, self.best = list(self.problems), BestPrimal(len(self.problems))
-        self.stall = Stall(self.settings.tol, None)
+        self.stall, self._passes_before = Stall(self.settings.tol, None), self.passes
 
     def largest_gradient(self) -> float:
         """Of the losses alone, where all weights are zero: the largest |Σ C_i φ' y_i x_ij|. A pass; a free
@@ -171,7 +173,8 @@ class NewtonRun:
         return report
 
     def _out_of_passes(self) -> bool:
-        return bool(self.settings.max_passes) and self.passes >= (self.settings.max_passes or 0)
+        made, most = self.passes - self._passes_before, self.settings.max_passes
+        return most is not None and made >= most
 
     def _sum(self, points: list[Point]) -> list[Sums]:
         """The sums at each point, in a pass; rows near the margin are kept."""

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.losses import loss_of
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import count_problems
+from llsvm.objective.problems import Fold, count_problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.solvers.smsvm.layout import Layout, layout
@@ -66,12 +66,14 @@ class SmSVM:
         class_weight: NDArray[np.float64],
         threads: int = 1,
         tuning: SmSVMTuning = DEFAULT,
+        leaves_out: Fold | None = None,
     ) -> None:
-        """class_weight: (n_classes,) factors of C."""
+        """class_weight: (n_classes,) factors of C. leaves_out: a fold of the rows that takes no part, or None."""
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
         self.tuning = tuning
+        self.leaves_out = leaves_out
         self._restored: SolverState | None = None
         self._run: NewtonRun | None = None
 
@@ -119,7 +121,7 @@ class SmSVM:
         memory = stream.memory_left
         settings, weights = self.settings, self.class_weight
         state, self._restored = self._restored, None
-        self._run = NewtonRun(settings, weights, self.threads, self.layout(memory), stream)
+        self._run = NewtonRun(settings, weights, self.threads, self.layout(memory), stream, self.leaves_out)
         if state is not None:
             state.require(state.solver, data_of(stream.dataset))
             if state.solver == "llsvm":
@@ -128,7 +130,8 @@ class SmSVM:
                 restore(self._run, state)
 
     def optimise(self, penalty: Penalty) -> Iterator[Report]:
-        """Passes until the problem with this penalty is solved; begins where the last one ended."""
+        """Passes until the problem with this penalty is solved, as many as the settings allow; begins where the
+        last one ended."""
         self.run.begin_again(penalty)
         yield from self.run.passes_to_the_end()
 

@@ -1,0 +1,184 @@
+"""Candidates of solver llsvm: as many C's, class weights and folds of a loss as the memory limit has room for are
+problems of the same passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.data.source import BlockSource
+from llsvm.errors import BudgetError
+from llsvm.memory.plan import MemoryPlan
+from llsvm.objective.certificate import Certificate
+from llsvm.objective.problems import Fold, Problems, Variant
+from llsvm.solvers.llsvm.solver import LLSVM
+from llsvm.solvers.report import Report
+from llsvm.spill.row_state import RowState
+from llsvm.training.training import Training
+from llsvm.tuning.batches import Batch, Weights, at_once, batches
+from llsvm.tuning.left_out import LeftOut
+from llsvm.tuning.starts import Start, kept_of_first, kept_of_largest
+from llsvm.tuning.trained import Counts, Trained, Work
+
+MAX_PASSES = 30  # over rows that are not in one block: candidates that need more are trained alone
+
+
+class Together:
+    """See the file's head. objectives: numbers of those that differ in their class weights alone."""
+
+    def __init__(self, work: Work, objectives: Sequence[int]) -> None:
+        self._work, self._objectives = work, objectives
+        self.counts = Counts("llsvm", objectives)
+        first = work.objectives[objectives[0]]
+        self._settings = replace(first, C=1.0, solver="llsvm", class_weight=None)
+        self._weights: list[Weights] = [self._weights_of(number) for number in objectives]
+        self._neighbours: Start | None = None
+        self._n_kept = 0
+
+    def train(
+        self, objectives: Sequence[int], costs: Sequence[float], folds: Sequence[int]
+    ) -> Iterator[Trained]:
+        """Each of the objectives with each C, ascending, and fold; batch by batch. Raises BudgetError, DiskError,
+        MustBeginAgain."""
+        work = self._work
+        numbers = [self._objectives.index(each) for each in objectives]
+        parts = [work.folds[f] for f in folds]
+        if 0 in folds and len(work.folds) > 1:
+            # all rows with them: what they come to is where the model begins, and folds before it
+            parts = [None, *parts]
+
+        def plan(n: int) -> MemoryPlan | None:
+            left, variant = work.stream.memory_left, Variant(costs[-1], parts[-1], self._weights[numbers[-1]])
+            return left.plan(self._solver([variant] * n).needs(left))
+
+        most = at_once(len(costs), len(numbers), len(parts), plan)
+        self.counts.at_once = max(self.counts.at_once, most)
+        for batch in batches(costs, len(numbers), parts, most):
+            if batch.first:
+                self._forget_neighbours()
+            yield self._trained(replace(batch, weights=tuple(numbers[w] for w in batch.weights)))
+            self.counts.batches += 1
+        self._forget_neighbours()
+
+    def _weights_of(self, objective: int) -> Weights:
+        factors = self._work.class_weight(objective)
+        return None if (factors == 1.0).all() else tuple(factors.tolist())
+
+    def _solver(self, variants: list[Variant]) -> LLSVM:
+        dataset = self._work.stream.dataset
+        problems = Problems(dataset.n_classes, self._settings.multiclass == "ovo", variants)
+        return LLSVM(self._settings, np.ones(dataset.n_classes), self._work.threads, problems)
+
+    # -- a batch ----------------------------------------------------------------------------------------
+
+    def _trained(self, batch: Batch) -> Trained:
+        """Its candidates but those of all rows, unless there is but one way to hold rows out."""
+        work, tol = self._work, self._settings.tol
+        variants = batch.variants(self._weights)
+        coef, certificate, start = self._solved(batch, variants)
+        shape = len(variants), len(coef) // len(variants)
+        primals = np.array(certificate.primal).reshape(shape).sum(axis=1)
+        gaps = np.array(certificate.gaps).reshape(shape).max(axis=1)
+        coef = coef.reshape(*shape, -1)
+        scored = [number for number, variant in enumerate(variants) if variant.leaves_out in work.folds]
+        keys = [(self._objectives[w], C) for C in batch.costs for w in batch.weights]
+        for number in scored:
+            if gaps[number] > tol:
+                key = keys[number // len(batch.folds)]
+                found = self._alone(*key, variants[number].leaves_out)
+                if found is not None and found[1].relative_gap < gaps[number]:
+                    coef[number], better = found
+                    primals[number], gaps[number] = better.total_primal, better.relative_gap
+        folds = [work.folds.index(fold) for fold in batch.folds if fold in work.folds]
+        table = len(keys), len(folds)
+        of_scored = primals[scored].reshape(table), gaps[scored].reshape(table)
+        return Trained(keys, folds, coef[scored].reshape(*table, *coef.shape[1:]), *of_scored, start)
+
+    def _solved(
+        self, batch: Batch, variants: list[Variant]
+    ) -> tuple[NDArray[np.float64], Certificate, Start | None]:
+        """The best certified weights of all candidates, (m · k, d + 1), their certificate, and where the model of
+        each key may begin, if the batch knows."""
+        stream, start = self._work.stream, None
+        solver = self._solver(variants)
+        if self._neighbours is not None:
+            solver.begin_at(self._neighbours.shares(0, len(batch.costs)))
+        solver.in_turn(batch.parents)
+        last = self._last(solver)
+        if batch.folds[0] is None or len(self._work.folds) == 1:
+            start = kept_of_first(solver, batch, lambda width: self._row_values(width, batch))
+        before = self._neighbours
+        if not batch.last:
+            self._neighbours = kept_of_largest(solver, batch, lambda width: self._row_values(width, batch))
+        if before is not None and not batch.last:
+            before.values.close()
+        assert last.coef is not None
+        assert last.certificate is not None
+        coef, certificate = last.coef, last.certificate
+        solver.close()
+        del solver, last
+        stream.reset()
+        return coef, certificate, start
+
+    def _last(self, solver: LLSVM) -> Report:
+        """The last report with a certificate."""
+        work, last = self._work, None
+        with closing(solver.solve(work.stream)) as reports:  # type: ignore[type-var]
+            for report in reports:
+                work.take(report)
+                if report.certificate is None:
+                    continue
+                last = report
+                if report.passes >= MAX_PASSES and not work.stream.in_one_block:
+                    break
+        assert last is not None
+        self.counts.passes += last.passes
+        return last
+
+    def _alone(
+        self, objective: int, C: float, fold: Fold | None
+    ) -> tuple[NDArray[np.float64], Certificate] | None:
+        """Train a candidate as ``train`` would; its weights, (k, d + 1), and their certificate, None where there is
+        no room for that, or the data could be read once only."""
+        work = self._work
+        if work.again is None:
+            return None
+        source: BlockSource = work.again()
+        if fold is not None:
+            source = LeftOut(source, fold, work.stream.dataset)
+        last, passes, budget = None, 0, work.stream.budget
+        before = budget.mark()
+        try:
+            settings = replace(work.objectives[objective], C=C)
+            with Training(source, settings, budget=budget) as alone:
+                for report in alone:
+                    passes = report.passes
+                    if report.coef is not None and report.certificate is not None:
+                        last = report.coef, report.certificate
+        except BudgetError:
+            return None
+        finally:
+            budget.return_to(before)
+        self.counts.alone += 1
+        self.counts.passes += passes
+        return last
+
+    # -- starts -----------------------------------------------------------------------------------------
+
+    def _row_values(self, width: int, batch: Batch) -> RowState:
+        """Room for values of every row: in memory where the work on rows, which is over, has taken more."""
+        self._n_kept += 1
+        stream, n_rows = self._work.stream, self._work.stream.dataset.n_rows
+        only = batch.first and batch.last and stream.in_one_block
+        workspace = None if only else stream.open_workspace()
+        name = f"start{self._objectives[0]}-{self._n_kept}"
+        return RowState(n_rows, width, np.float32, workspace, name)
+
+    def _forget_neighbours(self) -> None:
+        if self._neighbours is not None:
+            self._neighbours.values.close()
+            self._neighbours = None

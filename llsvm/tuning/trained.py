@@ -1,0 +1,86 @@
+"""What the two ways to train candidates have in common: what they work on, and what they hand out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.data.source import BlockSource
+from llsvm.objective.problems import Fold
+from llsvm.settings.settings import Settings
+from llsvm.solvers.report import Report
+from llsvm.stream.stream import Stream
+from llsvm.training.class_weights import class_weights
+from llsvm.training.training import Training
+from llsvm.tuning.board import Board, Key
+from llsvm.tuning.starts import KeptStarts, Start
+
+Show = Callable[[Report], None]
+
+
+class MustBeginAgain(Exception):
+    """Rounding values to 32-bit floats hides an optimum: all is to be done again with 64-bit floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """Candidates that are scored together: each of ``keys`` with each of ``folds``, which are numbers.
+
+    coef: (n_keys, n_folds, k, d + 1) their best certified weights. primals, gaps: (n_keys, n_folds). start: of each
+    key, trained on all rows; None where that is not known."""
+
+    keys: Sequence[Key]
+    folds: Sequence[int]
+    coef: NDArray[np.float64]
+    primals: NDArray[np.float64]
+    gaps: NDArray[np.float64]
+    start: Start | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of the candidates of some objectives, which share passes.
+
+    solver: its name. objectives: their numbers. at_once: candidates of the same passes; batches, passes: so many,
+    over the training data. alone: candidates that were trained alone in the end."""
+
+    solver: str
+    objectives: Sequence[int]
+    at_once: int = 1
+    batches: int = 0
+    passes: int = 0
+    alone: int = 0
+
+
+@dataclass(slots=True)
+class Work:
+    """What candidates are trained on, and with. objectives: settings that have all but C, in the order of their
+    numbers. again: opens the training data anew, None where they can be read once only. folds: all of them; None
+    is all rows. show: is told of each pass."""
+
+    training: Training
+    objectives: Sequence[Settings]
+    again: Callable[[], BlockSource] | None
+    show: Show
+    threads: int
+    board: Board
+    starts: KeptStarts
+    folds: list[Fold | None] = field(default_factory=list)
+
+    @property
+    def stream(self) -> Stream:
+        return self.training.stream
+
+    def class_weight(self, objective: int) -> NDArray[np.float64]:
+        """(n_classes,) factors of C."""
+        return class_weights(self.objectives[objective].class_weight, self.stream.dataset)
+
+    def take(self, report: Report) -> None:
+        """A report of a solver. Raises MustBeginAgain."""
+        self.show(report)
+        self.training.progress.passes = report.passes
+        if report.certificate is not None and self.training.must_begin_again(report):
+            raise MustBeginAgain
