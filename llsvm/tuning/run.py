@@ -76,9 +76,9 @@ class Tuning:
         its C; table: of each objective and C, both, and what ``Row.as_dict`` has; candidates; at_once: problems in
         the same passes at most, those of all rows among them, in so many batches; search_passes over the training
         data; trained_alone: candidates that took more passes than the others, and were trained by themselves;
-        searches: by loss and penalty, the same of these; probabilities: the method that they were learned by; threshold:
-        see ``choose`` in llsvm/calibration/threshold.py, both None where they were not asked for; and of the model
-        what ``llsvm train --json`` has."""
+        searches: by loss and penalty, the same of these; probabilities: the method that they were learned by;
+        threshold: see ``choose`` in llsvm/calibration/threshold.py, both None where they were not asked for; and of
+        the model what ``llsvm train --json`` has."""
         found, learned = self._found, self._learned
         objectives = [described(each) for each in self._question.objectives]
         return {
