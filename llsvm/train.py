@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-from llsvm.data import open_with_settings
-from llsvm.errors import in_python
+from llsvm.data import names_files, open_with_settings
+from llsvm.errors import LLSVMWarning, in_python
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.header import PRUNED
@@ -17,9 +18,10 @@ from llsvm.process.modules import make_callable
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.advice import NOTHING
-from llsvm.solvers.report import in_passes
+from llsvm.solvers.report import Report, in_passes
 from llsvm.state.checkpoints import Checkpoints, checkpoints_in
 from llsvm.training.pruning import ALL_GONE
+from llsvm.training.telling import log
 from llsvm.training.training import Training
 
 __all__ = ["load", "train"]
@@ -35,6 +37,8 @@ def train(
     state: str | os.PathLike[str] | None = None,
     checkpoint_every: str | float = "5m",
     fresh: bool = False,
+    test: Any = None,
+    callback: Callable[[Report], object] | None = None,
     memory_limit: str | int | None = None,
     label: str | int | None = None,
     scale: Literal["auto", "none", "maxabs", "minmax", "standard", "unit-row"] = "auto",
@@ -125,17 +129,23 @@ def train(
     ``model.extra["pruned"]`` says what it cost, and ``converged`` is judged before that.
     checkpoint_every: seconds, or "5m", between two that are written; 0: after every pass. fresh: begin anew,
     whatever is there.
+    test: labelled data, or a pair (X, y) of arrays: ``model.log["test"]`` is then what ``evaluate`` says of them.
+    callback: called with each Report (llsvm.solvers.report); what it raises ends the run. The logger "llsvm" has a
+    line for each report, too.
 
     Returns the model. Raises LLSVMError's subclasses; a run that ends before it converged warns
-    (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model. What the reader took for
+    (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model, and so does one that Ctrl-C
+    (KeyboardInterrupt) stops (LLSVMWarning), unless no pass has been certified yet. What the reader took for
     granted (see SourceInfo.notes) becomes a UserWarning.
     """
     given = locals()
     settings = Settings(**{name: given[name] for name in OPTIONS})
     with checkpoints_in(state, checkpoint_every, fresh) as checkpoints:
-        return train_with(
-            settings, data, y, sample_weight, output, warn_at=4, checkpoints=checkpoints
-        )  # past takes_options
+        more: dict[str, Any] = {"warn_at": 4, "checkpoints": checkpoints, "callback": callback}
+        model = train_with(settings, data, y, sample_weight, output, **more)  # 4: past takes_options
+    if test is not None:
+        model.log["test"] = evaluated_on(model, test, settings)
+    return model
 
 
 def train_with(
@@ -148,23 +158,24 @@ def train_with(
     warn_at: int = 3,
     remedies: Mapping[str, str] | None = None,
     checkpoints: Checkpoints | None = None,
+    callback: Callable[[Report], object] | None = None,
 ) -> Model:
     """As ``train``. names: see ``llsvm.errors.in_python``. warn_at: the frame that warnings are about. remedies:
-    what to say, instead of ``Training.advice``'s sentence, for its cause. checkpoints: to go on from, and keep."""
+    what to say, instead of ``Training.advice``'s sentence, for its cause. checkpoints: to go on from, and keep.
+    callback: see ``train``."""
     threads = settings.threads or default_threads()
     if output is not None:
         model_file.require_writable(output)
     source = open_with_settings(settings, data, y, sample_weight, threads)
     with Training(source, settings, output, checkpoints=checkpoints) as training:
         try:
-            for _ in training:
-                pass
+            for report in training:
+                log(report)
+                if callback is not None:
+                    callback(report)
             model = training.finish(output)
         except KeyboardInterrupt as stopped:
-            words = ("" if output is None else training.save_so_far(output)) + training.keep_state()
-            if words:
-                stopped.add_note(f"llsvm: stopped{words}")
-            raise
+            return _stopped(training, output, stopped, warn_at + 1)
         cause, advice = training.advice
         advice = (remedies or {}).get(cause, advice)
     for note in source.info().notes:
@@ -176,6 +187,43 @@ def train_with(
     if not model.converged:
         warn_not_converged(model, in_python(advice, names), warn_at + 1)
     return model
+
+
+def _stopped(
+    training: Training, output: str | os.PathLike[str] | None, stopped: KeyboardInterrupt, warn_at: int
+) -> Model:
+    """The model so far, written to ``output`` if that is given; raises ``stopped`` where there is none."""
+    model = training.model_so_far()
+    if model is None or model.certificate is None:
+        words = (
+            ""
+            if output is None
+            else ", no model is written: no pass has been certified, or its weights are gone"
+        )
+        if words := words + training.keep_state():
+            stopped.add_note(f"llsvm: stopped{words}")
+        raise stopped
+    if output is not None:
+        model.save(output)
+    certificate = model.certificate
+    warnings.warn(
+        f"stopped: this is the best certified model so far, after {in_passes(certificate.passes, 'full pass')} "
+        f"within {certificate.relative_gap:.3%} of the optimum{training.keep_state()}",
+        LLSVMWarning,
+        stacklevel=warn_at,
+    )
+    return model
+
+
+def evaluated_on(model: Model, test: Any, settings: Settings) -> dict[str, Any]:
+    """What ``evaluate`` says of ``test``, see ``train``, with the limits and the format of the training."""
+    from llsvm.predict import evaluated
+
+    given = Settings(memory_limit=settings.memory_limit, threads=settings.threads, format=settings.format)
+    X, y = test if isinstance(test, tuple) else (test, None)
+    if not names_files(X):
+        given = replace(given, format=None)
+    return evaluated(model, X, y, given)
 
 
 def warn_not_converged(model: Model, advice: str, warn_at: int) -> None:

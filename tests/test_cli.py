@@ -25,7 +25,7 @@ from llsvm import errors
 from llsvm.cli import app
 from llsvm.cli.declared import parse_class_weight
 from llsvm.cli.demo import write_data
-from llsvm.cli.display import Meter, _go_dark, report_line, showing
+from llsvm.cli.display import Meter, _go_dark, showing
 from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.models import strongest
 from llsvm.models.model import Model
@@ -33,6 +33,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
+from llsvm.training.telling import report_line
 
 PROGRAM = [sys.executable, "-c", "from llsvm.cli import main; main()"]
 DATA = "1 1:1 3:2\n-1 2:1\n1 1:0.5\n-1 2:2 3:-1\n"

@@ -12,12 +12,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from llsvm.cli.echo import echo
-from llsvm.memory.process import resident_bytes
 from llsvm.memory.sizes import format_size
 from llsvm.process.signals import last_words, tell
 from llsvm.process.terminal import printable
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
+from llsvm.training.telling import is_news, report_line
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -45,8 +45,8 @@ def showing(progress: Progress, settings: Settings, quiet: bool = False) -> Iter
 
 
 def _log(report: Report) -> None:
-    """A line; of the epochs between two passes, which come by the dozen, for the last alone."""
-    if report.kind != "epoch" or report.resumable:
+    """A line, if it is news."""
+    if is_news(report):
         echo(f"{_now()} {report_line(report)}", err=True)
 
 
@@ -60,21 +60,6 @@ def say_notes(source: BlockSource, quiet: bool = False) -> None:
     """What the reader took for granted, once the source has been read."""
     for note in source.info().notes:
         say(note, quiet)
-
-
-def report_line(report: Report) -> str:
-    """A report in one line: ``pass 3: within 0.120% of the optimum, objective 1234.5, ...``."""
-    words = []
-    if report.certificate is not None:
-        words.append(f"within {report.certificate.relative_gap:.3%} of the optimum")
-        words.append(f"objective {report.certificate.total_primal:.8g}")
-    if report.kind != "read":
-        words.append(f"{report.survivors:,} survivors")
-    words.append(f"memory {format_size(resident_bytes())}")
-    if report.note:
-        words.append(report.note)
-    kind = report.kind if report.kind == "read" else f"{report.kind} {report.passes}"
-    return f"{kind}: {', '.join(words)}"
 
 
 def _now() -> str:

@@ -70,13 +70,28 @@ def train(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Labelled data, as for evaluate, on which the model is evaluated at the end.",
+            show_default="none",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
     **chosen: Any,
 ) -> int:
     """Train a model on data larger than memory."""
     settings = settings_of(chosen, context)
-    check_model_output(model, data)
+    check_model_output(model, [*data, *([test] if test else [])])
+    if test is not None:
+        from llsvm.files.fingerprint import size_and_mtime
+        from llsvm.files.inputs import expand
+
+        for each in expand([test]):
+            size_and_mtime(each)  # a file that is not there is refused before there is any work
     if state is None and (fresh or checkpoint_every != EVERY):
         unused = "--fresh" if fresh else "--checkpoint-every"
         raise UsageError(f"{unused} has no meaning here: pass --state with a folder, or leave it out")
@@ -87,6 +102,11 @@ def train(
         check_output(save_run, [*data, model])
         save(context, save_run)
     summary = run_training(source, settings, model, quiet, state=(state, checkpoint_every, fresh))
+    if test is not None:
+        from llsvm.models.model import Model
+        from llsvm.train import evaluated_on
+
+        summary["test"] = evaluated_on(Model.load(model), test, settings)
     if json:
         from llsvm.models.model_file import json_bytes
 
@@ -94,6 +114,11 @@ def train(
     elif not (quiet and summary["converged"]):
         echo(outcome(summary, settings))
         echo(f"model written to {model}")
+    if test is not None and not json:
+        from llsvm.cli.predict import print_evaluation
+
+        echo(f"on {test}:")
+        print_evaluation(summary["test"])
     if summary["converged"]:
         return EXIT_CONVERGED
     echo(

@@ -268,6 +268,19 @@ class LLSVMEstimator(BaseEstimator):
         self.n_iter_ = 0 if model.certificate is None else model.certificate.passes
         return self
 
+    def _repr_html_inner(self) -> str:
+        """scikit-learn's own, and that of the model once there is one."""
+        return super()._repr_html_inner() + self._html_of_model()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in shown:
+            shown["text/html"] += self._html_of_model()
+        return shown
+
+    def _html_of_model(self) -> str:
+        return self.model_._repr_html_() if "model_" in vars(self) else ""
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = not self.text

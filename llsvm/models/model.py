@@ -313,6 +313,12 @@ class Model:
 
         return prepared
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from llsvm.models.notebook import html_of
+
+        return html_of(self)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to ``path`` (atomically) and its clock readings to ``path.log.json``.
 
@@ -392,8 +398,3 @@ def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
 
 def _only(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in names}
-
-
-def load(path: str | os.PathLike[str]) -> Model:
-    """The model in the file ``path``; see ``Model.load``."""
-    return Model.load(path)

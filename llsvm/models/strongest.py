@@ -3,15 +3,17 @@ large as memory."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.models.header import TEXT
-from llsvm.models.model import Model
 from llsvm.models.sparse import Weights, between, of_columns, of_problem
 from llsvm.models.tables import namer, names_of
+
+if TYPE_CHECKING:
+    from llsvm.models.model import Model
 
 PIECE_WEIGHTS = 1 << 20
 _MAX_CLASSES = 20

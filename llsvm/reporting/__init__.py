@@ -1,1 +1,1 @@
-"""The page of ``llsvm report``: Markup and Plot below, a file for each kind of section, page.py that joins them."""
+"""The page of ``llsvm report``: Plot and Axis below, a file for each kind of section, page.py that joins them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llsvm.reporting.markup import Markup, card, scrolling, table, tag
+from llsvm.models.markup import Markup, card, scrolling, table, tag
 
 _NUMBERED = 12  # up to so many classes, a table of counts; then a drawing,
 _DRAWN = 300  # up to so many

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llsvm.models.markup import Markup, card, figure, tag
 from llsvm.reporting.axis import Axis, axis_of
-from llsvm.reporting.markup import Markup, card, figure, tag
 from llsvm.reporting.plot import Plot
 
 
-def scores(shapes: Mapping[str, Any], labels: Sequence[str]) -> Markup:
-    """Of each of ``labels``, the classes or whatever else the series are."""
+def scores(shapes: Mapping[str, Any], labels: Sequence[str], threshold: float = 0.0) -> Markup:
+    """Of each of ``labels``, the classes or whatever else the series are. threshold: above which rows are predicted
+    as the second class."""
     if "scores" not in shapes:
         return Markup("")
-    said = "Distribution of the scores" + (f": above 0 speaks for {labels[1]}" if len(labels) == 2 else "")
+    said = "Distribution of the scores" + (
+        f": above {threshold:.6g} speaks for {labels[1]}" if len(labels) == 2 else ""
+    )
     of_each = dict(zip(labels, ("b", "a") if len(labels) == 2 else ("a",), strict=True))
     return histogram(shapes["scores"], said, "score", of_each)
 

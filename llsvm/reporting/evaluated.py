@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llsvm.models.markup import Markup, card, figure, section, table, tag
 from llsvm.reporting.classes import confused, confusion_matrix, of_classes
 from llsvm.reporting.curves import leads, precision_recall, reliability, roc, scores
-from llsvm.reporting.markup import Markup, card, figure, section, table, tag
 from llsvm.reporting.numbers import errors, predicted_against_true
 from llsvm.reporting.subject import Subject
 
@@ -31,7 +31,7 @@ def evaluated(subject: Subject) -> Markup:
 def _of_classes(answer: Mapping[str, Any]) -> list[Markup]:
     shapes, labels = answer.get("shapes", {}), answer["confusion"]["labels"]
     return [
-        scores(shapes, labels),
+        scores(shapes, labels, answer.get("threshold", {}).get("value", 0.0)),
         leads(shapes),
         roc(answer),
         precision_recall(answer),

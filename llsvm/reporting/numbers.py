@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from llsvm.models.markup import Markup, card
 from llsvm.reporting.axis import axis_of
 from llsvm.reporting.curves import histogram
-from llsvm.reporting.markup import Markup, card
 from llsvm.reporting.plot import Plot
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.memory.sizes import format_size
 from llsvm.models.header import TEXT, WHY_HASHED
+from llsvm.models.markup import Markup, card, facts, figure, folded, section, tag
 from llsvm.models.words import changed_settings, described, listed, proven, setting_text
-from llsvm.reporting.markup import Markup, card, facts, figure, folded, section, tag
 from llsvm.reporting.subject import Subject
 
 _FIRST = ("accuracy", "roc_auc", "macro_f1", "r2", "root_mean_squared_error", "outlier_share")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from llsvm import __version__
+from llsvm.models.markup import Markup, card, figure, section, table, tag
 from llsvm.models.words import changed_settings, setting_text
 from llsvm.reporting.evaluated import evaluated
-from llsvm.reporting.markup import Markup, card, figure, section, table, tag
 from llsvm.reporting.overview import overview
 from llsvm.reporting.progress import training
 from llsvm.reporting.style import STYLE

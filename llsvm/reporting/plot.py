@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from llsvm.models.markup import Markup, folded, table, tag
 from llsvm.reporting.axis import Axis
-from llsvm.reporting.markup import Markup, folded, table, tag
 
 WIDTH, HEIGHT = 400, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 12, 10, 42

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llsvm.memory.sizes import format_size
+from llsvm.models.markup import Markup, card, section, table, tag
 from llsvm.reporting.axis import Axis, axis_of, log_axis
-from llsvm.reporting.markup import Markup, card, section, table, tag
 from llsvm.reporting.plot import Plot
 from llsvm.reporting.subject import Subject
 

@@ -19,7 +19,7 @@ a { color: var(--a); }
 .pair { display: grid; gap: 1.5rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
 .pair > div { min-width: 0; }
 article { background: var(--card); border: 1px solid var(--edge); border-radius: .5rem; padding: 1rem;
-  min-width: 0; flex: 1 1 min(100%, 22rem); max-width: min(100%, 46rem); }
+  min-width: 0; flex: 1 1 min(100%, 22rem); max-width: min(100%, 42rem); }
 article.wide { flex-basis: 100%; max-width: 100%; }
 .verdict { font-size: 1.1rem; border-left: .3rem solid; padding-left: .75rem; margin: 0 0 1rem; }
 .good { border-color: var(--good); } .warning { border-color: var(--warning); }
@@ -45,7 +45,7 @@ th.text { overflow-wrap: anywhere; min-width: 5rem; }
 .plus { background: var(--a); } .minus { background: var(--b); }
 summary { cursor: pointer; color: var(--a); padding: .35rem 0; }
 figure { margin: 0; }
-.plot { display: block; width: 100%; height: auto; max-width: 44rem; font-size: 12px; }
+.plot { display: block; width: 100%; height: auto; max-width: 34rem; font-size: 12px; }
 svg text { fill: var(--quiet); } svg .label { fill: var(--text); }
 .grid { stroke: var(--edge); stroke-width: 1; }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; } .felt { fill: transparent; }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from llsvm.models.markup import Markup, card, folded, join, section, tag
 from llsvm.models.strongest import of_each_problem
-from llsvm.reporting.markup import Markup, card, folded, join, section, tag
 from llsvm.reporting.subject import Subject
 
 _OPEN_PROBLEMS = 6  # shown at once
