@@ -1,6 +1,7 @@
 """Probabilities and thresholds learned from held-out rows: scikit-learn's, whatever memory there is."""
 
 import json
+import sys
 from dataclasses import replace
 from functools import partial
 
@@ -24,7 +25,7 @@ from llsvm.calibration.temperature import temperature
 from llsvm.calibration.threshold import choose, rule_of
 from llsvm.cli import app
 from llsvm.data import open_source
-from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
+from llsvm.errors import BudgetError, DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.calibration import Calibration
 from llsvm.models.liblinear import read_liblinear, write_liblinear
@@ -370,3 +371,23 @@ def test_held_out_rows_without_a_weight_tell_nothing():
     X, y = rows(n=100)
     with pytest.raises(DataError, match="no held-out row with a weight is of class 1"):
         llsvm.tune(X, y, C=(0.1, 1.0), probabilities="platt", sample_weight=(y == 0) * 1.0)
+
+
+def test_the_smallest_limit_counts_the_library_of_isotonic_regression(monkeypatch):
+    monkeypatch.delitem(sys.modules, "scipy.optimize")
+    X, y = rows(n=300, d=4, seed=5, noise=0.6)
+
+    def run(method, nbytes):
+        source, settings = open_source(X, y), Settings(threads=1)
+        question = asked([settings], (0.01, 1.0), 5, None, None, None, "best", source, None, method)
+        with Training(source, settings, budget=MemoryBudget(nbytes, 0)) as training:
+            Tuning(training, question).run()
+
+    smallest = {}
+    for method, nbytes in (("platt", 10_000), ("isotonic", 10_000), ("isotonic", 32_010_000)):
+        with pytest.raises(BudgetError) as caught:
+            run(method, nbytes)
+        smallest[method, nbytes] = caught.value.smallest_bytes
+    assert smallest["isotonic", 32_010_000] == smallest["platt", 10_000] + 32_000_000
+    assert smallest["isotonic", 10_000] == smallest["isotonic", 32_010_000]
+    run("isotonic", smallest["isotonic", 10_000])

@@ -2,14 +2,11 @@
 
 import inspect
 import json
-import os
-import subprocess
 import sys
 from functools import partial
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from oracle import liblinear, rows, small_pages, write_svmlight
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
@@ -31,6 +28,8 @@ from llsvm.tuning.folds import holdout, needs_of_folds, stratified
 from llsvm.tuning.run import Tuning
 from llsvm.tuning.scores import SCORES
 from llsvm.tuning.table import Row, chosen
+from tools.bench import measure
+from tools.bench.generate import generate
 
 COSTS = (0.01, 0.1, 1.0, 10.0)
 
@@ -430,33 +429,27 @@ def test_a_limit_that_is_too_small_for_anything_is_refused(tmp_path, command):
 
 
 @pytest.mark.slow
-def test_the_peak_stays_within_the_limit(tmp_path):
-    rng = np.random.default_rng(0)
+def test_a_cgroup_of_the_limit_is_enough_and_batches_give_the_same_table(tmp_path):
     data = tmp_path / "rows.svm"
-    with open(data, "w") as file:
-        for _ in range(10):
-            X = sp.random(20_000, 5000, density=0.004, random_state=rng, format="csr", dtype=np.float32)
-            y = np.where(X[:, :50].sum(axis=1).A1 + 0.3 * rng.normal(size=20_000) > 0.1, 1, -1)
-            for i in range(20_000):
-                part = slice(X.indptr[i], X.indptr[i + 1])
-                columns = np.sort(X.indices[part])
-                pairs = zip(columns + 1, X.data[part], strict=True)
-                file.write(f"{y[i]} " + " ".join(f"{j}:{v:.4f}" for j, v in pairs) + "\n")
-    words = [
-        sys.executable,
-        "-m",
-        "llsvm",
-        "tune",
-        str(data),
-        "--model",
-        str(tmp_path / "m"),
-        "--memory-limit",
-        "300MB",
-    ]
-    words += ["--C", "0.001..0.1", "--score", "roc_auc", "--json", "-q", "--threads", "1"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["peak_rss_bytes"] <= 300_000_000
-    assert found["batches"] >= 1
-    assert all(row["converged"] for row in found["table"])
+    generate("text", data, 60_000)
+    words = ["tune", str(data), "--model", str(tmp_path / "m"), "--C", "0.01,0.1,1,10", "--json", "-q"]
+    tables, batches = [], []
+    for limit in (1000, 330, 300):  # MB
+        command = [sys.executable, "-m", "llsvm", *words, "--threads", "1", "--memory-limit", f"{limit}MB"]
+        try:
+            with measure.memory_cgroup(limit * 1_000_000) as group:
+                done = measure.run(command, cgroup=group)
+        except OSError as error:
+            pytest.skip(f"no memory cgroup to be had here: {error}")
+        assert done.exit_code == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert done.peak_rss_bytes <= limit * 1_000_000
+        assert all(row["converged"] for row in found["table"])
+        tables.append(found["table"])
+        batches.append(found["batches"])
+    assert batches[0] == 1
+    assert min(batches[1:]) > 1
+    for table in tables[1:]:
+        for one, two in zip(tables[0], table, strict=True):
+            np.testing.assert_allclose(two["primals"], one["primals"], rtol=1e-3)
+            assert two["mean"] == pytest.approx(one["mean"], abs=0.002)

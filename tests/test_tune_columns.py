@@ -132,3 +132,22 @@ def test_the_plot_has_a_curve_for_each_fold_and_is_refused_before_anything_is_tr
     once = CliRunner().invoke(app, [*words, str(tmp_path / "once.png"), "-q", "--holdout", "0.2"])
     assert once.exit_code == 0, once.stderr
     assert (tmp_path / "once.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_probabilities_of_whole_groups_are_those_of_their_folds(tmp_path):
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 12, 240)
+    X = np.eye(12)[group] + 0.01 * rng.normal(size=(240, 12))
+    y = rng.permutation(np.arange(12) % 2)[
+        group
+    ]  # a row tells its group, and so its label; another group's none
+    names = ",".join([f"x{j}" for j in range(12)] + ["part", "label"])
+    lines = [",".join(map(str, [*row, value, label])) for row, value, label in zip(X, group, y, strict=True)]
+    (tmp_path / "r.csv").write_text("\n".join([names, *lines]) + "\n")
+    options = {"folds": 4, "scale": "none", "probabilities": "platt", **QUICK, "tol": 1e-3}
+    whole = llsvm.tune(str(tmp_path / "r.csv"), group="part", **options)
+    split = llsvm.tune(str(tmp_path / "r.csv"), exclude=["part"], **options)
+    of_truth = [found.model.predict_proba(X)[np.arange(240), y] for found in (whole, split)]
+    assert -np.log(of_truth[0]).mean() > 0.5
+    assert -np.log(of_truth[1]).mean() < 0.1
+    assert whole.details["probabilities"] == "platt"

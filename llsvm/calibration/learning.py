@@ -18,7 +18,6 @@ from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, UsageError
 from llsvm.features.labels import quoted
 from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import LIBRARY
 from llsvm.models.calibration import METHODS, THRESHOLD, Calibration, Method
 from llsvm.models.model import Model
 from llsvm.objective.problems import class_signs
@@ -26,7 +25,8 @@ from llsvm.settings.kinds import require_choice
 from llsvm.settings.objective import CLASSIFICATION, KINDS
 from llsvm.settings.settings import Settings
 
-SORTING = "sorting held-out rows"
+SORTING = "sorting held-out rows"  # the ledger's lines
+LIBRARY = "the library of isotonic regression"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,14 @@ class Wanted:
                 f"{dataset.name}: --threshold is for two classes, and there are {dataset.n_classes}: leave it out, "
                 "or pass --positive with the label of one of them"
             )
-        if self.method == "isotonic" and (nbytes := library_bytes()):
-            budget.reserve(LIBRARY, nbytes)
+        for line, nbytes in self.library.items():
+            budget.reserve(line, nbytes)
+
+    @property
+    def library(self) -> dict[str, int]:
+        """Of the ledger: what is still to be loaded."""
+        nbytes = library_bytes() if self.method == "isotonic" else 0
+        return {LIBRARY: nbytes} if nbytes else {}
 
 
 NOTHING = Wanted()

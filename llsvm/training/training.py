@@ -6,7 +6,7 @@ source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Trai
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -153,10 +153,11 @@ class Training:
                 raise
             raise self.with_smallest(error) from error
 
-    def with_smallest(self, error: BudgetError) -> BudgetError:
-        """The error with the smallest limit that works, if it can be told: the first need may not be the last."""
+    def with_smallest(self, error: BudgetError, beside: Mapping[str, int] | None = None) -> BudgetError:
+        """The error with the smallest limit that works, if it can be told: the first need may not be the last.
+        beside: what else is held meanwhile, by line of the ledger."""
         try:
-            smallest = self.smallest_limit(error.limit_bytes + 1)
+            smallest = self.smallest_limit(error.limit_bytes + 1, beside=beside)
         except (BudgetError, DataError, UsageError) as unknown:
             if isinstance(unknown, DataError) and self.stream.source.info().rereadable:
                 raise  # it is not the limit that has to be mended
@@ -168,14 +169,16 @@ class Training:
         """The memory limit, also where it is too small for anything."""
         return self.stream.budget.limit_bytes if self._refused is None else self._refused.limit_bytes
 
-    def smallest_limit(self, floor_bytes: int, in_one_block: bool = False) -> SmallestLimit:
+    def smallest_limit(
+        self, floor_bytes: int, in_one_block: bool = False, beside: Mapping[str, int] | None = None
+    ) -> SmallestLimit:
         """The smallest memory limit that works, of those from ``floor_bytes`` on; or, ``in_one_block``, with which
-        all rows stay in memory.
+        all rows stay in memory. beside: see ``with_smallest``.
 
         May read the source for it. Raises BudgetError, DataError where that cannot be done."""
         learn_columns(self.stream, self.settings)
         dataset, floor_bytes = self.stream.measure(), max(floor_bytes, self._floor_bytes)
-        held = {**self._before, **room(self.settings, dataset)}
+        held = {**self._before, **room(self.settings, dataset), **(beside or {})}
         return smallest_for(dataset, held, self._needs, floor_bytes, in_one_block)
 
     def _enough(self) -> SmallestLimit:

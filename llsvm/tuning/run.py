@@ -39,7 +39,7 @@ class Tuning:
                 del search  # and all that it holds
                 training.keep_double()
             except BudgetError as error:
-                raise training.with_smallest(error) from error
+                raise training.with_smallest(error, question.wanted.library) from error
         settings = replace(question.objectives[best.objective], C=best.C)
         settings = settings.resolved(training.stream.source.info().is_table)
         for report in training.go_on(settings, search.starts.shares(best.key)):

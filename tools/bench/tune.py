@@ -35,7 +35,7 @@ PARTS = ("tune", "train", "liblinear", "reference")
 COLUMNS = (
     *("data", "rows", "tune", "35 runs of train", "LIBLINEAR -v 5, 7 C", "train / tune", "LIBLINEAR / tune"),
     *("peak", "passes, of train", "certified", "largest gap", "objective above reference", "reference near"),
-    *("score apart", "C, of reference"),
+    *("score apart", "C", "C on the reference's folds, of reference"),
 )
 
 
@@ -107,7 +107,7 @@ def _made(name: str, options: argparse.Namespace, config: dict[str, Any]) -> Dat
     """Raises Missing."""
     if (rows := CASES[name].rows) is None:
         return hard_data.make(name, options.work, options.rows)
-    return make_generated(name, config, options.work, min(rows, options.rows or rows))
+    return make_generated(name, config["data"][name], options.work, min(rows, options.rows or rows))
 
 
 # -- the parts -----------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def _markdown(cells: list[dict[str, Any]]) -> str:
             f"{gaps.max():.1e}",
             *([f"{ref['above']:+.1e}", f"{ref['near']} of {ref['fits']}"] if ref else ["", ""]),
             f"{100 * ref['apart']:.2f} points ({ref['compared']} C)" if ref else "",
-            f"{ours['best_C']:g}" + (f", {_choice(ref)}" if ref else ""),
+            *(f"{ours['best_C']:g}", _choice(ref) if ref else ""),
         ]
         lines.append("| " + " | ".join(map(str, values)) + " |")
     return "\n".join(lines)
@@ -213,4 +213,5 @@ def _ratio(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
 
 
 def _choice(found: dict[str, Any]) -> str:
-    return f"{found['their_C']:g}" + ("" if found["within_one_error"] else " (more than an error apart)")
+    apart = "" if found["within_one_error"] else " (more than an error apart)"
+    return f"{found['our_C']:g}, {found['their_C']:g}{apart}"

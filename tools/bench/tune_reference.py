@@ -51,14 +51,15 @@ def reference(
     seconds: float,
 ) -> dict[str, Any]:
     """above: how far our objectives are above the reference's, at most, relative; near: of so many fits the
-    reference's are at most NEAR above ours. Of the C's where all are: how many, compared; apart, the largest
-    difference of mean scores; and which C the reference chooses. ours: see ``llsvm tune --json``."""
+    reference's are at most NEAR above ours. Of the C's where all are, and the folds that it was fitted on: how
+    many, compared; apart, the largest difference of mean scores; which C the reference chooses, and whether ours is
+    within a standard error of that. ours: see ``llsvm tune --json``."""
     from sklearn.datasets import load_svmlight_file
 
     X, labels = load_svmlight_file(str(path))
     X, y = X.astype(np.float32).astype(np.float64), np.searchsorted(classes, labels)
     above, near, apart = -math.inf, 0, 0.0
-    means, errors, compared = list[float](), list[float](), list[float]()
+    means, errors, own, compared = (list[float]() for _ in range(4))
     for C, row in zip(COSTS, ours["table"], strict=True):
         scores, there = list[float](), 0
         for fold in range(n_folds):
@@ -71,17 +72,18 @@ def reference(
         if there < n_folds:
             continue
         compared.append(C)
-        apart = max(apart, abs(float(np.mean(row["scores"][:n_folds])) - float(np.mean(scores))))
+        own.append(float(np.mean(row["scores"][:n_folds])))
+        apart = max(apart, abs(own[-1] - float(np.mean(scores))))
         means.append(float(np.mean(scores)))
         errors.append(float(np.std(scores, ddof=1) / math.sqrt(n_folds)) if n_folds > 1 else 0.0)
-    best = int(np.argmax(means))
-    at = compared.index(ours["best_C"]) if ours["best_C"] in compared else best
+    best, at = int(np.argmax(means)), int(np.argmax(own))
     return {
         "above": above,
         "near": near,
         "fits": n_folds * len(COSTS),
         "compared": len(compared),
         "apart": apart,
+        "our_C": compared[at],
         "their_C": compared[best],
         "within_one_error": bool(means[best] - means[at] <= errors[best]),
     }
