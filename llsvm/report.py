@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from llsvm.data import names_files
 from llsvm.errors import UsageError
-from llsvm.files.writing import replacing, require_writable
+from llsvm.files.writing import STDOUT, replacing, require_writable
 from llsvm.models.model import Model
 from llsvm.models.words import listed
 from llsvm.predict import evaluated, options_of, take_model
@@ -58,7 +58,7 @@ def reported(
     """As ``report``. given: its options."""
     if data is None and y is not None:
         raise UsageError("y goes with data: pass them too")
-    if output is not None:
+    if output not in (None, STDOUT):
         require_writable(output)
     told = {"the model": model} if compare is None else {"the model": model, "the other model": compare}
     text = page(*(_subject(name, each, data, y, given) for name, each in told.items()))

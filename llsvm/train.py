@@ -140,6 +140,8 @@ def train(
     """
     given = locals()
     settings = Settings(**{name: given[name] for name in OPTIONS})
+    if test is not None:
+        check_test(test, settings)
     with checkpoints_in(state, checkpoint_every, fresh) as checkpoints:
         more: dict[str, Any] = {"warn_at": 4, "checkpoints": checkpoints, "callback": callback}
         model = train_with(settings, data, y, sample_weight, output, **more)  # 4: past takes_options
@@ -213,6 +215,14 @@ def _stopped(
         stacklevel=warn_at,
     )
     return model
+
+
+def check_test(test: Any, settings: Settings) -> None:
+    """Raise what is wrong with the files of ``test``, see ``train``, before there is any work: they are read as the
+    training data are, but need no weights, and no file of their own for labels."""
+    X = test[0] if isinstance(test, tuple) else test
+    if names_files(X) and not (settings.label or "").endswith(".npy"):
+        open_with_settings(replace(settings, weight=None), X)
 
 
 def evaluated_on(model: Model, test: Any, settings: Settings) -> dict[str, Any]:

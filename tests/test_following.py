@@ -2,8 +2,10 @@
 
 import json
 import logging
+import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.datasets import dump_svmlight_file
 from typer.testing import CliRunner
@@ -45,6 +47,10 @@ def test_test_data_that_are_not_there_are_refused_before_training(files):
     done = run("train", files / "train.svm", "--model", files / "m", "--test", files / "none.svm")
     assert done.exit_code == 3
     assert "none.svm" in done.output
+    (files / "table.csv").write_text("a,b\n1,2\n")
+    unlabelled = run("train", files / "train.svm", "--model", files / "m", "--test", files / "table.csv")
+    assert unlabelled.exit_code == 3
+    assert "which column is the label?" in unlabelled.output
     assert not (files / "m").exists()
     over = run("train", files / "train.svm", "--model", files / "test.svm", "--test", files / "test.svm")
     assert over.exit_code == 2
@@ -120,20 +126,18 @@ def test_what_a_callback_raises_ends_the_run():
 
 
 def test_a_model_in_a_notebook():
-    pd = pytest.importorskip("pandas")
     X, y = rows()
-    frame = pd.DataFrame(X, columns=["<script>", "b", "c", "d", "e"])
-    classifier = llsvm.LLSVMClassifier(C=0.25, tol=0.01)
-    before = classifier._repr_mimebundle_()["text/html"]
-    assert "Strongest weights" not in before
-    classifier.fit(frame, y)
-    model = classifier.model_
+    table = pa.table({"<script>alert(1)</script>": X[:, 0], "b": X[:, 1], "y": y})
+    model = llsvm.train(table, label="y", C=0.25)
     shown = model._repr_html_()
     assert f"within {model.certificate.relative_gap:.3%} of the optimum" in shown
-    assert ">C<" in shown
-    assert ">0.25<" in shown
-    assert ">max_passes<" not in shown or model.settings["max_passes"] != 200
+    changed = dict(re.findall(r'<th scope="row" class="text">(\w+)</th><td class="text">([^<]+)</td>', shown))
+    assert changed == {"C": "0.25", "bias": "1.0", "label": "y", "scale": "standard", "target_scale": "none"}
     assert "&lt;script&gt;" in shown
     assert "<script" not in shown
-    assert shown in classifier._repr_mimebundle_()["text/html"]
-    assert shown in classifier._repr_html_()
+    classifier = llsvm.LLSVMClassifier(C=0.25)
+    assert "Strongest weights" not in classifier._repr_mimebundle_()["text/html"]
+    own = classifier.fit(X, y).model_._repr_html_()
+    assert "Strongest weights, + for 1" in own
+    assert own in classifier._repr_mimebundle_()["text/html"]
+    assert own in classifier._repr_html_()

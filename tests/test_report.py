@@ -144,6 +144,8 @@ def test_the_command(tmp_path):
     assert done.exit_code == 0, done.output
     answer = json.loads(run(app, ["evaluate", str(tmp_path / "m"), file, "--json"]).stdout)
     assert figures_in(page.read_text())["accuracy"] == answer["accuracy"]
+    piped = run(app, ["report", str(tmp_path / "m"), "--data", file, "-o", "-"])
+    assert piped.stdout == page.read_text()
     for words, said in (
         (["--label", "y"], "pass --data too"),
         (["--data", file, "-o", file], "would overwrite the input"),

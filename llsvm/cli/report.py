@@ -11,6 +11,7 @@ from llsvm.cli.echo import echo
 from llsvm.cli.options import Quiet, check_output
 from llsvm.cli.predict import ModelFile
 from llsvm.errors import UsageError
+from llsvm.files.writing import STDOUT
 from llsvm.settings.option import MOST_USED
 
 
@@ -61,5 +62,5 @@ def report(
     check_output(output, [model, *(data or []), *([compare] if compare else [])], text=True)
     start_quickly()
     reported(model, data, None, settings, output, compare)
-    if output != "-" and not quiet:
+    if output != STDOUT and not quiet:
         echo(f"page written to {output}")

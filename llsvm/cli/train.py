@@ -87,11 +87,9 @@ def train(
     settings = settings_of(chosen, context)
     check_model_output(model, [*data, *([test] if test else [])])
     if test is not None:
-        from llsvm.files.fingerprint import size_and_mtime
-        from llsvm.files.inputs import expand
+        from llsvm.train import check_test
 
-        for each in expand([test]):
-            size_and_mtime(each)  # a file that is not there is refused before there is any work
+        check_test(test, settings)
     if state is None and (fresh or checkpoint_every != EVERY):
         unused = "--fresh" if fresh else "--checkpoint-every"
         raise UsageError(f"{unused} has no meaning here: pass --state with a folder, or leave it out")
@@ -102,6 +100,9 @@ def train(
         check_output(save_run, [*data, model])
         save(context, save_run)
     summary = run_training(source, settings, model, quiet, state=(state, checkpoint_every, fresh))
+    if not json and not (quiet and summary["converged"]):
+        echo(outcome(summary, settings))
+        echo(f"model written to {model}")
     if test is not None:
         from llsvm.models.model import Model
         from llsvm.train import evaluated_on
@@ -111,10 +112,7 @@ def train(
         from llsvm.models.model_file import json_bytes
 
         typer.echo(json_bytes(summary).decode(), nl=False)
-    elif not (quiet and summary["converged"]):
-        echo(outcome(summary, settings))
-        echo(f"model written to {model}")
-    if test is not None and not json:
+    elif test is not None:
         from llsvm.cli.predict import print_evaluation
 
         echo(f"on {test}:")

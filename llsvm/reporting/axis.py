@@ -37,7 +37,7 @@ class Axis:
         if self.words is not None:
             return self.words(value).replace(".0 ", " ")  # of a size
         if self.log:
-            return _short(value)
+            return f"{value:g}"
         largest = max(abs(self.low), abs(self.high))
         return _short(value, max(4, math.ceil(math.log10(largest / (self.high - self.low))) + 3))
 

@@ -49,7 +49,7 @@ def _figures(subject: Subject) -> Markup:
     if of_labelled:
         numbers = {name: value for name, value in of_labelled.items() if isinstance(value, int | float)}
         rows += [
-            (f"{name.replace('_', ' ')}, rows with labels", figure(f"labelled.{name}", value))
+            (f"{name.replace('_', ' ')} (rows with labels)", figure(f"labelled.{name}", value))
             for name, value in numbers.items()
         ]
     threshold = (subject.evaluation or {}).get("threshold")

@@ -35,9 +35,9 @@ dt { color: var(--quiet); } dd { margin: 0; }
 table { border-collapse: collapse; font-size: .875rem; width: 100%; overflow-wrap: normal; }
 caption { text-align: left; padding-bottom: .25rem; }
 th, td { padding: .2rem .5rem; border-bottom: 1px solid var(--edge); vertical-align: top; font-weight: normal; }
-thead th { font-weight: 600; position: sticky; top: 0; background: var(--card); }
+thead th { font-weight: 600; overflow-wrap: normal; position: sticky; top: 0; background: var(--card); }
 .text { text-align: left; } .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-th.text { overflow-wrap: anywhere; min-width: 5rem; }
+tbody th.text { overflow-wrap: anywhere; min-width: 5rem; }
 .cell { display: inline-block; padding: 0 .4rem; border-radius: .2rem; border-bottom: .2rem solid;
   border-color: color-mix(in srgb, var(--a) var(--share), transparent); }
 .weights .bar { width: 35%; min-width: 4rem; }
@@ -69,5 +69,6 @@ footer { margin-top: 2rem; }
     --b: #b4500f; --c: #555; --good: #146c3c; --warning: #9a3c00; --p2: #6f42c1; }
   body { max-width: none; padding: 0; font-size: 10pt; } article, figure, tr { break-inside: avoid; }
   h2, h3 { break-after: avoid; } .scroll { overflow: visible; max-height: none; } details { display: none; }
+  .matrix { max-width: 100%; height: auto; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """
