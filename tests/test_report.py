@@ -106,6 +106,27 @@ def test_in_a_browser(pages):
         assert browser.complaints == []
 
 
+def test_the_table_of_thresholds():
+    X, y = rows(2, 1000, 2)
+    X += np.random.default_rng(2).normal(size=X.shape).astype(np.float32) * 4
+    model = llsvm.train(X, y)
+    text = llsvm.report(model, X, y).split("<h3>Thresholds</h3>")[1].split("</table>")[0]
+    found = re.findall(
+        r'<th scope="row" class="text">(\S+)[^<]*</th>' + '<td class="number">([^<]+)</td>' * 5, text
+    )
+    assert len(found) >= 10
+    assert text.count("(largest f1)") == 1
+    scores, true = model.decision_function(X), y == "class 1"
+    for score, *shown in found:
+        above = scores >= float(score) - 1e-5
+        n = int(shown[0].replace(",", ""))
+        assert abs(int(above.sum()) - n) <= 1  # the score has six digits
+        assert float(shown[1]) == pytest.approx(true[above].mean(), abs=5e-3)
+        assert float(shown[2]) == pytest.approx(above[true].mean(), abs=5e-3)
+        assert float(shown[4]) == pytest.approx(above[~true].mean(), abs=5e-3)
+    assert float(found[-1][3]) == 1.0
+
+
 def test_names_are_escaped(pages):
     text = pages["binary"][0].read_text()
     assert HARMFUL not in text

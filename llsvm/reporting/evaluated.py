@@ -7,7 +7,7 @@ from typing import Any
 
 from llsvm.models.markup import Markup, card, figure, section, table, tag
 from llsvm.reporting.classes import confused, confusion_matrix, of_classes
-from llsvm.reporting.curves import leads, precision_recall, reliability, roc, scores
+from llsvm.reporting.curves import leads, precision_recall, reliability, roc, scores, thresholds
 from llsvm.reporting.numbers import errors, predicted_against_true
 from llsvm.reporting.subject import Subject
 
@@ -39,6 +39,7 @@ def _of_classes(answer: Mapping[str, Any]) -> list[Markup]:
         confusion_matrix(answer["confusion"]),
         confused(answer["confusion"]),
         of_classes(answer["classes"]),
+        thresholds(answer),
         _unknown(answer),
     ]
 
