@@ -27,6 +27,7 @@ LABELS = {
     "constant": (np.full(N, 3.5), "all 30 rows have the same target, 3.5: there is nothing to learn"),
     "infinite": (changed(np.inf), "infinite|infinity|not finite"),
     "missing": (changed(np.nan), "missing|NaN|not finite"),
+    "huge": (changed(1e200), "targets go from .* to 1e\\+200, and their squares are too large"),
     "text": (np.array(["a", "b"] * (N // 2)), "label 'a'.* not a number"),
 }
 

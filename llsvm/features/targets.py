@@ -113,9 +113,10 @@ class Targets(_NoClasses):
         values = y.astype(np.float64, copy=False)
         if len(values):
             n, whole = len(values), self._n + len(values)
-            mean = float(values.mean())
-            moved = mean - self._mean
-            self._squares += float(np.square(values - mean).sum()) + moved * moved * self._n * n / whole
+            with np.errstate(over="ignore", invalid="ignore"):  # see ``require_variety``
+                mean = float(values.mean())
+                moved = mean - self._mean
+                self._squares += float(np.square(values - mean).sum()) + moved * moved * self._n * n / whole
             self._mean += moved * n / whole
             self._n = whole
             self._smallest = min(self._smallest, float(values.min()))
@@ -139,6 +140,11 @@ class Targets(_NoClasses):
             raise DataError(
                 f"{where}: all {self._n} rows have the same target, {self._smallest:.17g}: there is nothing to "
                 "learn; is it the right column (--label)?"
+            )
+        if not math.isfinite(self._squares):
+            raise DataError(
+                f"{where}: targets go from {self._smallest:.3g} to {self._largest:.3g}, and their squares are too "
+                "large for 64-bit floats; give them in larger units"
             )
 
 
