@@ -326,13 +326,22 @@ def test_the_first_certificates_say_little_but_nothing_absurd(tmp_path):
     assert 0 < last.certificate.dual[0] < last.certificate.primal[0]
 
 
-def test_columns_that_go_together_take_few_products_in_memory(tmp_path):
-    """With one Hessian for all classes as the preconditioner; by its diagonal alone, steps end unsolved."""
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_columns_that_go_together_take_few_products(tmp_path, monkeypatch, in_memory):
+    """With a sample's Hessian as the preconditioner; by the diagonal alone, steps end unsolved in memory, and each
+    product is a pass out of core."""
+    small_pages(monkeypatch, 4000, 12_000)
     rng = np.random.default_rng(3)
-    X = rng.normal(size=(800, 40)) @ (rng.normal(size=(40, 40)) * np.logspace(0, 2, 40))
-    y = (X @ rng.normal(size=(40, 4)) / 300 + rng.normal(size=(800, 4))).argmax(axis=1)
+    X = rng.normal(size=(1500, 40)) @ (rng.normal(size=(40, 40)) * np.logspace(0, 2, 40))
+    y = (X @ rng.normal(size=(40, 4)) / 300 + rng.normal(size=(1500, 4))).argmax(axis=1)
     few = replace(PRODUCTS, max_products=25)
-    shared, _ = trained(tmp_path, X, y, few, max_passes=12)
-    alone, _ = trained(tmp_path, X, y, replace(few, max_columns=0), max_passes=12)
-    assert shared.converged
+    ledger = 100_000_000
+    if not in_memory:
+        ledger = Softmax(Settings(**ASKED), np.ones(4), 1, few).needs(_left(tmp_path, X, y)).nbytes + 100_000
+    options = {"ledger": ledger, "threads": 1, "tol": 1e-3}
+    sampled, whole = trained(tmp_path, X, y, few, max_passes=12 if in_memory else 60, **options)
+    assert whole == in_memory
+    assert sampled.converged
+    options["max_passes"] = sampled.certificate.passes
+    alone, _ = trained(tmp_path, X, y, replace(few, max_columns=0), **options)
     assert not alone.converged

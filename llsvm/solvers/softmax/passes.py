@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,12 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
-from llsvm.solvers.lapack import Cholesky, factor_with_ridge
 from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.softmax.sample import RowSample
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
-R = TypeVar("R")
-LEAST = 1e-10  # of a free weight, on a diagonal
 
 
 @dataclass(slots=True)
@@ -47,15 +44,29 @@ class Passes:
     threads: Threads
     bias: float
 
-    def measure(self, W: Array, hessian: Array | None, class_sums: Array | None = None) -> Measured:
+    def rows(self, block: Block, cost: Array, W: Array) -> BlockRows:
+        """Those of a block, whose C_i are (n,) cost."""
+        return BlockRows(block, cost, RowProducts(block, self.bias, *W.shape))
+
+    def measure(
+        self,
+        W: Array,
+        hessian: Array | None,
+        class_sums: Array | None = None,
+        sample: RowSample | None = None,
+    ) -> Measured:
         """hessian: (k, d + 1, k, d + 1), overwritten with the loss's, classes (a, b) with a ≥ b alone; where time
-        is over before it is summed, it is given up. class_sums: as W, Σ C_i x_i 1_yᵀ is added to it."""
+        is over before it is summed, it is given up. class_sums: as W, Σ C_i x_i 1_yᵀ is added to it. sample: is
+        taken anew."""
         found = Measured(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if hessian is None else None)
         if hessian is not None:
             hessian[...] = 0.0
+        if sample is not None:
+            sample.clear()
         for block in self.stream.all():
-            rows = _Rows(block, self.costs.of(block), RowProducts(block, self.bias, *W.shape))
-            for part in self.threads.over_rows(block.n_rows, rows.measure(W, hessian is None)):
+            rows = self.rows(block, self.costs.of(block), W)
+            bend = None if sample is None else np.empty(block.n_rows)
+            for part in self.threads.over_rows(block.n_rows, rows.measure(W, hessian is None, bend)):
                 found.loss += part.loss
                 found.entropy += part.entropy
                 found.gradient += part.gradient
@@ -65,36 +76,33 @@ class Passes:
                 rows.add_hessian(W, hessian, self.threads, self.stream.progress)
             if class_sums is not None:
                 rows.add_class_sums(class_sums)
+            if sample is not None and bend is not None:
+                sample.add(block, rows.cost, bend)
         return found
 
     def product(self, W: Array, d: Array) -> Array:
         """The loss's Hessian at W times d."""
         out = np.zeros_like(W)
         for block in self.stream.all():
-            rows = _Rows(block, self.costs.of(block), RowProducts(block, self.bias, *W.shape))
+            rows = self.rows(block, self.costs.of(block), W)
             for part in self.threads.over_rows(block.n_rows, rows.product(W, d)):
                 out += part
         return out
 
-    def shared_hessian(self, W: Array, identity: Array, rows_per_column: int) -> Cholesky | None:
-        """The factor of the Hessian (d + 1, d + 1) of a class, if all had the mean of their curvatures; of a sample
-        of the rows, which are in one block. identity: (d + 1, 1), the penalty's."""
-        (block,) = self.stream.all()
-        rows = _Rows(block, self.costs.of(block), RowProducts(block, self.bias, *W.shape))
-        H = rows.shared_hessian(W, rows_per_column * len(W), self.threads)
-        H.flat[:: len(H) + 1] += np.maximum(identity[:, 0], LEAST * H.diagonal())
-        return factor_with_ridge(H)
-
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class BlockRows:
     """Of a block, with their C_i."""
 
     block: Block
     cost: Array
     products: RowProducts
 
-    def measure(self, W: Array, with_diagonal: bool) -> Callable[[int, int, int], Measured]:
+    def measure(
+        self, W: Array, with_diagonal: bool, bend: Array | None = None
+    ) -> Callable[[int, int, int], Measured]:
+        """bend: (n,), is set to C_i (1 − Σ_m p_im²)."""
+
         def work(t: int, start: int, stop: int) -> Measured:
             found = Measured(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if with_diagonal else None)
             for rows in self.products.pieces(start, stop):
@@ -104,6 +112,8 @@ class _Rows:
                 p, logs = _softmax(scores)
                 found.loss += float(cost @ (logs - scores[own]))
                 found.entropy += float(cost @ (logs - np.einsum("ij,ij->i", p, scores)))
+                if bend is not None:
+                    bend[rows] = cost * (1.0 - np.einsum("ij,ij->i", p, p))
                 p *= cost[:, None]
                 if found.diagonal is not None:
                     share = np.where(cost > 0, cost, 1.0)[:, None]
@@ -129,25 +139,19 @@ class _Rows:
 
         return work
 
-    def shared_hessian(self, W: Array, most: int, threads: Threads) -> Array:
-        """Σ C_i (1 − Σ_m p_im²) x_i x_iᵀ / (k − 1), from so many rows at most: those that are met at even steps of
-        what they bend, each for as much as all between."""
-        bend = np.empty(self.block.n_rows)
-
-        def work(t: int, start: int, stop: int) -> None:
-            for rows in self.products.pieces(start, stop):
-                p, _ = _softmax(self.products.scores(self.products.matrix(rows), W))
-                bend[rows] = self.cost[rows] * (1.0 - np.einsum("ij,ij->i", p, p))
-
-        threads.over_rows(len(bend), work)
-        np.maximum(bend, 0.0, out=bend)
-        sums = np.cumsum(bend)
-        step = sums[-1] / min(most, len(bend))
-        met = np.searchsorted(sums, step * (np.arange(min(most, len(bend))) + 0.5))
-        some, times = np.unique(np.minimum(met, len(bend) - 1), return_counts=True)
-        X = self.products.dense(some)
-        X *= np.sqrt(step * times / (W.shape[1] - 1))[:, None]
-        return np.asarray(X.T @ X)
+    def shared_hessian(self, W: Array) -> Array:
+        """Σ C_i (1 − Σ_m p_im²) x_i x_iᵀ / (k − 1), (d + 1, d + 1): the Hessian of a class, if all had the mean of
+        their curvatures."""
+        H = np.zeros((len(W), len(W)))
+        step = self.products.dense_piece_rows
+        for start in range(0, self.block.n_rows, step):
+            rows = np.arange(start, min(start + step, self.block.n_rows))
+            X = self.products.dense(rows)
+            p, _ = _softmax(X @ W)
+            bend = self.cost[rows] * np.maximum(1.0 - np.einsum("ij,ij->i", p, p), 0.0)
+            X *= np.sqrt(bend / (W.shape[1] - 1))[:, None]
+            H += X.T @ X
+        return H
 
     def add_class_sums(self, out: Array) -> None:
         for rows in self.products.pieces(0, self.block.n_rows):

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
-from llsvm.solvers.lapack import Cholesky, factor_with_ridge
+from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.softmax.intercept import balanced, centred, require_weights
 from llsvm.solvers.softmax.layout import Layout
 from llsvm.solvers.softmax.passes import Measured, Passes
+from llsvm.solvers.softmax.preconditioner import SampledHessian
+from llsvm.solvers.softmax.sample import RowSample
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import SolverState, Value, data_of
@@ -53,8 +57,9 @@ class SoftmaxRun:
         self._identity = np.ones((width, 1))
         self._identity[-1] = not settings.intercept
         self._hessian = np.zeros((k, width, k, width)) if plan.whole else None
-        self._shares = plan.shared
-        self._shared: Cholesky | None = None
+        self._sample = RowSample(plan.sample_rows, stream.dataset) if plan.sample_rows else None
+        self._shared = plan.shared
+        self._preconditioner: SampledHessian | None = None
         self._stall = Stall(settings.tol, settings.max_passes)
         self._made = 0  # passes
         self._primal, self._dual = np.inf, 0.0  # D is 0 where p_i = 1_y
@@ -79,9 +84,14 @@ class SoftmaxRun:
                 if report.converged or report.cause:
                     return
 
+    def _certificate(self) -> Certificate:
+        return self._bound.certificate(coef_of(self._at["W"]), [self._primal], [self._dual], self._made)
+
+    def _is_certified(self) -> bool:
+        return self._certificate().relative_gap <= self._settings.tol
+
     def _make_report(self, cause: str, products: bool) -> Report:
-        coef = coef_of(self._at["W"])
-        certificate = self._bound.certificate(coef, [self._primal], [self._dual], self._made)
+        coef, certificate = coef_of(self._at["W"]), self._certificate()
         converged = certificate.relative_gap <= self._settings.tol
         if certificate.relative_gap - certificate.rounding_gap <= EXACT * self._settings.tol:
             cause = cause or ROUNDED
@@ -97,13 +107,15 @@ class SoftmaxRun:
         ""."""
         at, tuning = self._at, self._tuning
         W = at["W"] + self._length * at["step"]
-        found = self._passes.measure(W, self._hessian, self._class_sums if self._made == 0 else None)
+        class_sums = self._class_sums if self._made == 0 else None
+        found = self._passes.measure(W, self._hessian, class_sums, self._sample)
         primal = 0.5 * _dot(self._identity * W, W) + found.loss
         self._dual = max(self._dual, self._dual_of(found))
         most = self._primal + tuning.decrease * self._length * self._slope + ROUNDING * abs(primal)
         if primal <= most:
             self._primal, at["W"] = primal, W
-            if not self._stream.progress.out_of_time:  # else there is no other, and may be no Hessian for it
+            # where time is over there is no other step, and may be no Hessian for it
+            if not (self._stream.progress.out_of_time or self._is_certified()):
                 self._begin_step(found)
         else:
             self._length *= 0.5
@@ -136,8 +148,7 @@ class SoftmaxRun:
         np.maximum(at["diagonal"], RIDGE * at["diagonal"].max(), out=at["diagonal"])
         at["s"] = np.zeros_like(at["W"])
         at["r"] = -at["gradient"]
-        if self._shares:
-            self._shared = self._passes.shared_hessian(at["W"], self._identity, self._tuning.rows_per_column)
+        self._precondition()
         at["direction"] = self._preconditioned(at["r"])
         self._rz = _dot(at["r"], at["direction"])
         accuracy = min(self._tuning.accuracy, (norm / max(self._first_norm, 1e-300)) ** 0.5)
@@ -148,22 +159,27 @@ class SoftmaxRun:
             while self._products >= 0:
                 self._product()
 
+    def _precondition(self) -> None:
+        if self._sample is not None:
+            at_W = (self._at["W"], self._identity, self._at["diagonal"])
+            more = (self._shared, self._tuning)
+            self._preconditioner = SampledHessian(self._passes, self._sample, *at_W, *more)
+
     def _preconditioned(self, r: Array) -> Array:
-        if self._shared is None:
-            return r / self._at["diagonal"]
-        return np.ascontiguousarray(self._shared.solve(r))
+        return r / self._at["diagonal"] if self._preconditioner is None else self._preconditioner.solve(r)
 
     def _product(self) -> None:
-        """A step of conjugate gradients."""
+        """A step of conjugate gradients, flexible, as the preconditioner is solved nearly (Notay 2000)."""
         at = self._at
         d, r = at["direction"], at["r"]
         Hd = self._identity * d + self._passes.product(at["W"], d)
-        length = self._rz / _dot(d, Hd)
+        length = _dot(r, d) / _dot(d, Hd)
         at["s"] += length * d
-        r -= length * Hd
+        Hd *= length
+        r -= Hd
         z = self._preconditioned(r)
         before, self._rz = self._rz, _dot(r, z)
-        d *= self._rz / before
+        d *= -_dot(Hd, z) / before
         d += z
         self._products += 1
         late = self._stream.progress.out_of_time
@@ -189,7 +205,10 @@ class SoftmaxRun:
             "stream generator": self._stream.random_state,
         }
         of = {**objective, **data_of(self._stream.dataset)}
-        return SolverState("softmax", self._made, of, {**self._at, **self._stall.arrays}, {}, numbers)
+        arrays: dict[str, NDArray[Any]] = {**self._at, **self._stall.arrays}
+        if self._sample is not None and self._products >= 0:
+            arrays |= self._sample.arrays
+        return SolverState("softmax", self._made, of, arrays, {}, numbers)
 
     def _restore(self, saved: SolverState) -> None:
         saved.require_shapes({name: array.shape for name, array in self._at.items()})
@@ -202,6 +221,9 @@ class SoftmaxRun:
         self._first_norm, self._products = numbers.real("first norm"), numbers.whole("products")
         self._rz, self._enough = numbers.real("rz"), numbers.real("enough")
         self._stream.random_state = dict(numbers.mapping("stream generator"))
+        if self._sample is not None and self._products >= 0:
+            self._sample.restore(saved.arrays)
+            self._precondition()
 
 
 def coef_of(W: Array) -> Array:

@@ -12,9 +12,9 @@ A pass measures P at a trial W, with its gradient and its curvatures. The p_i th
 is ½ ‖∇P‖². If P has fallen enough (Armijo), Newton's step from there gives the next trial, else the step is halved.
 The step is that of the whole Hessian, summed in the pass itself, if weights are few; else of conjugate gradients
 as accurate as pays (truncated Newton; Lin, Weng & Keerthi 2008), preconditioned with the Hessian's diagonal, or,
-for rows in memory of few columns, with one Hessian for all classes, of the mean of their curvatures: classes'
-gradients sum up to 0, and so steps do. A product with the Hessian is a pass over the rows, and counts as one unless
-they are in memory.
+where columns are few, with the Hessian of a sample of the rows (sub-sampled Newton: Byrd, Chin, Neveitt & Nocedal
+2011), see preconditioner.py. A product with the Hessian is a pass over the rows, and counts as one unless they are
+in memory.
 """
 
 from __future__ import annotations

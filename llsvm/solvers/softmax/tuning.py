@@ -14,9 +14,13 @@ class SoftmaxTuning:
     max_products: int = 250
     """Of conjugate gradients in a step, each a pass where rows are not in memory."""
     max_columns: int = 2048
-    """Of rows in memory: up to so many have a Hessian that all classes share, as the preconditioner ..."""
+    """Up to so many have the Hessian of a sample as the preconditioner ..."""
     rows_per_column: int = 8
-    """... from a sample of so many rows for each of them."""
+    """... of so many rows for each of them, ..."""
+    sampled_accuracy: float = 0.1
+    """... solved to this share of the residual ..."""
+    max_sampled_products: int = 250
+    """... in so many products with the sample, at most."""
     accuracy: float = 0.1
     """To which conjugate gradients solve far from the optimum; nearer, to the root of the gradient's share."""
     decrease: float = 1e-4
