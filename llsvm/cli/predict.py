@@ -21,7 +21,7 @@ from llsvm.settings.option import MOST_USED, OUTPUT
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
     from llsvm.models.model import Model
-    from llsvm.scoring.figures import Confusion, Evaluation
+    from llsvm.scoring.figures import Evaluation
     from llsvm.scoring.scores import Columns
     from llsvm.settings.settings import Settings
 
@@ -32,6 +32,8 @@ Data = Annotated[
         metavar="DATA", help="As for train; rows of svmlight begin with a label, if only a dummy 0."
     ),
 ]
+
+_CONFUSIONS = 10  # shown
 
 # How data is read for scoring: as the model's training data was, but for these.
 _scoring = takes(
@@ -291,6 +293,7 @@ def print_evaluation(answer: Mapping[str, Any]) -> None:
 
 def _print_classes(answer: Mapping[str, Any]) -> None:
     from llsvm.cli.tables import print_table
+    from llsvm.scoring.figures import most_confused
 
     echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {answer['rows']:,} rows")
     ranked = ""
@@ -312,15 +315,8 @@ def _print_classes(answer: Mapping[str, Any]) -> None:
     if len(labels) <= 10:
         counts = zip(labels, answer["confusion"]["counts"], strict=True)
         print_table(("true \\ predicted", *labels), [[label, *row] for label, row in counts])
-    elif confusions := _largest_confusions(answer["confusion"]):
-        print_table(("most confused: true", "predicted as", "rows"), confusions)
+    elif confusions := most_confused(answer["confusion"], _CONFUSIONS):
+        print_table(("most confused: true", "predicted as", "rows"), [each[:3] for each in confusions])
     if answer["unknown_rows"]:
         seen = ", ".join(f"{label} ({count:,})" for label, count in answer["unknown_labels"].items())
         echo(f"{answer['unknown_rows']:,} rows have labels that the model does not know: {seen}")
-
-
-def _largest_confusions(confusion: Confusion) -> list[list[Any]]:
-    """(true, predicted, rows) of the ten cells off the diagonal with most rows."""
-    labels, counts = confusion["labels"], confusion["counts"]
-    cells = ((n, i, j) for i, row in enumerate(counts) for j, n in enumerate(row) if n and i != j)
-    return [[labels[i], labels[j], n] for n, i, j in sorted(cells, key=lambda c: (-c[0], c[1], c[2]))[:10]]

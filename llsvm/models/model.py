@@ -66,8 +66,8 @@ class Model:
         trained without labels.
     certificate: how far from the optimum the weights are at most; None for an imported model.
     settings: the training options, plain values.
-    history: a dict per pass: passes, seconds, bytes_read, primal, dual, relative_gap, survivors (None where not
-        known).
+    history: a dict per pass: passes, seconds, bytes_read, primal, dual, relative_gap, survivors, used_bytes and
+        peak_rss_bytes (None where not known).
     index_base: first column index, 0 or 1, of the svmlight file it was trained on, hence of those it scores.
     converged: to the tolerance asked for.
     version: of the package that made it.
@@ -76,7 +76,7 @@ class Model:
     extra: more fields, JSON values or arrays; "trained_on" is of the files, see ``files_summary`` in
         llsvm.files.fingerprint.
     requires: names in ``extra`` that predictions depend on.
-    log: what differs between equal runs (seconds, peak_rss_bytes, ...); not in the model file.
+    log: what differs between equal runs (seconds, ...), and "test" of ``llsvm.train``; not in the model file.
     weights: ``coef_`` as it is held, which may be without zeros (``llsvm.models.sparse``).
     calibration, threshold: as ``extra`` has them: how scores become probabilities, None where nothing was learned
         for that; and the score of two classes above which a row is of the second.

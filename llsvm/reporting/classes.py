@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llsvm.models.markup import Markup, card, scrolling, table, tag
+from llsvm.scoring.figures import Confusion, most_confused
 
 _NUMBERED = 12  # up to so many classes, a table of counts; then a drawing,
 _DRAWN = 300  # up to so many
@@ -14,14 +15,7 @@ _PAIRS = 30
 _CLASSES = 500
 
 
-def most_confused(confusion: Mapping[str, Any], count: int) -> list[tuple[str, str, int, int]]:
-    """(true, predicted, rows, rows of the true class) of the cells off the diagonal with most rows."""
-    labels, counts = confusion["labels"], confusion["counts"]
-    cells = [(-n, i, j) for i, row in enumerate(counts) for j, n in enumerate(row) if n and i != j]
-    return [(labels[i], labels[j], -n, sum(counts[i])) for n, i, j in sorted(cells)[:count]]
-
-
-def confusion_matrix(confusion: Mapping[str, Any]) -> Markup:
+def confusion_matrix(confusion: Confusion) -> Markup:
     """A row per true and a column per predicted class; nothing of more classes than can be seen."""
     labels, counts = confusion["labels"], confusion["counts"]
     said = "Confusion matrix: a row for each true class, a column for each predicted one"
@@ -70,7 +64,7 @@ def _drawing(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> Markup:
     )
 
 
-def confused(confusion: Mapping[str, Any]) -> Markup:
+def confused(confusion: Confusion) -> Markup:
     """The most confused pairs of several classes."""
     found = most_confused(confusion, _PAIRS)
     if len(confusion["labels"]) < 3 or not found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
@@ -37,6 +38,13 @@ class Confusion(TypedDict):
 
     labels: list[str]
     counts: list[list[int]]
+
+
+def most_confused(confusion: Confusion, count: int) -> list[tuple[str, str, int, int]]:
+    """(true, predicted, rows, rows of the true class) of the cells off the diagonal with most rows."""
+    labels, counts = confusion["labels"], confusion["counts"]
+    cells = [(-n, i, j) for i, row in enumerate(counts) for j, n in enumerate(row) if n and i != j]
+    return [(labels[i], labels[j], -n, sum(counts[i])) for n, i, j in nsmallest(count, cells)]
 
 
 class Evaluation(TypedDict):
