@@ -37,6 +37,7 @@ def train(
     state: str | os.PathLike[str] | None = None,
     checkpoint_every: str | float = "5m",
     fresh: bool = False,
+    keep_cache: bool = False,
     test: Any = None,
     callback: Callable[[Report], object] | None = None,
     memory_limit: str | int | None = None,
@@ -128,7 +129,7 @@ def train(
     prune: afterwards weights below this in absolute value become zero; the certificate is of what is left,
     ``model.extra["pruned"]`` says what it cost, and ``converged`` is judged before that.
     checkpoint_every: seconds, or "5m", between two that are written; 0: after every pass. fresh: begin anew,
-    whatever is there.
+    whatever is there. keep_cache: keep binary copies of svmlight files in the state, which are not parsed again.
     test: labelled data, or a pair (X, y) of arrays: ``model.log["test"]`` is then what ``evaluate`` says of them.
     callback: called with each Report (llsvm.solvers.report); what it raises ends the run. The logger "llsvm" has a
     line for each report, too.
@@ -142,7 +143,7 @@ def train(
     settings = Settings(**{name: given[name] for name in OPTIONS})
     if test is not None:
         check_test(test, settings)
-    with checkpoints_in(state, checkpoint_every, fresh) as checkpoints:
+    with checkpoints_in(state, checkpoint_every, fresh, keep_cache) as checkpoints:
         more: dict[str, Any] = {"warn_at": 4, "checkpoints": checkpoints, "callback": callback}
         model = train_with(settings, data, y, sample_weight, output, **more)  # 4: past takes_options
     if test is not None:

@@ -48,7 +48,18 @@ def test_importing_loads_nothing_slow():
 @pytest.mark.parametrize("function", [llsvm.train, train])
 def test_train_shows_every_option_as_it_is_declared(function):
     shown = dict(inspect.signature(function).parameters)
-    own = ("data", "y", "sample_weight", "output", "state", "checkpoint_every", "fresh", "test", "callback")
+    own = (
+        "data",
+        "y",
+        "sample_weight",
+        "output",
+        "state",
+        "checkpoint_every",
+        "fresh",
+        "keep_cache",
+        "test",
+        "callback",
+    )
     for name in own:
         del shown[name]
     assert {name: each.default for name, each in shown.items()} == {

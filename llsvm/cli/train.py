@@ -61,6 +61,14 @@ def train(
             "--fresh", help="With --state: begin anew, whatever is there.", rich_help_panel=RESOURCES
         ),
     ] = False,
+    keep_cache: Annotated[
+        bool,
+        typer.Option(
+            "--keep-cache",
+            help="With --state: keep binary copies of svmlight files, so that the next run need not parse them.",
+            rich_help_panel=RESOURCES,
+        ),
+    ] = False,
     save_run: Annotated[
         str | None,
         typer.Option(
@@ -90,8 +98,8 @@ def train(
         from llsvm.train import check_test
 
         check_test(test, settings)
-    if state is None and (fresh or checkpoint_every != EVERY):
-        unused = "--fresh" if fresh else "--checkpoint-every"
+    if state is None and (fresh or keep_cache or checkpoint_every != EVERY):
+        unused = "--fresh" if fresh else "--keep-cache" if keep_cache else "--checkpoint-every"
         raise UsageError(f"{unused} has no meaning here: pass --state with a folder, or leave it out")
     source = open_data(data, settings)
     if save_run is not None:
@@ -99,7 +107,7 @@ def train(
 
         check_output(save_run, [*data, model])
         save(context, save_run)
-    summary = run_training(source, settings, model, quiet, state=(state, checkpoint_every, fresh))
+    summary = run_training(source, settings, model, quiet, state=(state, checkpoint_every, fresh, keep_cache))
     if not json and not (quiet and summary["converged"]):
         echo(outcome(summary, settings))
         echo(f"model written to {model}")
@@ -133,7 +141,7 @@ def run_training(
     model_path: str,
     quiet: bool,
     keep_so_far: bool = True,
-    state: tuple[str | None, str, bool] = (None, EVERY, False),
+    state: tuple[str | None, str, bool, bool] = (None, EVERY, False, False),
 ) -> dict[str, Any]:
     """Train, show progress, save the model, and return the summary (``Training.summary()``).
 
@@ -181,6 +189,8 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
         )
     why = f" (solver {summary['solver']}: {summary['why']})" if summary.get("why") else ""
     spilled = f", {format_size(summary['bytes_spilled'])} spilled" if summary.get("bytes_spilled") else ""
+    if summary.get("kept_cache_bytes"):
+        spilled += f", {format_size(summary['kept_cache_bytes'])} of copies kept"
     sparse = "" if settings.penalty == "l2" else f"{summary['nonzero_weights']:,} weights are not zero\n"
     if summary["pruned"] is not None:
         from llsvm.training.pruning import pruned_in_words

@@ -50,6 +50,7 @@ class SeveralSources:
             index_base=base,
             reader_bytes=max(info.reader_bytes for info in infos),
             rounding=sum((info.rounding for info in infos), ()),
+            parsing=sum((info.parsing for info in infos), ()),
             is_dense=all(info.is_dense for info in infos),
             is_table=all(info.is_table for info in infos),
             fingerprints=None if None in prints else sum((each for each in prints if each is not None), ()),

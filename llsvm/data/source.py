@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -26,6 +26,47 @@ class ColumnsBatch(NamedTuple):
     rows: pa.RecordBatch
     path: str
     first_row: int
+
+
+class ParsedFile(Protocol):
+    """A text file whose rows may come from a copy: sparse ones, with labels that are numbers.
+
+    path: of a file here. how: what of the reader's options decides what rows are. facts: what is known of it after
+    a complete pass, plain values and its "fingerprint".
+    """
+
+    path: str
+    rounding: Rounding
+    bytes_read: int
+
+    @property
+    def how(self) -> str: ...
+
+    @property
+    def facts(self) -> dict[str, Any]: ...
+
+    def know(self, facts: Mapping[str, Any]) -> None:
+        """Take for true what ``facts`` were."""
+        ...
+
+    def parse(self, max_bytes: int) -> Iterator[Block]:
+        """As ``BlockSource.blocks``, from the text."""
+        ...
+
+
+class Copies(Protocol):
+    """Has copies of files' rows, or makes them."""
+
+    def blocks(self, file: ParsedFile, max_bytes: int) -> Iterator[Block]:
+        """As ``BlockSource.blocks``, of the file."""
+        ...
+
+
+@dataclass(slots=True)
+class Parsing:
+    """How a text file is read. copies: that its rows may come from; to be set before a reading."""
+
+    copies: Copies | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +102,7 @@ class SourceInfo:
     columns: of a table: those columns alone, in batches of about so many bytes; else None.
     rounding: what the readers of the files do to values that are no 32-bit floats, and have done; may be told to
         keep them as they are, before a reading.
+    parsing: of each text file whose rows may come from a copy.
     """
 
     name: str
@@ -88,6 +130,7 @@ class SourceInfo:
     record_batches: Callable[[int], Iterator[pa.RecordBatch]] | None = None
     columns: Callable[[Sequence[str], int], Iterator[ColumnsBatch]] | None = None
     rounding: tuple[Rounding, ...] = field(default=(), compare=False)
+    parsing: tuple[Parsing, ...] = field(default=(), compare=False)
 
 
 class BlockSource(Protocol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.data.source import CUT_OFF, SourceInfo
+from llsvm.data.source import CUT_OFF, Parsing, SourceInfo
 from llsvm.data.svmlight_arrays import ReusedArrays
 from llsvm.data.svmlight_errors import refuse_line, refuse_magic
 from llsvm.data.svmlight_labels import PROBE_BYTES, take_words, words_among
@@ -29,7 +29,7 @@ from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
 from llsvm.errors import DataError, UsageError
 from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
 from llsvm.files.inputs import STDIN, Input
-from llsvm.files.remote import library_bytes
+from llsvm.files.remote import is_remote, library_bytes
 from llsvm.kernels.parse import parse
 from llsvm.objective.rounding import Rounding, most_lost
 
@@ -81,22 +81,22 @@ class SvmlightSource:
             raise UsageError(f"zero_based is {zero_based!r}; it must be 'auto', 'yes' or 'no'")
         if threads < 1:
             raise UsageError(f"threads is {threads}; it must be at least 1")
-        self._path = os.fsdecode(path)
+        self.path = os.fsdecode(path)
         self._zero_based = zero_based
         self._threads = threads
         self.bytes_read = 0
-        self.rounding = Rounding()
+        self.rounding, self.parsing = Rounding(), Parsing()
         self._n_rows: int | None = None
         self._n_features: int | None = None
         self._index_base = {"auto": None, "yes": 0, "no": 1}[zero_based]
-        self._size_and_mtime = size_and_mtime(self._path)
+        self._size_and_mtime = size_and_mtime(self.path)
         self._fingerprint: FileFingerprint | None = None
         self._notes: list[str] = []
         self._stdin: Input | None = None
         self._window_bytes = 0  # of the decompressor
-        file = self._open(Reading(STDIN) if self._path == STDIN else None)
+        file = self._open(Reading(STDIN) if self.path == STDIN else None)
         self.text_labels = self._has_words(file) if text_labels is None else text_labels
-        if self._path == STDIN:
+        if self.path == STDIN:
             self._stdin = file
         else:
             file.close()
@@ -104,26 +104,59 @@ class SvmlightSource:
     def info(self) -> SourceInfo:
         """What is known so far: rows, columns and, under "auto", index base only after a complete pass."""
         return SourceInfo(
-            name=self._path,
+            name=self.path,
             format="svmlight",
-            n_bytes=None if self._path == STDIN else self._size_and_mtime[0],
-            rereadable=self._path != STDIN,
+            n_bytes=None if self.path == STDIN else self._size_and_mtime[0],
+            rereadable=self.path != STDIN,
             n_rows=self._n_rows,
             n_features=self._n_features,
             index_base=self._index_base,
             notes=tuple(self._notes),
             fingerprints=None if self._fingerprint is None else (self._fingerprint,),
             file_rows=None if self._n_rows is None else (self._n_rows,),
-            reader_bytes=library_bytes([self._path]) + self._window_bytes,
-            library_bytes=library_bytes([self._path]),
+            reader_bytes=library_bytes([self.path]) + self._window_bytes,
+            library_bytes=library_bytes([self.path]),
             rounding=(self.rounding,),
+            parsing=(self.parsing,) if self._may_be_copied else (),
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
-        with unchanged(self._path, self._size_and_mtime):
-            if self._path != STDIN:
-                file = self._open(Reading(self._path, self._fingerprint))
+        copies = self.parsing.copies
+        return self.parse(max_bytes) if copies is None else copies.blocks(self, max_bytes)
+
+    @property
+    def _may_be_copied(self) -> bool:
+        return not (self.text_labels or self.path == STDIN or is_remote(self.path))
+
+    @property
+    def how(self) -> str:
+        """See ParsedFile."""
+        return f"svmlight {self._zero_based} {self.rounding.dtype}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """See ParsedFile."""
+        return {
+            "n_rows": self._n_rows,
+            "n_features": self._n_features,
+            "index_base": self._index_base,
+            "notes": list(self._notes),
+            "fingerprint": self._fingerprint,
+        }
+
+    def know(self, facts: Mapping[str, Any]) -> None:
+        """See ParsedFile."""
+        self._n_rows, self._n_features = facts["n_rows"], facts["n_features"]
+        self._index_base, self._fingerprint = facts["index_base"], facts["fingerprint"]
+        for note in facts["notes"]:
+            self._note(note)
+
+    def parse(self, max_bytes: int) -> Iterator[Block]:
+        """See ParsedFile."""
+        with unchanged(self.path, self._size_and_mtime):
+            if self.path != STDIN:
+                file = self._open(Reading(self.path, self._fingerprint))
             elif self._stdin is None:
                 raise DataError("-: standard input can be read once only; write the data to a file")
             else:
@@ -133,7 +166,7 @@ class SvmlightSource:
 
     def _read(self, file: Input, max_bytes: int) -> Iterator[Block]:
         lowest = 1 if self._zero_based == "no" else 0
-        reader = ChunkReader(file, self._path, max_bytes, self.rounding.dtype)
+        reader = ChunkReader(file, self.path, max_bytes, self.rounding.dtype)
         smallest, largest, n_rows, n_lines, counted = 1, -1, 0, 0, 0
         work = partial(_parse_words if self.text_labels else _parse, arrays=ReusedArrays(), lowest=lowest)
         for piece, parsed in _parse_all(reader, work, self._threads, IN_FLIGHT * max_bytes):
@@ -142,12 +175,12 @@ class SvmlightSource:
                 end = piece.text.index(b"\n", parsed.bad)
                 cut_off = piece.cut_off and end == piece.stop - 1
                 line = bytes(piece.text[parsed.bad : end])
-                refuse_line(self._path, number, line, lowest, cut_off, self.text_labels)
+                refuse_line(self.path, number, line, lowest, cut_off, self.text_labels)
             if self._index_base is None and parsed.smallest == 0 < smallest:
-                self._note(_note_of_zero(self._path, n_lines, piece))
+                self._note(_note_of_zero(self.path, n_lines, piece))
             n_lines += piece.lines
             if piece.cut_off:
-                self._note(CUT_OFF.format(self._path, f"line {n_lines:,}"))
+                self._note(CUT_OFF.format(self.path, f"line {n_lines:,}"))
             if piece.ends_chunk:
                 reader.give_back(piece.text)
             self._window_bytes = max(self._window_bytes, file.window_bytes)
@@ -163,7 +196,7 @@ class SvmlightSource:
             del piece, parsed  # else they would be held while the next are waited for
         if n_rows == 0:
             what = "the file is empty" if counted == 0 else "no rows, only blank lines and comments"
-            raise DataError(f"{self._path}: {what}; give a file with at least one row")
+            raise DataError(f"{self.path}: {what}; give a file with at least one row")
         self._fingerprint = file.finish()
         if self._index_base is None:
             self._index_base = smallest
@@ -175,7 +208,7 @@ class SvmlightSource:
         found = words_among(text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text)
         if found is not None and found[1]:
             self._note(
-                f"{self._path}: some labels are words, such as {found[0]!r}, and others look like numbers, such as "
+                f"{self.path}: some labels are words, such as {found[0]!r}, and others look like numbers, such as "
                 f"{found[1]}: all are taken for text"
             )
         return found is not None
@@ -186,9 +219,9 @@ class SvmlightSource:
 
     def _open(self, reading: Reading | None) -> Input:
         """The file's text, which is not known to be of another format."""
-        file = Input(self._path, reading)
+        file = Input(self.path, reading)
         try:
-            refuse_magic(self._path, file.head)
+            refuse_magic(self.path, file.head)
             self._window_bytes = max(self._window_bytes, file.window_bytes)
             if file.head.startswith(BYTE_ORDER_MARK):
                 file.read(len(BYTE_ORDER_MARK))

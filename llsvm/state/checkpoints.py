@@ -32,6 +32,7 @@ from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter, requi
 from llsvm.state.folder import NEXT, PART, RESULT, STATE, StateFolder
 from llsvm.state.record import MAY_CHANGE, MAY_DIFFER, Record
 from llsvm.state.result import ResultWriter, read_model
+from llsvm.state.row_cache import RowCache
 from llsvm.stream.stream import Stream
 
 EVERY_SECONDS = 300.0
@@ -46,11 +47,17 @@ class Checkpoints:
     """Of one run, in its folder, which is locked. saved: the record of the state to go on from, None to begin."""
 
     def __init__(
-        self, folder: StateFolder, every_seconds: float = EVERY_SECONDS, fresh: bool = False
+        self,
+        folder: StateFolder,
+        every_seconds: float = EVERY_SECONDS,
+        fresh: bool = False,
+        keep_cache: bool = False,
     ) -> None:
         """every_seconds: between two that are synced, at least; 0: after every pass. fresh: begin anew, whatever is
-        there. Raises DataError where that is damaged, or no state."""
+        there. keep_cache: copies of parsed files are kept too. Raises DataError where what is there is damaged, or
+        no state."""
         self.folder = folder
+        self.copies = RowCache(folder) if keep_cache else None
         self.saved: Record | None = None
         self._every = every_seconds
         self._container: Container | None = None
@@ -246,6 +253,8 @@ class Checkpoints:
                 if model is not None:
                     self._ending = self._ending or ResultWriter(self.folder)
                     self._ending.end(model, record(), cause)
+                    if self.copies is not None:
+                        self.copies.remove_unused()
             except (DiskError, UsageError) as error:
                 self._warn(error)
 
@@ -279,7 +288,7 @@ class Checkpoints:
         the disk is limited."""
         free = self.folder.free_bytes()
         if limited:
-            stream.open_workspace().hold_elsewhere(self.folder.bytes_of(STATE, NEXT, RESULT), nbytes)
+            stream.open_workspace().hold_elsewhere(self.folder.held_bytes, nbytes)
         if nbytes + RESERVE_BYTES > free:
             raise DiskError(
                 f"{self.folder.path}: the state takes {format_size(nbytes)}, and {format_size(free)} are free "
@@ -300,19 +309,24 @@ class Checkpoints:
 
 @contextmanager
 def checkpoints_in(
-    folder: Any, every: str | float = EVERY_SECONDS, fresh: bool = False
+    folder: Any, every: str | float = EVERY_SECONDS, fresh: bool = False, keep_cache: bool = False
 ) -> Iterator[Checkpoints | None]:
-    """Checkpoints in ``folder``, which is locked meanwhile; None for None. every: see ``parse_seconds``.
+    """Checkpoints in ``folder``, which is locked meanwhile; None for None. every: see ``parse_seconds``. fresh,
+    keep_cache: see Checkpoints.
 
     Raises UsageError, DataError."""
     if folder is None:
         if fresh:
             raise UsageError("--fresh begins a state anew: pass --state with its folder, or leave it out")
+        if keep_cache:
+            raise UsageError(
+                "--keep-cache keeps copies with a state: pass --state with its folder, or leave it out"
+            )
         yield None
         return
     seconds = parse_seconds(every)
     with StateFolder(folder) as locked:
-        checkpoints = Checkpoints(locked, seconds, fresh)
+        checkpoints = Checkpoints(locked, seconds, fresh, keep_cache)
         try:
             yield checkpoints
         finally:

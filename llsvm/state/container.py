@@ -108,8 +108,9 @@ class Container:
         self._file = file
 
     @classmethod
-    def open(cls, path: Path) -> Container | None:
-        """None where there is no such file. Raises DataError: it is no state, of another version, damaged."""
+    def open(cls, path: Path, whole: bool = True) -> Container | None:
+        """None where there is no such file. Raises DataError: it is no state, of another version, damaged. whole:
+        every part is held against its checksum now; else see ``checked``."""
         try:
             file = FileIO(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "r")
         except FileNotFoundError:
@@ -117,7 +118,7 @@ class Container:
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
         try:
-            about, parts = _checked(path, file)
+            about, parts = _checked(path, file, whole)
             return cls(path, file, about, parts)
         except OSError as error:
             file.close()
@@ -140,6 +141,14 @@ class Container:
         part = self.parts[name]
         values = np.empty(part.shape, part.dtype)
         self._read(part.offset, values.reshape(-1).view(np.uint8))
+        return values
+
+    def checked(self, name: str) -> NDArray[Any]:
+        """As ``array``, held against its checksum. Raises DataError."""
+        values = self.array(name)
+        found = blake2b(values.reshape(-1).view(np.uint8).data, digest_size=16)
+        if found.hexdigest() != self.parts[name].checksum:
+            raise _damaged(self.path, f"the checksum of {name} does not match")
         return values
 
     def rows(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -185,8 +194,8 @@ def _foreign(path: Path) -> DataError:
     )
 
 
-def _checked(path: Path, file: FileIO) -> tuple[dict[str, Any], list[Part]]:
-    """What the manifest says, every part having been read and held against it."""
+def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], list[Part]]:
+    """What the manifest says; whole: every part having been read and held against it."""
     size = os.fstat(file.fileno()).st_size
     head = _HEAD.match(os.pread(file.fileno(), _HEAD_BYTES, 0))
     if head is None:
@@ -194,7 +203,7 @@ def _checked(path: Path, file: FileIO) -> tuple[dict[str, Any], list[Part]]:
     if int(head[1]) != VERSION:
         raise DataError(
             f"{path}: a state of version {int(head[1])}, and this llsvm goes on from version {VERSION}: use the "
-            "llsvm that wrote it, or pass --fresh to begin anew"
+            "llsvm that wrote it, or train anew with --fresh"
         )
     start, foot = head.end(), os.pread(file.fileno(), _FOOT.size, max(0, size - _FOOT.size))
     if size < start + _FOOT.size or foot[-len(_END) :] != _END:
@@ -211,9 +220,9 @@ def _checked(path: Path, file: FileIO) -> tuple[dict[str, Any], list[Part]]:
         if part.offset != start:
             raise _damaged(path, "its parts do not fit together")
         found = blake2b(digest_size=16)
-        for piece in _pieces(file, part.offset, part.nbytes):
+        for piece in _pieces(file, part.offset, part.nbytes if whole else 0):
             found.update(piece)
-        if found.hexdigest() != part.checksum:
+        if whole and found.hexdigest() != part.checksum:
             raise _damaged(path, f"the checksum of {part.name} does not match")
         start += part.nbytes
     if start != offset or os.pread(file.fileno(), head.end(), 0) != b"llsvm state, version %d\n" % VERSION:
@@ -232,6 +241,6 @@ def _pieces(file: FileIO, offset: int, nbytes: int) -> Iterator[bytes]:
 
 def _damaged(path: Path, how: str) -> DataError:
     return DataError(
-        f"{path}: the state is damaged ({how}); nothing is changed: take it from a backup, or pass --fresh to "
-        "begin anew"
+        f"{path}: the state is damaged ({how}); nothing is changed: take it from a backup, or train anew "
+        "with --fresh"
     )

@@ -4,6 +4,7 @@ lock          locked by the run that uses the folder, with who that is
 state         the newest state that is complete and synced (see ``container``)
 result        of a run that has come to its end: the model, what it was made with, the dual variables of its dual
 state.next    a newer state that is complete, and becomes ``state`` when it is due, or when a signal comes
+rows-*        with --keep-cache: copies of parsed files (see ``row_cache``)
 *.part        what is being written
 """
 
@@ -30,6 +31,7 @@ SHARES = (
 )
 SUMS = "sums"  # the part that has their weights, see llsvm.solvers.state.Sums, and what the result says of the rest
 LARGEST_COST = "largest cost"  # what the result says of them
+ROWS_OF_FILE = "rows-"  # copies of files are called so, and by what they are known by
 _OURS = (LOCK, STATE, RESULT, NEXT, STATE + PART, RESULT + PART, MODEL, MODEL + ".log.json")
 _TEMPORARY = ".llsvm-"  # as llsvm.files.writing calls what it writes
 _SEAL = "llsvm state, locked while in use"
@@ -72,6 +74,15 @@ class StateFolder:
             with suppress(OSError):
                 total += os.stat(self.file(name)).st_size
         return total
+
+    def copies(self) -> list[str]:
+        """The names of the copies of files that are complete."""
+        return [name for name in os.listdir(self.path) if name.startswith(ROWS_OF_FILE) and PART not in name]
+
+    @property
+    def held_bytes(self) -> int:
+        """What is here but for what is being written."""
+        return self.bytes_of(STATE, NEXT, RESULT, *self.copies())
 
     def free_bytes(self) -> int:
         """Bytes that the file system still has for this user."""
@@ -146,4 +157,5 @@ class StateFolder:
 
 
 def _is_temporary(name: str) -> bool:
-    return name == NEXT or (name in _OURS and PART in name) or name.startswith(_TEMPORARY)
+    ours = name in _OURS or name.startswith(ROWS_OF_FILE)
+    return name == NEXT or (ours and PART in name) or name.startswith(_TEMPORARY)

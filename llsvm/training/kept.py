@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -119,6 +120,33 @@ class Kept:
             yield from self._checkpoints.going_on(solver.solve(stream))
             limited = self._settings["disk_limit"] is not None
             self._checkpoints.keep_shares(solver.shares(), stream, limited)
+
+    def take_copies(self, stream: Stream) -> None:
+        """Let the files' rows come from the copies that are kept of them, where there are such, and keep more."""
+        copies = None if self._checkpoints is None else self._checkpoints.copies
+        if copies is None:
+            return
+        folder, limited = copies.folder, self._settings["disk_limit"] is not None
+        reading = weakref.ref(stream)  # another may take its place, and nothing must hold on to it then
+
+        def require(nbytes: int) -> None:
+            if limited and (stream := reading()) is not None:
+                stream.open_workspace().hold_elsewhere(folder.held_bytes, nbytes)
+
+        copies.require = require
+        parsing = stream.source.info().parsing
+        for each in parsing:
+            each.copies = copies
+        if not parsing:
+            self.note = (
+                "--keep-cache keeps copies of svmlight files with numbers for labels, and this is none"
+            )
+
+    @property
+    def copied_bytes(self) -> int:
+        """What the copies of files take."""
+        copies = None if self._checkpoints is None else self._checkpoints.copies
+        return 0 if copies is None else copies.nbytes
 
     # -- what is to be kept -------------------------------------------------------------------------------
 

@@ -97,15 +97,15 @@ class Training:
                 self._map = source.map
             except BudgetError as error:  # it is not known how much there is to read
                 raise error.as_least() from error
-        disk = self.settings.disk_limit
+        disk_bytes = None if (disk := self.settings.disk_limit) is None else parse_size(disk)
         local_output = None if output is None or is_remote(output) else os.fspath(output)
-        spill_parent = choose_parent(self.settings.spill_dir, local_output)
-        self._carried = Carried(spill_parent, disk_bytes := None if disk is None else parse_size(disk))
+        parent = choose_parent(self.settings.spill_dir, local_output)
+        self._carried = Carried(parent, disk_bytes)
         self._new_stream = partial(
             Stream,
             source,
             budget,
-            spill_parent,
+            parent,
             disk_limit_bytes=disk_bytes,
             spill_format=self.settings.spill_format,
             cache=self.settings.cache,
@@ -143,9 +143,8 @@ class Training:
         return self.stream.progress
 
     def __iter__(self) -> Iterator[Report]:
-        """Run; a report after the first reading, after each full pass, after each run of epochs.
-
-        Raises BudgetError with the smallest limit that works, LLSVMError's other subclasses."""
+        """Run; a report after the first reading, each full pass, each run of epochs. Raises BudgetError with the
+        smallest limit that works, LLSVMError's other subclasses."""
         try:
             yield from self._clock.timing(self._reports())
         except BudgetError as error:
@@ -255,6 +254,7 @@ class Training:
         if self._refused is not None:
             raise self._refused
         learn_columns(self.stream, self.settings)
+        self._kept.take_copies(self.stream)
         try:
             self.stream.read()
         except ValuesRounded:
@@ -385,7 +385,7 @@ class Training:
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
-        return summary(self._run)
+        return summary(self._run) | {"kept_cache_bytes": self._kept.copied_bytes}
 
     @property
     def advice(self) -> tuple[str, str]:
