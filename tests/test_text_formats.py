@@ -8,11 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import llsvm
 from llsvm.block import CSR, Block
 from llsvm.data import open_source, table_options
 from llsvm.data.cutting import filled
+from llsvm.features.text import column_order
+from llsvm.features.text.column_order import frequent_first
 from llsvm.memory.budget import MemoryBudget
+from llsvm.models.model import Model
 from llsvm.settings.settings import Settings
+from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training
 
 MB = 1_000_000
@@ -81,3 +86,48 @@ def test_where_blocks_are_cut_follows_from_the_rows_alone():
             np.testing.assert_array_equal(mine.rows, theirs.rows)
     assert max(block.nbytes for block in whole) <= 2000
     assert [block.n_rows for block in filled(pieces(100), 1)] == [1] * 500  # a row may be larger
+
+
+def test_columns_that_training_numbers_anew_are_the_features_own_in_the_model(folder, tmp_path, monkeypatch):
+    rows = pq.read_table(folder / "rows.parquet").slice(0, 400)
+    titles = [text.as_py()[:60] for text in rows["review"]]
+    lengths = [len(text.as_py()) for text in rows["review"]]
+    path = tmp_path / "rows.parquet"
+    pq.write_table(rows.append_column("title", [titles]).append_column("length", [lengths]), path)
+    settings = Settings(label="stars", text=("title", "review"), hash_bits=12, term_weight="tfidf", tol=1e-5)
+    models = []
+    for values in (1 << 40, 20_000):  # too many to learn from, and not
+        monkeypatch.setattr(column_order, "SAMPLE_VALUES", values)
+        source = open_source(path, options=table_options(settings))
+        with (
+            checkpoints_in(tmp_path / str(values), 0, False) as kept,
+            Training(source, settings, checkpoints=kept) as run,
+        ):
+            list(run)
+            models.append(run.finish(tmp_path / f"{values}.model"))
+        places = source.info().encoder.documents.places
+        assert (places is not None) == (values == 20_000)
+    plain, ordered = models
+    assert any(not np.array_equal(each, np.arange(1 << 12)) for each in places)
+    np.testing.assert_allclose(ordered.coef_, plain.coef_, atol=1e-2)
+    np.testing.assert_allclose(ordered.certificate.primal, plain.certificate.primal, rtol=1e-4)
+    np.testing.assert_array_equal(ordered.extra["text_1_documents"], plain.extra["text_1_documents"])
+    found = llsvm.verify(tmp_path / "20000.model", path, state=tmp_path / "20000")
+    assert found["holds"], found
+    assert found["not_checked"] == ""
+    scores = Model.load(tmp_path / "20000.model").decision_function(
+        rows.append_column("title", [titles]).append_column("length", [lengths])
+    )
+    right = np.mean((scores > 0) == np.array(rows["stars"].to_pylist()))
+    assert right > 0.95
+
+
+def test_frequent_columns_come_first_and_each_has_a_place_of_its_own():
+    rng = np.random.default_rng(2)
+    columns = rng.zipf(1.5, 5000) * 37 % 1000
+    places = frequent_first(columns, 1000)
+    np.testing.assert_array_equal(np.sort(places), np.arange(1000))
+    counts = np.bincount(columns, minlength=1000)
+    ordered = np.zeros(1000, int)
+    ordered[places] = counts
+    assert (np.diff(ordered) <= 0).all()

@@ -30,6 +30,7 @@ from llsvm.features.table_options import (
     matching,
     usual_label,
 )
+from llsvm.features.text.column_order import renumbered
 from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes
@@ -219,10 +220,12 @@ class TableSource(ABC):
         return described(schema, batch, self._partitions, self.encoder)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows, file after file; see BlockSource. Blocks are filled with those of documents: every format hands
-        out the same ones. Raises DataError."""
-        blocks = self._blocks(max_bytes)
-        return blocks if self.encoder.documents is None else filled(blocks, max_bytes)
+        """The rows, file after file; see BlockSource. To train on, blocks are filled with those of documents: every
+        format hands out the same ones. Raises DataError."""
+        blocks, documents = self._blocks(max_bytes), self.encoder.documents
+        if documents is None or self._predicting:
+            return blocks
+        return filled(renumbered(blocks, documents, self.encoder.parts[2]), max_bytes)
 
     def _blocks(self, max_bytes: int) -> Iterator[Block]:
         row, counts, documents = 0, list[int](), self.encoder.documents

@@ -153,6 +153,7 @@ def encode(
     buckets,
     column_bits,
     hashed,
+    places,
     alone,
     shared_from,
     shared,
@@ -172,6 +173,7 @@ def encode(
     buckets: (2^b + 1,) int32, where in ``entries`` those begin whose key's b high bits are these.
     column_bits: int, columns are below 2^column_bits.
     hashed: bool, columns are that many high bits of keys instead, and the two above are not looked at.
+    places: (2^column_bits,) int32, where such columns are put, or (0,): they stay.
     alone, shared_from, shared: by which counts are multiplied, such as inverse document frequencies: (m,) float64
         of the first columns; (runs,) int32, ascending, and float64: of those from such a column on. All (0,): 1.
     tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.
@@ -189,7 +191,13 @@ def encode(
     for document in range(first.shape[0] - 1):
         start, stop = first[document], first[document + 1]
         n = 0
-        if hashed:
+        if hashed and places.shape[0] > 0:
+            for i in range(start, stop):
+                if i + 8 < stop:
+                    fetch(places, np.int64(keys[i + 8] >> down))
+                found[0, i - start] = places[keys[i] >> down]
+            n = stop - start
+        elif hashed:
             for i in range(start, stop):
                 found[0, i - start] = keys[i] >> down
             n = stop - start

@@ -52,7 +52,8 @@ def _hashed(dataset: DatasetInfo, documents: DocumentColumns, bits: int) -> Data
     """The facts, were n-grams hashed."""
     options = replace(documents.options, hash_bits=bits)
     hashed, facts = DocumentColumns(documents.names, options, documents.n_threads), dataset.reading
-    counts = COUNT_BYTES * hashed.width if options.idf else 0
+    hashed.ordered = documents.ordered
+    counts = hashed.nbytes + (COUNT_BYTES * hashed.width if options.idf else 0)
     library = facts.library_bytes - documents.nbytes + counts
     reader = facts.reader_bytes - documents.nbytes - documents.work_bytes + counts + hashed.work_bytes
     return replace(

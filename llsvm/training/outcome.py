@@ -86,13 +86,18 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
         coef = coef[:, dataset.first_column :]
     if dataset.target is not None:
         coef, intercept = coef * dataset.target.unit, intercept * dataset.target.unit + dataset.target.shift
+    coef = coef.copy(order="K")  # transposing many classes' weights takes long
+    encoder = run.stream.source.info().encoder
+    if encoder is not None and encoder.documents is not None:
+        _, _, first, stop, *_ = encoder.parts
+        encoder.documents.by_feature(coef[:, first:stop])
     extra = _extra(run, coef)
     if report.pruned is not None:
         extra[PRUNED] = report.pruned
     names = run.stream.source.info().feature_names
     n_features = coef.shape[1] if run.feature_map is None else run.feature_map.n_features
     return Model(
-        coef_=coef.copy(order="K"),  # transposing many classes' weights takes long
+        coef_=coef,
         intercept_=intercept,
         classes_=OUTLIER_OR_NOT if dataset.kind == UNLABELLED else dataset.classes,
         certificate=report.certificate,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.dataset import DatasetInfo
+from llsvm.features.encoder import TableEncoder
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import Scaling
 from llsvm.models.model import Model
@@ -44,16 +45,20 @@ def machine_of(
     settings: Settings,
     dataset: DatasetInfo,
     scaling: Scaling | None,
+    encoder: TableEncoder | None,
     mapped_dtype: type[np.floating],
 ) -> Machine:
-    """settings: of the training. dataset, scaling: of a Stream that has read the data. mapped_dtype: as which the
-    features of an approximate map were kept."""
+    """settings: of the training. dataset, scaling, encoder: of a Stream that has read the data. mapped_dtype: as
+    which the features of an approximate map were kept."""
     target = dataset.target
     unit, shift = (1.0, 0.0) if target is None else (target.unit, target.shift)
     coef, constant = model.coef_ / unit, (model.intercept_ - shift) / unit
     if model.feature_map is None:
         weights = np.zeros((len(coef), dataset.n_columns))
         weights[:, dataset.first_column :] = coef
+        if encoder is not None and encoder.documents is not None:
+            _, _, first, stop, *_ = encoder.parts
+            encoder.documents.by_place(weights[:, first:stop])
         if scaling is not None:
             d = len(scaling.scale)
             constant = constant + weights[:, :d] @ scaling.shift

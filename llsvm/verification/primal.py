@@ -41,7 +41,8 @@ def measured(
     mapped_dtype: see ``machine_of``. kept: dual variables by row, for these rows, or None."""
     dataset = stream.dataset
     problems = Problems.of(settings, dataset)
-    machine = machine_of(model, settings, dataset, stream.scaling, mapped_dtype)
+    encoder = stream.source.info().encoder
+    machine = machine_of(model, settings, dataset, stream.scaling, encoder, mapped_dtype)
     width = max(machine.width, problems.width)
     dual = None
     if kept is not None and isinstance(machine, LinearMachine):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from llsvm.errors import ModelError
 from llsvm.features.csr_rows import beside, moved
 from llsvm.features.text.analyzer import Documents, NotUTF8, workspace_bytes
 from llsvm.features.text.column_names import ColumnNames, NameSampler
+from llsvm.features.text.column_order import Places, frequent_first
 from llsvm.features.text.frequencies import ColumnFrequencies
 from llsvm.features.text.lookup import lookup_bytes
 from llsvm.features.text.options import TextOptions
@@ -32,6 +34,7 @@ NAME = "text"  # of what a model keeps of them
 WHY_HASHED = "note"  # among that: why there are no vocabularies, where nobody has asked for that
 _CHARACTER_GROWTH = 5  # an n-gram begins with each character, and is eight bytes
 MAX_DOCUMENT_BYTES = 4_000_000
+_MAX_ORDERED_BITS = 22  # of hashed columns: the places of more would take too much memory
 _LIBRARY_BYTES = 6_000_000  # compiled kernels and tables of characters; measured
 # What readers hold beside a batch, and for each thread: as much as that format's whose reader holds most
 _READER_BYTES, _THREAD_BYTES = 25 << 20, 5 << 20
@@ -66,6 +69,10 @@ class DocumentColumns:
         self._longest = 0  # of those so far, in bytes
         self.learning = True
         """Names are sampled, of hashed columns; a model's are known."""
+        self.ordered = False
+        """Hashed columns are numbered by ``places`` in blocks, once these are known: see column_order.py."""
+        self.places: Sequence[Places] | None = None
+        """Of each column."""
         self.note = ""
         """Why there are no vocabularies, where their user might think so."""
         self._pool: Threads | None = None
@@ -92,10 +99,52 @@ class DocumentColumns:
 
     @property
     def nbytes(self) -> int:
-        """Of the vocabularies, names and frequencies, all the time."""
+        """Of the vocabularies, names, frequencies and places, all the time."""
+        places = 4 * self.width if self.has_places else 0
         counts = sum(each.documents.nbytes for each in self.frequencies or ())
         names = sum(each.nbytes for each in self.column_names or ())
-        return counts + names + sum(vocabulary.nbytes for vocabulary in self.vocabularies or ())
+        return places + counts + names + sum(vocabulary.nbytes for vocabulary in self.vocabularies or ())
+
+    @property
+    def has_places(self) -> bool:
+        """Are columns numbered anew in blocks, or will they be?"""
+        return (
+            self.ordered
+            and self.options.hash_bits is not None
+            and self.options.hash_bits <= _MAX_ORDERED_BITS
+        )
+
+    @property
+    def lacks_places(self) -> bool:
+        """... and are these not known yet?"""
+        return self.has_places and self.places is None
+
+    def learn_places(self, columns: NDArray[np.int32]) -> Places:
+        """Of all of them, by the columns of the first values, (m,), from 0; rows have them from now on."""
+        edges, found = np.cumsum([0, *self.widths]), []
+        for first, stop in pairwise(edges):
+            own = columns[(columns >= first) & (columns < stop)] - first
+            found.append(frequent_first(own, int(stop - first)))
+        self.places, self._vectorizers = found, None
+        return np.concatenate([each + np.int32(first) for each, first in zip(found, edges, strict=False)])
+
+    def by_feature(self, weights: NDArray[np.float64]) -> None:
+        """Put (k, width) weights of blocks' columns where their features are, in place."""
+        for own, places in self._of_places(weights):
+            for row in own:
+                row[:] = row[places]
+
+    def by_place(self, weights: NDArray[np.float64]) -> None:
+        """The inverse of ``by_feature``."""
+        for own, places in self._of_places(weights):
+            for row in own:
+                row[places] = row.copy()
+
+    def _of_places(self, weights: NDArray[np.float64]) -> list[tuple[NDArray[np.float64], Places]]:
+        """Weights of each column, as views, and its places."""
+        edges = np.cumsum([0, *self.widths])
+        cuts = zip(self.places or (), edges, edges[1:], strict=False)
+        return [(weights[:, first:stop], places) for places, first, stop in cuts]
 
     @property
     def work_bytes(self) -> int:
@@ -141,7 +190,7 @@ class DocumentColumns:
     def hash_into(self, bits: int, note: str) -> None:
         """Go on without vocabularies, and with names that are to be learned. note: why."""
         self.options, self.note = replace(self.options, hash_bits=bits), note
-        self.vocabularies = self._vectorizers = None
+        self.vocabularies = self._vectorizers = self.places = None
 
     def begin(self) -> None:
         """Rows are about to be made of all documents."""
@@ -207,9 +256,10 @@ class DocumentColumns:
         known: Sequence[Vocabulary | None] = self.vocabularies or [None] * len(self.names)
         weights = [None if not self.options.idf else each.weights() for each in self.frequencies or ()]
         weights = weights or [None] * len(self.names)
+        places: Sequence[Places | None] = self.places or [None] * len(self.names)
         return [
-            Vectorizer(self.options, vocabulary, pool, each)
-            for vocabulary, each in zip(known, weights, strict=True)
+            Vectorizer(self.options, vocabulary, pool, each, own)
+            for vocabulary, each, own in zip(known, weights, places, strict=True)
         ]
 
     def names_of(self, columns: Sequence[int]) -> list[str]:

@@ -37,6 +37,13 @@ class ColumnWeights:
         """Every column has weight 1."""
         return cls(np.zeros(0), np.zeros(0, np.int32), np.zeros(0))
 
+    def moved(self, places: NDArray[np.int32]) -> ColumnWeights:
+        """Of the columns where they have been put, each of which has a weight of its own, or none has."""
+        alone = np.empty_like(self.alone)
+        if len(alone):
+            alone[places] = self.alone
+        return ColumnWeights(alone, self.first, self.shared)
+
     @classmethod
     def inverse(
         cls, documents: NDArray[np.uint32], n_documents: int, most_alone: int | None = None

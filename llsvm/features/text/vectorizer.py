@@ -7,6 +7,7 @@ import numpy as np
 
 from llsvm.block import CSR
 from llsvm.features.text.analyzer import Analyzer, Documents
+from llsvm.features.text.column_order import Places
 from llsvm.features.text.frequencies import ColumnWeights
 from llsvm.features.text.lookup import Lookup
 from llsvm.features.text.options import TextOptions
@@ -28,7 +29,8 @@ _TF = {
 class Vectorizer:
     """Rows of documents. vocabulary: None: columns are numbered by hash.
 
-    weights: that counts are multiplied by; None: what the options say of the vocabulary."""
+    weights: that counts are multiplied by; None: what the options say of the vocabulary. places: of hashed columns,
+    None: where their hash says."""
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class Vectorizer:
         vocabulary: Vocabulary | None,
         threads: Threads,
         weights: ColumnWeights | None = None,
+        places: Places | None = None,
     ) -> None:
         self.options = options
         self._analyzers = [Analyzer(options) for _ in range(threads.number)]
@@ -47,6 +50,9 @@ class Vectorizer:
             if options.idf and weights is None:
                 weights = vocabulary.weights()
         self._weights = weights or ColumnWeights.none()
+        self._places = np.zeros(0, np.int32)
+        if places is not None:
+            self._places, self._weights = places, self._weights.moved(places)
         self._column_bits = options.hash_bits or max(1, self.n_columns.bit_length())
 
     def rows(self, documents: Documents) -> CSR:
@@ -91,7 +97,7 @@ class Vectorizer:
         )
         kernels.encode(
             *(keys, first, self._lookup.entries, self._lookup.buckets, self._column_bits),
-            self.options.hash_bits is not None,
+            *(self.options.hash_bits is not None, self._places),
             *(self._weights.alone, self._weights.first, self._weights.shared),
             *(_TF[self.options.weight], self.options.unit_rows),
             *(found, values, indptr, indices, data),

@@ -1,0 +1,65 @@
+"""Hashed columns as training numbers them: those that are there most often come first.
+
+Words follow Zipf's law, and hashing scatters the frequent ones over all columns, each weight in a cache line of its
+own. Side by side their weights stay in the processor's fast caches, and sweeps take two thirds of the time. The
+first rows tell which columns are frequent; models have the features' own numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block, concat
+from llsvm.features.csr_rows import from_cells
+
+if TYPE_CHECKING:
+    from llsvm.features.text.columns import DocumentColumns
+
+SAMPLE_VALUES = 1 << 18  # of the first rows; data with fewer are left as they are
+Places = NDArray[np.int32]  # (width,) of each column: its number in blocks
+
+
+def frequent_first(columns: NDArray[np.integer], width: int) -> Places:
+    """Of columns that are there so often, (m,), the most frequent first; those in their places have theirs instead,
+    and the rest stay."""
+    frequent, counts = np.unique(columns, return_counts=True)
+    frequent = frequent[np.argsort(-counts, kind="stable")]
+    n = len(frequent)
+    places = np.arange(width, dtype=np.int32)
+    places[np.setdiff1d(np.arange(n), frequent, assume_unique=True)] = np.sort(frequent[frequent >= n])
+    places[frequent] = np.arange(n)
+    return places
+
+
+def renumbered(blocks: Iterable[Block], documents: DocumentColumns, first: int) -> Iterator[Block]:
+    """Blocks of rows whose n-grams begin at column ``first``. If their places are to be learned, the first blocks
+    are held until they have SAMPLE_VALUES.
+    """
+    held: list[Block] = []
+    for block in blocks:
+        if not documents.lacks_places:
+            yield block
+            continue
+        held.append(block)
+        if sum(each.nnz for each in held) >= SAMPLE_VALUES:
+            rows, held = concat(held), []
+            X = rows.X
+            assert isinstance(X, CSR), "n-grams are sparse"
+            n_rows = int(np.searchsorted(X.indptr, X.indptr[0] + SAMPLE_VALUES))  # wherever blocks end
+            sample = X.indices[X.indptr[0] : X.indptr[n_rows]]
+            yield _moved(rows, X, documents.learn_places(sample[sample >= first] - np.int32(first)), first)
+    yield from held
+
+
+def _moved(rows: Block, X: CSR, places: Places, first: int) -> Block:
+    """The rows with columns from ``first`` on, as many as have places, in these."""
+    columns = X.indices[X.indptr[0] : X.indptr[-1]].copy()
+    there = (columns >= first) & (columns < first + len(places))
+    columns[there] = first + places[columns[there] - first]
+    row = np.repeat(np.arange(rows.n_rows), np.diff(X.indptr))
+    values = X.data[X.indptr[0] : X.indptr[-1]]
+    return Block(from_cells(row, columns, values, rows.n_rows), rows.y, rows.rows, rows.weight)
