@@ -117,17 +117,27 @@ def test_the_next_block_is_prepared_while_one_is_worked_on(monkeypatch, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("cache", ["always", "never"])
 @pytest.mark.parametrize("d", [4, 400])
-@pytest.mark.parametrize("spill_format", ["arrow", "hdf5"])
-def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cache, d, spill_format):
+@pytest.mark.parametrize(
+    ("cache", "spill_format", "loss"),
+    [
+        ("always", "arrow", "hinge"),
+        ("always", "hdf5", "hinge"),
+        ("always", "arrow", "epsilon_insensitive"),  # works on two blocks at a time
+        ("never", "arrow", "hinge"),
+        ("never", "hdf5", "hinge"),
+    ],
+)
+def test_training_holds_no_more_than_the_ledger(monkeypatch, tmp_path, kind, cache, d, spill_format, loss):
     """Counted by tracemalloc, which knows every NumPy array; a buffer counts as what it may come to hold."""
     X, y = mixed_rows(kind, n=max(40_000 // d, 120), d=d)
     text = write_svmlight(tmp_path / "rows.svm", X, y).read_text().splitlines(keepends=True)
     path = tmp_path / "rows.svm"
     path.write_text("".join(line * 16 for line in text))
     options = {"cache": cache, "spill_format": spill_format, "spill_dir": str(tmp_path), "max_passes": 3}
-    run(path, **options)  # imports and compiles
+    options["loss"] = loss
+    for ledger in (None, 5_000_000):
+        run(path, ledger=ledger, **options)  # imports and compiles
     buffers, peaks = [], []
     made, prepare = RowBuffer.__init__, Stream.prepare
 
