@@ -13,6 +13,7 @@ from llsvm.block import CSR
 from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.losses import loss_of
+from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import KINDS, REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import tuning as tuning_module
@@ -79,7 +80,19 @@ class Out:
     """Trains out of core, and looks at what came of it."""
 
     def __init__(
-        self, X, y, folder, products, ledger, threads=1, most=12, sets=WITHOUT, all_rows=APART, **options
+        self,
+        X,
+        y,
+        folder,
+        products,
+        ledger,
+        threads=1,
+        most=12,
+        sets=WITHOUT,
+        all_rows=APART,
+        weights=None,
+        variant=None,
+        **options,
     ):
         loss = options.get("loss", "hinge")
         path = write_svmlight(folder / "rows.svm", X, y)
@@ -91,7 +104,9 @@ class Out:
         source = open_source(path, label_kind=KINDS[loss])
         with Stream(source, MemoryBudget(ledger, 0), folder) as stream:
             stream.read()
-            solver = LLSVM(settings, np.ones(classes), threads, tuning=tuning)
+            weights = np.ones(classes) if weights is None else np.array(weights)
+            problems = Problems(classes, settings.multiclass == "ovo", [variant or Variant()])
+            solver = LLSVM(settings, weights, threads, problems, tuning)
             self.reports, self.along_faces = [], 0
             for report in solver.solve(stream):
                 self.reports.append(report)
@@ -168,3 +183,17 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     )
     check_resumes(case, tmp_path)
     assert taken
+
+
+def test_class_weights_of_a_variant_are_those_of_the_run(tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    X, y = wide_rows(600, 500, 2, "squared_hinge")
+    weights = (3.0, 0.25)
+    given = {"products": SOON, "ledger": 75_000, "loss": "squared_hinge", "C": 10.0, "tol": 1e-3}
+    whole = Out(X, y, tmp_path, **given, weights=weights)
+    variant = Out(X, y, tmp_path, **given, variant=Variant(class_weight=weights))
+    assert variant.along_faces > 0
+    assert variant.last.certificate.relative_gap <= 1e-3
+    assert variant.last.passes == whole.last.passes
+    assert variant.along_faces == whole.along_faces
+    np.testing.assert_allclose(variant.dual, whole.dual, rtol=1e-4)

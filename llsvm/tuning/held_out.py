@@ -54,7 +54,8 @@ def score_folds(
     k = len(coef) // (tally.n_costs * len(folds))
     each = coef.reshape(tally.n_costs, len(folds), k, -1)
     weights = [each[:, f].reshape(tally.n_costs * k, -1) for f in range(len(folds))]
-    stream.prepare(Needs({"weights of candidates": 2 * coef.nbytes}, _ROW_BYTES))
+    copies = 3  # as they came, by fold, and by column
+    stream.prepare(Needs({"weights of candidates": copies * coef.nbytes}, _ROW_BYTES))
     columns = [(np.ascontiguousarray(w[:, :-1].T), constant * w[:, -1]) for w in weights]
     width = 8 * len(weights[0])
     for block in stream.all():

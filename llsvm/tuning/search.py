@@ -124,6 +124,7 @@ class Search:
             for objectives, costs, folds in self._rounds(way.counts.objectives, n_folds):
                 for trained in way.train(objectives, costs, folds):
                     self._score(trained)
+                    del trained  # its weights would stand beside those of the next batch
         tol = self._settings.tol
         self.found.rows = [self._board.row(key, tol) for key in self._question.keys]
         return self.found
