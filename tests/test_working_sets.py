@@ -13,6 +13,7 @@ from state_suite import Case, check_resumes
 from test_spilled_face import APART, NEVER, Out
 
 from llsvm.solvers.llsvm import tuning as tuning_module
+from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.gathered import GATHERED, Gathered
 
@@ -76,6 +77,22 @@ def test_they_begin_where_many_passes_are_to_go_though_the_last_brought_much(
     watch, sets = Watch(monkeypatch), tuning_module.WorkingSetTuning(patience=0.0)
     Out(*apart(), tmp_path, NEVER, 130_000, 2, 4, C=C, tol=tol, max_passes=3, sets=sets)
     assert bool(watch.groups) == begins
+
+
+def test_the_first_round_takes_second_order_over_rows_in_memory_once(tmp_path, monkeypatch):
+    """It knows few of the rows that matter, and working sets follow: not again after each sweep over spilled
+    ones."""
+    small_pages(monkeypatch)
+    solved, solve = [], SecondOrder.solve
+
+    def counted(second_order, part, problems, *rest, **named):
+        solved.extend(problems)
+        return solve(second_order, part, problems, *rest, **named)
+
+    monkeypatch.setattr(SecondOrder, "pays", lambda *_: True)
+    monkeypatch.setattr(SecondOrder, "solve", counted)
+    Out(*apart(classes=3), tmp_path, NEVER, 240_000, 2, 4, C=1e3, max_passes=2, sets=SETS)
+    assert sorted(solved) == [0, 1, 2]
 
 
 def test_runs_repeat(tmp_path, monkeypatch):

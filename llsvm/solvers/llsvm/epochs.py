@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
@@ -19,6 +18,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
+from llsvm.solvers.llsvm.sweeps import used_columns
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.progress import Progress
 
@@ -38,6 +38,9 @@ class Epochs:
         self._all_rows = AllRows(run, self._second_order, self._faces.done)
         self._late, self._first, self._crawls, self._again = False, True, False, False
         self._waiting = list[int]()  # problems that crawl, for ``_sets`` or ``_all_rows``
+        # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
+        # knows few of the rows that matter
+        self._settled = np.zeros(len(run.sweeps.w), bool)
         self._tol_share = run.tuning.tol_share
         self._scale = Scale(run)
         self.hidden = Hidden(run)
@@ -127,6 +130,7 @@ class Epochs:
         self._sets.begin()
         self._all_rows.begin()
         self._waiting = []
+        self._settled[:] = False
         for epoch in range(run.tuning.face.max_steps):
             self._forget_left()
             cached = in_cache and run.tuning.cached_epochs
@@ -216,7 +220,7 @@ class Epochs:
                 self._finish(part, [0], 0.0)
             return part.n_rows
         runs = tuning.small_visits // (k * tuning.small_sweeps * (part.n_rows + part.block.nnz))
-        crawling, used = [], _used_columns(part.block, sweeps.w.shape[1])
+        crawling, used = [], used_columns(part.block, sweeps.w.shape[1])
         for c in sweeps.open:
             if self._progress.out_of_time:
                 break
@@ -251,7 +255,7 @@ class Epochs:
         all_rows = self._all_rows.pay(sweeps.open, n_free, self._again) if may_wait and is_spilled else []
 
         def settle(c: int) -> None:
-            if self._progress.out_of_time or self._faces.done[c]:
+            if self._progress.out_of_time or self._faces.done[c] or self._settled[c]:
                 return
             waits[c] = may_wait and (c in all_rows or self._sets.may_take(c, int(n_free[c])))
             with resident.held(c):
@@ -268,6 +272,7 @@ class Epochs:
             crawling = [c for c in crawling if not waits[c]]
         members = [resident.members(c) for c in crawling]
         self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
+        self._settled[crawling] = self._first and is_spilled and self._sets.fits(0)
 
     def put_back(self, resident: BlockState) -> None:
         """Store the survivors in memory as they are now."""
@@ -381,13 +386,3 @@ class Epochs:
         sweeps = self._run.sweeps
         work = int(sweeps.work[c] - self._work_before[c])
         return work * len(sweeps.open) >= self.allowance or self._progress.out_of_time
-
-
-def _used_columns(block: Block, width: int) -> NDArray[np.int64] | slice:
-    """Of ``width`` weights, those that rows of the block may change; hashed n-grams leave most of them at 0."""
-    if not isinstance(block.X, CSR) or block.nnz >= width:
-        return slice(None)
-    first, last = int(block.X.indptr[0]), int(block.X.indptr[-1])
-    return np.append(
-        np.unique(block.X.indices[first:last]).astype(np.int64), width - 1
-    )  # the bias is the last
