@@ -215,7 +215,12 @@ def open_for_settings(
         need_label,
         format=given.format,
         threads=threads,
-        options={"label": given.label, "keep": tuple(keep)},
+        options={
+            "label": given.label,
+            "keep": tuple(keep),
+            "where": given.where,
+            "missing_label": given.missing_label,
+        },
         **options,
     )
 

@@ -58,6 +58,8 @@ def train(
     features: Sequence[str] = (),
     exclude: Sequence[str] = (),
     weight: str | int | None = None,
+    where: str | None = None,
+    missing_label: Literal["refuse", "drop"] = "refuse",
     categorical: Sequence[str] = (),
     header: Literal["auto", "yes", "no"] = "auto",
     missing: Literal["refuse", "zero", "mean"] = "refuse",

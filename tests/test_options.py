@@ -194,7 +194,10 @@ def test_old_names_are_refused_with_the_new_one_named(old, new):
         ("train --tol x", r"--tol.*not a valid float.*llsvm train --help"),
         ("train data", "Missing option '--model'"),
         ("convert a b.svm --to parq", "--to must be one of .*, not 'parq'; did you mean parquet"),
-        ("export m p --to liblin", "--to must be one of liblinear, not 'liblin'; did you mean liblinear"),
+        (
+            "export m p --to liblin",
+            "--to must be one of liblinear, onnx, not 'liblin'; did you mean liblinear",
+        ),
         ("train x --model m --format cvs", "--format must be one of .*; did you mean csv"),
         ("evaluate m d --header yes", "llsvm evaluate has no option --header"),
     ],

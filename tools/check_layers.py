@@ -34,7 +34,16 @@ LAYERS = [
 # Rooms whose modules do not import each other, but for what these share.
 ALONE = {
     "data": (
-        *("source", "table", "table_columns", "table_errors", "arrow_check", "arrow_sizes", "partitions"),
+        *(
+            "source",
+            "table",
+            "table_columns",
+            "table_errors",
+            "table_rows",
+            "arrow_check",
+            "arrow_sizes",
+            "partitions",
+        ),
         "parquet_pages",
         "batches",
         *("matrix", "matrix_source", "npy_arrays"),

@@ -36,12 +36,21 @@ Data = Annotated[
 _CONFUSIONS = 10  # shown
 
 # How data is read for scoring: as the model's training data was, but for these.
+_ZERO_BASED = {"help": "Do svmlight column indices start at 0? auto: as in the file trained on."}
 _scoring = takes(
     "memory_limit",
     "label",
     "format",
     "zero_based",
-    zero_based={"help": "Do svmlight column indices start at 0? auto: as in the file trained on."},
+    zero_based=_ZERO_BASED,
+)
+
+_judging = takes(
+    *("memory_limit", "label", "where", "missing_label", "format", "zero_based"),
+    zero_based=_ZERO_BASED,
+    missing_label={
+        "help": "What to do with rows of tables whose label is missing, if the model does not know."
+    },
 )
 
 
@@ -187,7 +196,7 @@ def _check_explain(explain: bool, top: int | None, json: bool, probabilities: bo
         raise UsageError(f"--top must be 1 or more, not {top}")
 
 
-@_scoring
+@_judging
 def evaluate(
     context: typer.Context,
     model: ModelFile,

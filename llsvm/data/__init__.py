@@ -151,6 +151,8 @@ def table_options(settings: Settings) -> dict[str, Any]:
         "missing",
         "hash_bits",
         "cross",
+        "where",
+        "missing_label",
     )
     more: dict[str, Any] = {"text": settings.text, "encoding": settings.encoding}
     if settings.has_text:
@@ -224,6 +226,9 @@ def _in_batches(
     if batches.schema is None:
         from llsvm.data.array_batches import ArrayBatches
         from llsvm.data.arrays import ArraySource
+        from llsvm.features.table_options import refuse_row_choice
+
+        refuse_row_choice(batches.name, options)
 
         return ArrayBatches(batches, ArraySource)
     from llsvm.data.streamed_table import streamed
@@ -235,13 +240,15 @@ def _in_batches(
 
 def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:
     """Arrays; or a data frame with columns of text."""
+    from llsvm.features.frames import column_names
+    from llsvm.features.table_options import TableOptions, refuse_row_choice
+
+    refuse_row_choice("X", options)
     if not options.get("text") and not options.get("cross"):
         from llsvm.data.arrays import ArraySource
 
         return ArraySource(X, y, sample_weight)
     from llsvm.data.held_table import HeldTable
-    from llsvm.features.frames import column_names
-    from llsvm.features.table_options import TableOptions
 
     if column_names(X) is None:
         flag = "--text" if options.get("text") else "--cross"
@@ -298,6 +305,9 @@ def _open_files(
             f"{paths[0]}: --keep names columns of tables, and {name} has none: leave it out, or give CSV, JSON "
             "Lines, Parquet or Arrow"
         )
+    from llsvm.features.table_options import refuse_row_choice
+
+    refuse_row_choice(f"{paths[0]}: {name}", options)
     if entry.kind in ("rows", "named") and any(
         options.get(key) for key in ("label", "features", "weight", "text")
     ):

@@ -11,7 +11,9 @@ from llsvm.objective.rounding import Rounding
 from llsvm.settings.objective import CLASSIFICATION
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from llsvm.features.encoder import TableEncoder
     from llsvm.files.fingerprint import FileFingerprint
@@ -21,11 +23,17 @@ CUT_OFF = "{}: {} does not end with an end of line: if the file was cut off ther
 
 
 class ColumnsBatch(NamedTuple):
-    """Some columns, of some rows of a file. rows: the columns alone. path: of the file. first_row: from 0."""
+    """Some columns, of some rows of a file. rows: the columns alone. path: of the file. first_row: from 0. places:
+    (n,) where after it the rows were, of which some do not count; None where they follow each other."""
 
     rows: pa.RecordBatch
     path: str
     first_row: int
+    places: NDArray[np.int64] | None = None
+
+    def row(self, i: int) -> int:
+        """The number in the file, from 0, of row i."""
+        return self.first_row + (i if self.places is None else int(self.places[i]))
 
 
 class ParsedFile(Protocol):

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,7 +18,8 @@ from llsvm.data.cutting import cut, filled
 from llsvm.data.partitions import partition_values
 from llsvm.data.source import ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import DESCRIBED_ROWS, count_missing, described
-from llsvm.data.table_errors import refuse_damage
+from llsvm.data.table_errors import missing_value, refuse_damage, refuse_label_kind
+from llsvm.data.table_rows import RowChoice, columns_of_expressions, computed_label, with_computed_label
 from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import LISTS, MissingValues, TableEncoder
@@ -86,7 +88,13 @@ class TableSource(ABC):
         self._notes: list[str] = []
         self._kept: list[str] = []  # columns that are handed on as they are
         self._text_labels: bool | None = None
-        wanted = None if encoder is None else (*encoder.used, *self._options.keep)
+        wanted = None
+        if encoder is not None:
+            wanted = (
+                *encoder.used,
+                *self._options.keep,
+                *columns_of_expressions(self._options, encoder.label),
+            )
         self._partitions = partition_values(self._paths, wanted)
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
@@ -120,7 +128,7 @@ class TableSource(ABC):
 
     def _as_it_is(self, name: str) -> bool:
         """Is that column handed on alone, and so to be read as it is written?"""
-        return name in self._kept and name not in self.encoder.used
+        return name in self._kept and name not in self._choice.needed(self.encoder.used)
 
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:
@@ -175,7 +183,7 @@ class TableSource(ABC):
             notes=(*self._notes, *self.encoder.categories.doubts.notes, *why),
             encoder=self.encoder,
             describe=self.describe,
-            record_batches=self.record_batches,
+            record_batches=None if self._choice.changes_rows else self.record_batches,
             columns=self.columns,
         )
 
@@ -237,7 +245,7 @@ class TableSource(ABC):
             first = row
             with self._unchanged(number):
                 for batch in self._read(number, max_bytes // growth, used, self._reading(number)):
-                    block = self._encoded(number, batch, row - first, row)
+                    block = self._encoded(number, batch, row)
                     self._check_label_kind(number, block)
                     row += block.n_rows
                     if block.n_rows:
@@ -246,7 +254,7 @@ class TableSource(ABC):
         if documents is not None:
             documents.rest()
         if row == 0:
-            raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
+            raise DataError(f"{self.info().name}: {self._choice.why_none}")
         for sentence in self.encoder.categories.strange:
             self._note(f"{self.info().name}: {sentence}")
         if self._file_rows is None:
@@ -255,48 +263,49 @@ class TableSource(ABC):
 
     def columns(self, wanted: Sequence[str], max_bytes: int) -> Iterator[ColumnsBatch]:
         """See SourceInfo. Raises DataError."""
-        for number, path in enumerate(self._paths):
-            row = 0
+        for number in range(len(self._paths)):
             with self._unchanged(number):
-                for batch in self._read(number, _ARROW_ROOM * max_bytes, wanted, None):
-                    yield ColumnsBatch(batch, path, row)
-                    row += batch.num_rows
+                yield from self._read(number, _ARROW_ROOM * max_bytes, wanted, None)
 
     def _read(
         self, number: int, max_bytes: int, used: Sequence[str], reading: Reading | None
-    ) -> Iterator[pa.RecordBatch]:
-        path, partition = self._paths[number], self._partitions[number]
-        names = [name for name in used if name not in partition]
+    ) -> Iterator[ColumnsBatch]:
+        """The rows that count, of file ``number``."""
+        path, partition, row = self._paths[number], self._partitions[number], 0
+        needed = self._choice.needed(used)
+        names = [name for name in needed if name not in partition]
         if number > 0:
             check_as_first(path, self._full_schema(number), self._paths[0], self.encoder, names)
         width = sum(c.width for c in self.encoder.columns) + len(self.encoder.crosses.crosses) + 8
-        width += len(self._kept)
+        width += len(needed) - len(self.encoder.columns)
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
         with self._explaining(number):
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
                 for name, value in partition.items():
-                    if name in used:
+                    if name in needed:
                         constant = pa.repeat(value, batch.num_rows)
                         batch = batch.append_column(name, constant)
-                yield batch
+                rows, places = self._choice.chosen(batch)
+                yield ColumnsBatch(rows, path, row, places)
+                row += batch.num_rows
 
     def _reading(self, number: int) -> Reading:
         """For one reading of file ``number``; standard input has one only."""
         path = self._paths[number]
         return self._of_stdin if path == STDIN else Reading(path, self._fingerprints[number])
 
-    def _encoded(self, number: int, batch: pa.RecordBatch, row: int, first_id: int) -> Block:
+    def _encoded(self, number: int, batch: ColumnsBatch, first_id: int) -> Block:
         try:
-            rows = self.encoder.encode(batch)
+            rows = self.encoder.encode(batch.rows)
         except MissingValues as error:
-            self._refuse_missing(number, error.name, row + error.row)
+            self._refuse_missing(number, error.name, batch.row(error.row))
         except ValueError as error:
             if len(error.args) != 2:  # an error of pyarrow or NumPy
-                raise DataError(f"{self._paths[number]}: row {row + 1} or after: {error}") from error
-            where = f"{self._paths[number]}: row {row + 1 + error.args[0]}"
+                raise DataError(f"{batch.path}: row {batch.first_row + 1} or after: {error}") from error
+            where = f"{batch.path}: row {batch.row(error.args[0]) + 1}"
             raise DataError(f"{where}: {error.args[1]}") from error
         ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
-        kept = batch.select(self._kept) if self._kept else None
+        kept = batch.rows.select(self._kept) if self._kept else None
         return Block(rows.X, rows.y, ids, rows.weight, kept)
 
     def _check_label_kind(self, number: int, block: Block) -> None:
@@ -304,11 +313,7 @@ class TableSource(ABC):
         if self._text_labels is None:
             self._text_labels = text
         if text != self._text_labels and not self._predicting:
-            kinds = ("text", "numbers") if text else ("numbers", "text")
-            raise DataError(
-                f"{self._paths[number]}: column {self.encoder.label}: the labels are {kinds[0]}, but {kinds[1]} in "
-                f"{self._paths[0]}; write them as one type"
-            )
+            refuse_label_kind(self._paths[number], self._paths[0], self.encoder.label, text)
 
     def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
         """Missing values, counted over the whole file where it can be read again."""
@@ -320,12 +325,7 @@ class TableSource(ABC):
                     for batch in self._batches(number, [name], _MAX_ROWS, 1 << 22)
                 )
             count = f" ({total:,} missing in that column)"
-        remedy = f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
-        if self._predicting:
-            remedy = "fill it in, or train with --missing zero or --missing mean"
-        raise DataError(
-            f"{self._paths[number]}: column {name}: the value is missing in row {row + 1}{count}; {remedy}"
-        )
+        raise missing_value(self._paths[number], name, row, count, self._predicting)
 
     # -- columns ----------------------------------------------------------------------------------------
 
@@ -343,8 +343,10 @@ class TableSource(ABC):
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         where = self._paths[0]
         index = self._index(schema)
-        roles = assign_roles(where, schema.names, self._options, self._need_label, index)
-        excluded = [matching(where, schema.names, each, "exclude") for each in self._options.exclude]
+        schema, options = with_computed_label(where, schema, self._options)
+        roles = assign_roles(where, schema.names, options, self._need_label, index)
+        self._choice = RowChoice(where, self._full_schema(0), options, roles.label, self.format == "csv")
+        excluded = [matching(where, schema.names, each, "exclude") for each in options.exclude]
         for name in set(index).difference(roles.features, (roles.label, roles.weight), *excluded):
             self._note(
                 f"{where}: column {name} numbers the rows, as pandas writes its index: left out "
@@ -352,20 +354,23 @@ class TableSource(ABC):
             )
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         widths = self._widths(lists)
-        return plan(
-            where, schema, roles, self._options, widths, self._has_header(), self._lenient, self._threads
-        )
+        return plan(where, schema, roles, options, widths, self._has_header(), self._lenient, self._threads)
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
-        where = self._paths[0]
-        wanted = self._options.label
-        if wanted is not None:
-            encoder.label = find_column(where, schema.names, wanted, "label")
+        where, wanted = self._paths[0], self._options.label or encoder.label
+        options = replace(self._options, label=wanted)
+        if self._need_label and computed_label(schema.names, wanted) is not None:
+            schema, _ = with_computed_label(where, schema, options)
+            encoder.label = wanted
+        elif self._options.label is not None:
+            encoder.label = find_column(where, schema.names, self._options.label, "label")
         elif encoder.label is None:  # the model was trained on something else than a table
             encoder.label = usual_label([name for name in schema.names if encoder.kind(name) is None])
         check_columns(where, schema, encoder, self._need_label)
         if encoder.label not in schema.names:
             encoder.label = None
+        label = encoder.label if self._need_label else None
+        self._choice = RowChoice(where, self._full_schema(0), options, label, self.format == "csv")
         encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
         return encoder
 

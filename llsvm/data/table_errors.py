@@ -57,3 +57,19 @@ def _is_absurd(error: MemoryError) -> bool:
     """Whether more memory was asked for than the machine has: a length in the file is wrong."""
     asked = re.search(r"size (\d+)", str(error))
     return asked is not None and int(asked[1]) > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def missing_value(path: str, name: str, row: int, count: str, predicting: bool) -> DataError:
+    """For a value that is missing where that is refused. row: from 0. count: of all in that column, in words."""
+    remedy = f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
+    if predicting:
+        remedy = "fill it in, or train with --missing zero or --missing mean"
+    return DataError(f"{path}: column {name}: the value is missing in row {row + 1}{count}; {remedy}")
+
+
+def refuse_label_kind(path: str, first: str, name: str | None, is_text: bool) -> NoReturn:
+    """Raise DataError for labels of another kind than those of the file ``first``."""
+    kinds = ("text", "numbers") if is_text else ("numbers", "text")
+    raise DataError(
+        f"{path}: column {name}: the labels are {kinds[0]}, but {kinds[1]} in {first}; write them as one type"
+    )

@@ -129,6 +129,8 @@ class LLSVMEstimator(BaseEstimator):
         features: Sequence[str] = (),
         exclude: Sequence[str] = (),
         weight: str | int | None = None,
+        where: str | None = None,
+        missing_label: str = "refuse",
         categorical: Sequence[str] = (),
         header: str = "auto",
         missing: str = "refuse",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
-from llsvm.errors import DataError
+from llsvm.errors import DataError, UsageError
 from llsvm.features.text.options import TextOptions
 
 LABEL_NAMES = ("label", "labels", "target", "class", "y")  # taken for the label if none is named
+MISSING_LABEL_DROP = "drop"
 _SHOWN = 12
 
 
@@ -30,6 +32,8 @@ class TableOptions:
     text: columns that are documents: names, positions or patterns. text_options: how they become n-grams.
     encoding: of files of text.
     keep: columns that come with the rows as they are (Block.kept): names, positions or patterns.
+    where: an expression of columns (llsvm.features.expressions): rows for which it is true count; None: all.
+    missing_label: "refuse" rows whose label is missing, or "drop" them.
     """
 
     label: str | None = None
@@ -45,6 +49,8 @@ class TableOptions:
     text_options: TextOptions = field(default_factory=TextOptions)
     encoding: str = "utf-8"
     keep: tuple[str, ...] = ()
+    where: str | None = None
+    missing_label: str = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,18 @@ def in_order(where: str, names: Sequence[str], patterns: Sequence[str], option: 
         chosen = matching(where, names, each, option)
         found |= dict.fromkeys(name for name in names if name in chosen)
     return list(found)
+
+
+def refuse_row_choice(what: str, options: Mapping[str, Any]) -> None:
+    """Raise UsageError where options choose among the rows of data that have no columns. what: the data. options:
+    as TableOptions has them."""
+    drop = options.get("missing_label") == MISSING_LABEL_DROP
+    for option, given in (("where", options.get("where") is not None), ("missing-label", drop)):
+        if given:
+            raise UsageError(
+                f"{what} has no columns for --{option}: leave it out, or give CSV, JSON Lines, Parquet, Arrow, or "
+                "a data frame with its label in it"
+            )
 
 
 def listed(names: Sequence[str]) -> str:

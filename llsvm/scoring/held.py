@@ -13,7 +13,9 @@ from llsvm.block import Block
 from llsvm.data.held_table import as_table
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.data.table_rows import computed_label
 from llsvm.errors import DataError, UsageError
+from llsvm.features.columns import label_column
 from llsvm.features.frames import as_rows, column_names, columns, rows
 from llsvm.features.table_options import find_column, in_order, usual_label
 from llsvm.models.model import Model, n_rows_of
@@ -93,12 +95,16 @@ def _label_column(model: Model, X: Any, label: str | int | None) -> Any:
     names = column_names(X)
     if names is None:
         raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
-    wanted = label
+    wanted = None if label is None else str(label)
     if wanted is None:
         known = model.extra.get("table", {}).get("label") or model.settings.get("label")
-        wanted = known if known in names else usual_label(names)
+        wanted = known if known in names or computed_label(names, known) else usual_label(names)
     if wanted is None:
         raise UsageError(
             "y is missing: no column of X is named as labels are; pass y, or --label with its name"
         )
+    if (computed := computed_label(names, wanted)) is not None:
+        computed.require("X", names)
+        found = computed.value(_batch_of(columns(X, computed.columns)))
+        return label_column(found, wanted, as_numbers=model.is_regression, may_be_missing=False)
     return X[find_column("X", names, str(wanted), "label")]

@@ -45,6 +45,9 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
         told |= {name: model.settings.get(name) for name in ("features", "missing", "cross", "hash_bits")}
         if model.feature_names is not None:
             table = _numbers_table(model)
+    own = dict(options.pop("options", {}))
+    if need_label and "table" in model.extra and model.settings.get("missing_label") == "drop":
+        own["missing_label"] = "drop"
     opened = partial(
         open_source,
         data,
@@ -52,6 +55,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
         table=table,
         need_label=need_label,
         label_kind=REGRESSION if need_label and model.is_regression else CLASSIFICATION,
+        options=own,
         **options,
     )
     source = opened(told={**told, "label": label if need_label else None})

@@ -9,6 +9,7 @@ from llsvm.settings.option import DATA, Rule, option
 ZERO_BASED = ("auto", "yes", "no")
 MISSING = ("refuse", "zero", "mean")
 HEADERS = ("auto", "yes", "no")
+MISSING_LABELS = ("refuse", "drop")
 FORMATS = ("svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy")
 
 
@@ -20,7 +21,8 @@ class DataOptions:
     label: str | None = option(
         None,
         DATA,
-        "The label: a column's name, its position from 0, or last; an array in HDF5 and npz.",
+        "The label: a column's name, its position from 0, last, or an expression ('delay > 15'); an array in HDF5 "
+        "and npz.",
         metavar="COLUMN",
         shown_default="label, labels, target, class or y",
     )
@@ -43,6 +45,16 @@ class DataOptions:
     )
     weight: str | None = option(
         None, DATA, "Column of sample weights.", metavar="COLUMN", shown_default="none"
+    )
+    where: str | None = option(
+        None,
+        DATA,
+        "Only rows for which this is true, an expression of a table's columns: 'month < 12 and carrier != \"AA\"'.",
+        metavar="EXPRESSION",
+        shown_default="all rows",
+    )
+    missing_label: str = option(
+        "refuse", DATA, "What to do with rows of tables whose label is missing.", choices=MISSING_LABELS
     )
     categorical: tuple[str, ...] = option(
         (),

@@ -212,7 +212,7 @@ def _read(
             take(dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True)))
         except ValueError as error:
             row, reason = error.args
-            raise DataError(f"{batch.path}: row {batch.first_row + row + 1}: {reason}") from error
+            raise DataError(f"{batch.path}: row {batch.row(row) + 1}: {reason}") from error
         progress.rows_done += batch.rows.num_rows
         progress.bytes_done = source.bytes_read - before
 

@@ -1,0 +1,144 @@
+"""Which rows of a table count, and labels that are computed of columns: ``--where``, ``--missing-label drop`` and
+``--label`` with an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+from numpy.typing import NDArray
+
+from llsvm.errors import UsageError
+from llsvm.features.columns import kind_of
+from llsvm.features.expressions import Expression
+from llsvm.features.table_options import MISSING_LABEL_DROP, TableOptions
+
+
+def computed_label(names: Sequence[str], wanted: str | None) -> Expression | None:
+    """The expression that ``--label`` is, where it names no column. names: of the columns. Raises UsageError."""
+    if wanted is None or wanted in names or wanted == "last" or wanted.lstrip("-").isdigit():
+        return None
+    try:
+        found = Expression(wanted, "label")
+    except UsageError:
+        if any(sign in wanted for sign in "<>=(`"):
+            raise
+        return None  # whoever looks for the column says that there is none
+    return None if found.is_column else found
+
+
+def columns_of_expressions(options: TableOptions, label: str | None) -> tuple[str, ...]:
+    """What a table may have to be asked for beside its features. label: that of a model."""
+    texts = [text for text in (options.where, options.label or label) if text is not None]
+    found: list[str] = []
+    for text in texts:
+        with suppress(UsageError):  # of the label it is a column's name, else it is refused where it is used
+            found += Expression(text, "where").columns
+    return tuple(found)
+
+
+def with_computed_label(
+    where: str, schema: pa.Schema, options: TableOptions
+) -> tuple[pa.Schema, TableOptions]:
+    """The schema and the options with a label that is computed as one more column; those that it is computed of are
+    no features, unless they are asked for by name. Raises UsageError, DataError."""
+    computed = computed_label(schema.names, options.label)
+    if computed is None:
+        return schema, options
+    computed.require(where, schema.names)
+    own = tuple(name for name in computed.columns if name not in options.features)
+    label = pa.field(computed.text, computed.value(no_rows(schema)).type)
+    return schema.append(label), replace(options, exclude=(*options.exclude, *own))
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
+
+
+class RowChoice:
+    """What is done to the batches of a table before its rows are encoded.
+
+    where: the table's name. schema: of all its columns. label: a column or an expression; None: no label is read.
+    empty_is_missing: empty text is, as in CSV. Raises UsageError, DataError for expressions that do not fit.
+    """
+
+    def __init__(
+        self, where: str, schema: pa.Schema, options: TableOptions, label: str | None, empty_is_missing: bool
+    ) -> None:
+        self._condition = None if options.where is None else Expression(options.where, "where")
+        self._label = label
+        self._computed = computed_label(schema.names, label)
+        self._drop = label is not None and options.missing_label == MISSING_LABEL_DROP
+        self._empty_is_missing = empty_is_missing
+        for expression in filter(None, (self._condition, self._computed)):
+            expression.require(where, schema.names)
+        if self._condition is not None and not types.is_boolean(self._condition.value(no_rows(schema)).type):
+            raise UsageError(
+                f"--where {self._condition.text!r} is neither true nor false: compare it with something"
+            )
+
+    @property
+    def changes_rows(self) -> bool:
+        """Are rows left out, or is a label computed?"""
+        return self._drop or self._condition is not None or self._computed is not None
+
+    @property
+    def why_none(self) -> str:
+        """What to say where no row is left."""
+        if self._condition is not None:
+            return f"there is no row for which --where {self._condition.text!r} is true" + self._dropping
+        if self._drop:
+            return "there is no row with a label (--missing-label drop)"
+        return "there is no row in it; give a file with at least one row"
+
+    @property
+    def _dropping(self) -> str:
+        return ", and whose label is there (--missing-label drop)" if self._drop else ""
+
+    def needed(self, used: Sequence[str]) -> list[str]:
+        """The columns to be read where ``used`` are wanted of the rows that count."""
+        found = [name for name in used if self._computed is None or name != self._label]
+        if self._computed is not None and (self._label in used or self._drop):
+            found += self._computed.columns
+        elif self._drop and self._label is not None:
+            found.append(self._label)
+        return list(dict.fromkeys((*found, *(() if self._condition is None else self._condition.columns))))
+
+    def chosen(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.int64] | None]:
+        """The rows that count, with the label that is computed; and their places in the batch, None for all."""
+        if self._computed is not None and set(self._computed.columns) <= set(batch.schema.names):
+            batch = batch.append_column(self._computed.text, self._value(self._computed, batch))
+        counts = None if self._condition is None else self._value(self._condition, batch)
+        if self._drop and self._label in batch.schema.names:
+            there = pc.invert(_missing(batch.column(self._label)))
+            counts = there if counts is None else pc.and_kleene(counts, there)
+        if counts is None:
+            return batch, None
+        places = np.flatnonzero(counts.fill_null(False).to_numpy(zero_copy_only=False))
+        return (batch, None) if len(places) == batch.num_rows else (batch.take(pa.array(places)), places)
+
+    def _value(self, expression: Expression, batch: pa.RecordBatch) -> pa.Array:
+        if self._empty_is_missing:
+            own = batch.select(list(expression.columns))
+            columns = [_empty_as_null(column) for column in own.columns]
+            batch = pa.record_batch(columns, names=own.schema.names) if columns else batch
+        return expression.value(batch)
+
+
+def _empty_as_null(column: pa.Array) -> pa.Array:
+    if kind_of(column.type) != "text":
+        return column
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+
+
+def _missing(column: pa.Array) -> pa.Array:
+    """(n,) where there is no label."""
+    if kind_of(column.type) != "text":
+        return pc.is_null(column, nan_is_null=types.is_floating(column.type))
+    text = column.dictionary_decode() if types.is_dictionary(column.type) else column
+    return pc.equal(pc.utf8_trim_whitespace(text.fill_null("")), "")

@@ -1,0 +1,268 @@
+"""Expressions over a table's columns, as ``--where`` and ``--label`` have them: ``month < 12 and carrier != "AA"``.
+
+    comparisons     < <= > >= == !=, in (1, 2), not in ("a", "b"), is null, is not null
+    truth           and, or, not, and columns of truth values
+    numbers         + - * / and parentheses, in 64-bit floats
+    literals        numbers, "text", 'text', true, false; dates and times are text: day >= "2024-06-01"
+    columns         by their names, in back quotes where a name is no word: `dep delay`
+
+The text is parsed by Python's grammar (``ast``), walked here, and computed by pyarrow; nothing of it is run. As in
+SQL, what is compared with a missing value is neither true nor false.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from llsvm.errors import DataError, UsageError
+from llsvm.features.table_options import listed
+
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: pc.less,
+    ast.LtE: pc.less_equal,
+    ast.Gt: pc.greater,
+    ast.GtE: pc.greater_equal,
+    ast.Eq: pc.equal,
+    ast.NotEq: pc.not_equal,
+}
+_COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: pc.add,
+    ast.Sub: pc.subtract,
+    ast.Mult: pc.multiply,
+    ast.Div: pc.divide,
+}
+_WORDS = {"true": True, "True": True, "false": False, "False": False}
+_NULLS = ("null", "None", "missing")
+_MAX_CHARACTERS = 4_000
+_SYNTAX = 'comparisons, and, or, not, in (...), is null, + - * /, numbers, "text" and columns\' names'
+
+
+class Expression:
+    """An expression as it was typed. option: which has it, as messages call it. Raises UsageError, naming the
+    character, for what is none.
+
+    columns: that it needs, in order, each once.
+    """
+
+    def __init__(self, text: str, option: str) -> None:
+        self.text, self._option = text, option
+        self._quoted: dict[str, str] = {}  # what stands for names in back quotes
+        if len(text) > _MAX_CHARACTERS:
+            raise UsageError(
+                f"--{option}: an expression of {len(text):,} characters; {_MAX_CHARACTERS:,} are allowed"
+            )
+        self._places: dict[str, int] = {}
+        plain = self._without_quotes()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntaxWarning)  # Python's, of its own meaning of "is"
+                self._tree = ast.parse(plain, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            offset = getattr(error, "offset", None) or 1
+            hint = (
+                "; == compares" if "==" in str(error) or "=" in text[max(0, offset - 2) : offset + 1] else ""
+            )
+            self._refuse(offset - 1, f"this is no expression{hint}")
+        try:
+            self._check(self._tree)
+        except RecursionError:
+            self._refuse(0, "too much within itself")
+        self.columns = tuple(self._places)
+
+    @property
+    def is_column(self) -> bool:
+        """Is it the name of a column, or a literal, and nothing else?"""
+        return isinstance(self._tree, ast.Name | ast.Constant)
+
+    def require(self, where: str, names: Sequence[str]) -> None:
+        """Raise DataError unless the table ``where`` has the columns."""
+        for name, place in self._places.items():
+            if name not in names:
+                near = get_close_matches(name, names, 3)
+                hint = f"did you mean {' or '.join(near)}?" if near else f"the columns are {listed(names)}"
+                raise DataError(
+                    f"{where}: --{self._option} {self.text!r}: character {place + 1}: there is no column "
+                    f"{name!r}; {hint}"
+                )
+
+    def value(self, batch: pa.RecordBatch) -> pa.Array:
+        """(n,) of the rows of a batch. Raises DataError where a column's type cannot be what is asked of it."""
+        try:
+            found = self._value(self._tree, batch)
+        except (pa.ArrowException, ValueError) as error:
+            kinds = ", ".join(f"{name} is {batch.schema.field(name).type}" for name in self.columns)
+            raise DataError(
+                f"--{self._option} {self.text!r} cannot be computed ({kinds}): {' '.join(str(error).split())}"
+            ) from error
+        if isinstance(found, pa.Scalar):
+            return pa.repeat(found, batch.num_rows)
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+    # -- parsing ------------------------------------------------------------------------------------------
+
+    def _without_quotes(self) -> str:
+        """The text with a word of the same length for each name in back quotes."""
+        out, at, quote = "", 0, ""
+        while at < len(self.text):
+            letter = self.text[at]
+            if quote or letter in "\"'":
+                quote = "" if letter == quote else quote or letter
+            elif letter == "`":
+                end = self.text.find("`", at + 1)
+                if end < at + 2:
+                    self._refuse(at, "a back quote that is not closed, or with nothing in it")
+                word = f"_{len(self._quoted)}".ljust(end + 1 - at, "_")
+                while word in self.text or word in self._quoted:
+                    word = f"{word[:-1]}ø" if word.endswith("_") else f"ø{word[1:]}"
+                self._quoted[word] = self.text[at + 1 : end]
+                out, at = out + word, end + 1
+                continue
+            elif letter == "\n":
+                letter = " "
+            out, at = out + letter, at + 1
+        return out
+
+    def _refuse(self, place: int, why: str) -> NoReturn:
+        raise UsageError(f"--{self._option} {self.text!r}: character {place + 1}: {why}; there are {_SYNTAX}")
+
+    def _check(self, node: ast.AST) -> None:
+        """Raise UsageError for what is not among these few kinds; notes the columns."""
+        place = getattr(node, "col_offset", 0)
+        match node:
+            case ast.BoolOp(values=values):
+                parts: list[ast.expr] = values
+            case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+                parts = [operand]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _COMPUTED:
+                parts = [left, right]
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                parts = [left]
+                for compared, other in zip(ops, others, strict=True):
+                    parts += self._compared(compared, other)
+            case ast.Name(id=name):
+                if name not in _WORDS:
+                    self._places.setdefault(self._quoted.get(name, name), place)
+                parts = []
+            case ast.Constant(value=bool() | int() | float() | str()):
+                parts = []
+            case _:
+                self._refuse(place, "this cannot stand here")
+        for part in parts:
+            self._check(part)
+
+    def _compared(self, op: ast.cmpop, other: ast.expr) -> list[ast.expr]:
+        """What is to be checked of the right side of a comparison."""
+        if isinstance(op, ast.Is | ast.IsNot):
+            if not _is_null(other):
+                self._refuse(other.col_offset, "is and is not are for null; == compares")
+            return []
+        if isinstance(op, ast.In | ast.NotIn):
+            if not isinstance(other, ast.Tuple | ast.List) or not all(map(_is_literal, other.elts)):
+                self._refuse(other.col_offset, "in needs values in parentheses, such as in (1, 2)")
+            return []
+        if type(op) not in _COMPARED or _is_null(other):
+            self._refuse(other.col_offset, "is null asks for missing values")
+        return [other]
+
+    # -- computing ----------------------------------------------------------------------------------------
+
+    def _value(self, node: ast.expr, batch: pa.RecordBatch) -> Any:
+        match node:
+            case ast.BoolOp(op=op, values=values):
+                join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
+                found = self._value(values[0], batch)
+                for each in values[1:]:
+                    found = join(found, self._value(each, batch))
+                return found
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return pc.invert(self._value(operand, batch))
+            case ast.UnaryOp(operand=operand):
+                return pc.negate(_number(self._value(operand, batch)))
+            case ast.BinOp(left=left, op=op, right=right):
+                return _COMPUTED[type(op)](
+                    _number(self._value(left, batch)), _number(self._value(right, batch))
+                )
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                found, a = None, self._value(left, batch)
+                for compared, other in zip(ops, others, strict=True):
+                    part, a = self._comparison(a, compared, other, batch)
+                    found = part if found is None else pc.and_kleene(found, part)
+                return found
+            case ast.Name(id=name) if name not in _WORDS:
+                return _missing_as_null(batch.column(self._quoted.get(name, name)))
+            case _:
+                return pa.scalar(_literal(node))
+
+    def _comparison(self, a: Any, op: ast.cmpop, other: ast.expr, batch: pa.RecordBatch) -> tuple[Any, Any]:
+        """The truth of one comparison, and what a next one in the chain compares."""
+        if isinstance(op, ast.Is | ast.IsNot):
+            gone = pc.is_null(a)
+            return (gone if isinstance(op, ast.Is) else pc.invert(gone)), a
+        if isinstance(op, ast.In | ast.NotIn):
+            assert isinstance(other, ast.Tuple | ast.List)
+            found = None
+            for each in other.elts:
+                part = pc.equal(*_alike(a, pa.scalar(_literal(each))))
+                found = part if found is None else pc.or_kleene(found, part)
+            found = pc.and_kleene(pc.is_valid(a), False) if found is None else found  # in ()
+            return (found if isinstance(op, ast.In) else pc.invert(found)), a
+        b = self._value(other, batch)
+        return _COMPARED[type(op)](*_alike(a, b)), b
+
+
+def _missing_as_null(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_floating(column.type):
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    return column
+
+
+def _is_null(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Constant) and node.value is None) or (
+        isinstance(node, ast.Name) and node.id in _NULLS
+    )
+
+
+def _is_literal(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, int | float)
+    if isinstance(node, ast.Name):
+        return node.id in _WORDS
+    return isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str)
+
+
+def _literal(node: ast.expr) -> Any:
+    match node:
+        case ast.UnaryOp(operand=operand):
+            return -_literal(operand)
+        case ast.Name(id=name):
+            return _WORDS[name]
+        case ast.Constant(value=value):
+            return value
+    raise AssertionError(ast.dump(node))  # was checked
+
+
+def _number(value: Any) -> Any:
+    kind = value.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        return value.cast(pa.float64())
+    if not pa.types.is_floating(kind):
+        raise ValueError(f"{kind} is no number to reckon with")
+    return value
+
+
+def _alike(a: Any, b: Any) -> tuple[Any, Any]:
+    """Text beside dates and times is read as such; all text has one type."""
+    for one, other in ((a, b), (b, a)):
+        if pa.types.is_temporal(one.type) and isinstance(other, pa.Scalar) and pa.types.is_string(other.type):
+            read = other.cast(one.type)
+            return (one, read) if one is a else (read, one)
+    return a, b
