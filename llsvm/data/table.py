@@ -242,7 +242,6 @@ class TableSource(ABC):
         if documents is not None:
             documents.begin()
         for number in range(len(self._paths)):
-            first = row
             with self._unchanged(number):
                 for batch in self._read(number, max_bytes // growth, used, self._reading(number)):
                     block = self._encoded(number, batch, row)
@@ -250,7 +249,7 @@ class TableSource(ABC):
                     row += block.n_rows
                     if block.n_rows:
                         yield from cut(block, max_bytes)
-            counts.append(row - first)
+            counts.append(row - sum(counts))
         if documents is not None:
             documents.rest()
         if row == 0:
@@ -302,16 +301,14 @@ class TableSource(ABC):
         except ValueError as error:
             if len(error.args) != 2:  # an error of pyarrow or NumPy
                 raise DataError(f"{batch.path}: row {batch.first_row + 1} or after: {error}") from error
-            where = f"{batch.path}: row {batch.row(error.args[0]) + 1}"
-            raise DataError(f"{where}: {error.args[1]}") from error
+            raise DataError(f"{batch.path}: row {batch.row(error.args[0]) + 1}: {error.args[1]}") from error
         ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
         kept = batch.rows.select(self._kept) if self._kept else None
         return Block(rows.X, rows.y, ids, rows.weight, kept)
 
     def _check_label_kind(self, number: int, block: Block) -> None:
         text = block.y.dtype.kind in "OU"
-        if self._text_labels is None:
-            self._text_labels = text
+        self._text_labels = text if self._text_labels is None else self._text_labels
         if text != self._text_labels and not self._predicting:
             refuse_label_kind(self._paths[number], self._paths[0], self.encoder.label, text)
 
