@@ -1,8 +1,8 @@
 """What a state saves: a path of C by warm starts, and files that are appended one by one, each beside training from
 scratch: ``python -m tools.bench.nights DATA --memory-limit 500MB --files 20``. DATA: an svmlight file.
 
-Passes and updates of dual variables are counted, the pass that sums the weights of what was kept among them; the
-first reading is not, which both make. Every model is held against its data by ``llsvm verify --state``.
+Passes and updates of dual variables are counted; the first reading is not, which both make. Every model is held
+against its data by ``llsvm verify --state``.
 """
 
 from __future__ import annotations
