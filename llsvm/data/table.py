@@ -276,7 +276,7 @@ class TableSource(ABC):
         if number > 0:
             check_as_first(path, self._full_schema(number), self._paths[0], self.encoder, names)
         width = sum(c.width for c in self.encoder.columns) + len(self.encoder.crosses.crosses) + 8
-        width += len(needed) - len(self.encoder.columns)
+        width += len(set(needed).difference(self.encoder.used))
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
         with self._explaining(number):
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
