@@ -414,8 +414,8 @@ def test_an_error_in_the_reading_thread_surfaces(sizable, monkeypatch):
 def test_leaving_in_the_middle_of_a_pass_removes_the_files(sizable, monkeypatch):
     all_blocks = Stream.all
 
-    def interrupted(self):
-        for number, block in enumerate(all_blocks(self)):
+    def interrupted(self, *ahead):
+        for number, block in enumerate(all_blocks(self, *ahead)):
             if number == 2:
                 raise KeyboardInterrupt
             yield block
