@@ -3,6 +3,7 @@ problems of the same passes."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError
+from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import MemoryPlan
+from llsvm.memory.process import trim_freed_memory
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.problems import Fold, Problems, Variant
+from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.report import Report
 from llsvm.spill.row_state import RowState
@@ -150,19 +154,16 @@ class Together:
         source: BlockSource = work.again()
         if fold is not None:
             source = LeftOut(source, fold, work.stream.dataset)
-        last, passes, budget = None, 0, work.stream.budget
+        budget = work.stream.budget
         before = budget.mark()
         try:
-            settings = replace(work.objectives[objective], C=C)
-            with Training(source, settings, budget=budget) as alone:
-                for report in alone:
-                    passes = report.passes
-                    if report.coef is not None and report.certificate is not None:
-                        last = report.coef, report.certificate
+            last, passes = _trained_alone(source, replace(work.objectives[objective], C=C), budget)
         except BudgetError:
             return None
         finally:
+            gc.collect()  # a run's parts name each other: its rows would stand beside those of the next
             budget.return_to(before)
+            trim_freed_memory()
         self.counts.alone += 1
         self.counts.passes += passes
         return last
@@ -182,3 +183,16 @@ class Together:
         if self._neighbours is not None:
             self._neighbours.values.close()
             self._neighbours = None
+
+
+def _trained_alone(
+    source: BlockSource, settings: Settings, budget: MemoryBudget
+) -> tuple[tuple[NDArray[np.float64], Certificate] | None, int]:
+    """The weights of a run of its own and their certificate, and the passes that it took."""
+    last, passes = None, 0
+    with Training(source, settings, budget=budget) as alone:
+        for report in alone:
+            passes = report.passes
+            if report.coef is not None and report.certificate is not None:
+                last = report.coef, report.certificate
+    return last, passes
