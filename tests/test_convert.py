@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from typer.testing import CliRunner
 
 from llsvm.block import CSR, Block
+from llsvm.cli import app
 from llsvm.convert import _text, convert
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
@@ -37,10 +39,10 @@ def test_floats_come_back_bit_by_bit(tmp_path_factory, values, labels):
 
 
 def test_means_are_refused(tmp_path):
-    from llsvm.cli.convert import convert as command
-
-    with pytest.raises(UsageError, match="means are learned in training"):
-        command([str(tmp_path / "rows.csv"), str(tmp_path / "out.h5")], missing="mean")
+    words = ["convert", str(tmp_path / "rows.csv"), str(tmp_path / "out.h5"), "--missing", "mean"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "means are learned in training" in done.output
 
 
 @pytest.mark.parametrize("dense", [True, False])
