@@ -93,7 +93,7 @@ def _verified(
         model = Model.load(model)
     settings, certificate = settings_of(model, given), model.certificate
     assert certificate is not None
-    with rows_of(model, settings, data, y, sample_weight, with_dual=kept is not None) as stream:
+    with rows_of(model, settings, data, y, sample_weight, kept=kept) as stream:
         dataset = stream.dataset
         differences = other_data(model, dataset, stream.source.info().fingerprints)
         found, fits = None, False
@@ -126,7 +126,7 @@ def _verified(
         "problems": [],
     }
     if found is not None:
-        duals = None if found.dual is None or found.dual.infeasible else found.dual.values()[0]
+        duals = None if found.dual is None or not found.dual.proves else found.dual.values
         answer |= {
             "primal": float(found.primal.sum()),
             "dual": None if duals is None else float(duals.sum()),

@@ -22,6 +22,7 @@ SPARSE, SPARSE_Y = rows(n=90, d=6, density=0.5, noise=0.6)
 NUMBERS = X @ np.arange(5.0) * 20.0 + np.random.default_rng(0).normal(size=90) + 300.0
 WEIGHTS = np.random.default_rng(7).uniform(0.0, 3.0, 90).astype(np.float32)
 WEIGHTS[::10] = 0.0
+GRAM = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2))
 
 CASES = {
     "hinge": (X, Y, {"bias": 1.0, "scale": "standard"}),
@@ -43,12 +44,37 @@ CASES = {
     "feature map": (X, Y, {"feature_map": "rff", "gamma": 0.1, "components": 20}),
     "lambda": (X, Y, {"lambda2": 0.02}),
     "pruned": (X, Y, {"prune": 0.1}),
+    "kernel": (X, Y, {"solver": "smo", "kernel": "rbf", "bias": 0.7}),
+    "kernel, intercept": (X, Y, {"solver": "smo", "kernel": "rbf", "intercept": True}),
+    "kernel, sparse": (sp.csr_matrix(SPARSE), SPARSE_Y, {"solver": "smo", "kernel": "poly", "gamma": 0.1}),
+    "kernel, against the rest": (X3, Y3, {"solver": "smo", "kernel": "rbf", "loss": "squared_hinge"}),
+    "kernel, pairs": (
+        X3,
+        Y3,
+        {"solver": "smo", "kernel": "rbf", "multiclass": "ovo", "class_weight": {1: 3.0}},
+    ),
+    "kernel, least squares": (
+        X,
+        Y,
+        {"solver": "smo", "kernel": "rbf", "loss": "least-squares", "intercept": True},
+    ),
+    "kernel, nesvm": (X, Y, {"solver": "nesvm", "kernel": "rbf", "bias": 0.7, "tol": 0.01}),
+    "kernel, nesvm, intercept": (
+        X3,
+        Y3,
+        {"solver": "nesvm", "kernel": "rbf", "intercept": True, "tol": 0.01},
+    ),
+    "matrix": (GRAM, Y, {"solver": "smo", "kernel": "precomputed", "bias": 0.7}),
+    "matrix, sparse": (
+        sp.csr_matrix(GRAM),
+        Y,
+        {"solver": "nesvm", "kernel": "precomputed", "intercept": True},
+    ),
 }
 BY_SUMS = {
     "l1": (X, Y, {"penalty": "l1"}),
     "intercept": (X, Y, {"intercept": True}),
     "nesvm": (X, Y, {"solver": "nesvm", "tol": 0.01}),
-    "kernel": (X, Y, {"kernel": "rbf"}),
     "softmax": (X3, Y3, {"multiclass": "softmax", "loss": "logistic"}),
 }
 
@@ -183,6 +209,48 @@ def test_so_they_are_whatever_the_loss(case, change, said, tmp_path):
     state = with_shares(tmp_path / "S", tmp_path / "T", change)
     found = llsvm.verify(model, features, labels, state=state)
     assert said in " ".join(found["differences"])
+
+
+def one_more(shares):
+    """Some dual variable that is inside its bounds is there still, and others do not follow."""
+    shares[int(np.argmin(np.abs(shares[:, 0] - 0.5))), 0] += 0.01
+    return shares
+
+
+@pytest.mark.parametrize("solver", ["smo", "nesvm"])
+def test_of_kernels_nothing_else_passes(solver, tmp_path):
+    options = {"kernel": "rbf", "intercept": True, "solver": solver, "tol": 0.1}
+    model = llsvm.train(X, Y, threads=1, state=tmp_path / "S", **options)
+
+    def said(model=model, state="S"):
+        return " ".join(llsvm.verify(model, X, Y, state=tmp_path / state)["differences"])
+
+    assert said() == ""
+    for number, (change, words) in enumerate(
+        [
+            (one_more, "do not sum to 0"),
+            (lambda shares: np.where(shares == shares.max(), 1.001, shares), "outside their bounds"),
+            (lambda shares: np.where(shares == shares.min(), -1e-6, shares), "outside their bounds"),
+            (lambda shares: 0.9 * shares, "the dual is"),
+            (swapped_of_a_class, "the dual is"),
+        ]
+    ):
+        with_shares(tmp_path / "S", tmp_path / str(number), change)
+        assert words in said(state=str(number))
+    coef = model.coef_.copy()
+    coef[0, np.argmax(np.abs(coef))] *= 1.0 + 1e-4
+    assert "the primal is" in said(replace(model, coef_=coef))
+    assert "the state is of -C 1.0" in said(replace(model, settings=model.settings | {"C": 1.0001}))
+    claim = model.certificate
+    dual = (0.5 * (claim.primal[0] + claim.dual[0]),)
+    assert "the dual is" in said(replace(model, certificate=replace(claim, dual=dual)))
+
+
+def swapped_of_a_class(shares):
+    own = np.flatnonzero(Y[0] == Y)
+    i, j = own[np.argmin(shares[own, 0])], own[np.argmax(shares[own, 0])]
+    shares[[i, j]] = shares[[j, i]]
+    return shares
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 1.8])

@@ -32,6 +32,10 @@ class SolverRun(Protocol):
         """As it is after the last report. objective: what the state depends on beside the data."""
         ...
 
+    def shares(self) -> RowShares | None:
+        """See Solver."""
+        ...
+
 
 class BinarySolver(ABC, Generic[Tuning]):
     """A Solver (llsvm.solvers.base): ``solve`` yields a Report after each pass, after which its state may be asked
@@ -77,7 +81,7 @@ class BinarySolver(ABC, Generic[Tuning]):
             yield from self._run.reports()
 
     def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
-        """False: what is kept of a dual point is its sums over rows."""
+        """False: these methods begin at weights."""
         return False
 
     def state(self) -> SolverState:
@@ -86,8 +90,8 @@ class BinarySolver(ABC, Generic[Tuning]):
         return self._run.state(self._objective)
 
     def shares(self) -> RowShares | None:
-        """None: what is kept of a dual point is its sums over rows."""
-        return None
+        """See Solver."""
+        return None if self._run is None else self._run.shares()
 
     def restore(self, state: SolverState) -> None:
         """See Solver."""

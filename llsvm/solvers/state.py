@@ -124,17 +124,16 @@ class RowShares:
     largest_cost: float = math.inf
 
 
-class FlatArray:
-    """The numbers of an array in C order, as RowValues of width 1."""
-
-    width = 1
+class ArrayRows:
+    """The rows of an array, (n_rows, width), as RowValues."""
 
     def __init__(self, array: NDArray[Any]) -> None:
-        self._flat = array.reshape(-1)
-        self.n_rows, self.dtype = len(self._flat), array.dtype
+        self._array = array
+        (self.n_rows, self.width), self.dtype = array.shape, array.dtype
 
     def get(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        return self._flat[rows]
+        values = self._array[rows]
+        return values[:, 0] if self.width == 1 else values
 
 
 class SettableRowValues(RowValues, Protocol):

@@ -138,12 +138,21 @@ def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
             f"({dual.first})"
         ]
     told = []
-    values, sizes = dual.values()
-    for name, claim, value, size in zip(
-        found.problems, certificate.dual, values.tolist(), sizes.tolist(), strict=True
+    for name, claim, value, size, unbalanced in zip(
+        found.problems,
+        certificate.dual,
+        dual.values.tolist(),
+        dual.sizes.tolist(),
+        dual.unbalanced.tolist(),
+        strict=True,
     ):
         of = f" of {name}" if len(found.problems) > 1 else ""
-        if not (value >= claim or agree(claim, value, size)):
+        if unbalanced:
+            told.append(
+                f"the dual variables{of} times their signs do not sum to 0, as --intercept asks, so that their "
+                "dual proves nothing"
+            )
+        elif not (value >= claim or agree(claim, value, size)):
             told.append(f"the dual{of} is {value:.12g}, and the model says {claim:.12g}")
     return told
 

@@ -6,7 +6,7 @@ for each problem that rows make, φ* and the bounds of α as ``losses.conjugate_
 part of x. Of all classes at once, with a_im ≥ 0, m ≠ y_i, a_im ≤ 1 (Weston-Watkins) or Σ_m a_im ≤ 1
 (Crammer-Singer): D(a) = Σ_im C_i a_im − ½ Σ_m ‖w_m‖², w_m = Σ_i C_i x_i ([y_i = m] Σ_c a_ic − a_im). Of one_class
 D(α) = −½ ‖Σ α_i x_i‖² where Σ α_i = ν Σ C_i, to which α is brought along the segment to 0 or to C.
-Any feasible α proves that no weights have less than D(α).
+Where an intercept is free, Σ α_i y_i = 0. Any feasible α proves that no weights have less than D(α).
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.state.container import Container
 from llsvm.state.folder import LARGEST_COST, RESULT, SHARES
+from llsvm.stream.stream import Stream
 from llsvm.verification import losses
-from llsvm.verification.machines import LinearMachine
+from llsvm.verification.machines import Machine
 from llsvm.verification.problems import Problems
+from llsvm.verification.products import PIECE_VALUES
 
 Array = NDArray[np.float64]
+
+_BALANCE = 1e-10  # of Σ |α|: so far from 0 rounding may put Σ α y
 
 
 class KeptDual:
@@ -67,26 +71,42 @@ class KeptDual:
         """(n, width) α_i / C_i, as they were kept."""
         return self._result.rows(SHARES, rows)
 
+    def rows_used(self) -> int:
+        """Rows that have a dual variable other than 0."""
+        n_rows, width = self.shape
+        step = max(1, PIECE_VALUES // max(width, 1))
+        starts = range(0, n_rows, step)
+        return sum(
+            int(self.get(np.arange(at, min(at + step, n_rows))).reshape(-1, width).any(axis=1).sum())
+            for at in starts
+        )
+
 
 class DualSums:
-    """Sums over rows, from which ``values`` makes D of each problem.
+    """Sums over rows, of which D of each problem is made.
 
+    values, sizes: (p,) D, and the size of the terms that it is the sum of; once all rows have been added, and it
+    is finished.
+    unbalanced: (p,) is Σ α_i y_i not 0, as a free intercept asks?
     infeasible: rows whose dual variables are outside their bounds; first: what is said of the first, or "".
     """
 
     def __init__(
-        self, settings: Settings, problems: Problems, machine: LinearMachine, kept: KeptDual
+        self, settings: Settings, problems: Problems, machine: Machine, kept: KeptDual, n_rows: int
     ) -> None:
         """kept: of as many rows and problems, by row."""
-        self._settings, self._problems, self._machine, self._kept = settings, problems, machine, kept
-        self._constant = 0.0 if settings.loss == ONE_CLASS else settings.constant
+        self._settings, self._problems, self._kept = settings, problems, kept
         self._one_class = settings.loss == ONE_CLASS
+        self._is_free = settings.intercept and not self._one_class
+        self._constant = 0.0 if self._one_class or self._is_free else settings.constant
         count = problems.width + self._one_class  # of one_class Σ C_i x_i too
-        self._w, self._of_constant = machine.new_sums(count), np.zeros(count)
+        self._w, self._sum, self._mass = machine.new_sums(count, n_rows), np.zeros(count), np.zeros(count)
         self._linear, self._size = np.zeros(problems.count), np.zeros(problems.count)
         self._alpha_sum = self._cost_sum = 0.0
         self._conjugate = losses.conjugate_of(settings)
         self.infeasible, self.first = 0, ""
+        self.values = self.sizes = np.zeros(problems.count)
+        self.unbalanced = np.zeros(problems.count, bool)
 
     def add(self, block: Block) -> None:
         share = self._kept.get(block.rows).reshape(block.n_rows, -1)
@@ -95,25 +115,35 @@ class DualSums:
             coefficients = self._add_joint(block, share.astype(np.float64), cost)
         else:
             coefficients = self._add_margins(block, share, cost)
-        self._machine.add(block, coefficients, self._w)
-        self._of_constant += coefficients.sum(axis=0) * self._constant
+        self._w.add(block, coefficients)
+        self._sum += coefficients.sum(axis=0)
+        self._mass += np.abs(coefficients).sum(axis=0)
 
-    def values(self) -> tuple[Array, Array]:
-        """(p,) D of each problem, and the size of the terms that it is the sum of."""
-        w, constant = self._w, self._of_constant
+    def finish(self, stream: Stream) -> None:
+        """All rows have been added. stream: of these rows."""
         if self._one_class:
-            total = self._settings.nu * self._cost_sum
-            if self._alpha_sum >= total:
-                v = w[0] * (total / self._alpha_sum if self._alpha_sum > 0 else 0.0)
-            else:
-                theta = (total - self._alpha_sum) / (self._cost_sum - self._alpha_sum)
-                v = (1.0 - theta) * w[0] + theta * w[1]
-            square = np.array([v @ v])
-            return -0.5 * square, 0.5 * square
-        squares = np.einsum("ij,ij->i", w, w) + constant**2
+            square = self._w.squares(stream, self._towards_their_sum())
+            self.values, self.sizes = -0.5 * square, 0.5 * square
+            return
+        squares = self._w.squares(stream) + (self._constant * self._sum) ** 2
         if self._problems.are_joint:
             squares = squares.sum(keepdims=True)
-        return self._linear - 0.5 * squares, self._size + 0.5 * squares
+        self.values, self.sizes = self._linear - 0.5 * squares, self._size + 0.5 * squares
+        if self._is_free:
+            self.unbalanced = np.abs(self._sum) > _BALANCE * self._mass
+
+    @property
+    def proves(self) -> bool:
+        """Are they feasible?"""
+        return not (self.infeasible or self.unbalanced.any())
+
+    def _towards_their_sum(self) -> Array:
+        """Of α and C, what brings α of one_class to its sum."""
+        total = self._settings.nu * self._cost_sum
+        if self._alpha_sum >= total:
+            return np.array([total / self._alpha_sum if self._alpha_sum > 0 else 0.0, 0.0])
+        theta = (total - self._alpha_sum) / (self._cost_sum - self._alpha_sum)
+        return np.array([1.0 - theta, theta])
 
     def _add_margins(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
         """Of problems with a margin each; returns (n, count) α_i y_i."""

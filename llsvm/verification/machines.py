@@ -21,7 +21,9 @@ from llsvm.features.scaling import Scaling
 from llsvm.models.model import Model
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
+from llsvm.stream.stream import Stream
 from llsvm.verification.products import PIECE_VALUES, add_rows, dense, kernel, scores
+from llsvm.verification.sums import KernelSums, WeightSums
 
 Array = NDArray[np.float64]
 
@@ -37,6 +39,10 @@ class Machine(Protocol):
 
     def norms(self) -> tuple[Array, Array]:
         """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised; known after all rows have been scored."""
+        ...
+
+    def new_sums(self, count: int, n_rows: int) -> WeightSums:
+        """Zero. count: of weights. n_rows: of all data."""
         ...
 
 
@@ -93,9 +99,8 @@ class LinearMachine:
     def scores(self, block: Block) -> Array:
         return scores(block.X, self.weights) + self.constant
 
-    def new_sums(self, count: int) -> Array:
-        """(count, d) zeros."""
-        return np.zeros((count, self.weights.shape[1]))
+    def new_sums(self, count: int, n_rows: int) -> WeightSums:
+        return LinearSums(self, count)
 
     def add(self, block: Block, coefficients: Array, sums: Array) -> None:
         """sums += Σ_i coefficients_i φ(x_i)ᵀ. coefficients: (n, count)."""
@@ -104,6 +109,21 @@ class LinearMachine:
     def norms(self) -> tuple[Array, Array]:
         squares = np.einsum("ij,ij->i", self.weights, self.weights) + self._of_constant**2
         return squares, np.abs(self.weights).sum(axis=1) + np.abs(self._of_constant)
+
+
+class LinearSums:
+    """WeightSums of a LinearMachine."""
+
+    def __init__(self, machine: LinearMachine, count: int) -> None:
+        self._machine = machine
+        self._w = np.zeros((count, machine.weights.shape[1]))
+
+    def add(self, block: Block, coefficients: Array) -> None:
+        self._machine.add(block, coefficients, self._w)
+
+    def squares(self, stream: Stream, mixture: Array | None = None) -> Array:
+        w = self._w if mixture is None else (mixture @ self._w)[None, :]
+        return np.einsum("ij,ij->i", w, w)
 
 
 class MappedMachine(LinearMachine):
@@ -175,6 +195,9 @@ class KernelMachine:
                 part = self._beta[:, start : start + len(Z)]
                 squares += ((part @ values) * self._beta).sum(axis=1)
         return squares + self._of_constant**2, np.zeros(len(self._beta))
+
+    def new_sums(self, count: int, n_rows: int) -> WeightSums:
+        return KernelSums(self._map, count, n_rows)
 
 
 def _landmarks(map_: FeatureMap) -> Iterator[tuple[int, Array]]:

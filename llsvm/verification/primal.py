@@ -12,7 +12,7 @@ from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 from llsvm.verification.dual import DualSums, KeptDual
-from llsvm.verification.machines import LinearMachine, machine_of
+from llsvm.verification.machines import machine_of
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import pieces
 
@@ -45,8 +45,8 @@ def measured(
     machine = machine_of(model, settings, dataset, stream.scaling, encoder, mapped_dtype)
     width = max(machine.width, problems.width)
     dual = None
-    if kept is not None and isinstance(machine, LinearMachine):
-        dual = DualSums(settings, problems, machine, kept)
+    if kept is not None:
+        dual = DualSums(settings, problems, machine, kept, dataset.n_rows)
     losses, weight = np.zeros(problems.count), 0.0
     for block in stream.all():
         for piece in pieces(block, width):
@@ -54,6 +54,8 @@ def measured(
             if dual is not None:
                 dual.add(piece)
             weight += float(problems.cost(piece).sum())
+    if dual is not None:
+        dual.finish(stream)
     squares, sizes = machine.norms()
     if problems.are_joint:
         squares, sizes = squares.sum(keepdims=True), sizes.sum(keepdims=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from llsvm.block import CSR
 from llsvm.data import open_with_settings
+from llsvm.dataset import DatasetInfo
 from llsvm.errors import ModelError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import Needs
@@ -24,7 +25,10 @@ from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream.stream import Stream
 from llsvm.training.learning import learn_columns
+from llsvm.verification.dual import KeptDual
+from llsvm.verification.problems import Problems
 from llsvm.verification.products import WORK_BYTES
+from llsvm.verification.sums import kernel_sums_bytes
 
 _PLACE = ("memory_limit", "threads", "disk_limit", "spill_dir")  # of the training, and of no other run
 
@@ -45,17 +49,17 @@ def settings_of(model: Model, given: Settings) -> Settings:
 
 @contextmanager
 def rows_of(
-    model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any, with_dual: bool = False
+    model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any, kept: KeptDual | None = None
 ) -> Iterator[Stream]:
     """A Stream that has read the data, and hands out the rows that training met. settings: of ``settings_of``.
-    with_dual: are weights to be summed, beside the model's?
+    kept: dual variables whose weights are to be summed, beside the model's; None: none are.
 
     Nothing is written to disk unless data can be read once only, or n-grams are counted.
     Raises BudgetError, DataError, DiskError, UsageError."""
     limit = settings.memory_limit
     threads = settings.threads or default_threads()
     budget = MemoryBudget(default_limit_bytes() if limit is None else memory_limit_bytes(limit))
-    copies = 8 if with_dual else 4
+    copies = 4 if kept is None else 8
     budget.reserve("model and weights", copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ())))
     source = open_with_settings(settings, data, y, sample_weight, threads)
     if (encoder := source.info().encoder) is not None and encoder.documents is not None:
@@ -75,8 +79,19 @@ def rows_of(
         learn_columns(stream, settings)
         stream.read()
         work = WORK_BYTES if model.feature_map is None else WORK_BYTES + model.feature_map.work_bytes
-        stream.prepare(Needs({"sums over rows": work}, 8))
+        count = Problems.of(settings, stream.dataset).count
+        of_kernel = _kernel_bytes(model, kept, stream.dataset, count)
+        stream.prepare(Needs({"sums over rows": work, "rows with dual variables": of_kernel}, 8))
         yield stream
+
+
+def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, count: int) -> int:
+    """What the sums of dual variables take beside the rows, where it is a kernel machine's. count: of problems."""
+    map_ = model.feature_map
+    if kept is None or not kept.has_rows or map_ is None or map_.kind != "kernel":
+        return 0
+    used = 0 if map_.function.name == "precomputed" else kept.rows_used()
+    return kernel_sums_bytes(dataset, count, used)
 
 
 def _as_float64(model: Model) -> bool:

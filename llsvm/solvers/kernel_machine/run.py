@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix, concat
 from llsvm.features.feature_map import FeatureMap, KernelFunction
-from llsvm.objective.problems import class_signs
+from llsvm.objective.problems import Problems, class_signs
 from llsvm.settings.settings import Settings
 from llsvm.solvers.binary_solver import BinarySolver, Tuning
 from llsvm.solvers.kernel_machine.layout import MatrixLayout
@@ -22,7 +22,7 @@ from llsvm.solvers.kernel_machine.matrix import KernelMatrix
 from llsvm.solvers.kernel_machine.rows import AllRows, ProblemRows
 from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.state import SolverState, Value, data_of
+from llsvm.solvers.state import ArrayRows, RowShares, SolverState, Value, data_of
 from llsvm.solvers.state_arrays import ProblemArrays, StateArrays
 from llsvm.stream.stream import Stream
 
@@ -35,6 +35,7 @@ class MachineProblem(Protocol):
     rows: (n,) numbers of those that take part.
     best_beta, best_b: (n,) and the intercept: the solution that is handed back.
     primal, dual: certified, of it and of a feasible α.
+    dual_beta: (n,) α y of that.
     converged: their gap is within the tolerance.
     ended: that, or nothing more can be done about it.
     """
@@ -42,6 +43,7 @@ class MachineProblem(Protocol):
     rows: NDArray[np.intp]
     best_beta: Vector
     best_b: float
+    dual_beta: Vector
     primal: float
     dual: float
     converged: bool
@@ -77,6 +79,7 @@ class KernelRun(ABC, Generic[P]):
         # of the sample weights alone: what else rounding does is counted in KernelObjective
         self.bound = replace(stream.rounding_bound(solver.loss, by_class, 0.0, pairs), noise=0.0)
         parts = [ProblemRows.of(signs, rows) for signs in class_signs(len(stream.dataset.classes), pairs)]
+        self._parts, self._of_classes = parts, Problems(len(stream.dataset.classes), pairs)
         widths = [len(part.rows) for part in parts]
         self.arrays = StateArrays(widths, None if saved is None else saved.arrays)
         self.problems = [self._problem(part, self.arrays.of(j)) for j, part in enumerate(parts)]
@@ -169,6 +172,18 @@ class KernelRun(ABC, Generic[P]):
         else:
             X = np.ascontiguousarray(X[:, base:])
         return support, FeatureMap("kernel", function, dataset.n_features, X, None, base)
+
+    def shares(self) -> RowShares:
+        """See Solver."""
+        classes = self._of_classes
+        values = np.zeros((self.matrix.n, classes.width))
+        for c, (problem, part) in enumerate(zip(self.problems, self._parts, strict=True)):
+            place: int | NDArray[np.intp] = c
+            if classes.pairs:
+                i, j = classes.pair(c)
+                place = np.where(part.sign > 0, j - 1, i)
+            values[part.rows, place] = problem.dual_beta * part.sign / part.cost
+        return RowShares(ArrayRows(values))
 
     def state(self, objective: dict[str, Value]) -> SolverState:
         """The kernel matrix is not in it: it is computed anew."""

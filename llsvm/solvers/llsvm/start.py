@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.state import FlatArray, Shares, Sums
+from llsvm.solvers.state import ArrayRows, Shares, Sums
 
 _PIECE_BYTES = 1 << 18
 
@@ -56,7 +56,7 @@ def sums_of(run: Run, runs: int) -> Sums:
     """See Sums; of the dual variables as they are."""
     w, duals = run.sweeps.w, run.duals
     linear = run.sweeps.dual + 0.5 * np.einsum("ij,ij->i", w, w)
-    return Sums(FlatArray(w), len(w), linear, duals.costs.by_class, duals.dtype, runs)
+    return Sums(ArrayRows(w.reshape(-1, 1)), len(w), linear, duals.costs.by_class, duals.dtype, runs)
 
 
 def _feasible(shares: Shares, rows: NDArray[np.int64], run: Run) -> NDArray[np.floating]:

@@ -28,7 +28,7 @@ class KernelProblem:
 
     rows: (n,) numbers of those that take part.
     best_beta, best_b: (n,) and the intercept: the solution that is handed back.
-    primal, dual: certified, of it and of a feasible α.
+    primal, dual: certified, of it and of a feasible α. dual_beta: (n,) α y of that.
     converged: their gap is within the tolerance.
     loss: smoothed with the μ of now.
     L: the Lipschitz constant searched for.
@@ -52,7 +52,7 @@ class KernelProblem:
         self.L = 1.0 + (tuning.first_smooth_curvature if smooth else tuning.first_curvature / self.loss.mu)
         # certified
         nothing = np.zeros(len(self.rows))
-        self.best_beta = arrays.vector("best beta")
+        self.best_beta, self.dual_beta = arrays.vector("best beta"), arrays.vector("dual beta")
         self.best_b = self._intercept.exact(nothing)
         self.primal = self._objective.largest_primal(nothing, nothing, self.best_b)
         self.dual = 0.0  # of α = 0
@@ -103,7 +103,9 @@ class KernelProblem:
         """Measure what was offered; of solutions that are good enough, the last has the fewest support vectors."""
         v, image = self._offered[-1], images[-1]
         tol, first = self.settings.tol, np.inf
-        self.dual = max(self.dual, self._objective.smallest_dual(v, image, self.best_b))
+        dual = self._objective.smallest_dual(v, image, self.best_b)
+        if dual > self.dual:
+            self.dual_beta[:], self.dual = v, dual
         solutions = list(zip(self._offered[:-1], images, strict=False))
         intercepts = [self._intercept.exact(f) for _, f in solutions]
         for number, ((beta, f), b) in enumerate(zip(solutions, intercepts, strict=True)):

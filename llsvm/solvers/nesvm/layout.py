@@ -17,7 +17,7 @@ from llsvm.solvers.nesvm.nesterov import VECTORS
 from llsvm.solvers.nesvm.tuning import KernelTuning, NESVMTuning
 
 ROW_WORK_BYTES = 48  # cost, norms and their products
-KERNEL_VECTORS = 24  # of a row, per problem, temporary ones counted
+KERNEL_VECTORS = 25  # of a row, per problem, temporary ones counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
-from llsvm.solvers.state import FlatArray, SettableRowValues, Shares, Sums
+from llsvm.solvers.state import ArrayRows, SettableRowValues, Shares, Sums
 from llsvm.stream.stream import Stream
 
 _PIECE_BYTES = 1 << 18
@@ -38,7 +38,7 @@ def begin_at(
 def sums_of(loops: Loops, costs: RowCosts, kept: SettableRowValues, runs: int) -> Sums:
     """See Sums; of shares as they are kept."""
     linear = np.array([loops.dual + 0.5 * squared_norm(loops.w)])
-    return Sums(FlatArray(loops.w), 1, linear, costs.by_class, kept.dtype, runs)
+    return Sums(ArrayRows(loops.w.reshape(-1, 1)), 1, linear, costs.by_class, kept.dtype, runs)
 
 
 def _at_sums(

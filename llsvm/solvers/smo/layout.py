@@ -13,7 +13,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import ROW_WORK_BYTES, MatrixLayout, matrix_layout, state_lines
 from llsvm.solvers.smo.tuning import SMOTuning
 
-VECTORS = 44  # of a row, per problem, temporary ones counted: a subproblem's, Newton's
+VECTORS = 45  # of a row, per problem, temporary ones counted: a subproblem's, Newton's
 FEWEST_ROWS = 64  # of a working set
 
 

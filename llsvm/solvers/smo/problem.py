@@ -34,7 +34,7 @@ class SMOProblem:
 
     rows: (n,) numbers of those that take part.
     beta, f: (n,) feasible, and Kβ as the last pass has measured it.
-    best_beta, best_b, primal, dual, converged: see MachineProblem.
+    best_beta, best_b, primal, dual, dual_beta, converged: see MachineProblem.
     worker: what has been done so far, and how.
     """
 
@@ -56,6 +56,7 @@ class SMOProblem:
         self.least_squares = math.isinf(loss.lower)
         self.beta, self.f = arrays.vector("beta"), arrays.vector("f")
         self.best_beta = arrays.vector("best beta")
+        self.dual_beta = arrays.vector("dual beta")
         self.best_b = self._intercept.exact(self.f)
         self.primal = self._objective.largest_primal(self.f, self.f, self.best_b)
         self.dual = 0.0  # of α = 0
@@ -155,7 +156,9 @@ class SMOProblem:
         before = self.dual
         objective.check_definite(beta, float(beta @ image), self.primal)
         b = self._intercept.exact(image)
-        self.dual = max(self.dual, objective.smallest_dual(beta, image, b))
+        dual = objective.smallest_dual(beta, image, b)
+        if dual > self.dual:
+            self.dual_beta[:], self.dual = beta, dual
         primal = objective.largest_primal(beta, image, b)
         if primal < self.primal:
             self.best_beta[:], self.best_b, self.primal = beta, b, primal
