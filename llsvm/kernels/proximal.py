@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import ANY_ORDER, njit
 
 # Places in ``totals``.
 SLOPE, GAP, MOVED, DUAL, N_TOTALS = 0, 1, 2, 3, 4
 
 
 # Sums over rows in any order, so that the loop becomes vector instructions.
-@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+@njit(**ANY_ORDER)
 def proximal(
     residual, change, step, before, cost, inverse, lower, upper, ridge, epsilon, alpha, curvature, totals
 ):

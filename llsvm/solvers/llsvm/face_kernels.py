@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import ANY_ORDER, njit
 
 SIZE, CURVATURE, CROSS = range(3)  # of ``totals``
 N_TOTALS = 3
 
 
-@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+@njit(**ANY_ORDER)
 def conjugate_step(
     indptr, indices, data, X, bias, square, curvature, factor, inverse, at, residual, solution, direction,
     ratio, length, v, u, totals,

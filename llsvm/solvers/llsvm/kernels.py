@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import ANY_ORDER, JIT, njit
 
 # Rows are visited in random order, so the processor cannot guess which are next: it is told this many visits
 # ahead to fetch where a row begins and its dual variable, and then the row itself.
@@ -28,7 +28,7 @@ LINE = 16  # values of 4 bytes in a cache line
 GAIN, GAP = 0, 1  # places in ``totals``
 
 
-@njit(**JIT)
+@njit(**ANY_ORDER)
 def sweep_csr(
     indptr,
     indices,
@@ -149,8 +149,7 @@ def sweep_csr(
     return active
 
 
-# Dense rows are summed in any order, so that the loop becomes vector instructions.
-@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+@njit(**ANY_ORDER)
 def sweep_dense(
     X,
     y,
@@ -246,7 +245,7 @@ def sweep_dense(
     return active
 
 
-@njit(**JIT)
+@njit(**ANY_ORDER)
 def dots_csr(indptr, indices, data, w, bias, out):
     """out[i] = w·x_i + w[-1] bias.
 
@@ -261,7 +260,7 @@ def dots_csr(indptr, indices, data, w, bias, out):
         out[i] = dot
 
 
-@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+@njit(**ANY_ORDER)
 def dots_dense(X, w, bias, out):
     """``dots_csr`` for X dense, its columns as many as w has features, or fewer."""
     d = X.shape[1]

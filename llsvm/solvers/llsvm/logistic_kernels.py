@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import ANY_ORDER, JIT, njit
 
 SOON, NEXT, LINE = 12, 6, 16  # see kernels.py
 GAIN, GAP = 0, 1  # places in ``totals``
@@ -67,7 +67,7 @@ def best_share(m, a, Q):
     return z if smaller else 1.0 - z
 
 
-@njit(**JIT)
+@njit(**ANY_ORDER)
 def sweep_logistic_csr(
     indptr, indices, data, sign, cost, alpha, margin, order, w, bias, enough, round_to_float32, totals
 ):
@@ -132,8 +132,7 @@ def sweep_logistic_csr(
     return active
 
 
-# Dense rows are summed in any order, so that the loop becomes vector instructions.
-@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+@njit(**ANY_ORDER)
 def sweep_logistic_dense(X, sign, cost, alpha, margin, order, w, bias, enough, round_to_float32, totals):
     """``sweep_logistic_csr`` for X dense, its columns as many as w has features, or fewer."""
     d = X.shape[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import ANY_ORDER, JIT, njit
 from llsvm.kernels.proximal import DUAL, GAP, SLOPE
 
 
@@ -35,7 +35,7 @@ def logistic_point(residual, change, step, cost, alpha, curvature, totals):
     totals[DUAL] = dual
 
 
-@njit(**JIT)
+@njit(**ANY_ORDER)
 def dots_at(indptr, indices, data, rows, w, bias, out):
     """out[t] = w·x_i + w[-1] bias, i = rows[t].
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import ANY_ORDER, njit
 
 
-@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+@njit(**ANY_ORDER)
 def pair_margins(indptr, indices, data, X, y, w, bias, out):  # type: ignore[no-untyped-def]
     """out[s, i] = ±w_c·x_i for the k − 1 problems c of row i's class y_i; s numbers the other class.
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import ANY_ORDER, njit
 
 
-@njit(**JIT, fastmath={"contract", "reassoc", "nsz"})
+@njit(**ANY_ORDER)
 def move_shares(
     indptr, indices, data, X, y, cost, share, rows, first, class_ids, step, w, bias, weston_watkins, grid
 ):

@@ -14,18 +14,15 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import ANY_ORDER, JIT, njit
 
 ALL, ECONOMICAL, SHRUNK = 0, 1, 2
 GAIN, GAP, LOSS, SCORES = 0, 1, 2, 3  # places in ``sums``
 SOON, NEXT = 8, 4  # visits ahead that a row's place, and the row, are fetched
 LINE = 16  # values of 4 bytes in a cache line
 
-# Sums may be fused and reordered, so that the loops over classes become vector instructions.
-_FAST = {"contract", "reassoc", "nsz"}
 
-
-@njit(**JIT, fastmath=_FAST)
+@njit(**ANY_ORDER)
 def sweep(
     indptr, indices, data, X, y, cost, share, slack, order, w, bias, weston_watkins, mode, grid, ignore, sums
 ):
@@ -160,7 +157,7 @@ def _shrink(row, yi, weston_watkins, seen, old):
     return m, own
 
 
-@njit(**JIT, fastmath=_FAST)
+@njit(**ANY_ORDER)
 def _square(value, bias):
     """‖x‖², the constant feature included."""
     norm = bias * bias
@@ -200,7 +197,7 @@ def _some_scores(index, value, w, bias, seen, m, g):
         q += 4
 
 
-@njit(**JIT, fastmath=_FAST)
+@njit(**ANY_ORDER)
 def _all_scores(index, value, w, bias, g):
     """``_some_scores`` for all classes."""
     k, n = g.shape[0], index.shape[0]
@@ -333,7 +330,7 @@ def _solve_weston(q_ii, own, g, old, new, live, lives, grid, work):
         n = left
 
 
-@njit(**JIT, fastmath=_FAST)
+@njit(**ANY_ORDER)
 def _gain(norm, c, own, g, old, new, m):
     """What the new shares add to D; is one of them inside the bounds; has one changed?"""
     slope = squares = total = 0.0
@@ -348,7 +345,7 @@ def _gain(norm, c, own, g, old, new, m):
     return c * slope - 0.5 * norm * c * c * (squares + total * total), free, changed
 
 
-@njit(**JIT, fastmath=_FAST)
+@njit(**ANY_ORDER)
 def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):
     """Move the weights: w_m −= c δ_m x, and those of the row's own class by as much the other way."""
     last, k = w.shape[0] - 1, w.shape[1]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import ANY_ORDER, JIT, njit
 
 # Of ``totals``: Σ c_i φ(m_i), not smoothed; Σ c_i b(α_i/c_i) but for its squares (Σ α_i of the hinge); what the
 # smoothing adds to the duality gap; those squares, ½ ridge Σ α_i²/c_i, and Σ c_i, both of smooth losses only; and
@@ -19,7 +19,7 @@ from llsvm.kernels.options import JIT, njit
 LOSS, ALPHA, SMOOTHING_GAP, SQUARES, COST, ALPHA_MINUS, SQUARES_MINUS, N_TOTALS = range(8)
 
 
-@njit(**JIT)
+@njit(**ANY_ORDER)
 def margins_csr(indptr, indices, data, weights, bias, out):  # type: ignore[no-untyped-def]
     """out[j, i] = weights[j]·x_i. weights: (m, d + 1) float64, the last entry is that of the constant feature
     ``bias``; out: (m, n) float64."""
@@ -34,7 +34,7 @@ def margins_csr(indptr, indices, data, weights, bias, out):  # type: ignore[no-u
 
 
 # Sums over rows in any order, so that the loops become vector instructions.
-@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+@njit(**ANY_ORDER)
 def smooth(base, change, sign, target, cost, a, previous, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
     """Losses at w + t s for many steps t; slopes and curvatures at w + s.
 
@@ -82,7 +82,7 @@ def smooth(base, change, sign, target, cost, a, previous, steps, slope, curvatur
     totals[SMOOTHING_GAP] += gap
 
 
-@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+@njit(**ANY_ORDER)
 def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
     """``smooth`` for losses that need no smoothing: squares of z_i = t_i − sign_i w·x_i beyond ±epsilon, straight
     from where their slope is a bound (objective/losses.py; ridge > 0).
@@ -131,7 +131,7 @@ def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, l
     totals[COST] += costs
 
 
-@njit(**JIT, fastmath={"reassoc", "contract", "nsz"})
+@njit(**ANY_ORDER)
 def logistic(base, change, sign, cost, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
     """``smooth`` for the logistic loss log(1 + e^−m), m_i = sign_i w·x_i.
 
