@@ -193,7 +193,7 @@ def tune_with(
 
     source = opened(settings)
     question = asked(objectives, source=source, again=opened, **asks)
-    with Training(source, settings, output) as training:
+    with Training(source, settings, output, tunes=True) as training:
         tuning = Tuning(training, question)
         tuning.run()
         model, details = tuning.model, tuning.as_dict()

@@ -5,6 +5,8 @@ The twin here reads the text with Python's float and computes every objective in
 
 from __future__ import annotations
 
+import gc
+
 import h5py
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ from llsvm.data import open_with_settings
 from llsvm.models.model import Model
 from llsvm.objective.losses import new_loss
 from llsvm.objective.rounding import CLOSE, Rounding, RoundingBound, most_lost
+from llsvm.row_buffer import RowBuffer
 from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.settings.objective import CLASSIFICATION, KINDS
@@ -200,6 +203,28 @@ def test_a_second_reading_goes_on_where_the_first_has_come_to(tmp_path, ledger, 
     assert second[0].certificate.relative_gap < 0.5 * gaps[-1]
     assert second[0].passes == 2  # a pass has summed the weights
     assert not list(spill.iterdir())
+
+
+def test_rows_are_let_go_before_they_are_read_again(tmp_path):
+    X, y = rows()
+    settings = Settings(threads=1, C=1e3, max_passes=60, memory_limit="2GB")
+    source = open_with_settings(settings, str(write_svmlight(tmp_path / "rows.svm", X, y)))
+    read, kept = source.blocks, []
+
+    def blocks(max_bytes):
+        kept.append([each for each in gc.get_objects() if isinstance(each, RowBuffer) and each.n_rows])
+        return read(max_bytes)
+
+    source.blocks = blocks
+    gc.collect()
+    gc.disable()
+    try:
+        with Training(source, settings) as training:
+            reports = list(training)
+    finally:
+        gc.enable()
+    assert reports[-1].converged
+    assert kept == [[], []]
 
 
 def test_a_pair_that_rounding_hides_ends_the_first_round_at_once(tmp_path):

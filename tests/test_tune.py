@@ -218,6 +218,28 @@ def test_candidates_that_take_too_many_passes_are_trained_alone(monkeypatch):
     assert not all(row["converged"] for row in once["table"])
 
 
+def test_what_is_held_while_candidates_are_trained_alone_is_signed_for(tmp_path):
+    X, y = rows(n=400, d=6, seed=5, noise=0.6)
+    path, ledgers = write_svmlight(tmp_path / "rows.svm", X, y), []
+    settings = Settings(threads=1, tol=1e-12, max_passes=2)
+    budget = MemoryBudget(100_000_000, 0)
+
+    def again(settings):
+        ledgers.append(dict(budget.lines))
+        return open_source(path)
+
+    question = asked([settings], (0.01, 10.0), 5, None, None, None, "best", open_source(path), again)
+    with Training(open_source(path), settings, budget=budget) as training:
+        tuning = Tuning(training, question)
+        tuning.run()
+        assert training.stream.place == "memory"
+        assert tuning.as_dict()["trained_alone"] == len(ledgers) > 0
+    for lines in ledgers:
+        assert lines["all rows"] >= 4 * X.size
+        assert lines["weights of candidates"] == 8 * 2 * 6 * (training.stream.dataset.n_columns + 1)
+        assert lines["dual variables to begin at"] == 4 * 2 * len(y)
+
+
 def test_again_it_is_the_same_byte_for_byte(tmp_path):
     X, y = rows(n=300, d=5, seed=1)
     data = write_svmlight(tmp_path / "rows.svm", X, y)

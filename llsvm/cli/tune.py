@@ -169,7 +169,7 @@ def tune(
     learn = probabilities, threshold, group, time, race
     question = asked(objectives, costs, folds, validation, holdout, score, rule, source, again, *learn)
     start_quickly()
-    with Training(source, settings, output=model) as training:
+    with Training(source, settings, output=model, tunes=True) as training:
         say(training.defaults, quiet)
         tuning = Tuning(training, question)
         with last_words(lambda: tuning.save_so_far(model)):

@@ -33,7 +33,7 @@ LIBRARY = "the file format's library, names, categories, vocabularies"
 LABELS = "labels"
 STATISTICS = "scaling of columns"
 READING = "reading"
-BLOCKS, SURVIVORS = "blocks of rows", "survivors"
+ALL_ROWS, BLOCKS, SURVIVORS = "all rows", "blocks of rows", "survivors"
 WORK_ON_ROWS = "work on rows"  # of the block at hand and, where there are any, of survivors
 WORK_AHEAD = "work on rows that are being read"
 
@@ -171,7 +171,7 @@ class MemoryLeft:
         lines |= whole
         if not needs.copy_survivors:
             return MemoryPlan(lines, True, pages, state_bytes=state_bytes)
-        rows, n_rows = whole["all rows"], self.dataset.n_rows
+        rows, n_rows = whole[ALL_ROWS], self.dataset.n_rows
         return MemoryPlan(
             lines, True, pages, survivor_bytes=rows, survivor_rows=n_rows, state_bytes=state_bytes
         )
@@ -180,7 +180,7 @@ class MemoryLeft:
         """Bytes by name that it takes to work on all rows as one block; None where they are not in memory."""
         if self.rows_bytes is None:
             return None
-        needed = {"all rows": self.rows_bytes, WORK_ON_ROWS: self.dataset.n_rows * row_work_bytes}
+        needed = {ALL_ROWS: self.rows_bytes, WORK_ON_ROWS: self.dataset.n_rows * row_work_bytes}
         if copy_survivors:
             needed[SURVIVORS] = sum(needed.values())
         return needed

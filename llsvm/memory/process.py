@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -119,6 +120,13 @@ def trim_freed_memory() -> None:
     """Give back now what small freed pieces still hold: readers leave tens of megabytes of them behind."""
     with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def return_dropped_memory() -> None:
+    """Give back now what a run that is over has dropped: its parts name each other, so that its rows and weights
+    would stand beside those of the next."""
+    gc.collect()
+    trim_freed_memory()
 
 
 def default_threads() -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -22,7 +23,7 @@ from llsvm.features.feature_map import FeatureMap
 from llsvm.files.remote import is_remote
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import MemoryLeft, MemoryPlan, Needs, SmallestLimit, smallest_for
-from llsvm.memory.process import default_threads, return_freed_memory
+from llsvm.memory.process import default_threads, return_dropped_memory, return_freed_memory
 from llsvm.memory.sizes import parse_size
 from llsvm.models.model import Model
 from llsvm.objective.penalty import Penalty
@@ -69,12 +70,14 @@ class Training:
         budget: MemoryBudget | None = None,
         dry: bool = False,
         checkpoints: Checkpoints | None = None,
+        tunes: bool = False,
     ) -> None:
         """source: of the rows. settings: None for the defaults.
         output: where the model will be written, beside which to spill by default (nothing is written here).
         budget: instead of the settings' memory limit.
         dry: only for ``plan``: no rows are put on disk (n-grams may be, while they are counted).
         checkpoints: to go on from, and to keep; None for none.
+        tunes: candidates are trained and scored, too.
         Raises UsageError, DataError, BudgetError, DiskError."""
         chosen, info = settings or Settings(), source.info()
         self.settings = chosen.resolved(info.is_table)
@@ -86,7 +89,7 @@ class Training:
         self._refused: BudgetError | None = None
         self._kept, self._outlook = Kept(self.settings, checkpoints), Outlook()
         if budget is None:
-            budget, self._refused = budget_of(self.settings, info, checkpoints)
+            budget, self._refused = budget_of(self.settings, info, checkpoints, tunes)
         return_freed_memory(budget.available_bytes)
         self._map: FeatureMap | None = None
         self._support: NDArray[np.bool_] | None = None
@@ -255,9 +258,11 @@ class Training:
             raise self._refused
         learn_columns(self.stream, self.settings)
         self._kept.take_copies(self.stream)
-        try:
+        rounded = True
+        with suppress(ValuesRounded):
             self.stream.read()
-        except ValuesRounded:
+            rounded = False
+        if rounded:  # and no earlier: the exception's frames hold on to the rows
             self.keep_double()
             self.stream.read()
         if hash_instead(self.stream, self.settings, self._before, self._needs):
@@ -288,13 +293,14 @@ class Training:
         self._read_anew()
 
     def _read_anew(self) -> None:
-        """The source is to be read again, as another stream: nothing may hold on to this one."""
+        """The source is to be read again, as another stream: nothing may hold this one, no exception either."""
         self._auto, progress = None, self.stream.progress
         self.stream.__exit__(None, None, None)
         self.stream.budget.return_to(self._before)
         if (encoder := self.stream.source.info().encoder) is not None:
             encoder.begin_again()
         self.stream = self._new_stream(progress=progress)
+        return_dropped_memory()
 
     def _make_solver(self, dataset: DatasetInfo, left: MemoryLeft) -> Solver:
         """The solver asked for, with C instead of λ₁ and λ₂."""

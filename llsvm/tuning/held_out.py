@@ -22,6 +22,7 @@ from llsvm.objective.problems import Fold
 from llsvm.scoring.room import max_block_bytes
 from llsvm.scoring.scores import column_base, score_rows
 from llsvm.stream.stream import Stream
+from llsvm.tuning.trained import WEIGHTS
 
 _PIECE_BYTES = 1 << 20  # of rows that are looked at, at a time
 _ROW_BYTES = 64  # of a row there: hash, place, number, label
@@ -55,7 +56,7 @@ def score_folds(
     each = coef.reshape(tally.n_costs, len(folds), k, -1)
     weights = [each[:, f].reshape(tally.n_costs * k, -1) for f in range(len(folds))]
     copies = 3  # as they came, by fold, and by column
-    stream.prepare(Needs({"weights of candidates": copies * coef.nbytes}, _ROW_BYTES))
+    stream.prepare(Needs({WEIGHTS: copies * coef.nbytes}, _ROW_BYTES))
     columns = [(np.ascontiguousarray(w[:, :-1].T), constant * w[:, -1]) for w in weights]
     width = 8 * len(weights[0])
     for block in stream.all():

@@ -11,9 +11,7 @@ import numpy as np
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import count_problems
 from llsvm.solvers.smsvm.solver import SmSVM
-from llsvm.tuning.trained import Counts, Trained, Work
-
-WEIGHTS = "weights of candidates"  # the ledger's line
+from llsvm.tuning.trained import WEIGHTS, Counts, Trained, Work
 
 
 class InSequence:

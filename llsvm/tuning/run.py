@@ -36,10 +36,11 @@ class Tuning:
                 self._learned = search.learn(best.key)
                 break
             except MustBeginAgain:
-                del search  # and all that it holds
-                training.keep_double()
+                pass  # until here its frames hold on to the search
             except BudgetError as error:
                 raise training.with_smallest(error, question.wanted.library) from error
+            del search  # and all that it holds
+            training.keep_double()
         settings = replace(question.objectives[best.objective], C=best.C)
         settings = settings.resolved(training.stream.source.info().is_table)
         for report in training.go_on(settings, search.starts.shares(best.key)):

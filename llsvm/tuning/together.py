@@ -3,8 +3,7 @@ problems of the same passes."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import MemoryPlan
-from llsvm.memory.process import trim_freed_memory
+from llsvm.memory.plan import ALL_ROWS, MemoryPlan
+from llsvm.memory.process import return_dropped_memory
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.problems import Fold, Problems, Variant
 from llsvm.settings.settings import Settings
@@ -25,8 +24,8 @@ from llsvm.spill.row_state import RowState
 from llsvm.training.training import Training
 from llsvm.tuning.batches import Batch, Weights, at_once, batches
 from llsvm.tuning.left_out import LeftOut
-from llsvm.tuning.starts import Start, kept_of_first, kept_of_largest
-from llsvm.tuning.trained import Counts, Trained, Work
+from llsvm.tuning.starts import STARTS, Start, kept_of_first, kept_of_largest
+from llsvm.tuning.trained import WEIGHTS, Counts, Trained, Work
 
 MAX_PASSES = 30  # over rows that are not in one block: candidates that need more are trained alone
 
@@ -89,11 +88,12 @@ class Together:
         gaps = np.array(certificate.gaps).reshape(shape).max(axis=1)
         coef = coef.reshape(*shape, -1)
         scored = [number for number, variant in enumerate(variants) if variant.leaves_out in work.folds]
+        held = self._held(coef, start)
         keys = [(self._objectives[w], C) for C in batch.costs for w in batch.weights]
         for number in scored:
             if gaps[number] > tol:
                 key = keys[number // len(batch.folds)]
-                found = self._alone(*key, variants[number].leaves_out)
+                found = self._alone(*key, variants[number].leaves_out, held)
                 if found is not None and found[1].relative_gap < gaps[number]:
                     coef[number], better = found
                     primals[number], gaps[number] = better.total_primal, better.relative_gap
@@ -143,27 +143,36 @@ class Together:
         self.counts.passes += last.passes
         return last
 
+    def _held(self, coef: NDArray[np.float64], start: Start | None) -> dict[str, int]:
+        """Bytes by name, of what is held between two batches. coef, start: of the batch before."""
+        stream = self._work.stream
+        left, held = stream.memory_left, {WEIGHTS: coef.nbytes}
+        if left.rows_bytes is not None and not stream.dataset.reading.views:
+            held[ALL_ROWS] = left.rows_bytes
+        if start is not None and start.values.in_memory:
+            held[STARTS] = start.values.nbytes
+        return held
+
     def _alone(
-        self, objective: int, C: float, fold: Fold | None
+        self, objective: int, C: float, fold: Fold | None, held: Mapping[str, int]
     ) -> tuple[NDArray[np.float64], Certificate] | None:
         """Train a candidate as ``train`` would; its weights, (k, d + 1), and their certificate, None where there is
-        no room for that, or the data could be read once only."""
-        work = self._work
+        no room for that, or the data could be read once only. held: beside it, in bytes, by line of the ledger."""
+        work, budget = self._work, self._work.stream.budget
         if work.again is None:
             return None
-        source: BlockSource = work.again()
-        if fold is not None:
-            source = LeftOut(source, fold, work.stream.dataset)
-        budget = work.stream.budget
         before = budget.mark()
         try:
-            last, passes = _trained_alone(source, replace(work.objectives[objective], C=C), budget)
+            for what, nbytes in held.items():
+                budget.reserve(what, nbytes)
+            last, passes = _trained_alone(work, work.again(), replace(work.objectives[objective], C=C), fold)
         except BudgetError:
-            return None
+            last = None
         finally:
-            gc.collect()  # a run's parts name each other: its rows would stand beside those of the next
             budget.return_to(before)
-            trim_freed_memory()
+        return_dropped_memory()
+        if last is None:
+            return None
         self.counts.alone += 1
         self.counts.passes += passes
         return last
@@ -186,9 +195,13 @@ class Together:
 
 
 def _trained_alone(
-    source: BlockSource, settings: Settings, budget: MemoryBudget
+    work: Work, source: BlockSource, settings: Settings, fold: Fold | None
 ) -> tuple[tuple[NDArray[np.float64], Certificate] | None, int]:
-    """The weights of a run of its own and their certificate, and the passes that it took."""
+    """The weights of a run of its own and their certificate, and the passes that it took. Its lines have the names
+    of those here, so they are in a ledger of their own."""
+    budget = MemoryBudget(work.stream.budget.limit_bytes, work.stream.budget.reserved_bytes)
+    if fold is not None:
+        source = LeftOut(source, fold, work.stream.dataset)
     last, passes = None, 0
     with Training(source, settings, budget=budget) as alone:
         for report in alone:

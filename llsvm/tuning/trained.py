@@ -19,6 +19,7 @@ from llsvm.tuning.board import Board, Key
 from llsvm.tuning.starts import KeptStarts, Start
 
 Show = Callable[[Report], None]
+WEIGHTS = "weights of candidates"  # the ledger's line
 
 
 class MustBeginAgain(Exception):
