@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from llsvm.block import CSR, Block, concat
-from llsvm.data.source import SourceInfo
+from llsvm.data.source import Parsing, SourceInfo
 from llsvm.features.encoder import TableEncoder
 from llsvm.files.fingerprint import FileFingerprint
 from llsvm.objective.rounding import Rounding
@@ -157,6 +157,7 @@ class Declaring:
                 "record_batches": lambda max_bytes: iter(()),
                 "columns": lambda names, max_bytes: iter(()),
                 "rounding": (Rounding(squares=1.0),),
+                "parsing": (Parsing(),),
                 **fields,
             }
         )

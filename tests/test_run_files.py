@@ -18,6 +18,7 @@ from llsvm.cli import app
 CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.toml")) if path.name != "bench.toml"]
 TRAINS = '[[step]]\ncommand = "train"\n'
 EVALUATES = '[[step]]\ncommand = "evaluate"\nfiles = "test.csv"\n'
+TUNES = '[[step]]\ncommand = "tune"\nfiles = "train.csv"\nlabel = "label"\nmodel = "m"\n'
 SHARED = """
 [data]
 files = ["train.csv"]
@@ -97,6 +98,7 @@ def test_steps_share_what_the_sections_say(folder):
             SHARED + TRAINS + "accept = 5\n",
             "line 12: accept must be a list of exit codes, such as [5], not 5",
         ),
+        (TUNES + "loss = ['hinge', 'hing']\n", "line 1: tune: --loss must be"),
         (SHARED + "scale = 'none'\n" + TRAINS, "line 10: scale belongs into"),
         (TRAINS, "line 1: train: Missing argument 'DATA'"),
         (
@@ -122,6 +124,11 @@ def test_steps_share_what_the_sections_say(folder):
 )
 def test_what_a_file_cannot_mean_is_named_with_its_line(folder, text, said):
     assert said in refused(folder, text)
+
+
+def test_tune_takes_lists(folder):
+    code, _, said = ran(folder, TUNES + "loss = ['hinge', 'squared_hinge']\nC = '0.1,1'\n", "--dry-run")
+    assert code == 0, said
 
 
 def test_a_file_that_is_not_there_or_no_text_is_named(folder):

@@ -213,7 +213,7 @@ def test_in_python_the_model_so_far_comes_back(tmp_path, monkeypatch):
     with pytest.warns(
         LLSVMWarning, match="stopped: this is the best certified model so far, after 2 full passes"
     ):
-        found = train(X, y, tol=1e-9, output=tmp_path / "m", memory_limit="1GB")
+        found = train(X, y, tol=1e-9, output=tmp_path / "m", memory_limit="2GB")
     assert found.certificate.passes == Model.load(tmp_path / "m").certificate.passes == 2
     assert signal.getsignal(signal.SIGINT) is handler
 
@@ -230,7 +230,7 @@ def test_the_joint_methods_keep_what_they_certified(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Loops, "train", stop)
     X, y = rows(n=300, d=10, noise=0.3, classes=3)
-    options = {"multiclass": "crammer-singer", "tol": 1e-9, "memory_limit": "1GB"}
+    options = {"multiclass": "crammer-singer", "tol": 1e-9, "memory_limit": "2GB"}
     with pytest.warns(LLSVMWarning, match="the best certified model so far"):
         train(X, y, output=tmp_path / "m", **options)
     assert np.array_equal(Model.load(tmp_path / "m").coef_, calls[1][:10].T)
@@ -243,7 +243,7 @@ def test_weights_that_have_changed_since_they_were_measured_are_not_written(tmp_
     interrupted(monkeypatch, 2, change)
     X, y = rows(n=300, d=10, noise=2.0)
     with pytest.raises(KeyboardInterrupt) as caught:
-        train(X, y, tol=1e-9, output=tmp_path / "m", memory_limit="1GB")
+        train(X, y, tol=1e-9, output=tmp_path / "m", memory_limit="2GB")
     assert "no model is written" in caught.value.__notes__[0]
     assert os.listdir(tmp_path) == []
 

@@ -26,10 +26,10 @@ def train(tmp_path, monkeypatch):
     X = (rng.normal(size=(1500, 120)) * (rng.random((1500, 120)) < 0.08)).astype(np.float32)
     z = X @ rng.normal(size=120) + 0.3 * rng.standard_t(3, size=1500)
 
-    def with_(loss, tuning=None, cache="auto"):
+    def with_(loss, tuning=None, cache="auto", C=0.1):
         y = z.round(3) if KINDS[loss] == REGRESSION else np.where(z > 0, 1, -1)
         path = write_svmlight(tmp_path / f"{loss}.svm", X, y)
-        settings = Settings(solver="llsvm", loss=loss, tol=1e-3, C=0.1, max_passes=None)
+        settings = Settings(solver="llsvm", loss=loss, tol=1e-3, C=C, max_passes=None)
         source = open_source(path, label_kind=KINDS[loss])
         with Stream(source, MemoryBudget(LEDGER, 0), tmp_path, cache=cache) as stream:
             stream.read()
@@ -61,16 +61,14 @@ def test_rows_that_are_all_free_are_read_from_the_cache(train, loss):
 
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "quantile"])
 def test_a_two_sided_loss_goes_over_its_spill_rather_than_over_all_rows(train, loss):
-    reports, spilled, read = train(loss)
-    tuning = tuning_of(new_loss(loss))
-    fewer, _, read_fewer = train(
-        loss, replace(tuning, max_spill_epochs=8, spill_until=0.05, first_until=0.05)
-    )
+    reports, spilled, read = train(loss, C=0.3)
+    tuning = replace(tuning_of(new_loss(loss)), max_spill_epochs=8, spill_until=0.05, first_until=0.05)
+    fewer, _, read_fewer = train(loss, tuning, C=0.3)
     assert reports[-1].passes < fewer[-1].passes
     assert read < 1.1 * read_fewer
     assert reports[-1].converged
     assert reports[-1].certificate.relative_gap <= 1e-3
-    again, spilled_again, _ = train(loss)
+    again, spilled_again, _ = train(loss, C=0.3)
     assert spilled_again == spilled
     np.testing.assert_array_equal(again[-1].coef, reports[-1].coef)  # byte for byte
 

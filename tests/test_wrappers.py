@@ -99,6 +99,7 @@ class TestSeveralSources(WrapperSuite):
         "fingerprints": "of all",
         "file_rows": "of all",
         "rounding": "of all",
+        "parsing": "of all",
         "describe": "it would tell of the first source's columns alone",
         "record_batches": "they would be the first source's alone",
         "columns": "they would be the first source's alone",

@@ -82,6 +82,36 @@ def settings_of(chosen: Mapping[str, Any], context: typer.Context, **more: Any) 
     return settings
 
 
+def objectives_of_lists(chosen: Mapping[str, Any], context: typer.Context) -> tuple[Settings, ...]:
+    """Settings of each combination of what was typed; context: of the command. Raises UsageError, also for an
+    option that was typed although nothing looks at it."""
+    from llsvm.tuning.grid import objectives_of, refuse_unused
+
+    objectives = objectives_of(_lists(chosen))
+    refuse_unused(objectives, [name for name in chosen if was_typed(context, name)])
+    return objectives
+
+
+def _lists(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, with lists of what may be tried with each C. Raises UsageError."""
+    words, ratios = chosen["class_weight"] or [], str(chosen["l1_ratio"]).split(",")
+    found = values({**chosen, "class_weight": None})
+    each = words[0].split(",") if len(words) == 1 else []
+    if "none" in each or "balanced" in each:
+        found["class_weight"] = [None if one == "none" else parse_class_weight([one]) for one in each]
+    else:
+        found["class_weight"] = parse_class_weight(words)
+    for name in ("loss", "penalty"):
+        found[name] = [one.strip() for one in chosen[name].split(",")]
+    try:
+        found["l1_ratio"] = [float(ratio) for ratio in ratios]
+    except ValueError:
+        raise UsageError(
+            f"--l1-ratio {','.join(ratios)}: write shares between 0 and 1, such as 0.1,0.5"
+        ) from None
+    return found
+
+
 def was_typed(context: Any, name: str) -> bool:
     """Was a parameter's value typed, or is it the default? context: click's."""
     return str(context.get_parameter_source(name).name) == "COMMANDLINE"

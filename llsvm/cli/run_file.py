@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llsvm.cli.declared import settings_of
+from llsvm.cli.declared import objectives_of_lists, settings_of
 from llsvm.cli.parsing import ParseError, nearest, refusal
 from llsvm.errors import UsageError
 from llsvm.scoring.judging import LARGER_IS_BETTER
@@ -246,7 +246,8 @@ class _Reading:
         """Raise UsageError unless the command would take these words."""
         try:
             context = command.make_context(f"llsvm {name}", list(words))
-            settings_of({key: value for key, value in context.params.items() if key in OPTIONS}, context)
+            check = objectives_of_lists if name == "tune" else settings_of
+            check({key: value for key, value in context.params.items() if key in OPTIONS}, context)
         except UsageError as error:
             raise self._text.error(f"{name}: {error}", STEPS, index) from None
         except ParseError as error:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import READING, parse_class_weight, takes, values, was_typed
+from llsvm.cli.declared import READING, objectives_of_lists, takes
 from llsvm.cli.echo import echo
 from llsvm.cli.options import Json, Quiet, check_model_output, check_output, open_data
-from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
+from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
 from llsvm.process.signals import last_words
 from llsvm.settings.objective import LOSSES, PENALTIES
 from llsvm.settings.option import MOST_USED
@@ -151,12 +151,9 @@ def tune(
     from llsvm.kernels.start import start_quickly
     from llsvm.training.training import Training
     from llsvm.tune import asked, tuning_settings
-    from llsvm.tuning.grid import objectives_of, refuse_unused
     from llsvm.tuning.run import Tuning
 
-    lists = objectives_of(_lists(chosen))
-    refuse_unused(lists, [name for name in chosen if was_typed(context, name)])
-    objectives = tuning_settings(lists, group, time)
+    objectives = tuning_settings(objectives_of_lists(chosen, context), group, time)
     settings = objectives[0]
     check_model_output(model, [*data, *([validation] if validation else [])])
     if plot is not None:
@@ -191,26 +188,6 @@ def tune(
     advice = found["advice"] or "candidates of large C may; see the gaps in the table"
     echo(f"llsvm: not converged to the tolerance: {advice}; the model is written", err=True)
     return EXIT_NOT_CONVERGED
-
-
-def _lists(chosen: dict[str, Any]) -> dict[str, Any]:
-    """What was typed, with lists of what may be tried with each C. Raises UsageError."""
-    words, ratios = chosen["class_weight"] or [], str(chosen["l1_ratio"]).split(",")
-    found = values({**chosen, "class_weight": None})
-    each = words[0].split(",") if len(words) == 1 else []
-    if "none" in each or "balanced" in each:
-        found["class_weight"] = [None if one == "none" else parse_class_weight([one]) for one in each]
-    else:
-        found["class_weight"] = parse_class_weight(words)
-    for name in ("loss", "penalty"):
-        found[name] = [one.strip() for one in chosen[name].split(",")]
-    try:
-        found["l1_ratio"] = [float(ratio) for ratio in ratios]
-    except ValueError:
-        raise UsageError(
-            f"--l1-ratio {','.join(ratios)}: write shares between 0 and 1, such as 0.1,0.5"
-        ) from None
-    return found
 
 
 def _show(found: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
