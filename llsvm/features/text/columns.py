@@ -69,6 +69,8 @@ class DocumentColumns:
         self._longest = 0  # of those so far, in bytes
         self.learning = True
         """Names are sampled, of hashed columns; a model's are known."""
+        self.for_training = True
+        """Rows are trained on, for which readers of all formats leave as much memory."""
         self.ordered = False
         """Hashed columns are numbered by ``places`` in blocks, once these are known: see column_order.py."""
         self.places: Sequence[Places] | None = None
@@ -158,9 +160,9 @@ class DocumentColumns:
 
     @property
     def reader_bytes(self) -> int:
-        """That every format's reader signs for, beside a batch: so the memory there is for rows, and with it the
-        model, is the same for all."""
-        return _READER_BYTES + _THREAD_BYTES * self.n_threads
+        """That every format's reader signs for at least, beside a batch: so the memory there is for rows, and with
+        it the model, is the same for all."""
+        return (_READER_BYTES + _THREAD_BYTES * self.n_threads) * self.for_training
 
     @property
     def notes(self) -> tuple[str, ...]:
