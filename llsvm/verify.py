@@ -98,7 +98,7 @@ def _verified(
         differences = other_data(model, dataset, stream.source.info().fingerprints)
         found, fits = None, False
         if kept is not None:
-            others, fits = other_training(model, kept, dataset, Problems.of(settings, dataset).row_width)
+            others, fits = other_training(model, kept, dataset, Problems.of(settings, dataset))
             differences += others
         usable = kept if fits else None
         if no_figures := unfit(model, dataset, dataset.n_features):

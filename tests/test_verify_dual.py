@@ -14,7 +14,7 @@ import llsvm
 from llsvm import DataError, Model, UsageError
 from llsvm.cli import app
 from llsvm.state.container import Container, ContainerWriter
-from llsvm.state.folder import RESULT, SHARES
+from llsvm.state.folder import AT_WEIGHTS, RESULT, SHARES
 
 X, Y = rows(n=90, d=5, noise=0.6)
 X3, Y3 = rows(n=90, d=5, classes=3, noise=0.6)
@@ -71,11 +71,28 @@ CASES = {
         {"solver": "nesvm", "kernel": "precomputed", "intercept": True},
     ),
 }
+NEWTON = {"solver": "smsvm"}
+CASES |= {
+    "l1": (X, Y, {**NEWTON, "penalty": "l1", "bias": 0.7}),
+    "l1, intercept": (X, Y, {**NEWTON, "penalty": "l1", "intercept": True}),
+    "l1, squares": (X3, Y3, {**NEWTON, "penalty": "l1", "loss": "squared_hinge", "bias": 1.0}),
+    "l1, logistic": (X, Y, {**NEWTON, "penalty": "l1", "loss": "logistic", "intercept": True}),
+    "elastic net": (X3, Y3, {**NEWTON, "penalty": "elasticnet", "bias": 1.0, "class_weight": "balanced"}),
+    "intercept": (X, Y, {**NEWTON, "intercept": True}),
+    "intercept, squares": (
+        sp.csr_matrix(SPARSE),
+        SPARSE_Y,
+        {**NEWTON, "intercept": True, "loss": "squared_hinge"},
+    ),
+    "numbers, l1": (X, NUMBERS, {**NEWTON, "loss": "huber", "penalty": "l1", "target_scale": "standard"}),
+    "quantile, elastic net": (X, NUMBERS, {**NEWTON, "loss": "quantile", "penalty": "elasticnet", "C": 0.01}),
+    "softmax": (X3, Y3, {"multiclass": "softmax", "loss": "logistic", "bias": 0.7}),
+    "softmax, intercept": (X3, Y3, {"multiclass": "softmax", "loss": "logistic", "intercept": True}),
+    "softmax, two classes": (X, Y, {"multiclass": "softmax", "loss": "logistic", "bias": 1.0}),
+}
 BY_SUMS = {
-    "l1": (X, Y, {"penalty": "l1"}),
-    "intercept": (X, Y, {"intercept": True}),
+    "multipliers": (X, Y, {**NEWTON, "intercept": True, "C": 1e5}),
     "nesvm": (X, Y, {"solver": "nesvm", "tol": 0.01}),
-    "softmax": (X3, Y3, {"multiclass": "softmax", "loss": "logistic"}),
 }
 
 
@@ -101,7 +118,7 @@ def test_where_a_dual_is_not_kept_by_row_it_is_said(name, tmp_path):
     found = llsvm.verify(model, features, labels, state=tmp_path)
     assert found["differences"] == []
     assert found["dual"] is None
-    assert "keeps its dual point as sums over rows" in found["not_checked"]
+    assert "as sums over rows" in found["not_checked"]
     assert model.extra["solver"] in found["not_checked"]
 
 
@@ -244,6 +261,56 @@ def test_of_kernels_nothing_else_passes(solver, tmp_path):
     claim = model.certificate
     dual = (0.5 * (claim.primal[0] + claim.dual[0]),)
     assert "the dual is" in said(replace(model, certificate=replace(claim, dual=dual)))
+
+
+@pytest.mark.parametrize(
+    "case", ["l1, intercept", "l1, logistic", "elastic net", "intercept", "softmax, intercept"]
+)
+def test_of_points_at_weights_nothing_else_passes(case, tmp_path):
+    features, labels, options = CASES[case]
+    model = llsvm.train(features, labels, threads=1, state=tmp_path / "S", **options)
+    claim = model.certificate
+    assert claim.relative_gap > 1e-6
+
+    def said(model, state="S"):
+        return " ".join(llsvm.verify(model, features, labels, state=tmp_path / state)["differences"])
+
+    assert said(model) == ""
+    coef = model.coef_.copy()
+    coef[0, np.argmax(np.abs(coef[0]))] *= 1.0 + 1e-4
+    assert "the primal" in said(replace(model, coef_=coef))
+    assert "the state is of -C 1.0" in said(replace(model, settings=model.settings | {"C": 1.0001}))
+    worst = int(np.argmax(claim.gaps))
+    dual = list(claim.dual)
+    dual[worst] = 0.5 * (claim.primal[worst] + dual[worst])
+    assert said(replace(model, certificate=replace(claim, dual=tuple(dual)))).startswith("the dual")
+    other = labels.copy()
+    i, j = np.flatnonzero(labels == labels[0])[0], np.flatnonzero(labels != labels[0])[0]
+    other[[i, j]] = other[[j, i]]
+    assert not llsvm.verify(model, features, other, state=tmp_path / "S")["holds"]
+
+
+def test_points_at_weights_that_are_smoothed_otherwise_are_refused(tmp_path):
+    options = {**NEWTON, "penalty": "l1", "threads": 1}
+    model = llsvm.train(X, Y, state=tmp_path / "S", **options)
+    for smoothing, words in (([0.5], "the dual is"), ([0.0], "the dual is")):
+        shutil.copytree(tmp_path / "S", tmp_path / "T", dirs_exist_ok=True)
+        with Container.open(tmp_path / "S" / RESULT) as result:
+            writer = ContainerWriter(tmp_path / "T" / RESULT)
+            for name, part in result.parts.items():
+                array = result.array(name)
+                writer.add(name, np.dtype(part.dtype), array.shape, [array])
+            assert result.about[AT_WEIGHTS][0] > 0
+            writer.end({**result.about, AT_WEIGHTS: smoothing})
+            writer.close()
+        assert words in " ".join(llsvm.verify(model, X, Y, state=tmp_path / "T")["differences"])
+
+
+def test_of_weights_that_were_pruned_it_is_said(tmp_path):
+    model = llsvm.train(X, Y, **NEWTON, prune=0.1, state=tmp_path)
+    found = llsvm.verify(model, X, Y, state=tmp_path)
+    assert found["holds"]
+    assert "before --prune" in found["not_checked"]
 
 
 def swapped_of_a_class(shares):

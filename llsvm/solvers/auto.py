@@ -18,7 +18,7 @@ from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough, update_price
 from llsvm.solvers.report import ROUNDED, STALLED, Report
-from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, data_of, objective_of
+from llsvm.solvers.state import DualPoint, Shares, SolverState, Sums, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -233,9 +233,9 @@ class Auto:
         }
         return replace(state, solver="auto", numbers={**state.numbers, "auto": own})
 
-    def shares(self) -> RowShares | None:
+    def dual_point(self) -> DualPoint | None:
         """Of the solver that came to the end."""
-        return None if self.at_work is None else self.at_work.shares()
+        return None if self.at_work is None else self.at_work.dual_point()
 
     def restore(self, state: SolverState) -> None:
         state.require("auto", {})

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import RowShares, Shares, SolverState, Sums
+from llsvm.solvers.state import DualPoint, Shares, SolverState, Sums
 from llsvm.stream.stream import Stream
 
 
@@ -37,9 +37,9 @@ class Solver(Protocol):
         """What ``restore`` needs to go on from here; to be asked for after a report with ``resumable``."""
         ...
 
-    def shares(self) -> RowShares | None:
-        """The dual variables that it has come to, of which its last certificate is once ``solve`` is at its end;
-        None where the method keeps none by row."""
+    def dual_point(self) -> DualPoint | None:
+        """What its last certificate's dual is of, once ``solve`` is at its end; None where that is kept neither by
+        row nor at the weights that it has come to."""
         ...
 
     def restore(self, state: SolverState) -> None:

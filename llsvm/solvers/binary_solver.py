@@ -15,7 +15,7 @@ from llsvm.objective.losses import plq_loss_of
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, data_of, objective_of
+from llsvm.solvers.state import DualPoint, Shares, SolverState, Sums, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 Tuning = TypeVar("Tuning")
@@ -32,7 +32,7 @@ class SolverRun(Protocol):
         """As it is after the last report. objective: what the state depends on beside the data."""
         ...
 
-    def shares(self) -> RowShares | None:
+    def dual_point(self) -> DualPoint | None:
         """See Solver."""
         ...
 
@@ -89,9 +89,9 @@ class BinarySolver(ABC, Generic[Tuning]):
         assert self._run is not None, "there is a state after the first report"
         return self._run.state(self._objective)
 
-    def shares(self) -> RowShares | None:
+    def dual_point(self) -> DualPoint | None:
         """See Solver."""
-        return None if self._run is None else self._run.shares()
+        return None if self._run is None else self._run.dual_point()
 
     def restore(self, state: SolverState) -> None:
         """See Solver."""

@@ -124,6 +124,21 @@ class RowShares:
     largest_cost: float = math.inf
 
 
+@dataclass(frozen=True, slots=True)
+class AtWeights:
+    """The dual point at the very weights that a solver hands back: each row's α is the slope of its loss there, and
+    softmax's probabilities, brought into the bounds of the problem as the guides say.
+
+    smoothing: (p,) a of each problem: the slope of a loss with a kink is that of ½ (z + √(z² + a²)); 0 of smooth
+    losses, () of softmax.
+    """
+
+    smoothing: tuple[float, ...] = ()
+
+
+DualPoint = RowShares | AtWeights
+
+
 class ArrayRows:
     """The rows of an array, (n_rows, width), as RowValues."""
 

@@ -24,7 +24,7 @@ from llsvm.models.model import Model
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Solver
 from llsvm.solvers.report import Report, in_passes
-from llsvm.solvers.state import RowShares, SolverState
+from llsvm.solvers.state import DualPoint, RowShares, SolverState
 from llsvm.spill.workspace import RESERVE_BYTES
 from llsvm.state import solver_state
 from llsvm.state.beginning import Beginning, Earlier, beginning
@@ -223,23 +223,24 @@ class Checkpoints:
             return f", and the state after {in_passes(self._newest)} is in {self.folder.path}, to go on from"
         return f", and no state is in {self.folder.path}: no pass is complete"
 
-    def keep_shares(self, shares: RowShares | None, stream: Stream, disk_limited: bool) -> None:
-        """The solver has come to its end: write its dual variables, for the result. What the disk refuses becomes a
+    def keep_dual(self, point: DualPoint | None, stream: Stream, disk_limited: bool) -> None:
+        """The solver has come to its end: write its dual point, for the result. What the disk refuses becomes a
         warning."""
-        if shares is None:
+        if point is None:
             return
         with self._writing:
             try:
-                values, ending = shares.values, ResultWriter(self.folder)
-                self._ending = ending
-                nbytes = values.n_rows * values.width * values.dtype.itemsize
-                self._require_disk(nbytes, stream, disk_limited)
-                ending.add_shares(shares)
+                self._ending = ending = ResultWriter(self.folder)
+                if isinstance(point, RowShares):
+                    values = point.values
+                    nbytes = values.n_rows * values.width * values.dtype.itemsize
+                    self._require_disk(nbytes, stream, disk_limited)
+                ending.add_dual(point)
             except (DiskError, UsageError) as error:
                 self._warn(error)
-                self._forget_shares()
+                self._forget_dual()
 
-    def _forget_shares(self) -> None:
+    def _forget_dual(self) -> None:
         if self._ending is not None:
             self._ending.close()
             self._ending = None
@@ -262,7 +263,7 @@ class Checkpoints:
         """What has been written belongs to a run that is given up: the next draft is of another."""
         with self._writing:
             self._draft, self._any, self._skipped = None, False, False
-            self._forget_shares()
+            self._forget_dual()
 
     def _write(self, state: SolverState, stream: Stream, record: Record) -> None:
         limited = record.settings["disk_limit"] is not None

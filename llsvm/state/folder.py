@@ -30,6 +30,9 @@ SHARES = (
     "shares"  # the part of a result that has (n_rows, width) α_i / C_i, see llsvm.solvers.state.RowShares
 )
 SUMS = "sums"  # the part that has their weights, see llsvm.solvers.state.Sums, and what the result says of the rest
+AT_WEIGHTS = (
+    "at weights"  # what the result says where the dual is of the model's weights, see solvers.state.AtWeights
+)
 LARGEST_COST = "largest cost"  # what the result says of them
 ROWS_OF_FILE = "rows-"  # copies of files are called so, and by what they are known by
 _OURS = (LOCK, STATE, RESULT, NEXT, STATE + PART, RESULT + PART, MODEL, MODEL + ".log.json")

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from llsvm.files.writing import naming
 from llsvm.models.model import Model
 from llsvm.models.model_file import log_path
-from llsvm.solvers.state import RowShares, Sums
+from llsvm.solvers.state import AtWeights, DualPoint, Sums
 from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter
-from llsvm.state.folder import LARGEST_COST, MODEL, PART, RESULT, SHARES, SUMS, StateFolder
+from llsvm.state.folder import AT_WEIGHTS, LARGEST_COST, MODEL, PART, RESULT, SHARES, SUMS, StateFolder
 from llsvm.state.record import Record
 from llsvm.state.solver_state import SavedRows, write_rows
 
@@ -30,11 +30,15 @@ class ResultWriter:
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
-        self._about: dict[str, Any] = {LARGEST_COST: None, SUMS: None}
+        self._about: dict[str, Any] = {LARGEST_COST: None, SUMS: None, AT_WEIGHTS: None}
         self._writer = ContainerWriter(folder.file(RESULT + PART))
 
-    def add_shares(self, shares: RowShares) -> None:
-        """Of the dual that the model's certificate is of."""
+    def add_dual(self, point: DualPoint) -> None:
+        """That which the model's certificate is of."""
+        if isinstance(point, AtWeights):
+            self._about[AT_WEIGHTS] = list(point.smoothing)
+            return
+        shares = point
         write_rows(self._writer, SHARES, shares.values)
         if math.isfinite(shares.largest_cost):
             self._about[LARGEST_COST] = shares.largest_cost

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from llsvm.solvers.base import Solver
-from llsvm.solvers.state import Shares
+from llsvm.solvers.state import RowShares, Shares
 from llsvm.spill.row_state import RowState
 from llsvm.spill.workspace import Workspace
 
@@ -27,8 +27,8 @@ class Carried:
     def take(self, solver: Solver, n_rows: int) -> Shares | None:
         """A copy of what a solver at work has come to, by the rows' numbers; None where it has none to give. Raises
         DiskError."""
-        found = solver.shares()
-        if found is None or math.isfinite(found.largest_cost):
+        found = solver.dual_point()
+        if not isinstance(found, RowShares) or math.isfinite(found.largest_cost):
             return None
         self._workspace = Workspace(*self._place)
         width = found.values.width

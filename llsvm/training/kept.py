@@ -119,7 +119,7 @@ class Kept:
         else:
             yield from self._checkpoints.going_on(solver.solve(stream))
             limited = self._settings["disk_limit"] is not None
-            self._checkpoints.keep_shares(solver.shares(), stream, limited)
+            self._checkpoints.keep_dual(solver.dual_point(), stream, limited)
 
     def take_copies(self, stream: Stream) -> None:
         """Let the files' rows come from the copies that are kept of them, where there are such, and keep more."""

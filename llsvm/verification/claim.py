@@ -17,10 +17,11 @@ from llsvm.models.header import PRUNED
 from llsvm.models.model import Model, label_text
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
-from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.objective import CLASSIFICATION, SOFTMAX
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.verification.dual import KeptDual
 from llsvm.verification.primal import Measured
+from llsvm.verification.problems import Problems
 
 TOLERANCE = 1e-9  # of a figure: so far sums of the same numbers in another order may be off
 NOT_CHECKED = (
@@ -28,8 +29,12 @@ NOT_CHECKED = (
     "here): that the gap is no larger than the model says is proved as far as its dual is"
 )
 NOT_BY_ROW = (
-    "the dual is not checked: solver {} keeps its dual point as sums over rows, from which it cannot be worked out "
-    "again; train with --solver llsvm, where that takes loss and penalty, to have it checked"
+    "the dual is not checked: solver {} has its best dual point neither by row nor at the model's weights, but as "
+    "sums over rows, from which it cannot be worked out again; train with --solver llsvm, where that takes loss "
+    "and penalty, to have it checked"
+)
+NOT_PRUNED = (
+    "the dual is not checked: its point is made of the weights before --prune, which the model does not have"
 )
 _NOT_OF_THE_MODEL = ("memory_limit", "threads", "disk_limit", "spill_dir", "spill_format", "cache")
 _SHOWN = 3  # of what differs, in a list
@@ -102,21 +107,26 @@ def primal_differences(certificate: Certificate, found: Measured) -> list[str]:
     return told
 
 
-def other_training(model: Model, kept: KeptDual, dataset: DatasetInfo, width: int) -> tuple[list[str], bool]:
-    """In what the training of a state was not that of the model, a sentence each; and are its dual variables, by
-    their number, those of the rows at hand? width: dual variables of a row."""
+def other_training(
+    model: Model, kept: KeptDual, dataset: DatasetInfo, problems: Problems
+) -> tuple[list[str], bool]:
+    """In what the training of a state was not that of the model, a sentence each; and is its dual point, by its
+    shape, one for the model and the rows at hand? problems: of the model."""
     now = json.loads(json.dumps(with_new_names(model.settings)))
     told = [
         f"the state is of {option.flag} {kept.settings.get(name)}, and the model of {now.get(name)}"
         for name, option in OPTIONS.items()
         if name not in _NOT_OF_THE_MODEL and kept.settings.get(name) != now.get(name)
     ]
-    fits = kept.has_rows and kept.shape == (dataset.n_rows, width)
+    fits = kept.has_rows and kept.shape == (dataset.n_rows, problems.row_width)
     if kept.has_rows and not fits:
         there, here = (
-            f"{rows:,} rows, {each} of each" for rows, each in (kept.shape, (dataset.n_rows, width))
+            f"{rows:,} rows, {each} of each"
+            for rows, each in (kept.shape, (dataset.n_rows, problems.row_width))
         )
         told.append(f"the state has dual variables of {there}, and the data and the model make {here}")
+    if kept.smoothing is not None and not told and PRUNED not in model.extra:
+        fits = len(kept.smoothing) == (0 if problems.settings.multiclass == SOFTMAX else problems.count)
     return told, fits
 
 
@@ -124,6 +134,8 @@ def not_checked(model: Model, kept: KeptDual | None) -> str:
     """What of the claim is left open, in a sentence, or ""."""
     if kept is None:
         return NOT_CHECKED
+    if kept.smoothing is not None:
+        return NOT_PRUNED if PRUNED in model.extra else ""
     return "" if kept.has_rows else NOT_BY_ROW.format(model.extra.get("solver", "of the model"))
 
 

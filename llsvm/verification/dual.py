@@ -11,6 +11,7 @@ Where an intercept is free, Σ α_i y_i = 0. Any feasible α proves that no weig
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -24,7 +25,7 @@ from llsvm.errors import UsageError
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.state.container import Container
-from llsvm.state.folder import LARGEST_COST, RESULT, SHARES
+from llsvm.state.folder import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES
 from llsvm.stream.stream import Stream
 from llsvm.verification import losses
 from llsvm.verification.machines import Machine
@@ -39,7 +40,8 @@ _BALANCE = 1e-10  # of Σ |α|: so far from 0 rounding may put Σ α y
 class KeptDual:
     """The dual variables in the result of a state's folder. Use it as a context manager.
 
-    settings, data: of the run that they are of, plain values. has_rows: are they there by row?
+    settings, data: of the run that they are of, plain values. has_rows: are they there by row? smoothing: where
+    they are the slopes of losses at the model's weights, with what these are smoothed (see at_weights); else None.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,6 +56,8 @@ class KeptDual:
         self.settings: Mapping[str, Any] = result.about["record"]["settings"]
         self.data: Mapping[str, Any] = result.about["record"]["data"]
         self.has_rows = SHARES in result.parts
+        at_weights = result.about[AT_WEIGHTS]
+        self.smoothing = None if at_weights is None else np.array(at_weights, np.float64)
         largest = result.about[LARGEST_COST]
         self.largest_cost = np.inf if largest is None else float(largest)
 
@@ -82,8 +86,8 @@ class KeptDual:
         )
 
 
-class DualSums:
-    """Sums over rows, of which D of each problem is made.
+class FoundDual(ABC):
+    """A dual point, of which D of each problem is worked out as rows are added.
 
     values, sizes: (p,) D, and the size of the terms that it is the sum of; once all rows have been added, and it
     is finished.
@@ -91,10 +95,34 @@ class DualSums:
     infeasible: rows whose dual variables are outside their bounds; first: what is said of the first, or "".
     """
 
+    def __init__(self, count: int) -> None:
+        """count: of problems."""
+        self.values = self.sizes = np.zeros(count)
+        self.unbalanced = np.zeros(count, bool)
+        self.infeasible, self.first = 0, ""
+
+    @property
+    def proves(self) -> bool:
+        """Is it feasible?"""
+        return not (self.infeasible or self.unbalanced.any())
+
+    @abstractmethod
+    def add(self, block: Block, scores: Array) -> None:
+        """Rows, with the model's scores."""
+
+    @abstractmethod
+    def finish(self, stream: Stream) -> None:
+        """All rows have been added. stream: of these rows."""
+
+
+class DualSums(FoundDual):
+    """Of dual variables that were kept."""
+
     def __init__(
         self, settings: Settings, problems: Problems, machine: Machine, kept: KeptDual, n_rows: int
     ) -> None:
         """kept: of as many rows and problems, by row."""
+        super().__init__(problems.count)
         self._settings, self._problems, self._kept = settings, problems, kept
         self._one_class = settings.loss == ONE_CLASS
         self._is_free = settings.intercept and not self._one_class
@@ -104,11 +132,8 @@ class DualSums:
         self._linear, self._size = np.zeros(problems.count), np.zeros(problems.count)
         self._alpha_sum = self._cost_sum = 0.0
         self._conjugate = losses.conjugate_of(settings)
-        self.infeasible, self.first = 0, ""
-        self.values = self.sizes = np.zeros(problems.count)
-        self.unbalanced = np.zeros(problems.count, bool)
 
-    def add(self, block: Block) -> None:
+    def add(self, block: Block, scores: Array) -> None:
         share = self._kept.get(block.rows).reshape(block.n_rows, -1)
         cost = np.minimum(self._problems.full_cost(block), self._kept.largest_cost)
         if self._problems.are_joint:
@@ -120,7 +145,6 @@ class DualSums:
         self._mass += np.abs(coefficients).sum(axis=0)
 
     def finish(self, stream: Stream) -> None:
-        """All rows have been added. stream: of these rows."""
         if self._one_class:
             square = self._w.squares(stream, self._towards_their_sum())
             self.values, self.sizes = -0.5 * square, 0.5 * square
@@ -131,11 +155,6 @@ class DualSums:
         self.values, self.sizes = self._linear - 0.5 * squares, self._size + 0.5 * squares
         if self._is_free:
             self.unbalanced = np.abs(self._sum) > _BALANCE * self._mass
-
-    @property
-    def proves(self) -> bool:
-        """Are they feasible?"""
-        return not (self.infeasible or self.unbalanced.any())
 
     def _towards_their_sum(self) -> Array:
         """Of α and C, what brings α of one_class to its sum."""

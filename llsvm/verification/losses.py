@@ -40,6 +40,21 @@ class Conjugate:
     epsilon: float = 0.0
     entropy: bool = False
 
+    def at(self, margin: Array, target: Array, smoothing: Array) -> Array:
+        """The a of each row at its margin: minus the slope of its loss. smoothing: (p,) s > 0 where it has a kink:
+        then max(0, z) is ½ (z + √(z² + s²))."""
+        off = target - margin
+        if self.entropy:
+            return np.where(margin > 0, np.exp(-np.abs(margin)), 1.0) / (1.0 + np.exp(-np.abs(margin)))
+        if self.ridge > 0:
+            beyond = np.sign(off) * np.maximum(np.abs(off) - self.epsilon, 0.0)
+            return np.clip(beyond / self.ridge, self.lower, self.upper)
+        above, below = off - self.epsilon, -off - self.epsilon
+        return 0.5 * (
+            self.upper * (1.0 + above / np.hypot(above, smoothing))
+            + self.lower * (1.0 + below / np.hypot(below, smoothing))
+        )
+
     def value(self, a: Array, target: Array) -> Array:
         if self.entropy:
             inner = np.where((a > 0) & (a < 1), a, 0.5)

@@ -115,14 +115,15 @@ class LinearSums:
     """WeightSums of a LinearMachine."""
 
     def __init__(self, machine: LinearMachine, count: int) -> None:
+        """w: (count, d), the constant feature's left out."""
         self._machine = machine
-        self._w = np.zeros((count, machine.weights.shape[1]))
+        self.w = np.zeros((count, machine.weights.shape[1]))
 
     def add(self, block: Block, coefficients: Array) -> None:
-        self._machine.add(block, coefficients, self._w)
+        self._machine.add(block, coefficients, self.w)
 
     def squares(self, stream: Stream, mixture: Array | None = None) -> Array:
-        w = self._w if mixture is None else (mixture @ self._w)[None, :]
+        w = self.w if mixture is None else (mixture @ self.w)[None, :]
         return np.einsum("ij,ij->i", w, w)
 
 

@@ -11,8 +11,9 @@ from llsvm.models.model import Model
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
-from llsvm.verification.dual import DualSums, KeptDual
-from llsvm.verification.machines import machine_of
+from llsvm.verification.at_weights import dual_at_weights
+from llsvm.verification.dual import DualSums, FoundDual, KeptDual
+from llsvm.verification.machines import LinearMachine, machine_of
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import pieces
 
@@ -27,7 +28,7 @@ class Measured:
     problems: list[str]
     primal: Array
     size: Array
-    dual: DualSums | None = None
+    dual: FoundDual | None = None
 
 
 def measured(
@@ -38,21 +39,24 @@ def measured(
     kept: KeptDual | None = None,
 ) -> Measured:
     """In one pass over the rows of ``stream``, which is prepared, and of the classes and columns of the model.
-    mapped_dtype: see ``machine_of``. kept: dual variables by row, for these rows, or None."""
+    mapped_dtype: see ``machine_of``. kept: a dual point of these rows, or None."""
     dataset = stream.dataset
     problems = Problems.of(settings, dataset)
     encoder = stream.source.info().encoder
     machine = machine_of(model, settings, dataset, stream.scaling, encoder, mapped_dtype)
     width = max(machine.width, problems.width)
-    dual = None
-    if kept is not None:
+    dual: FoundDual | None = None
+    if kept is not None and kept.has_rows:
         dual = DualSums(settings, problems, machine, kept, dataset.n_rows)
+    elif kept is not None and kept.smoothing is not None and isinstance(machine, LinearMachine):
+        dual = dual_at_weights(settings, problems, machine, kept.smoothing)
     losses, weight = np.zeros(problems.count), 0.0
     for block in stream.all():
         for piece in pieces(block, width):
-            losses += problems.losses(piece, machine.scores(piece))
+            scores = machine.scores(piece)
+            losses += problems.losses(piece, scores)
             if dual is not None:
-                dual.add(piece)
+                dual.add(piece, scores)
             weight += float(problems.cost(piece).sum())
     if dual is not None:
         dual.finish(stream)

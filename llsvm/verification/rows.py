@@ -59,7 +59,7 @@ def rows_of(
     limit = settings.memory_limit
     threads = settings.threads or default_threads()
     budget = MemoryBudget(default_limit_bytes() if limit is None else memory_limit_bytes(limit))
-    copies = 4 if kept is None else 8
+    copies = 4 if kept is None else 12
     budget.reserve("model and weights", copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ())))
     source = open_with_settings(settings, data, y, sample_weight, threads)
     if (encoder := source.info().encoder) is not None and encoder.documents is not None:

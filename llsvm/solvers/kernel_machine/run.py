@@ -173,7 +173,7 @@ class KernelRun(ABC, Generic[P]):
             X = np.ascontiguousarray(X[:, base:])
         return support, FeatureMap("kernel", function, dataset.n_features, X, None, base)
 
-    def shares(self) -> RowShares:
+    def dual_point(self) -> RowShares:
         """See Solver."""
         classes = self._of_classes
         values = np.zeros((self.matrix.n, classes.width))

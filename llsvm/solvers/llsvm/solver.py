@@ -228,7 +228,7 @@ class LLSVM:
             },
         )
 
-    def shares(self) -> RowShares | None:
+    def dual_point(self) -> RowShares | None:
         known = self.run.threshold is None and not self.settings.paper
         sums = sums_of(self.run, self._runs) if known else None
         return RowShares(AllShares(self.run.duals, self.run.stream.dataset.n_rows), sums)

@@ -46,7 +46,7 @@ from llsvm.solvers.nesvm.survey import Survey, survey
 from llsvm.solvers.nesvm.tuning import NESVMTuning
 from llsvm.solvers.report import SETTLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.state import RowShares, SolverState, Value, data_of
+from llsvm.solvers.state import DualPoint, SolverState, Value, data_of
 from llsvm.solvers.state_arrays import StateArrays
 from llsvm.stream.stream import Stream
 
@@ -239,8 +239,8 @@ class _Run:
             extra={"L": largest, "mu": mu},
         )
 
-    def shares(self) -> RowShares | None:
-        """None: what is kept of a dual point is its sums over rows."""
+    def dual_point(self) -> DualPoint | None:
+        """None: it is a mixture of points, of which sums over rows are kept."""
         return None
 
     # -- state ------------------------------------------------------------------------------------------

@@ -369,7 +369,7 @@ class SequentialDual:
             numbers,
         )
 
-    def shares(self) -> RowShares | None:
+    def dual_point(self) -> RowShares | None:
         assert self._loops is not None
         return RowShares(self._kept, sums_of(self._loops, self._costs, self._kept, self._runs), self._most)
 

@@ -65,6 +65,7 @@ class Descent:
         self.points, self.patience, self.multiplied = 0, tuning.patience, False
         self.smoothing_gap = self.cost = 0.0
         self.gap, self.dual_here, self.closing = np.inf, -np.inf, False
+        self.dual_at = (math.nan, math.nan)
         self.point: Point
         self.sums: Sums
 
@@ -89,7 +90,7 @@ class Descent:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
         numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius]
         numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
-        numbers += [self.closing, self.straight, self.points, self.patience, self.multiplied]
+        numbers += [self.closing, self.straight, self.points, self.patience, self.multiplied, *self.dual_at]
         return {
             f"{name} w": self.w,
             f"{name} target": self.target,
@@ -109,6 +110,7 @@ class Descent:
         self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
         self.closing, self.straight = bool(numbers[13]), numbers[14]
         self.points, self.patience, self.multiplied = int(numbers[15]), int(numbers[16]), bool(numbers[17])
+        self.dual_at = (numbers[18], numbers[19])
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
@@ -135,7 +137,8 @@ class Descent:
 
     def end_at(self, w: Vector, primal: float, dual: float, a: float) -> None:
         """Aim at weights that the method of multipliers has found. a: a smoothing that is next to none for them."""
-        self.dual = max(self.dual, dual)
+        if dual > self.dual:
+            self.dual, self.dual_at = dual, (math.nan, math.nan)
         self.step_to(w, max(self.primal - primal, 0.0))
         self.previous = self.a_before = 0.0
         if self.smoothed:
@@ -187,7 +190,9 @@ class Descent:
         dual = penalty.dual(*(sums.balanced() if penalty.intercept else sums.dual_point), longest)
         self.closing, self.gap = primal - dual < 0.5 * self.gap or dual > 2 * self.dual_here, primal - dual
         self.dual_here = dual
-        self.primal, self.dual = min(self.primal, primal), max(self.dual, dual)
+        self.primal = min(self.primal, primal)
+        if dual > self.dual:
+            self.dual, self.dual_at = dual, (primal, self.a)
         self.gradient = penalty.l2_of(len(self.target)) * self.target - sums.v
         return primal
 

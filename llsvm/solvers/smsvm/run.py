@@ -34,6 +34,7 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 NO_WEIGHTS = 1e6  # times as much as makes a weight zero
+_EXACT_SMOOTHING = 1e-5  # of a margin's unit
 
 SumUp = Callable[[list[Point]], list[Sums]]
 
@@ -315,6 +316,17 @@ class NewtonRun:
         for _ in self.hard.solve(*of_problems, lambda inner: self._left_out([inner])[0]):
             yield replace(report)
         yield self._report("epoch", n_rows, resumable=True)
+
+    def dual_smoothing(self) -> tuple[float, ...] | None:
+        """Of each problem, at whose best weights its best dual point is: the smoothing there, 0 of smooth losses.
+        None where one is elsewhere, or so little smoothed that the slopes depend on the last digits of margins."""
+        found = []
+        for problem, best in zip(self.problems, self.best.primal.tolist(), strict=True):
+            primal, a = problem.dual_at
+            if primal != best or (problem.smoothed and a < _EXACT_SMOOTHING * problem.unit):
+                return None
+            found.append(a if problem.smoothed else 0.0)
+        return tuple(found)
 
     # -- reports --------------------------------------------------------------------------------------------
 

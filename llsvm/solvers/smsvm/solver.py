@@ -53,7 +53,7 @@ from llsvm.solvers.smsvm.layout import Layout, layout
 from llsvm.solvers.smsvm.run import NewtonRun
 from llsvm.solvers.smsvm.run_state import arrays_of, begin_with, numbers_of, restore
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
-from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, data_of, objective_of
+from llsvm.solvers.state import AtWeights, Shares, SolverState, Sums, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -104,9 +104,10 @@ class SmSVM:
         of = objective_of(self.settings, self.class_weight) | data_of(run.stream.dataset)
         return SolverState("smsvm", run.passes, of, arrays_of(run), numbers=numbers_of(run))
 
-    def shares(self) -> RowShares | None:
-        """None: what is kept of a dual point is its sums over rows."""
-        return None
+    def dual_point(self) -> AtWeights | None:
+        """See llsvm.solvers.base."""
+        smoothing = self.run.dual_smoothing()
+        return None if smoothing is None else AtWeights(smoothing)
 
     def restore(self, state: SolverState) -> None:
         """The state of solver llsvm is a warm start: of its best weights, their primal and its dual bound."""

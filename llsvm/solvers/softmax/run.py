@@ -63,6 +63,7 @@ class SoftmaxRun:
         self._stall = Stall(settings.tol, settings.max_passes)
         self._made = 0  # passes
         self._primal, self._dual = np.inf, 0.0  # D is 0 where p_i = 1_y
+        self._dual_here = 0.0  # at W
         self._length, self._slope = 1.0, 0.0  # of the trial, and ⟨gradient, step⟩
         self._first_norm = 0.0  # of the gradient
         self._products, self._rz, self._enough = -1, 0.0, 0.0
@@ -83,6 +84,11 @@ class SoftmaxRun:
                 yield report
                 if report.converged or report.cause:
                     return
+
+    @property
+    def dual_is_here(self) -> bool:
+        """Is the best dual point that at W?"""
+        return self._dual_here == self._dual
 
     def _certificate(self) -> Certificate:
         return self._bound.certificate(coef_of(self._at["W"]), [self._primal], [self._dual], self._made)
@@ -110,10 +116,11 @@ class SoftmaxRun:
         class_sums = self._class_sums if self._made == 0 else None
         found = self._passes.measure(W, self._hessian, class_sums, self._sample)
         primal = 0.5 * _dot(self._identity * W, W) + found.loss
-        self._dual = max(self._dual, self._dual_of(found))
+        dual = self._dual_of(found)
+        self._dual = max(self._dual, dual)
         most = self._primal + tuning.decrease * self._length * self._slope + ROUNDING * abs(primal)
         if primal <= most:
-            self._primal, at["W"] = primal, W
+            self._primal, self._dual_here, at["W"] = primal, dual, W
             # where time is over there is no other step, and may be no Hessian for it
             if not (self._stream.progress.out_of_time or self._is_certified()):
                 self._begin_step(found)
@@ -196,6 +203,7 @@ class SoftmaxRun:
         numbers: dict[str, Value] = {
             "primal": self._primal,
             "dual": self._dual,
+            "dual here": self._dual_here,
             "length": self._length,
             "slope": self._slope,
             "first norm": self._first_norm,
@@ -217,6 +225,7 @@ class SoftmaxRun:
         self._made = saved.passes
         numbers = SavedNumbers(saved.numbers)
         self._primal, self._dual = numbers.real("primal"), numbers.real("dual")
+        self._dual_here = numbers.real("dual here")
         self._length, self._slope = numbers.real("length"), numbers.real("slope")
         self._first_norm, self._products = numbers.real("first norm"), numbers.whole("products")
         self._rz, self._enough = numbers.real("rz"), numbers.real("enough")

@@ -34,7 +34,7 @@ from llsvm.solvers.softmax.layout import layout
 from llsvm.solvers.softmax.passes import Passes
 from llsvm.solvers.softmax.run import SoftmaxRun
 from llsvm.solvers.softmax.tuning import DEFAULT, SoftmaxTuning
-from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, data_of, objective_of
+from llsvm.solvers.state import AtWeights, Shares, SolverState, Sums, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -86,9 +86,9 @@ class Softmax:
         assert self._run is not None, "there is a state after the first report"
         return self._run.state(self._objective)
 
-    def shares(self) -> RowShares | None:
-        """None: what is kept of a dual point is its sums over rows."""
-        return None
+    def dual_point(self) -> AtWeights | None:
+        """See llsvm.solvers.base."""
+        return AtWeights() if self._run is not None and self._run.dual_is_here else None
 
     def restore(self, state: SolverState) -> None:
         """See llsvm.solvers.base. The data are looked at when ``solve`` has them."""

@@ -1,0 +1,158 @@
+"""The dual objective of the dual point that a model's own weights make: α_i is C_i times minus the slope of the
+loss of row i there, of softmax C_i (1_y − p_i), p_i the probabilities: within their bounds whatever the weights.
+
+MarginDual: of margins, with any penalty. Of s α, 0 ≤ s ≤ 1, or s ≥ 0 where α has no upper bound, the best is taken:
+
+    D(s α) = s T − s² Q − Σ_j max(0, s |v_j| − l1)² / (2 l2),  v = Σ α_i y_i x_i,  T − Q = Σ C_i b(α_i / C_i),
+
+Q of the squares in b; without l2 s |v_j| ≤ l1 for all j. (The entropy of logistic regression is concave: b(s a) is
+at least s b(a).) Where an intercept is free, Σ α_i y_i must be 0: of the rows with α_i y_i > 0 and those below 0,
+those with the larger sum are scaled down to the other's.
+
+SoftmaxDual: D(p) = Σ C_i H(p_i) − ½ ‖Σ C_i x_i (p_i − 1_y)ᵀ‖², on the way from 1_y to p: the entropy H is concave.
+Where intercepts are free, Σ C_i p_im must be n_m, the weight of class m: p is mixed with one distribution q for all
+rows until it is, (1 − s) p + s q.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.settings.objective import SOFTMAX
+from llsvm.settings.settings import Settings
+from llsvm.stream.stream import Stream
+from llsvm.verification import losses
+from llsvm.verification.dual import FoundDual
+from llsvm.verification.machines import LinearMachine, LinearSums
+from llsvm.verification.problems import Problems
+
+Array = NDArray[np.float64]
+
+_HALVINGS = 200
+
+
+def dual_at_weights(
+    settings: Settings, problems: Problems, machine: LinearMachine, smoothing: Array
+) -> FoundDual:
+    """smoothing: see ``losses.Conjugate.at``, of each problem."""
+    if settings.multiclass == SOFTMAX:
+        return SoftmaxDual(settings, problems, machine)
+    return MarginDual(settings, problems, machine, smoothing)
+
+
+class MarginDual(FoundDual):
+    """See the file's head. Sums are of the rows with α y > 0, then of those below 0."""
+
+    def __init__(
+        self, settings: Settings, problems: Problems, machine: LinearMachine, smoothing: Array
+    ) -> None:
+        super().__init__(problems.count)
+        self._problems, self._smoothing, self._is_free = problems, smoothing, settings.intercept
+        self._conjugate, self._constant = losses.conjugate_of(settings), settings.constant
+        p = problems.count
+        self._w, self._sum = LinearSums(machine, 2 * p), np.zeros((2, p))
+        self._linear, self._squares = np.zeros((2, p)), np.zeros((2, p))
+
+    def add(self, block: Block, scores: Array) -> None:
+        problems, conjugate = self._problems, self._conjugate
+        signs, cost = problems.signs[:, block.class_ids].T, problems.full_cost(block)
+        target = block.y[:, None] if block.has_targets else np.ones((1, 1))
+        a = conjugate.at(signs * scores, target, self._smoothing)
+        squares = 0.5 * conjugate.ridge * a * a
+        linear = conjugate.value(a, target) + squares
+        alpha = cost[:, None] * a * signs
+        above = alpha > 0
+        sides = np.concatenate([np.where(above, alpha, 0.0), np.where(above, 0.0, alpha)], axis=1)
+        self._w.add(block, sides)
+        self._sum += sides.sum(axis=0).reshape(2, -1)
+        for number, side in enumerate((above, ~above)):
+            self._linear[number] += cost @ np.where(side, linear, 0.0)
+            self._squares[number] += cost @ np.where(side, squares, 0.0)
+
+    def finish(self, stream: Stream) -> None:
+        p = self._problems.count
+        self.values, self.sizes = np.zeros(p), np.zeros(p)
+        for c in range(p):
+            above, below = self._sum[0, c], -self._sum[1, c]
+            shares = np.ones(2)
+            if self._is_free:
+                smaller = min(above, below)
+                shares = np.array([smaller / side if side > 0 else 0.0 for side in (above, below)])
+            v = shares @ self._w.w[[c, p + c]]
+            if not self._is_free:
+                v = np.append(v, self._constant * (above - below))
+            linear, squares = float(shares @ self._linear[:, c]), float(shares**2 @ self._squares[:, c])
+            self.values[c], self.sizes[c] = self._best(linear, squares, np.abs(v))
+
+    def _best(self, linear: float, squares: float, size: Array) -> tuple[float, float]:
+        """Of s α: D, and the size of its terms. size: (d,) |v|."""
+        l1, l2 = self._problems.l1, self._problems.l2
+        longest = 1.0 if np.isfinite(self._conjugate.upper) or squares == 0 else linear / (2.0 * squares)
+        if linear <= 0:
+            return 0.0, 0.0
+        if l2 == 0:
+            longest = min(longest, l1 / max(float(size.max(initial=0.0)), 1e-300))
+        low, high = 0.0, longest
+        for _ in range(_HALVINGS):
+            s = 0.5 * (low + high)
+            beyond = np.maximum(s * size - l1, 0.0) if l2 else np.zeros(1)
+            slope = linear - 2.0 * s * squares - (float(size @ beyond) / l2 if l2 else 0.0)
+            low, high = (s, high) if slope > 0 else (low, s)
+            if high - low <= 1e-15 * high:
+                break
+        beyond = np.maximum(high * size - l1, 0.0) if l2 else np.zeros(1)
+        less = high * high * squares + (float(beyond @ beyond) / (2.0 * l2) if l2 else 0.0)
+        return high * linear - less, high * linear + less
+
+
+class SoftmaxDual(FoundDual):
+    """See the file's head."""
+
+    def __init__(self, settings: Settings, problems: Problems, machine: LinearMachine) -> None:
+        super().__init__(problems.count)
+        self._problems, self._is_free, self._constant = problems, settings.intercept, settings.constant
+        k = problems.width
+        self._gradient, self._of_classes = LinearSums(machine, k), LinearSums(machine, k)
+        self._excess, self._weight, self._entropy = (
+            np.zeros(k),
+            np.zeros(k),
+            0.0,
+        )  # Σ C (p − 1_y), n, Σ C H(p)
+
+    def add(self, block: Block, scores: Array) -> None:
+        cost, own = self._problems.full_cost(block), block.class_ids.astype(np.intp)
+        rows = np.arange(block.n_rows)
+        ahead = scores - scores.max(axis=1, keepdims=True)
+        p = np.exp(ahead)
+        total = p.sum(axis=1)
+        p /= total[:, None]
+        self._entropy += float(cost @ (np.log(total) - np.einsum("ij,ij->i", p, ahead)))
+        p[rows, own] = 0.0
+        p[rows, own] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
+        p *= cost[:, None]
+        self._gradient.add(block, p)
+        self._excess += p.sum(axis=0)
+        if self._is_free:
+            members = np.zeros_like(p)
+            members[rows, own] = cost
+            self._of_classes.add(block, members)
+            self._weight += members.sum(axis=0)
+
+    def finish(self, stream: Stream) -> None:
+        entropy, gradient = self._entropy, self._gradient.w
+        norm = float(np.einsum("ij,ij", gradient, gradient))
+        if not self._is_free:
+            norm += self._constant**2 * float(self._excess @ self._excess)
+        elif (s := float(np.clip((self._excess / (self._weight + self._excess)).max(), 0.0, 1.0))) > 0:
+            q = np.maximum(0.0, s * (self._weight + self._excess) - self._excess)
+            q /= q.sum()
+            of_classes = self._of_classes.w
+            moved = (1.0 - s) * gradient + s * (np.outer(q, of_classes.sum(axis=0)) - of_classes)
+            norm = float(np.einsum("ij,ij", moved, moved))
+            of_q = -float(q @ np.log(np.where(q > 0, q, 1.0)))
+            entropy = (1.0 - s) * entropy + s * float(self._weight.sum()) * of_q
+        t = min(1.0, entropy / norm) if norm > 0 else 1.0
+        self.values = np.array([t * entropy - 0.5 * t * t * norm])
+        self.sizes = np.array([t * entropy + 0.5 * t * t * norm])
