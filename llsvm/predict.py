@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from llsvm.data import in_batches, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
-from llsvm.features.frames import like_frame
+from llsvm.features.frames import column_names, like_frame
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
@@ -100,10 +101,14 @@ def evaluate(
     model: Model | str | os.PathLike[str],
     data: Any,
     y: Any = None,
+    sample_weight: Any = None,
     *,
+    thresholds: int = 0,
     memory_limit: str | int | None = None,
     threads: int | None = None,
     label: str | int | None = None,
+    weight: str | int | None = None,
+    where: str | None = None,
     format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
@@ -112,10 +117,16 @@ def evaluate(
 
     model, data: as for ``predict``. y: (n,) labels, with arrays and data frames; a data frame may have them in a
     column instead: that named by ``label``, or as the model's training data had it, or named label, target, class
-    or y.
+    or y. sample_weight: (n,) what the rows count for, with arrays and data frames; of files, and data frames that
+    have their labels in them, the column ``weight``. Where neither is given all rows count the same, however the
+    model was trained; but for Vowpal Wabbit's, which have their importance weights with them. thresholds: of two
+    classes, how many steps of recall a table of thresholds has.
 
-    Returns plain values, a dict: rows, correct, accuracy, macro_f1, balanced_accuracy, matthews_corrcoef, of two
-    classes roc_auc and average_precision, classes (a dict each: label, precision, recall, f1, support, predicted),
+    Returns plain values, a dict: rows, weight (their sum, where there are some: all but rows, correct and
+    unknown_rows is by them), correct, accuracy, macro_f1, balanced_accuracy, matthews_corrcoef, of two
+    classes roc_auc, average_precision and thresholds, if asked for (a dict each: threshold, the score from which on
+    rows are taken for the second class, precision, recall, f1, predicted_positive, false_positive_rate; that with
+    the largest f1 is among them), classes (a dict each: label, precision, recall, f1, support, predicted),
     confusion (labels, and counts with a row per true and a column per predicted class), unknown_rows and
     unknown_labels (rows whose label the model has never seen; they count as wrong), threshold if one was chosen,
     and of a model that gives probabilities log_loss, brier_score and reliability: of the second of two classes,
@@ -126,14 +137,21 @@ def evaluate(
     -1, if there are any. Raises as ``predict``, and ModelError where labels are text and the model's are numbers,
     or the other way round.
     """
-    given = options_of(memory_limit, threads, label, format, zero_based)
-    return evaluated(take_model(model, given), data, y, given)
+    given = replace(
+        options_of(memory_limit, threads, label, format, zero_based),
+        weight=None if weight is None else str(weight),
+        where=where,
+    )
+    return evaluated(take_model(model, given), data, y, given, sample_weight, thresholds=thresholds)
 
 
-def evaluated(model: Model, data: Any, y: Any, given: Settings, shapes: bool = False) -> dict[str, Any]:
-    """As ``evaluate``. given: its options. shapes: see ``llsvm.scoring.shapes``."""
-    source = _opened(model, data, y, given, need_label=model.label_kind != UNLABELLED)
-    return measure(model, source, memory_limit=given.memory_limit, shapes=shapes)
+def evaluated(
+    model: Model, data: Any, y: Any, given: Settings, sample_weight: Any = None, **asked: Any
+) -> dict[str, Any]:
+    """As ``evaluate``. given: its options. asked: what the answer is to have, see ``measure``."""
+    needed = model.label_kind != UNLABELLED
+    source = _opened(model, data, y, given, need_label=needed, sample_weight=sample_weight)
+    return measure(model, source, memory_limit=given.memory_limit, **asked)
 
 
 @takes_options
@@ -187,18 +205,32 @@ def take_model(model: Model | str | os.PathLike[str], given: Settings) -> Model:
 
 
 def _opened(
-    model: Model, data: Any, y: Any, given: Settings, need_label: bool, keep: Sequence[str] = ()
+    model: Model,
+    data: Any,
+    y: Any,
+    given: Settings,
+    need_label: bool,
+    keep: Sequence[str] = (),
+    sample_weight: Any = None,
 ) -> BlockSource:
+    own = "y" if y is not None else "sample_weight" if sample_weight is not None else None
     if in_batches(data):
-        if y is not None:
-            raise UsageError("y goes with arrays; batches have their labels in them")
+        if own:
+            raise UsageError(f"{own} goes with arrays; batches have their labels and weights in them")
         return open_for_settings(model, data, given, need_label, keep)
     if not names_files(data):
         if given.format is not None:
             raise UsageError(f"--format {given.format} is for files, but arrays were given; leave it out")
-        return held_rows(model, data, y, given.label, need_label, keep)
-    if y is not None:
-        raise UsageError("y goes with arrays; a file has its own labels")
+        chosen = "weight" if given.weight is not None else "where" if given.where is not None else None
+        if chosen is None:
+            return held_rows(model, data, y, given.label, need_label, keep, sample_weight)
+        if own or column_names(data) is None:
+            raise UsageError(
+                f"--{chosen} is about columns: give a data frame that has its label in it too, without {own or 'y'}"
+            )
+        return open_for_settings(model, data, given, need_label, keep)
+    if own:
+        raise UsageError(f"{own} goes with arrays; a file has its own labels and weights")
     return open_for_settings(model, data, given, need_label, keep)
 
 
@@ -218,6 +250,7 @@ def open_for_settings(
         options={
             "label": given.label,
             "keep": tuple(keep),
+            "weight": given.weight,
             "where": given.where,
             "missing_label": given.missing_label,
         },

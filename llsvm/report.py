@@ -19,6 +19,8 @@ from llsvm.settings.settings import Settings
 
 __all__ = ["report"]
 
+_THRESHOLDS = 10  # steps of recall in the table of them
+
 
 @takes_options
 def report(
@@ -74,7 +76,12 @@ def _subject(name: str, model: Model | str | os.PathLike[str], data: Any, y: Any
         name = os.path.basename(os.fspath(model))
     if data is None:
         return Subject(name, taken)
-    return Subject(name, taken, _name_of(data), evaluated(taken, data, y, given, shapes=True))
+    return Subject(name, taken, _name_of(data), _evaluation(taken, data, y, given))
+
+
+def _evaluation(model: Model, data: Any, y: Any, given: Settings) -> dict[str, Any]:
+    thresholds = _THRESHOLDS if len(model.classes_) == 2 else 0
+    return evaluated(model, data, y, given, shapes=True, thresholds=thresholds)
 
 
 def _name_of(data: Any) -> str:

@@ -352,7 +352,10 @@ def test_rankings_are_scikit_learns_however_few_rows_are_held(digits, max_rows):
     scores = rng.normal(size=3000)
     y = scores + rng.normal(size=3000) > 0
     scores = scores if digits is None else np.round(scores, digits)
-    found = ranked(lambda: ((scores[i : i + 700], y[i : i + 700]) for i in range(0, 3000, 700)), max_rows)
+    signed = np.where(y, 1.0, -1.0)
+    found = ranked(
+        lambda: ((scores[i : i + 700], signed[i : i + 700]) for i in range(0, 3000, 700)), max_rows
+    )
     assert found.roc_auc == pytest.approx(roc_auc_score(y, scores), abs=1e-12)
     assert found.average_precision == pytest.approx(average_precision_score(y, scores), abs=1e-12)
 

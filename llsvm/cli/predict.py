@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes
+from llsvm.cli.declared import settings_of, takes, was_typed
 from llsvm.cli.echo import echo
 from llsvm.cli.options import Json, check_output
 from llsvm.errors import UsageError
@@ -46,8 +46,12 @@ _scoring = takes(
 )
 
 _judging = takes(
-    *("memory_limit", "label", "where", "missing_label", "format", "zero_based"),
+    *("memory_limit", "label", "weight", "where", "missing_label", "format", "zero_based"),
     zero_based=_ZERO_BASED,
+    weight={
+        "help": "Column of weights, by which all figures count the rows.",
+        "shown_default": "none, whatever the model was trained with",
+    },
     missing_label={
         "help": "What to do with rows of tables whose label is missing, if the model does not know."
     },
@@ -202,6 +206,15 @@ def evaluate(
     model: ModelFile,
     data: Data,
     json: Json = False,
+    thresholds: Annotated[
+        int,
+        typer.Option(
+            metavar="INT",
+            help="Of two classes: what thresholds of the score come to, for so many steps of recall.",
+            show_default="none",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = 0,
     plot: Annotated[
         str | None,
         typer.Option(
@@ -219,6 +232,8 @@ def evaluate(
     from llsvm.scoring.measure import measure
 
     settings = settings_of(chosen, context)
+    if was_typed(context, "thresholds") and thresholds < 1:
+        raise UsageError(f"--thresholds must be 1 or more, not {thresholds}")
     if plot is not None:
         from llsvm.cli.plots import draw_evaluation, require_matplotlib
 
@@ -227,7 +242,7 @@ def evaluate(
     loaded, source = _opened(model, data, settings, need_label=True)
     if plot is not None and loaded.label_kind != CLASSIFICATION:
         raise UsageError("--plot draws the confusion of classes, and this model has none: leave --plot out")
-    answer = measure(loaded, source, memory_limit=settings.memory_limit, as_json=json)
+    answer = measure(loaded, source, memory_limit=settings.memory_limit, as_json=json, thresholds=thresholds)
     say_notes(source)
     if plot is not None:
         draw_evaluation(cast("Evaluation", answer), plot)
@@ -286,13 +301,11 @@ def _writing(output: str) -> Iterator[TextIO]:
 def print_evaluation(answer: Mapping[str, Any]) -> None:
     """An evaluation as tables on standard output."""
     if "r2" in answer:
-        echo(f"R² {answer['r2']:.4f} over {answer['rows']:,} rows")
+        echo(f"R² {answer['r2']:.4f} over {_rows(answer)}")
         for name in ("mean_absolute_error", "mean_squared_error", "root_mean_squared_error"):
             echo(f"{name.replace('_', ' ')} {answer[name]:.6g}")
     elif "outliers" in answer:
-        echo(
-            f"{answer['outliers']:,} of {answer['rows']:,} rows are outliers ({answer['outlier_share']:.4%})"
-        )
+        echo(f"{answer['outliers']:,} of {_rows(answer)} are outliers ({answer['outlier_share']:.4%})")
         if "labelled" in answer:
             echo(f"of the {answer['labelled']['rows']:,} rows with a label 1 or -1:")
             _print_classes(answer["labelled"])
@@ -300,11 +313,16 @@ def print_evaluation(answer: Mapping[str, Any]) -> None:
         _print_classes(answer)
 
 
+def _rows(answer: Mapping[str, Any]) -> str:
+    weight = f" (figures by their weights, {answer['weight']:.6g} in all)" if "weight" in answer else ""
+    return f"{answer['rows']:,} rows{weight}"
+
+
 def _print_classes(answer: Mapping[str, Any]) -> None:
     from llsvm.cli.tables import print_table
     from llsvm.scoring.figures import most_confused
 
-    echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {answer['rows']:,} rows")
+    echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {_rows(answer)}")
     ranked = ""
     if "roc_auc" in answer:
         ranked = f", ROC AUC {answer['roc_auc']:.6g}, average precision {answer['average_precision']:.6g}"
@@ -320,6 +338,10 @@ def _print_classes(answer: Mapping[str, Any]) -> None:
         echo(f"{answer['classes'][1]['label']} where the score is above {describe(answer['threshold'])}")
     names = ("label", "precision", "recall", "f1", "support", "predicted")
     print_table(names, [[each[name] for name in names] for each in map(dict, answer["classes"])])
+    if "thresholds" in answer:
+        names = tuple(answer["thresholds"][0])
+        shown = [list(each.values()) for each in answer["thresholds"]]
+        print_table((f"{answer['classes'][1]['label']} from the score", *names[1:]), shown)
     labels = answer["confusion"]["labels"]
     if len(labels) <= 10:
         counts = zip(labels, answer["confusion"]["counts"], strict=True)

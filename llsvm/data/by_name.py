@@ -53,7 +53,7 @@ class ColumnsByName:
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """See BlockSource."""
         for block in self._source.blocks(max(max_bytes // 2, 1)):  # for a moment there are two of them
-            yield Block(self._arranged(block.X), block.y, block.rows, block.weight)
+            yield replace(block, X=self._arranged(block.X))
 
     def _arranged(self, X: Matrix) -> Matrix:
         if not isinstance(X, CSR):

@@ -90,11 +90,8 @@ class TableSource(ABC):
         self._text_labels: bool | None = None
         wanted = None
         if encoder is not None:
-            wanted = (
-                *encoder.used,
-                *self._options.keep,
-                *columns_of_expressions(self._options, encoder.label),
-            )
+            named = (*self._options.keep, self._options.weight or "")
+            wanted = (*encoder.used, *named, *columns_of_expressions(self._options, encoder.label))
         self._partitions = partition_values(self._paths, wanted)
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
@@ -363,6 +360,8 @@ class TableSource(ABC):
             encoder.label = find_column(where, schema.names, self._options.label, "label")
         elif encoder.label is None:  # the model was trained on something else than a table
             encoder.label = usual_label([name for name in schema.names if encoder.kind(name) is None])
+        if self._options.weight is not None:
+            encoder.weight = find_column(where, schema.names, self._options.weight, "weight")
         check_columns(where, schema, encoder, self._need_label)
         if encoder.label not in schema.names:
             encoder.label = None

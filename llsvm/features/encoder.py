@@ -227,7 +227,7 @@ class TableEncoder:
         encoder = cls(
             [Column(**c) for c in values["columns"]],
             values["label"],
-            None,  # predictions know no weights
+            None,  # of the weights of rows to be scored: who reads them says so
             values["missing"],
             values["hash_bits"],
             values["header"],

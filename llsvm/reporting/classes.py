@@ -30,12 +30,12 @@ def confusion_matrix(confusion: Confusion) -> Markup:
     return card("Confusion matrix", table(("true \\ predicted", *labels), rows, said), wide=len(labels) > 4)
 
 
-def _count(n: int, share: float) -> Markup:
-    told = f"{n:,} rows, {share:.2%} of the true class"
-    return tag("span", f"{n:,}", title=told, class_="cell", style=f"--share:{100 * share**0.5:.0f}%")
+def _count(n: float, share: float) -> Markup:
+    told = f"{n:,.10g} rows, {share:.2%} of the true class"
+    return tag("span", f"{n:,.10g}", title=told, class_="cell", style=f"--share:{100 * share**0.5:.0f}%")
 
 
-def _drawing(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> Markup:
+def _drawing(labels: Sequence[str], counts: Sequence[Sequence[float]]) -> Markup:
     """Of many classes: cells with rows, coloured by the share of the true class, the rest under the pointer."""
     names = [label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}…" for label in labels]
     start = round(_LETTER * max(map(len, names))) + 8
@@ -47,7 +47,7 @@ def _drawing(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> Markup:
         total = sum(counts[i]) or 1
         for j, n in enumerate(counts[i]):
             if n:
-                told = f"true {label}, predicted {labels[j]}: {n:,} rows, {n / total:.1%} of the class"
+                told = f"true {label}, predicted {labels[j]}: {n:,.10g} rows, {n / total:.1%} of the class"
                 place = {"x": start + _CELL * j, "y": at, "width": _CELL - 1, "height": _CELL - 1}
                 kind, opacity = "right" if i == j else "wrong", f"{0.2 + 0.8 * (n / total) ** 0.5:.2f}"
                 box = tag("rect", **place, class_=kind, fill_opacity=opacity)
@@ -69,7 +69,7 @@ def confused(confusion: Confusion) -> Markup:
     found = most_confused(confusion, _PAIRS)
     if len(confusion["labels"]) < 3 or not found:
         return Markup("")
-    rows = [(true, predicted, f"{n:,}", f"{n / total:.1%}") for true, predicted, n, total in found]
+    rows = [(true, predicted, f"{n:,.10g}", f"{n / total:.1%}") for true, predicted, n, total in found]
     head = ("true", "predicted as", "rows", "of the class")
     return card("Most confused", table(head, rows, "The pairs with most rows", text_columns=2))
 

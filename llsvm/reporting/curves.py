@@ -9,8 +9,6 @@ from llsvm.models.markup import Markup, card, figure, table, tag
 from llsvm.reporting.axis import Axis, axis_of
 from llsvm.reporting.plot import Plot
 
-_RECALLS = 10  # steps of the table of thresholds
-
 
 def scores(shapes: Mapping[str, Any], labels: Sequence[str], threshold: float = 0.0) -> Markup:
     """Of each of ``labels``, the classes or whatever else the series are. threshold: above which rows are predicted
@@ -81,25 +79,19 @@ def precision_recall(answer: Mapping[str, Any]) -> Markup:
 
 def thresholds(answer: Mapping[str, Any]) -> Markup:
     """What it comes to, to predict the second class from a score on: by recall, and where F1 is largest."""
-    curve = answer.get("shapes", {}).get("curve")
-    if curve is None:
+    found = answer.get("thresholds")
+    if not found:
         return Markup("")
-    found = list(zip(curve["threshold"], curve["true_positives"], curve["false_positives"], strict=True))
-    positives, others = curve["positives"], curve["others"]
-    best = max(found, key=lambda each: each[1] / (each[1] + each[2] + positives))
-    levels = (positives * step / _RECALLS for step in range(1, _RECALLS + 1))
-    shown = {next(each for each in found if each[1] >= level) for level in levels} | {best}
-    rows = []
-    for score, true, false in sorted(shown, reverse=True):
-        shares = (
-            true / (true + false),
-            true / positives,
-            2 * true / (true + false + positives),
-            false / others,
+    names = ("predicted_positive", "precision", "recall", "f1", "false_positive_rate")
+    best = max(found, key=lambda each: each["f1"])
+    rows = [
+        (
+            f"{each['threshold']:.6g}{' (largest f1)' if each is best else ''}",
+            *(f"{each[name]:.4f}" for name in names),
         )
-        mark = " (largest f1)" if score == best[0] else ""
-        rows.append((f"{score:.6g}{mark}", f"{true + false:,}", *(f"{each:.4f}" for each in shares)))
-    head = ("score from", "rows", "precision", "recall", "f1", "false positive rate")
+        for each in found
+    ]
+    head = ("score from", *(name.replace("_", " ") for name in names))
     said = f"What it comes to, to predict {answer['confusion']['labels'][1]} from a score on"
     return card("Thresholds", table(head, rows, said), wide=True)
 

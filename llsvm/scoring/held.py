@@ -15,6 +15,7 @@ from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.table_rows import computed_label
 from llsvm.errors import DataError, UsageError
+from llsvm.features.array_labels import weights_of
 from llsvm.features.columns import label_column
 from llsvm.features.frames import as_rows, column_names, columns, rows
 from llsvm.features.table_options import find_column, in_order, usual_label
@@ -27,11 +28,19 @@ class HeldRows:
     """A BlockSource over X as ``model`` reads it: an (n, d) array, SciPy sparse matrix or data frame (pandas,
     Polars, a table of pyarrow), see ``as_rows``, whose columns are found by name where the model knows names.
 
-    y: (n,) labels, or None. keep: columns of a data frame that come with the rows, see TableOptions."""
+    y: (n,) labels, or None. sample_weight: (n,) numbers, not negative, or None. keep: columns of a data frame that
+    come with the rows, see TableOptions."""
 
     bytes_read = 0
 
-    def __init__(self, model: Model, X: Any, y: NDArray[Any] | None = None, keep: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        model: Model,
+        X: Any,
+        y: NDArray[Any] | None = None,
+        keep: Sequence[str] = (),
+        sample_weight: Any = None,
+    ) -> None:
         self._model = model
         self._X = X
         names = column_names(X)
@@ -44,6 +53,9 @@ class HeldRows:
                 f"X has {self._n_rows:,} rows, and y the shape {y.shape}; give each row its label"
             )
         self._y = y
+        self._weight = (
+            None if sample_weight is None else weights_of(sample_weight, self._n_rows).astype(np.float32)
+        )
 
     def info(self) -> SourceInfo:
         return SourceInfo("X", "arrays", n_rows=self._n_rows, in_memory=True, labelled=self._y is not None)
@@ -62,7 +74,8 @@ class HeldRows:
                 y = np.zeros(len(ids)) if self._y is None else self._y[ids]
                 own = None if kept is None else kept.slice(done - start, len(ids))
                 done += len(ids)
-                yield Block(matrix, y, ids, kept=own)
+                weight = None if self._weight is None else self._weight[ids]
+                yield Block(matrix, y, ids, weight, own)
 
 
 def _batch_of(frame: Any) -> pa.RecordBatch:
@@ -78,17 +91,20 @@ def held_rows(
     label: str | int | None = None,
     need_label: bool = False,
     keep: Sequence[str] = (),
+    sample_weight: Any = None,
 ) -> BlockSource:
     """X and its labels: y, or where that is None the column ``label`` of a data frame, the one that the model's
-    training data had, or the one that is named as labels are. keep: see HeldRows. Raises UsageError, DataError."""
+    training data had, or the one that is named as labels are. keep, sample_weight: see HeldRows.
+    Raises UsageError, DataError."""
     X = as_rows(X)
     if y is None and need_label:
         y = _label_column(model, X, label)
     labels = None if y is None else np.asarray(y)
+    held = HeldRows(model, X, labels, keep, sample_weight)
     positive = model.extra.get("positive")
     if positive is None or labels is None:
-        return HeldRows(model, X, labels, keep)
-    return OneAgainstRest(HeldRows(model, X, labels, keep), str(positive), must_occur=False)
+        return held
+    return OneAgainstRest(held, str(positive), must_occur=False)
 
 
 def _label_column(model: Model, X: Any, label: str | int | None) -> Any:

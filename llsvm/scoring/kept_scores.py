@@ -1,9 +1,10 @@
-"""Scores and labels of two classes, kept until all rows have been seen: in a temporary file where they are many."""
+"""Scores of rows of two classes with their weights, kept until all rows have been seen: in a temporary file where
+they are many."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
@@ -12,12 +13,11 @@ from numpy.typing import NDArray
 from llsvm.calibration.ordered import SORT_BYTES, Piece
 from llsvm.errors import DiskError
 from llsvm.files.writing import NO_ROOM
-from llsvm.scoring.curve import Curve
-from llsvm.scoring.ranking import Ranked, ranked
+from llsvm.scoring.ranking import Follower, Ranked, ranked
 
 HELD_BYTES = 2 << 20  # at most, before they go to the file, and of the file when it is read
 _SMALLEST_SORT = 1 << 14  # rows
-_ROW = np.dtype([("score", "<f8"), ("positive", "?")])
+_ROW = np.dtype([("score", "<f8"), ("signed", "<f4")])
 
 
 class KeptScores:
@@ -29,20 +29,20 @@ class KeptScores:
         self._n_held = 0
         self._file: IO[bytes] | None = None
 
-    def add(self, scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> None:
-        """scores, positive: (n,). Raises DiskError."""
+    def add(self, scores: NDArray[np.float64], signed: NDArray[np.float32]) -> None:
+        """scores, signed: (n,), see Ranked.add. Raises DiskError."""
         for start in range(0, len(scores), self._rows):
             part = slice(start, start + self._rows)
             rows = np.empty(len(scores[part]), _ROW)
-            rows["score"], rows["positive"] = scores[part], positive[part]
+            rows["score"], rows["signed"] = scores[part], signed[part]
             self._held.append(rows)
             self._n_held += len(rows)
             if self._n_held >= self._rows:
                 self._write()
 
-    def ranked(self, room_bytes: int, curve: Curve | None = None) -> Ranked:
-        """What the ranking of all rows comes to. room_bytes: that sorting may take. curve: see Ranked."""
-        return ranked(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES), curve)
+    def ranked(self, room_bytes: int, followers: Sequence[Follower] = ()) -> Ranked:
+        """What the ranking of all rows comes to. room_bytes: that sorting may take."""
+        return ranked(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES), followers)
 
     def close(self) -> None:
         if self._file is not None:
@@ -59,8 +59,8 @@ class KeptScores:
             if error.errno not in NO_ROOM:
                 raise
             raise DiskError(
-                f"{tempfile.gettempdir()}: {error.strerror}: the scores of the rows, 9 bytes each, are kept there "
-                "to be ranked; free some space, or name another folder in $TMPDIR"
+                f"{tempfile.gettempdir()}: {error.strerror}: the scores of the rows, {_ROW.itemsize} bytes each, "
+                "are kept there to be ranked; free some space, or name another folder in $TMPDIR"
             ) from error
         self._held, self._n_held = [], 0
 
@@ -69,6 +69,6 @@ class KeptScores:
             self._file.seek(0)
             while content := self._file.read(self._rows * _ROW.itemsize):
                 rows = np.frombuffer(content, _ROW)
-                yield rows["score"].copy(), rows["positive"].copy()
+                yield rows["score"].copy(), rows["signed"].copy()
         for rows in self._held:
-            yield rows["score"].copy(), rows["positive"].copy()
+            yield rows["score"].copy(), rows["signed"].copy()

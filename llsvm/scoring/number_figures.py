@@ -11,18 +11,20 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.errors import DataError
 from llsvm.features.labels import is_text
-from llsvm.features.targets import Targets, as_targets
+from llsvm.features.targets import as_targets
 from llsvm.models.model import Model
-from llsvm.scoring.figures import ClassCounts, Evaluation
+from llsvm.scoring.figures import ClassCounts, Evaluation, weights_of
 from llsvm.scoring.shapes import NumberShapes, OutlierShapes
 
 
 class RegressionEvaluation(TypedDict):
     """Of a regression, plain values. r2: 1 − Σ (y − p)² / Σ (y − mean of y)², as scikit-learn has it; NaN of a
-    single row. mean_absolute_error, mean_squared_error, root_mean_squared_error: of y − p. shapes: where they
+    single row. weight: the sum of the rows' weights, where they have some: all else is by them.
+    mean_absolute_error, mean_squared_error, root_mean_squared_error: of y − p. shapes: where they
     are asked for, see ``llsvm.scoring.shapes``."""
 
     rows: int
+    weight: NotRequired[float]
     r2: float
     mean_absolute_error: float
     mean_squared_error: float
@@ -31,10 +33,12 @@ class RegressionEvaluation(TypedDict):
 
 
 class OutlierEvaluation(TypedDict):
-    """Of a model that tells outliers, plain values. outliers: rows predicted as such. labelled: of the rows that
+    """Of a model that tells outliers, plain values. outliers: rows predicted as such, outlier_share: of all, by
+    their weights if they have some, whose sum is weight. labelled: of the rows that
     have one of the labels 1 (no outliers) and -1, if there are any. shapes: as of a regression."""
 
     rows: int
+    weight: NotRequired[float]
     outliers: int
     outlier_share: float
     labelled: NotRequired[Evaluation]
@@ -44,10 +48,12 @@ class OutlierEvaluation(TypedDict):
 class NumberErrors:
     """Figures of a regression, as blocks of rows and their scores go by."""
 
-    def __init__(self, model: Model, shapes: bool = False) -> None:
+    def __init__(self, model: Model, shapes: bool = False, thresholds: int = 0) -> None:
+        """thresholds: for classes only."""
         self._shapes = NumberShapes() if shapes else None
-        self._targets = Targets()
         self._n_rows = 0
+        self._weight = self._mean = self._spread = 0.0  # Σ w, mean of y, Σ w (y − mean)²
+        self._weighted = False
         self._absolute = self._squares = 0.0
 
     @staticmethod
@@ -58,32 +64,47 @@ class NumberErrors:
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
         """Raises DataError where a label is no number."""
         try:
-            y = self._targets.encode(as_targets(block.y))
+            y = as_targets(block.y)
         except ValueError as error:
             at, reason = error.args
             raise DataError(f"row {block.rows[at]}: {reason}") from error
         self._n_rows += len(y)
-        errors = y - scores[:, 0]
-        self._absolute += float(np.abs(errors).sum())
-        self._squares += float(np.square(errors).sum())
+        weight, errors = weights_of(block), y - scores[:, 0]
+        self._weighted |= block.weight is not None
+        self._add_targets(y, weight)
+        self._absolute += float((weight * np.abs(errors)).sum())
+        self._squares += float((weight * np.square(errors)).sum())
         if self._shapes is not None:
             self._shapes.add(scores[:, 0], y)
 
+    def _add_targets(self, y: NDArray[np.float64], weight: NDArray[np.float64]) -> None:
+        """By the updates of Chan, Golub and LeVeque (1979)."""
+        new = float(weight.sum())
+        if new == 0:
+            return
+        mean, whole = float(weight @ y) / new, self._weight + new
+        moved = mean - self._mean
+        self._spread += float(weight @ np.square(y - mean)) + moved * moved * self._weight * new / whole
+        self._mean += moved * new / whole
+        self._weight = whole
+
     def answer(self, room_bytes: int) -> RegressionEvaluation:
-        n, total = self._n_rows, self._n_rows * self._targets.target.std**2
-        if n < 2:
+        n, total = self._weight, self._spread
+        if self._n_rows < 2:
             r2 = math.nan
         elif total > 0:
             r2 = 1.0 - self._squares / total
         else:
             r2 = float(self._squares == 0)
         answer: RegressionEvaluation = {
-            "rows": n,
+            "rows": self._n_rows,
             "r2": r2,
             "mean_absolute_error": self._absolute / n,
             "mean_squared_error": self._squares / n,
             "root_mean_squared_error": math.sqrt(self._squares / n),
         }
+        if self._weighted:
+            answer["weight"] = self._weight
         if self._shapes is not None:
             answer["shapes"] = self._shapes.answer()
         return answer
@@ -92,10 +113,12 @@ class NumberErrors:
 class Outliers:
     """Figures of a model that tells outliers, as blocks of rows and their scores go by."""
 
-    def __init__(self, model: Model, shapes: bool = False) -> None:
+    def __init__(self, model: Model, shapes: bool = False, thresholds: int = 0) -> None:
         self._model = model
         self._shapes = OutlierShapes() if shapes else None
-        self._classes = ClassCounts(model, shapes)
+        self._classes = ClassCounts(model, shapes, thresholds)
+        self._weight = self._outlier_weight = 0.0
+        self._weighted = False
         self._n_rows = self._n_outliers = self._n_labelled = 0
 
     @staticmethod
@@ -105,7 +128,11 @@ class Outliers:
 
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
         self._n_rows += block.n_rows
-        self._n_outliers += int(np.count_nonzero(self._model.class_ids(scores) == 0))
+        outliers, weight = self._model.class_ids(scores) == 0, weights_of(block)
+        self._n_outliers += int(np.count_nonzero(outliers))
+        self._weighted |= block.weight is not None
+        self._weight += float(weight.sum())
+        self._outlier_weight += float(weight[outliers].sum())
         if self._shapes is not None:
             self._shapes.add(scores[:, 0])
         if is_text(block.y):
@@ -119,8 +146,10 @@ class Outliers:
         answer: OutlierEvaluation = {
             "rows": self._n_rows,
             "outliers": self._n_outliers,
-            "outlier_share": self._n_outliers / self._n_rows,
+            "outlier_share": self._outlier_weight / self._weight,
         }
+        if self._weighted:
+            answer["weight"] = self._weight
         if self._n_labelled:
             answer["labelled"] = self._classes.answer(room_bytes)
         if self._shapes is not None:

@@ -90,14 +90,14 @@ class Tally:
         return self._scores.n_rows
 
     def _ranked(self, c: int, fold: int, max_rows: int) -> float:
-        def pieces() -> Iterator[tuple[NDArray[np.float64], NDArray[np.bool_]]]:
+        def pieces() -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
             assert self._scores is not None
             step = max(1, _PIECE_BYTES // (8 * self._scores.width))
             for start in range(0, self._n_rows, step):
                 values = self._scores.get(np.arange(start, min(start + step, self._n_rows)))
                 code = values[:, -1] - (1 + 2 * fold)
                 some = (code == 0) | (code == 1)
-                yield values[some, c], code[some] == 1
+                yield values[some, c], np.where(code[some] == 1, 1.0, -1.0)
 
         return float(getattr(ranked(pieces, max_rows), self._score.name))
 
