@@ -608,3 +608,11 @@ def test_a_log_has_one_line_for_the_epochs_between_two_passes(capsys, monkeypatc
         for resumable in (False, False, True):
             show(Report("epoch", 3, survivors=1234, resumable=resumable))
     assert capsys.readouterr().err.count("epoch 3") == 1
+
+
+def test_a_shell_completes_commands_and_options():
+    for words, expected in (("llsvm ev", "evaluate"), ("llsvm evaluate --thr", "--thresholds")):
+        asked = {"_LLSVM_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        command = [sys.executable, "-m", "llsvm"]
+        told = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
+        assert told.stdout.split() == [expected]

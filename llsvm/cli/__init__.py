@@ -43,7 +43,6 @@ app = typer.Typer(
     help="Linear SVMs on data larger than memory, under a byte limit, with proof of how good the answer is.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # plain help: importing rich would double the time it takes
     pretty_exceptions_enable=False,
 )
