@@ -43,6 +43,7 @@ app = typer.Typer(
     help="Linear SVMs on data larger than memory, under a byte limit, with proof of how good the answer is.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
+    add_completion=False,  # what typer adds loads at once; see _options
     rich_markup_mode=None,  # plain help: importing rich would double the time it takes
     pretty_exceptions_enable=False,
 )
@@ -73,10 +74,42 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _install_completion(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
+    if wanted:
+        from typer.completion import install_callback
+
+        install_callback(context, option, wanted)
+
+
+def _show_completion(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
+    if wanted:
+        from typer.completion import show_callback
+
+        show_callback(context, option, wanted)
+
+
 @app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+    install_completion: Annotated[
+        bool,
+        typer.Option(
+            "--install-completion",
+            callback=_install_completion,
+            is_eager=True,
+            help="Let this shell complete commands and options.",
+        ),
+    ] = False,
+    show_completion: Annotated[
+        bool,
+        typer.Option(
+            "--show-completion",
+            callback=_show_completion,
+            is_eager=True,
+            help="Print what --install-completion installs.",
+        ),
     ] = False,
 ) -> None:
     pass
