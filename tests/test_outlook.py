@@ -13,8 +13,8 @@ from llsvm.memory.plan import SmallestLimit
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER
-from llsvm.solvers.report import Report
-from llsvm.training.outlook import FIRST, Outlook
+from llsvm.solvers.report import SECONDS, UPDATES, Report
+from llsvm.training.outlook import FIRST, LONG_SECONDS, LONG_UPDATES, Outlook
 
 LIMIT = 275_000_000
 ENOUGH = SmallestLimit(291_400_000, {})
@@ -32,9 +32,9 @@ def at(gaps, solver="llsvm", mixed=False, **settings):
     return SimpleNamespace(history=history, stream=stream, solver=solver, settings=Settings(**settings))
 
 
-def look(*args, enough=lambda: ENOUGH, kind="pass", **options):
+def look(*args, enough=lambda: ENOUGH, kind="pass", extra=None, **options):
     outlook, passes = Outlook(), 1 + len(args[0])
-    report = Report(kind, passes, note="before")
+    report = Report(kind, passes, note="before", extra=extra or {})
     outlook.look(report, at(*args, **options), enough)
     return outlook, report
 
@@ -71,6 +71,27 @@ def test_too_slow_is_a_matter_of_counts(gaps, most):
     """At a fifth less from pass to pass, 15 passes more would do where there are so many."""
     enough = gaps[-1] < 0.1 and most != 20
     assert bool(look(gaps, max_passes=most)[0].sentence) == (not enough)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "updates", "seconds", "told"),
+    [
+        ([0.86, 0.32], 1.1, 0.1, "about 6 more passes"),
+        ([0.86], 1.1, 0.1, ""),  # says nothing of a rate
+        ([1.0, 0.32], 1.1, 0.1, ""),
+        ([0.86, 0.02], 1.1, 0.1, ""),  # one or two do
+        ([0.32, 0.86], 1.1, 0.1, ""),
+        ([0.86, 0.32], 0.9, 0.1, ""),  # it is the data that are large
+        ([0.86, 0.32], 1.1, 0.01, ""),
+    ],
+)
+def test_of_long_passes_fewer_tell(gaps, updates, seconds, told):
+    """updates, seconds: of a pass, so many times what makes it long, and what is too long for all to come."""
+    passes = 1 + len(gaps)
+    work = {UPDATES: updates * LONG_UPDATES * passes, SECONDS: 2 * seconds * LONG_SECONDS * passes}
+    sentence = look(gaps, solver="sequential-dual", extra=work)[0].sentence
+    assert told in sentence
+    assert bool(sentence) == bool(told)
 
 
 def test_a_limit_that_cannot_be_told():

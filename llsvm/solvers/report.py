@@ -20,6 +20,9 @@ NO_ROOM = "memory"  # stalled, since the memory limit has no room for what would
 
 ROUNDED = "rounding"  # what is missing to the tolerance is lost in rounding
 
+UPDATES = "updates_per_row"  # in ``Report.extra``: so often each row has been updated so far, on average
+SECONDS = "priced_seconds"  # of processor that this has taken, as told by counts, so that runs repeat
+
 
 def in_passes(number: int, what: str = "pass") -> str:
     """As "1 pass", "3 passes"."""

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from llsvm.errors import BudgetError, UsageError
 from llsvm.memory.plan import SmallestLimit
 from llsvm.solvers.advice import passes_to_come
-from llsvm.solvers.report import Report, in_passes
+from llsvm.solvers.report import SECONDS, UPDATES, Report, in_passes
 from llsvm.training.outcome import Run
 
 FIRST = 6  # passes, before which nothing can be said
 MANY = 30  # more to come than so many are too slow, where second order takes some few
+LONG_UPDATES = 20  # of each row in a pass: where passes take more, fewer of them tell,
+LONG_SECONDS = 60.0  # and are too slow if those to come take longer, as counts of their work are priced
 SECOND_ORDER = ("llsvm", "sequential-dual")  # solvers that have it, over rows in memory
 
 _SENTENCE = (
@@ -39,8 +41,10 @@ class Outlook:
         gaps = [row["relative_gap"] for row in run.history if row["relative_gap"] is not None]
         left = min((run.settings.max_passes or math.inf) - report.passes, MANY)
         to_come = passes_to_come(gaps, run.settings.tol)
-        if len(gaps) < FIRST or left <= 0 or 0 < to_come <= left:
+        long = _long_passes_to_come(report, gaps, run.settings.tol)
+        if left <= 0 or (not long and (len(gaps) < FIRST or 0 < to_come <= left)):
             return
+        to_come = to_come or long
         self._looked = True
         try:
             nbytes = enough().nbytes
@@ -56,6 +60,16 @@ class Outlook:
             enough=math.ceil(nbytes / 1e6),
         )
         report.note = "; ".join(filter(None, [report.note, self.sentence]))
+
+
+def _long_passes_to_come(report: Report, gaps: list[float], tol: float) -> int:
+    """At the rate of the last pass, so many more, if they take long; else 0."""
+    updates, seconds = (report.extra.get(name, 0.0) / report.passes for name in (UPDATES, SECONDS))
+    known = [gap for gap in gaps[-2:] if gap < 1]
+    if updates <= LONG_UPDATES or len(known) < 2 or not tol < known[1] < known[0]:
+        return 0
+    to_come = math.ceil(math.log(known[1] / tol) / math.log(known[0] / known[1]))
+    return to_come if to_come * seconds > LONG_SECONDS else 0
 
 
 def _would_help(run: Run) -> bool:

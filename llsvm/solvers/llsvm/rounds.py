@@ -17,7 +17,7 @@ from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
-from llsvm.solvers.report import STALLED, Report
+from llsvm.solvers.report import STALLED, UPDATES, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
 
@@ -76,7 +76,7 @@ class Rounds:
             report = Report("pass", self.passes, coef, certificate, dual, n_active, converged)
             report.left_out = self._left_out
             report.note = NOTHING if certificate.is_nothing else ""
-            report.extra["updates_per_row"] = int(sweeps.visits.sum()) / run.stream.dataset.n_rows
+            report.extra[UPDATES] = int(sweeps.visits.sum()) / run.stream.dataset.n_rows
             stalled = self._stall.note(self.passes, self._best.primal, feasible) and not converged
             self._at_standstill |= stalled
             at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)

@@ -7,6 +7,7 @@ from enum import Enum, auto
 import numpy as np
 
 from llsvm.dataset import DatasetInfo
+from llsvm.solvers.report import SECONDS, UPDATES
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.newton_system import MAX_PRODUCTS, Way, way_of
 from llsvm.solvers.sequential_dual.shares import BlockShares
@@ -64,10 +65,21 @@ def worst_rows_are_due(
     return _spent(loops, values, tuning) > tuning.worst_products * n_active * product
 
 
+def work_so_far(loops: Loops, dataset: DatasetInfo, tuning: SequentialDualTuning) -> dict[str, float]:
+    """On loops, for ``Report.extra``."""
+    n, k = max(dataset.n_rows, 1), len(dataset.classes)
+    seconds = 1e-9 * _of_loops(loops, dataset.nnz / n, tuning)
+    return {UPDATES: loops.scores / (n * k), SECONDS: seconds}
+
+
 def _spent(loops: Loops, values: float, tuning: SequentialDualTuning) -> float:
     """ns, on loops so far, beyond what loading Newton's method takes; values: of a row."""
-    spent = loops.made * tuning.loop + loops.scores * (tuning.score + tuning.score_value * values)
-    return spent - tuning.newton_start
+    return _of_loops(loops, values, tuning) - tuning.newton_start
+
+
+def _of_loops(loops: Loops, values: float, tuning: SequentialDualTuning) -> float:
+    """ns, so far; values: of a row."""
+    return loops.made * tuning.loop + loops.scores * (tuning.score + tuning.score_value * values)
 
 
 def _product(k: int, values: float, tuning: SequentialDualTuning) -> float:

@@ -46,7 +46,7 @@ from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.many_columns import ManyColumns
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
-from llsvm.solvers.sequential_dual.prices import Due, what_is_due, worst_rows_are_due
+from llsvm.solvers.sequential_dual.prices import Due, what_is_due, work_so_far, worst_rows_are_due
 from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.scale import Multiple
@@ -255,9 +255,8 @@ class SequentialDual:
         """So many rows are free or violate."""
         assert self._loops is not None
         assert self._stream is not None
-        return self._newton_due or worst_rows_are_due(
-            self._loops, n_active, self._stream.dataset, self.tuning
-        )
+        dataset = self._stream.dataset
+        return self._newton_due or worst_rows_are_due(self._loops, n_active, dataset, self.tuning)
 
     def _out_of_core(self, stream: Stream, rounds: Rounds, best: BestWeights) -> Iterator[Report]:
         many = self._many_columns
@@ -293,15 +292,16 @@ class SequentialDual:
     def _report(self, multiple: Multiple, w: NDArray[np.float64], n_active: int, best: BestWeights) -> Report:
         """multiple: of w, as measured."""
         assert self._loops is not None
+        assert self._stream is not None
         dual = self._loops.dual
         w, certificate = best.certificate(multiple, w, dual, self._passes)
-        coef, primal = coef_of(w), certificate.primal[0]
         converged = certificate.relative_gap <= self.settings.tol
-        report = Report("pass", self._passes, coef, certificate, dual, n_active, converged)
+        report = Report("pass", self._passes, coef_of(w), certificate, dual, n_active, converged)
+        report.extra |= work_so_far(self._loops, self._stream.dataset, self.tuning)
         measured = certificate.relative_gap - certificate.rounding_gap
         if not converged and measured <= self.tuning.exact * self.settings.tol:
             report.cause = ROUNDED
-        elif self._stall.note(self._passes, primal, dual) and not converged:
+        elif self._stall.note(self._passes, certificate.primal[0], dual) and not converged:
             if self._may_begin_more:
                 self._newton_due = True
             else:
