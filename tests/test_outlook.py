@@ -14,6 +14,8 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER
 from llsvm.solvers.report import SECONDS, UPDATES, Report
+from llsvm.solvers.sequential_dual.tuning import DEFAULT
+from llsvm.training import outlook as outlook_module
 from llsvm.training.outlook import FIRST, LONG_SECONDS, LONG_UPDATES, Outlook
 
 LIMIT = 275_000_000
@@ -124,3 +126,22 @@ def test_a_run_is_told_and_the_limit_it_is_told_of_does(tmp_path, monkeypatch):
     assert better.stream.in_one_block
     assert better.stream.plan.lines[SECOND_ORDER] >= 8 * 81 * 81
     assert better.reports[-1].converged
+
+
+@pytest.mark.parametrize("method", ["crammer-singer", "weston-watkins"])
+def test_joint_methods_tell_what_their_passes_cost(tmp_path, monkeypatch, method):
+    small_pages(monkeypatch, 2400, 8000)
+    monkeypatch.setattr(outlook_module, "LONG_UPDATES", 5)
+    monkeypatch.setattr(outlook_module, "LONG_SECONDS", 1e-4)
+    path = write_svmlight(tmp_path / "rows.svm", *tall(n=300, classes=3))
+    options = {"multiclass": method, "C": 1.0, "max_passes": FIRST - 1, "spill_dir": str(tmp_path)}
+    training = run(path, ledger=100_000, **options)
+    assert not training.stream.in_one_block
+    works = [report.extra for report in training.reports if report.kind == "pass"]
+    assert works == sorted(works, key=lambda work: (work[UPDATES], work[SECONDS]))
+    updates = works[-1][UPDATES]
+    assert updates > 5 * len(works)
+    assert works[-1][SECONDS] > 1e-9 * DEFAULT.score * updates * 300 * 3
+    (note,) = training.summary()["notes"]
+    assert "at this pace" in note
+    assert "no room for all rows and second order" in note
