@@ -79,6 +79,8 @@ def test_too_slow_is_a_matter_of_counts(gaps, most):
     ("gaps", "updates", "seconds", "told"),
     [
         ([0.86, 0.32], 1.1, 0.1, "about 6 more passes"),
+        ([0.86, 0.859], 1.1, 0.1, "it hardly falls"),
+        ([math.nextafter(0.999, 1.0), 0.999], 1.1, 0.1, "it hardly falls"),
         ([0.86], 1.1, 0.1, ""),  # says nothing of a rate
         ([1.0, 0.32], 1.1, 0.1, ""),
         ([0.86, 0.02], 1.1, 0.1, ""),  # one or two do
@@ -143,5 +145,5 @@ def test_joint_methods_tell_what_their_passes_cost(tmp_path, monkeypatch, method
     assert updates > 5 * len(works)
     assert works[-1][SECONDS] > 1e-9 * DEFAULT.score * updates * 300 * 3
     (note,) = training.summary()["notes"]
-    assert "at this pace" in note
+    assert note.startswith("after 2 passes the gap falls too slowly")
     assert "no room for all rows and second order" in note

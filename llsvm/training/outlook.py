@@ -1,5 +1,5 @@
 """Outlook: what a run that gets on too slowly under its memory limit is told once, while it goes on: what is wrong,
-and which limit would do. Counts of passes decide, no clock, so that runs repeat."""
+and which limit would do. Counts of passes, and of the work in them, decide, no clock, so that runs repeat."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from llsvm.errors import BudgetError, UsageError
 from llsvm.memory.plan import SmallestLimit
 from llsvm.solvers.advice import passes_to_come
 from llsvm.solvers.report import SECONDS, UPDATES, Report, in_passes
+from llsvm.solvers.stall import ROUNDING
 from llsvm.training.outcome import Run
 
-FIRST = 6  # passes, before which nothing can be said
+FIRST = 6  # passes, before which nothing can be said of short ones
 MANY = 30  # more to come than so many are too slow, where second order takes some few
 LONG_UPDATES = 20  # of each row in a pass: where passes take more, fewer of them tell,
 LONG_SECONDS = 60.0  # and are too slow if those to come take longer, as counts of their work are priced
+HARDLY = 1000  # passes to come, at the last ones' pace: their number would say nothing
 SECOND_ORDER = ("llsvm", "sequential-dual")  # solvers that have it, over rows in memory
 
 _SENTENCE = (
@@ -52,7 +54,11 @@ class Outlook:
             return
         if nbytes <= run.stream.budget.limit_bytes + 1:  # this one is enough
             return
-        outlook = f"about {in_passes(to_come, 'more pass')} at this pace" if to_come else "it hardly falls"
+        outlook = (
+            f"about {in_passes(to_come, 'more pass')} at this pace"
+            if 0 < to_come < HARDLY
+            else "it hardly falls"
+        )
         self.sentence = _SENTENCE.format(
             passes=in_passes(report.passes),
             outlook=outlook,
@@ -68,7 +74,8 @@ def _long_passes_to_come(report: Report, gaps: list[float], tol: float) -> int:
     known = [gap for gap in gaps[-2:] if gap < 1]
     if updates <= LONG_UPDATES or len(known) < 2 or not tol < known[1] < known[0]:
         return 0
-    to_come = math.ceil(math.log(known[1] / tol) / math.log(known[0] / known[1]))
+    fell = max(math.log(known[0] / known[1]), ROUNDING)
+    to_come = math.ceil(math.log(known[1] / tol) / fell)
     return to_come if to_come * seconds > LONG_SECONDS else 0
 
 
