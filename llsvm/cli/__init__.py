@@ -6,6 +6,7 @@ Nothing slow (numba, pyarrow, rich) is imported before a command needs it, so th
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import warnings
 from typing import Annotated
@@ -120,6 +121,10 @@ def main() -> None:
     watch()
     warnings.showwarning = show_warning
     gc.disable()  # until a command runs: looking for garbage in modules as they load takes time
+    if "_LLSVM_COMPLETE" in os.environ:  # a shell asks how a word goes on
+        from typer.completion import completion_init
+
+        completion_init()
     words = [without_credentials(word) for word in sys.argv[1:]]  # before any message can repeat them
     try:
         app(words, prog_name="llsvm")
