@@ -24,7 +24,7 @@ from llsvm.solvers.llsvm.newton_system import NewtonSystem
 from llsvm.solvers.sequential_dual.multipliers import Multipliers as Joint
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
 from llsvm.solvers.smsvm.hard_problems import HardProblems
-from llsvm.solvers.softmax.passes import Passes
+from llsvm.solvers.softmax.passes import BlockRows
 
 def told(cls, name, what):
     method = getattr(cls, name)
@@ -34,7 +34,7 @@ def told(cls, name, what):
     setattr(cls, name, wrapped)
 
 told(NewtonSystem, "solve", lambda system: f"binary {system.way.name}")
-told(Passes, "shared_hessian", lambda passes: "preconditioner")
+told(BlockRows, "shared_hessian", lambda rows: "preconditioner")
 told(Joint, "solve", lambda joint: "joint")
 told(WorstRows, "solve", lambda worst: "worst rows")
 told(HardProblems, "solve", lambda hard: "by columns")
