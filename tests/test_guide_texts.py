@@ -24,7 +24,8 @@ from llsvm.settings.settings import Settings
 from tools import check_layers
 
 TEXTS = [README, *GUIDES]
-COMMANDS = typer.main.get_command(app).commands
+PROGRAM = typer.main.get_command(app)
+COMMANDS = PROGRAM.commands
 OPTION = re.compile(r"(?<![\w-])--[A-Za-z][a-z0-9-]*")
 
 
@@ -33,7 +34,7 @@ def flags(command):
     return {word for option in options for word in (*option.opts, *option.secondary_opts)}
 
 
-ALL_FLAGS = {"--help", "--version"}.union(*map(flags, COMMANDS.values()))
+ALL_FLAGS = {"--help"}.union(*map(flags, (PROGRAM, *COMMANDS.values())))
 
 
 def guide(*words):
