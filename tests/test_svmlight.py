@@ -1,7 +1,6 @@
 """The svmlight reader: what it accepts, what it refuses and where, however it is run."""
 
 import bz2
-import io
 import lzma
 import os
 import re
@@ -21,8 +20,7 @@ from source_suite import PLENTY, SourceSuite, assert_same, joined
 
 from llsvm.block import CSR, concat
 from llsvm.data import open_source
-from llsvm.data.svmlight import IN_FLIGHT, SvmlightSource
-from llsvm.data.svmlight_pieces import ChunkReader
+from llsvm.data.svmlight import SvmlightSource
 from llsvm.errors import DataError, UsageError
 from llsvm.kernels.parse import parse
 
@@ -223,16 +221,6 @@ def test_index_base(tmp_path, zero_based, text, base, n_features):
 def test_open_source_takes_paths(tmp_path):
     path = write(tmp_path, SAMPLE)
     assert_same(joined(open_source(path)), joined(open_source(str(path), format="svmlight", threads=2)))
-
-
-@pytest.mark.parametrize("max_bytes", [200_000, 2_000_000])
-def test_two_pieces_are_parsed_while_a_block_is_used(max_bytes):
-    """What may be in flight has room for the piece that is handed out, two others, and the text of a fourth."""
-    text = b"1 3:0.1834 17:0.0186 29:0.25 104:0.5\n" * (2 * max_bytes // 38)
-    pieces = iter(ChunkReader(io.BytesIO(text), "text", max_bytes, np.dtype(np.float32)))
-    used, *parsed, read = (next(pieces) for _ in range(4))
-    held = used.nbytes + sum(piece.nbytes for piece in parsed) + len(read.text)
-    assert held <= IN_FLIGHT * max_bytes
 
 
 def test_comments_do_not_blow_up_blocks(tmp_path):

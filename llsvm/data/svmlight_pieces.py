@@ -15,11 +15,9 @@ from llsvm.kernels.parse import PADDING_BYTES
 
 # A block of n rows and m values is 8 (n + 1) + 8 n + 8 n + (4 + 4 or 8) m bytes: indptr, y, rows; indices and data.
 BLOCK_BYTES, ROW_BYTES, INDEX_BYTES = 8, 24, 4
-# A chunk's text is about as large as its block, and counted for as if the block were twice as large. With a quarter
-# of max_bytes each, what pieces in flight may hold, 3 * max_bytes, has room for the one that is handed out, two
-# that are parsed meanwhile, and the text of the next; with a third, one of two threads would stand still whenever
-# a block is used.
-CHUNKS_PER_BLOCK = 4
+# A chunk's text is about as large as its block, and the block at most twice as large; with a third of max_bytes
+# each, three threads fit into the 3 * max_bytes that pieces in flight may hold.
+CHUNKS_PER_BLOCK = 3
 # Larger chunks gain nothing: they leave the processor's cache.
 MAX_CHUNK_BYTES = 8 << 20
 # A line is read whole. It may take this times max_bytes, and more only if that is next to nothing.
