@@ -104,7 +104,7 @@ def test_batches_of_arrays_that_are_filled_anew_give_the_model_of_the_arrays(spa
     assert again.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-5)
     assert again.coef_.tobytes() == once.coef_.tobytes()
     assert (llsvm.predict(whole, batches) == llsvm.predict(whole, X)).all()
-    assert llsvm.evaluate(whole, batches)["accuracy"] == llsvm.evaluate(whole, X, y)["accuracy"]
+    assert llsvm.evaluate(whole, batches)["accuracy"] == llsvm.evaluate(whole, X, y, w)["accuracy"]
 
 
 X, Y, _ = arrays()

@@ -211,12 +211,16 @@ def test_rows_are_let_go_before_they_are_read_again(tmp_path):
     source = open_with_settings(settings, str(write_svmlight(tmp_path / "rows.svm", X, y)))
     read, kept = source.blocks, []
 
+    def rows_held():
+        return [each for each in gc.get_objects() if isinstance(each, RowBuffer) and each.n_rows]
+
     def blocks(max_bytes):
-        kept.append([each for each in gc.get_objects() if isinstance(each, RowBuffer) and each.n_rows])
+        kept.append([each for each in rows_held() if not any(each is other for other in of_others)])
         return read(max_bytes)
 
     source.blocks = blocks
     gc.collect()
+    of_others = rows_held()  # of tests before
     gc.disable()
     try:
         with Training(source, settings) as training:
