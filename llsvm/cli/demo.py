@@ -41,8 +41,10 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Train on a made-up file larger than the limit: a minute."""
+    from llsvm.kernels.start import start_quickly
     from llsvm.memory.sizes import format_size, memory_limit_bytes, parse_size
 
+    start_quickly()  # before the kernel that writes rows: what Numba loads otherwise stays, and takes 20 MB
     file_bytes, limit_bytes = parse_size(size), memory_limit_bytes(memory_limit)
     settings = Settings(C=_C, seed=seed, memory_limit=memory_limit)
     with _folder(keep, file_bytes) as folder:

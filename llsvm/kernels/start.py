@@ -18,13 +18,16 @@ def start_quickly() -> None:
     """Have Numba look into the cache first, and go without SciPy and cffi when it compiles.
 
     Call it before the first kernel runs, and in a process of our own: in somebody else's Numba must find all it
-    can. It changes Numba's private parts; with a Numba that has others, everything stays as it is.
+    can. It changes Numba's private parts; with a Numba that has others, everything stays as it is. A second call
+    does nothing.
     """
     try:
         from numba.core.caching import Cache
         from numba.core.registry import cpu_target
         from numba.core.runtime import rtsys
 
+        if Cache._load_overload.__module__ == __name__:
+            return
         look, guard = Cache._load_overload, Cache._guard_against_spurious_io_errors
         rtsys.initialize(cpu_target.target_context)  # compiled kernels call it
     except (ImportError, AttributeError):
