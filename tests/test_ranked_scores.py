@@ -46,7 +46,7 @@ def test_figures_are_scikit_learns(name, multiclass):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_weights_count_as_scikit_learns_sample_weight(name, weighted, monkeypatch):
     """Some are 0, and scores go to a file."""
-    monkeypatch.setattr("llsvm.scoring.kept_scores.HELD_BYTES", 600)
+    monkeypatch.setattr("llsvm.scoring.figures.KeptScores", lambda: KeptScores(600))
     X, y = SETS[name]
     X = X / np.abs(X).max(axis=0).clip(1)
     model = llsvm.train(X[::2], y[::2], loss="logistic", tol=0.01)

@@ -65,7 +65,7 @@ class Expression:
                 warnings.simplefilter("ignore", SyntaxWarning)  # Python's, of its own meaning of "is"
                 self._tree = ast.parse(plain, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            offset = getattr(error, "offset", None) or 1
+            offset = (error.offset if isinstance(error, SyntaxError) else None) or 1
             hint = (
                 "; == compares" if "==" in str(error) or "=" in text[max(0, offset - 2) : offset + 1] else ""
             )
