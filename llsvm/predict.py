@@ -11,6 +11,7 @@ from llsvm.data import in_batches, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
 from llsvm.features.frames import column_names, like_frame
+from llsvm.features.table_options import NOTHING_KEPT, Kept
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
@@ -91,7 +92,7 @@ def write_predictions(
     given = options_of(memory_limit, threads, label, format, zero_based)
     require_table_name(output)
     loaded = take_model(model, given)
-    source = _opened(loaded, data, None, given, need_label=False, keep=keep)
+    source = _opened(loaded, data, None, given, need_label=False, keep=Kept(tuple(keep)))
     more = Shown(scores, probabilities)
     return write_table(loaded, source, output, more=more, memory_limit=given.memory_limit)
 
@@ -104,6 +105,7 @@ def evaluate(
     sample_weight: Any = None,
     *,
     thresholds: int = 0,
+    by: str | None = None,
     memory_limit: str | int | None = None,
     threads: int | None = None,
     label: str | int | None = None,
@@ -120,7 +122,8 @@ def evaluate(
     or y. sample_weight: (n,) what the rows count for, with arrays and data frames; of files, and data frames that
     have their labels in them, the column ``weight``. Where neither is given all rows count the same, however the
     model was trained; but for Vowpal Wabbit's, which have their importance weights with them. thresholds: of two
-    classes, how many steps of recall a table of thresholds has.
+    classes, how many steps of recall a table of thresholds has. by: a column of files and data frames, its name or
+    position: the answer has the figures of each group of rows, which have the same value in it, too.
 
     Returns plain values, a dict: rows, weight (their sum, where there are some: all but rows, correct and
     unknown_rows is by them), correct, accuracy, macro_f1, balanced_accuracy, matthews_corrcoef, of two
@@ -134,24 +137,36 @@ def evaluate(
     below (its end), rows, probability (their mean) and share (of those for which it came true). Of a regression:
     rows, r2, mean_absolute_error, mean_squared_error, root_mean_squared_error. Of loss one_class, which needs no
     labels: rows, outliers, outlier_share, and labelled, the figures of classes over the rows whose labels are 1 and
-    -1, if there are any. Raises as ``predict``, and ModelError where labels are text and the model's are numbers,
-    or the other way round.
+    -1, if there are any. With ``by``: by, the column's name, and groups, a dict each: group, the value as text
+    (None: it is missing), and all figures of its rows. Raises as ``predict``, and ModelError where labels are text
+    and the model's are numbers, or the other way round.
     """
     given = replace(
         options_of(memory_limit, threads, label, format, zero_based),
         weight=None if weight is None else str(weight),
         where=where,
     )
-    return evaluated(take_model(model, given), data, y, given, sample_weight, thresholds=thresholds)
+    return evaluated(take_model(model, given), data, y, given, sample_weight, by, thresholds=thresholds)
 
 
 def evaluated(
-    model: Model, data: Any, y: Any, given: Settings, sample_weight: Any = None, **asked: Any
+    model: Model,
+    data: Any,
+    y: Any,
+    given: Settings,
+    sample_weight: Any = None,
+    by: str | None = None,
+    **asked: Any,
 ) -> dict[str, Any]:
     """As ``evaluate``. given: its options. asked: what the answer is to have, see ``measure``."""
     needed = model.label_kind != UNLABELLED
-    source = _opened(model, data, y, given, need_label=needed, sample_weight=sample_weight)
-    return measure(model, source, memory_limit=given.memory_limit, **asked)
+    source = _opened(model, data, y, given, needed, grouping(by), sample_weight)
+    return measure(model, source, memory_limit=given.memory_limit, by=by, **asked)
+
+
+def grouping(by: str | None) -> Kept:
+    """What a source keeps for groups of rows. by: see ``evaluate``."""
+    return NOTHING_KEPT if by is None else Kept((by,), "by")
 
 
 @takes_options
@@ -210,7 +225,7 @@ def _opened(
     y: Any,
     given: Settings,
     need_label: bool,
-    keep: Sequence[str] = (),
+    keep: Kept = NOTHING_KEPT,
     sample_weight: Any = None,
 ) -> BlockSource:
     own = "y" if y is not None else "sample_weight" if sample_weight is not None else None
@@ -235,10 +250,13 @@ def _opened(
 
 
 def open_for_settings(
-    model: Model, data: Any, given: Settings, need_label: bool, keep: Sequence[str] = ()
+    model: Model,
+    data: Any,
+    given: Settings,
+    need_label: bool,
+    keep: Kept = NOTHING_KEPT,
 ) -> BlockSource:
-    """Files to score, read as the model's training data were, but for what is given otherwise. keep: columns that
-    come with the rows, see TableOptions."""
+    """Files to score, read as the model's training data were, but for what is given otherwise."""
     options = {} if given.zero_based == "auto" else {"zero_based": given.zero_based}
     threads = given.threads or default_threads()
     return open_for(
@@ -249,7 +267,7 @@ def open_for_settings(
         threads=threads,
         options={
             "label": given.label,
-            "keep": tuple(keep),
+            "keep": keep,
             "weight": given.weight,
             "where": given.where,
             "missing_label": given.missing_label,

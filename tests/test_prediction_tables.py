@@ -178,7 +178,7 @@ def test_rows_without_columns_keep_none(case, tmp_path):
     model.save(tmp_path / "m")
     done = call("predict", tmp_path / "m", tmp_path / "t.svm", "--output", tmp_path / "o.csv", "--keep", "id")
     assert done.exit_code == 2
-    assert "svmlight has none" in done.output
+    assert "svmlight has no columns for --keep" in done.output
     assert call("predict", tmp_path / "m", tmp_path / "t.svm", "--output", tmp_path / "o.csv").exit_code == 0
     assert (tmp_path / "o.csv").read_text() == "prediction\n1\n0\n"
     with pytest.raises(UsageError, match="a table of predictions is CSV or Parquet"):

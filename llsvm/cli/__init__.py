@@ -14,7 +14,21 @@ from typing import Annotated
 import typer
 
 from llsvm import __version__
-from llsvm.cli import convert, demo, guide, inspect, model_io, path, predict, report, run, train, tune, verify
+from llsvm.cli import (
+    convert,
+    demo,
+    evaluate,
+    guide,
+    inspect,
+    model_io,
+    path,
+    predict,
+    report,
+    run,
+    train,
+    tune,
+    verify,
+)
 from llsvm.cli.answers import answering, explained, show_warning
 from llsvm.cli.parsing import Command, Group
 from llsvm.files.credentials import without_credentials
@@ -53,7 +67,7 @@ for command in (
     path.path,
     tune.tune,
     predict.predict,
-    predict.evaluate,
+    evaluate.evaluate,
     verify.verify,
     report.report,
     inspect.inspect,

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from llsvm.cli.echo import echo
+from llsvm.cli.evaluate import print_evaluation
 from llsvm.cli.options import Quiet, open_data
-from llsvm.cli.predict import print_evaluation
 from llsvm.cli.train import outcome, run_training
 from llsvm.errors import DiskError
 from llsvm.process import leftovers

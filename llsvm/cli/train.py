@@ -121,7 +121,7 @@ def train(
 
         typer.echo(json_bytes(summary).decode(), nl=False)
     elif test is not None:
-        from llsvm.cli.predict import print_evaluation
+        from llsvm.cli.evaluate import print_evaluation
 
         echo(f"on {test}:")
         print_evaluation(summary["test"])

@@ -226,9 +226,9 @@ def _in_batches(
     if batches.schema is None:
         from llsvm.data.array_batches import ArrayBatches
         from llsvm.data.arrays import ArraySource
-        from llsvm.features.table_options import refuse_row_choice
+        from llsvm.features.table_options import refuse_column_options
 
-        refuse_row_choice(batches.name, options)
+        refuse_column_options(batches.name, options)
 
         return ArrayBatches(batches, ArraySource)
     from llsvm.data.streamed_table import streamed
@@ -241,9 +241,9 @@ def _in_batches(
 def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:
     """Arrays; or a data frame with columns of text."""
     from llsvm.features.frames import column_names
-    from llsvm.features.table_options import TableOptions, refuse_row_choice
+    from llsvm.features.table_options import TableOptions, refuse_column_options
 
-    refuse_row_choice("X", options)
+    refuse_column_options("X", options)
     if not options.get("text") and not options.get("cross"):
         from llsvm.data.arrays import ArraySource
 
@@ -300,14 +300,9 @@ def _open_files(
             encoder.documents.n_threads = threads
         result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label, lenient, threads)
         return result
-    if options.get("keep"):
-        raise UsageError(
-            f"{paths[0]}: --keep names columns of tables, and {name} has none: leave it out, or give CSV, JSON "
-            "Lines, Parquet or Arrow"
-        )
-    from llsvm.features.table_options import refuse_row_choice
+    from llsvm.features.table_options import refuse_column_options
 
-    refuse_row_choice(f"{paths[0]}: {name}", options)
+    refuse_column_options(f"{paths[0]}: {name}", options)
     if entry.kind in ("rows", "named") and any(
         options.get(key) for key in ("label", "features", "weight", "text")
     ):

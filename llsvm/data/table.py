@@ -90,7 +90,7 @@ class TableSource(ABC):
         self._text_labels: bool | None = None
         wanted = None
         if encoder is not None:
-            named = (*self._options.keep, self._options.weight or "")
+            named = (*self._options.keep.names, self._options.weight or "")
             wanted = (*encoder.used, *named, *columns_of_expressions(self._options, encoder.label))
         self._partitions = partition_values(self._paths, wanted)
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
@@ -103,7 +103,7 @@ class TableSource(ABC):
         texts = {column.name for column in self.encoder.columns if column.kind in ("text", "document")}
         self._partitions = partition_values(self._paths, wanted, texts)
         self.encoder.empty_is_missing = self.format == "csv"
-        self._kept = in_order(self._paths[0], schema.names, self._options.keep, "keep")
+        self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
         self.bytes_read = 0  # what was looked at before does not count
 
     # -- a format says -----------------------------------------------------------------------------------

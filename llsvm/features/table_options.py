@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from llsvm.errors import DataError, UsageError
 from llsvm.features.text.options import TextOptions
@@ -13,6 +13,17 @@ from llsvm.features.text.options import TextOptions
 LABEL_NAMES = ("label", "labels", "target", "class", "y")  # taken for the label if none is named
 MISSING_LABEL_DROP = "drop"
 _SHOWN = 12
+
+
+class Kept(NamedTuple):
+    """Columns that come with the rows as they are (Block.kept). names: names, positions or patterns, in the order
+    in which they come. option: that asks for them, for messages."""
+
+    names: tuple[str, ...] = ()
+    option: str = "keep"
+
+
+NOTHING_KEPT = Kept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class TableOptions:
     cross: pairs of columns, "A:B", see llsvm.features.crosses.
     text: columns that are documents: names, positions or patterns. text_options: how they become n-grams.
     encoding: of files of text.
-    keep: columns that come with the rows as they are (Block.kept): names, positions or patterns.
+    keep: see Kept.
     where: an expression of columns (llsvm.features.expressions): rows for which it is true count; None: all.
     missing_label: "refuse" rows whose label is missing, or "drop" them.
     """
@@ -48,7 +59,7 @@ class TableOptions:
     text: tuple[str, ...] = ()
     text_options: TextOptions = field(default_factory=TextOptions)
     encoding: str = "utf-8"
-    keep: tuple[str, ...] = ()
+    keep: Kept = NOTHING_KEPT
     where: str | None = None
     missing_label: str = "refuse"
 
@@ -139,11 +150,13 @@ def in_order(where: str, names: Sequence[str], patterns: Sequence[str], option: 
     return list(found)
 
 
-def refuse_row_choice(what: str, options: Mapping[str, Any]) -> None:
-    """Raise UsageError where options choose among the rows of data that have no columns. what: the data. options:
-    as TableOptions has them."""
+def refuse_column_options(what: str, options: Mapping[str, Any]) -> None:
+    """Raise UsageError where options ask for columns beside features of data that have none, or choose among their
+    rows by them. what: the data. options: as TableOptions has them."""
+    kept: Kept = options.get("keep", NOTHING_KEPT)
     drop = options.get("missing_label") == MISSING_LABEL_DROP
-    for option, given in (("where", options.get("where") is not None), ("missing-label", drop)):
+    asked = {kept.option: bool(kept.names), "where": options.get("where") is not None, "missing-label": drop}
+    for option, given in asked.items():
         if given:
             raise UsageError(
                 f"{what} has no columns for --{option}: leave it out, or give CSV, JSON Lines, Parquet, Arrow, or "

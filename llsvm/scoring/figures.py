@@ -14,12 +14,14 @@ from llsvm.features.labels import is_text, quoted
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model, label_text
 from llsvm.scoring.curve import Curve
-from llsvm.scoring.kept_scores import HELD_BYTES, KeptScores
+from llsvm.scoring.kept_scores import KeptScores, ScoreStore
 from llsvm.scoring.reliability import Bin, Reliability
 from llsvm.scoring.shapes import ClassShapes
 from llsvm.scoring.thresholds import Threshold, Thresholds
 
 _CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
+_CLASS_BYTES, _THRESHOLD_BYTES = 1000, 1000  # of what there is of each, and as JSON
+_FIGURES_BYTES = 20_000  # of all else
 _UNKNOWN_LISTED = 20
 
 
@@ -87,8 +89,8 @@ class Evaluation(TypedDict):
 class ClassCounts:
     """Figures of a classifier, as blocks of rows and their scores go by."""
 
-    def __init__(self, model: Model, shapes: bool = False, thresholds: int = 0) -> None:
-        """thresholds: see Thresholds; 0: none."""
+    def __init__(self, model: Model, store: ScoreStore, shapes: bool = False, thresholds: int = 0) -> None:
+        """store: where scores of two classes are kept. thresholds: see Thresholds; 0: none."""
         self._model = model
         self._thresholds = thresholds
         self._shapes = ClassShapes(len(model.classes_)) if shapes else None
@@ -99,14 +101,14 @@ class ClassCounts:
         self._weighted = False
         self._log_loss = self._brier = 0.0  # sums
         self._reliability = Reliability()
-        self._scores = KeptScores() if len(model.classes_) == 2 else None
+        self._scores = KeptScores(store) if len(model.classes_) == 2 else None
 
     @staticmethod
-    def needs(model: Model, as_json: bool) -> dict[str, int]:
-        """What is held, in bytes, by name."""
-        cells = len(model.classes_) ** 2
-        found = {"confusion of classes": cells * (_CELL_BYTES + as_json * _CELL_TEXT_BYTES)}
-        return found | ({"scores to be ranked": 2 * HELD_BYTES} if len(model.classes_) == 2 else {})
+    def nbytes(model: Model, as_json: bool, thresholds: int = 0) -> int:
+        """What is held beside the store."""
+        k = len(model.classes_)
+        cells = k * k * (_CELL_BYTES + as_json * _CELL_TEXT_BYTES)
+        return _FIGURES_BYTES + cells + k * _CLASS_BYTES + thresholds * _THRESHOLD_BYTES
 
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
         model = self._model
@@ -163,8 +165,6 @@ class ClassCounts:
             shapes |= {} if curve is None else {"curve": curve.answer()}
             if levels is not None:
                 answer["thresholds"] = levels.answer()
-        if self._scores is not None:
-            self._scores.close()
         if shapes:
             answer["shapes"] = shapes
         if THRESHOLD in self._model.extra:

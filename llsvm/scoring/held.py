@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import weights_of
 from llsvm.features.columns import label_column
 from llsvm.features.frames import as_rows, column_names, columns, rows
-from llsvm.features.table_options import find_column, in_order, usual_label
+from llsvm.features.table_options import NOTHING_KEPT, Kept, find_column, in_order, usual_label
 from llsvm.models.model import Model, n_rows_of
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
@@ -29,7 +29,7 @@ class HeldRows:
     Polars, a table of pyarrow), see ``as_rows``, whose columns are found by name where the model knows names.
 
     y: (n,) labels, or None. sample_weight: (n,) numbers, not negative, or None. keep: columns of a data frame that
-    come with the rows, see TableOptions."""
+    come with the rows."""
 
     bytes_read = 0
 
@@ -38,15 +38,17 @@ class HeldRows:
         model: Model,
         X: Any,
         y: NDArray[Any] | None = None,
-        keep: Sequence[str] = (),
+        keep: Kept = NOTHING_KEPT,
         sample_weight: Any = None,
     ) -> None:
         self._model = model
         self._X = X
         names = column_names(X)
-        if keep and names is None:
-            raise UsageError("--keep names columns, and X has none: give a data frame, or leave it out")
-        self._kept = in_order("X", names or (), keep, "keep")
+        if keep.names and names is None:
+            raise UsageError(
+                f"--{keep.option} names columns, and X has none: give a data frame, or leave it out"
+            )
+        self._kept = in_order("X", names or (), *keep)
         self._n_rows = int(self._X.shape[0])
         if y is not None and y.shape != (self._n_rows,):
             raise DataError(
@@ -90,7 +92,7 @@ def held_rows(
     y: Any = None,
     label: str | int | None = None,
     need_label: bool = False,
-    keep: Sequence[str] = (),
+    keep: Kept = NOTHING_KEPT,
     sample_weight: Any = None,
 ) -> BlockSource:
     """X and its labels: y, or where that is None the column ``label`` of a data frame, the one that the model's

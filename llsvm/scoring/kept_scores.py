@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import IO
 
 import numpy as np
@@ -16,44 +17,44 @@ from llsvm.files.writing import NO_ROOM
 from llsvm.scoring.ranking import Follower, Ranked, ranked
 
 HELD_BYTES = 2 << 20  # at most, before they go to the file, and of the file when it is read
+_ARRAY_BYTES = 128  # of an array beside its values
 _SMALLEST_SORT = 1 << 14  # rows
 _ROW = np.dtype([("score", "<f8"), ("signed", "<f4")])
+_HEAD = np.dtype(
+    [("before", "<i8"), ("rows", "<i8")]
+)  # of a chunk: where the one before it is, -1 of the first
 
 
-class KeptScores:
-    """A file that has no name: whatever ends the process, nothing is left."""
+class ScoreStore:
+    """Where several KeptScores keep their rows: one file that has no name, in which the chunks of each are a chain,
+    so that what is held in memory does not grow with it; whatever ends the process, nothing is left."""
 
     def __init__(self, held_bytes: int = HELD_BYTES) -> None:
-        self._rows = held_bytes // _ROW.itemsize
-        self._held: list[NDArray[np.void]] = []
-        self._n_held = 0
+        self.held_rows = max(1, held_bytes // _ROW.itemsize)
+        self._most, self._held_bytes = held_bytes, 0
+        self._holders: list[KeptScores] = []
         self._file: IO[bytes] | None = None
+        self._end = 0
 
-    def add(self, scores: NDArray[np.float64], signed: NDArray[np.float32]) -> None:
-        """scores, signed: (n,), see Ranked.add. Raises DiskError."""
-        for start in range(0, len(scores), self._rows):
-            part = slice(start, start + self._rows)
-            rows = np.empty(len(scores[part]), _ROW)
-            rows["score"], rows["signed"] = scores[part], signed[part]
-            self._held.append(rows)
-            self._n_held += len(rows)
-            if self._n_held >= self._rows:
-                self._write()
+    def register(self, holder: KeptScores) -> None:
+        self._holders.append(holder)
 
-    def ranked(self, room_bytes: int, followers: Sequence[Follower] = ()) -> Ranked:
-        """What the ranking of all rows comes to. room_bytes: that sorting may take."""
-        return ranked(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES), followers)
+    def hold(self, nbytes: int) -> None:
+        """So much more is held by one of them: all write what they hold where it is too much. Raises DiskError."""
+        self._held_bytes += nbytes
+        if self._held_bytes >= self._most:
+            for holder in self._holders:
+                holder.write()
+            self._held_bytes = 0
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def _write(self) -> None:
+    def write(self, rows: NDArray[np.void], before: int) -> int:
+        """The place of a new chunk. before: that of the same rows' last one, or -1. Raises DiskError."""
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="llsvm-")  # noqa: SIM115 (closed by close)
-            for rows in self._held:
-                self._file.write(rows.tobytes())
+            place = self._file.seek(self._end)
+            self._file.write(np.array((before, len(rows)), _HEAD).tobytes())
+            self._file.write(rows.tobytes())
             self._file.flush()
         except OSError as error:
             if error.errno not in NO_ROOM:
@@ -62,13 +63,51 @@ class KeptScores:
                 f"{tempfile.gettempdir()}: {error.strerror}: the scores of the rows, {_ROW.itemsize} bytes each, "
                 "are kept there to be ranked; free some space, or name another folder in $TMPDIR"
             ) from error
-        self._held, self._n_held = [], 0
+        self._end = place + _HEAD.itemsize + rows.nbytes
+        return place
+
+    def chunks(self, last: int) -> Iterator[NDArray[np.void]]:
+        """The chunks of a chain, backwards from the one at ``last``; none from -1."""
+        while last >= 0:
+            assert self._file is not None
+            self._file.seek(last)
+            last, n_rows = np.frombuffer(self._file.read(_HEAD.itemsize), _HEAD)[0].item()
+            yield np.frombuffer(self._file.read(n_rows * _ROW.itemsize), _ROW)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class KeptScores:
+    """The rows of one ranking."""
+
+    def __init__(self, store: ScoreStore) -> None:
+        self._store = store
+        self._held: list[NDArray[np.void]] = []
+        self._last = -1  # chunk in the file
+        store.register(self)
+
+    def add(self, scores: NDArray[np.float64], signed: NDArray[np.float32]) -> None:
+        """scores, signed: (n,), see Ranked.add. Raises DiskError."""
+        step = self._store.held_rows
+        for start in range(0, len(scores), step):
+            part = slice(start, start + step)
+            rows = np.empty(len(scores[part]), _ROW)
+            rows["score"], rows["signed"] = scores[part], signed[part]
+            self._held.append(rows)
+            self._store.hold(rows.nbytes + _ARRAY_BYTES)
+
+    def write(self) -> None:
+        """What is held goes to the file. Raises DiskError."""
+        if self._held:
+            self._last = self._store.write(np.concatenate(self._held), self._last)
+            self._held = []
+
+    def ranked(self, room_bytes: int, followers: Sequence[Follower] = ()) -> Ranked:
+        """What the ranking of all rows comes to. room_bytes: that sorting may take."""
+        return ranked(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES), followers)
 
     def _pieces(self) -> Iterator[Piece]:
-        if self._file is not None:
-            self._file.seek(0)
-            while content := self._file.read(self._rows * _ROW.itemsize):
-                rows = np.frombuffer(content, _ROW)
-                yield rows["score"].copy(), rows["signed"].copy()
-        for rows in self._held:
+        for rows in chain(self._store.chunks(self._last), self._held):
             yield rows["score"].copy(), rows["signed"].copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -9,8 +10,10 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import DataError
 from llsvm.models.model import Model
 from llsvm.scoring.figures import ClassCounts
+from llsvm.scoring.groups import GROUP_BYTES, Groups, groups_for
+from llsvm.scoring.kept_scores import HELD_BYTES, ScoreStore
 from llsvm.scoring.number_figures import NumberErrors, Outliers
-from llsvm.scoring.room import BLOCKS_HELD, max_block_bytes, row_bytes
+from llsvm.scoring.room import BLOCKS_HELD, max_block_bytes, row_bytes, spare_bytes
 from llsvm.scoring.scores import at_least_one, score_blocks
 from llsvm.scoring.shapes import SHAPES_BYTES
 from llsvm.scoring.thresholds import check_thresholds
@@ -31,6 +34,7 @@ def measure(
     as_json: bool = False,
     shapes: bool = False,
     thresholds: int = 0,
+    by: str | None = None,
 ) -> dict[str, Any]:
     """How well ``model`` predicts the labels of ``source``: an Evaluation of classes, RegressionEvaluation or
     OutlierEvaluation.
@@ -38,22 +42,42 @@ def measure(
     as_json: the answer is going to be written as JSON, whose text takes more memory than it does.
     shapes: the answer has ``shapes`` too, see ``llsvm.scoring.shapes``.
     thresholds: of two classes, the answer has a table of about so many, see ``llsvm.scoring.thresholds``; 0: none.
+    by: the column that the source keeps (Block.kept), as it was asked for: the answer has ``by``, its name, and
+    ``groups`` too, see ``llsvm.scoring.groups``.
     Raises as ``predict_file``, and ModelError where the data's labels are text and the model's are numbers,
     or the other way round; DataError where those of a regression are no numbers,
-    or all weights are 0; UsageError for thresholds that there are not.
+    or all weights are 0; UsageError for thresholds that there are not, and for too many groups.
     """
     check_thresholds(thresholds, len(model.classes_))
     kind, each_bytes = _FIGURES[model.label_kind], row_bytes(model)
-    more = {**kind.needs(model, as_json), "scores of a row": each_bytes}
+    own_bytes = kind.nbytes(model, as_json, thresholds)
+    more = {"figures": own_bytes, "scores of a row": each_bytes}
+    if len(model.classes_) == 2:
+        more["scores to be ranked"] = 2 * HELD_BYTES
     if shapes:
         more["shapes of scores"] = SHAPES_BYTES
     grow = partial(max_block_bytes, model, source, memory_limit, more)
-    max_bytes, figures, n_rows, weighs = grow(), kind(model, shapes, thresholds), 0, False
-    for block, values in score_blocks(model, source, max_bytes, each_bytes, grow):
-        n_rows += block.n_rows
-        weighs |= block.weight is None or bool(block.weight.any())
-        figures.add(block, values)
-    at_least_one(n_rows, source)
-    if not weighs:
-        raise DataError(f"{source.info().name}: all {n_rows:,} rows have the weight 0: no figure counts them")
-    return dict(figures.answer(BLOCKS_HELD * max_bytes))  # the blocks are gone
+    if by is not None:
+        group_bytes = own_bytes + GROUP_BYTES
+        limit = groups_for(spare_bytes(model, source, memory_limit, more), group_bytes)
+        more["figures of groups"] = limit.groups * group_bytes
+    max_bytes, n_rows, weighs = grow(), 0, False
+    with closing(ScoreStore()) as store:
+        figures = kind(model, store, shapes, thresholds)
+        groups = None if by is None else Groups(by, partial(kind, model, store, thresholds=thresholds), limit)
+        for block, values in score_blocks(model, source, max_bytes, each_bytes, grow):
+            n_rows += block.n_rows
+            weighs |= block.weight is None or bool(block.weight.any())
+            figures.add(block, values)
+            if groups is not None:
+                groups.add(block, values)
+        at_least_one(n_rows, source)
+        if not weighs:
+            raise DataError(
+                f"{source.info().name}: all {n_rows:,} rows have the weight 0: no figure counts them"
+            )
+        room = BLOCKS_HELD * max_bytes  # the blocks are gone
+        answer = dict(figures.answer(room))
+        if groups is not None:
+            answer |= {"by": groups.column, "groups": groups.answer(room)}
+        return answer

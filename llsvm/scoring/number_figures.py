@@ -14,7 +14,10 @@ from llsvm.features.labels import is_text
 from llsvm.features.targets import as_targets
 from llsvm.models.model import Model
 from llsvm.scoring.figures import ClassCounts, Evaluation, weights_of
+from llsvm.scoring.kept_scores import ScoreStore
 from llsvm.scoring.shapes import NumberShapes, OutlierShapes
+
+_NUMBERS_BYTES = 5_000  # of the figures of a regression
 
 
 class RegressionEvaluation(TypedDict):
@@ -48,8 +51,8 @@ class OutlierEvaluation(TypedDict):
 class NumberErrors:
     """Figures of a regression, as blocks of rows and their scores go by."""
 
-    def __init__(self, model: Model, shapes: bool = False, thresholds: int = 0) -> None:
-        """thresholds: for classes only."""
+    def __init__(self, model: Model, store: ScoreStore, shapes: bool = False, thresholds: int = 0) -> None:
+        """store, thresholds: for classes only."""
         self._shapes = NumberShapes() if shapes else None
         self._n_rows = 0
         self._weight = self._mean = self._spread = 0.0  # Σ w, mean of y, Σ w (y − mean)²
@@ -57,9 +60,9 @@ class NumberErrors:
         self._absolute = self._squares = 0.0
 
     @staticmethod
-    def needs(model: Model, as_json: bool) -> dict[str, int]:
-        """What is held, in bytes, by name."""
-        return {}
+    def nbytes(model: Model, as_json: bool, thresholds: int = 0) -> int:
+        """See ClassCounts."""
+        return _NUMBERS_BYTES
 
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
         """Raises DataError where a label is no number."""
@@ -113,18 +116,18 @@ class NumberErrors:
 class Outliers:
     """Figures of a model that tells outliers, as blocks of rows and their scores go by."""
 
-    def __init__(self, model: Model, shapes: bool = False, thresholds: int = 0) -> None:
+    def __init__(self, model: Model, store: ScoreStore, shapes: bool = False, thresholds: int = 0) -> None:
         self._model = model
         self._shapes = OutlierShapes() if shapes else None
-        self._classes = ClassCounts(model, shapes, thresholds)
+        self._classes = ClassCounts(model, store, shapes, thresholds)
         self._weight = self._outlier_weight = 0.0
         self._weighted = False
         self._n_rows = self._n_outliers = self._n_labelled = 0
 
     @staticmethod
-    def needs(model: Model, as_json: bool) -> dict[str, int]:
-        """What is held, in bytes, by name."""
-        return ClassCounts.needs(model, as_json)
+    def nbytes(model: Model, as_json: bool, thresholds: int = 0) -> int:
+        """See ClassCounts."""
+        return ClassCounts.nbytes(model, as_json, thresholds)
 
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
         self._n_rows += block.n_rows

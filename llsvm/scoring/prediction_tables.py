@@ -168,10 +168,11 @@ class _CSV:
                         "the column out of --keep"
                     )
             self._writer.writerow(self._names)
-        self._writer.writerows(zip(*map(_texts, batch.columns), strict=True))
+        self._writer.writerows(zip(*map(column_texts, batch.columns), strict=True))
 
 
-def _texts(column: pa.Array) -> list[str]:
+def column_texts(column: pa.Array) -> list[str]:
+    """The values as text, all digits of numbers; "" of what is missing."""
     if types.is_floating(column.type):
         return ["" if value is None else label_text(value) for value in column.to_pylist()]
     if types.is_dictionary(column.type):

@@ -32,7 +32,21 @@ def block_bytes(
     more: Mapping[str, int] | None = None,
     at_least: int = _SMALLEST_BLOCK_BYTES,
 ) -> int:
-    """Bytes a block may have while a model of ``n_weights`` weights scores, under a limit on the process.
+    """Bytes a block may have while a model of ``n_weights`` weights scores, under a limit on the process; see
+    ``bytes_for_blocks``."""
+    left = bytes_for_blocks(n_weights, n_classes, memory_limit, reader_bytes, more, at_least)
+    return min(max(_LARGEST_BLOCK_BYTES, at_least), left // BLOCKS_HELD)
+
+
+def bytes_for_blocks(
+    n_weights: int,
+    n_classes: int,
+    memory_limit: str | int | None = None,
+    reader_bytes: int = 0,
+    more: Mapping[str, int] | None = None,
+    at_least: int = _SMALLEST_BLOCK_BYTES,
+) -> int:
+    """Bytes that the limit leaves, all blocks together.
 
     memory_limit: as Settings has it; None for "50%". reader_bytes: see SourceInfo. more: what else is held, in
     bytes, by name. at_least: bytes that a block must have. Raises BudgetError, UsageError.
@@ -50,7 +64,7 @@ def block_bytes(
         fixed[LIBRARY] = reader_bytes
     fixed |= more or {}
     budget.require(fixed | {"blocks of rows": BLOCKS_HELD * at_least})
-    return min(max(_LARGEST_BLOCK_BYTES, at_least), (limit - sum(fixed.values())) // BLOCKS_HELD)
+    return limit - sum(fixed.values())
 
 
 def require_room(path: str | os.PathLike[str], memory_limit: str | int | None = None) -> None:
@@ -87,9 +101,22 @@ def max_block_bytes(
     at_least: int = _SMALLEST_BLOCK_BYTES,
 ) -> int:
     """``block_bytes`` of this model and source. more: what else is held, in bytes, by name."""
+    return block_bytes(*_needs(model, source, memory_limit, more), at_least)
+
+
+def spare_bytes(
+    model: Model, source: BlockSource, memory_limit: str | int | None, more: Mapping[str, int]
+) -> int:
+    """Bytes that may be taken for something else: half of what blocks could have, or all that is more than they
+    ever take. As ``max_block_bytes``."""
+    left = bytes_for_blocks(*_needs(model, source, memory_limit, more))
+    return max(left // 2, left - BLOCKS_HELD * _LARGEST_BLOCK_BYTES)
+
+
+def _needs(
+    model: Model, source: BlockSource, memory_limit: str | int | None, more: Mapping[str, int]
+) -> tuple[int, int, str | int | None, int, Mapping[str, int]]:
     n_values = model.weights.nbytes // 8 + len(model.extra.get("fill", ()))
     if model.feature_map is not None:
         more = {**more, "feature map": model.feature_map.work_bytes}
-    return block_bytes(
-        n_values, len(model.classes_), memory_limit, source.info().reader_bytes, more, at_least
-    )
+    return n_values, len(model.classes_), memory_limit, source.info().reader_bytes, more

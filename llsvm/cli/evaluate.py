@@ -1,0 +1,194 @@
+"""``llsvm evaluate``: how often a model is right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from llsvm.cli.declared import settings_of, takes, was_typed
+from llsvm.cli.echo import echo
+from llsvm.cli.options import Json, check_output
+from llsvm.cli.predict import ZERO_BASED, Data, ModelFile, opened
+from llsvm.errors import UsageError
+from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.option import MOST_USED, OUTPUT
+
+if TYPE_CHECKING:
+    from llsvm.scoring.figures import Evaluation
+
+_CONFUSIONS = 10  # shown
+
+
+@takes(
+    *("memory_limit", "label", "weight", "where", "missing_label", "format", "zero_based"),
+    zero_based=ZERO_BASED,
+    weight={
+        "help": "Column of weights, by which all figures count the rows.",
+        "shown_default": "none, whatever the model was trained with",
+    },
+    missing_label={
+        "help": "What to do with rows of tables whose label is missing, if the model does not know."
+    },
+)
+def evaluate(
+    context: typer.Context,
+    model: ModelFile,
+    data: Data,
+    json: Json = False,
+    thresholds: Annotated[
+        int,
+        typer.Option(
+            metavar="INT",
+            help="Of two classes: what thresholds of the score come to, for so many steps of recall.",
+            show_default="none",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = 0,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="All figures of each group of rows, too: of those that have the same value in this column.",
+            show_default="none",
+            rich_help_panel=MOST_USED,
+        ),
+    ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Draw the confusion matrix, and how reliable probabilities are: .png, .svg or .pdf (needs "
+            "matplotlib).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    **chosen: Any,
+) -> None:
+    """Compare predictions with the labels in DATA."""
+    from llsvm.cli.display import say_notes
+    from llsvm.models.model_file import json_bytes
+    from llsvm.predict import grouping
+    from llsvm.scoring.measure import measure
+
+    settings = settings_of(chosen, context)
+    if was_typed(context, "thresholds") and thresholds < 1:
+        raise UsageError(f"--thresholds must be 1 or more, not {thresholds}")
+    if plot is not None:
+        from llsvm.cli.plots import draw_evaluation, require_matplotlib
+
+        require_matplotlib()
+        check_output(plot, [model, *data])
+    loaded, source = opened(model, data, settings, need_label=True, keep=grouping(by))
+    if plot is not None and loaded.label_kind != CLASSIFICATION:
+        raise UsageError("--plot draws the confusion of classes, and this model has none: leave --plot out")
+    asked: dict[str, Any] = {"as_json": json, "thresholds": thresholds, "by": by}
+    answer = measure(loaded, source, memory_limit=settings.memory_limit, **asked)
+    say_notes(source)
+    if plot is not None:
+        draw_evaluation(cast("Evaluation", answer), plot)
+    if json:
+        typer.echo(json_bytes(answer).decode(), nl=False)
+    else:
+        print_evaluation(answer)
+
+
+def print_evaluation(answer: Mapping[str, Any]) -> None:
+    """An evaluation as tables on standard output."""
+    if "r2" in answer:
+        echo(f"R² {answer['r2']:.4f} over {_rows(answer)}")
+        for name in ("mean_absolute_error", "mean_squared_error", "root_mean_squared_error"):
+            echo(f"{name.replace('_', ' ')} {answer[name]:.6g}")
+    elif "outliers" in answer:
+        echo(f"{answer['outliers']:,} of {_rows(answer)} are outliers ({answer['outlier_share']:.4%})")
+        if "labelled" in answer:
+            echo(f"of the {answer['labelled']['rows']:,} rows with a label 1 or -1:")
+            _print_classes(answer["labelled"])
+    else:
+        _print_classes(answer)
+    if "groups" in answer:
+        _print_groups(answer)
+
+
+def _rows(answer: Mapping[str, Any]) -> str:
+    weight = f" (figures by their weights, {answer['weight']:.6g} in all)" if "weight" in answer else ""
+    return f"{answer['rows']:,} rows{weight}"
+
+
+def _print_classes(answer: Mapping[str, Any]) -> None:
+    from llsvm.cli.tables import print_table
+    from llsvm.scoring.figures import most_confused
+
+    echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {_rows(answer)}")
+    ranked = ""
+    if "roc_auc" in answer:
+        ranked = f", ROC AUC {answer['roc_auc']:.6g}, average precision {answer['average_precision']:.6g}"
+    echo(
+        f"balanced accuracy {answer['balanced_accuracy']:.4%}, Matthews' correlation "
+        f"{answer['matthews_corrcoef']:.6g}{ranked}"
+    )
+    if "log_loss" in answer:
+        echo(f"log loss {answer['log_loss']:.6g}, Brier score {answer['brier_score']:.6g}")
+    if "threshold" in answer:
+        from llsvm.calibration.threshold import describe
+
+        echo(f"{answer['classes'][1]['label']} where the score is above {describe(answer['threshold'])}")
+    names = ("label", "precision", "recall", "f1", "support", "predicted")
+    print_table(names, [[each[name] for name in names] for each in map(dict, answer["classes"])])
+    if "thresholds" in answer:
+        names = tuple(answer["thresholds"][0])
+        shown = [list(each.values()) for each in answer["thresholds"]]
+        print_table((f"{answer['classes'][1]['label']} from the score", *names[1:]), shown)
+    labels = answer["confusion"]["labels"]
+    if len(labels) <= 10:
+        counts = zip(labels, answer["confusion"]["counts"], strict=True)
+        print_table(("true \\ predicted", *labels), [[label, *row] for label, row in counts])
+    elif confusions := most_confused(answer["confusion"], _CONFUSIONS):
+        print_table(("most confused: true", "predicted as", "rows"), [each[:3] for each in confusions])
+    if answer["unknown_rows"]:
+        seen = ", ".join(f"{label} ({count:,})" for label, count in answer["unknown_labels"].items())
+        echo(f"{answer['unknown_rows']:,} rows have labels that the model does not know: {seen}")
+
+
+_OF_GROUPS = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro F1",
+    "balanced_accuracy": "balanced accuracy",
+    "matthews_corrcoef": "Matthews' corr.",
+    "roc_auc": "ROC AUC",
+    "average_precision": "average precision",
+    "log_loss": "log loss",
+    "brier_score": "Brier score",
+    "r2": "R²",
+    "mean_absolute_error": "mean absolute error",
+    "mean_squared_error": "mean squared error",
+    "root_mean_squared_error": "root mean squared error",
+    "outliers": "outliers",
+    "outlier_share": "share of outliers",
+}
+_OF_ONE_CLASS = ("precision", "recall", "f1")
+
+
+def _print_groups(answer: Mapping[str, Any]) -> None:
+    """A row per group, of the figures that any of them has; of two classes also the second's own."""
+    from llsvm.cli.tables import print_table
+
+    groups = [_flat(each) for each in answer["groups"]]
+    there = {name for each in groups for name in each}
+    shown = {"rows": "rows", "weight": "weight", **_OF_GROUPS}
+    if "classes" in answer and len(answer["classes"]) == 2:
+        label = answer["classes"][1]["label"]
+        shown |= {name: f"{name} of {label}" for name in _OF_ONE_CLASS}
+    names = [name for name in shown if name in there]
+    rows = [
+        ["(missing)" if each["group"] is None else each["group"], *(each.get(name) for name in names)]
+        for each in groups
+    ]
+    print_table((answer["by"], *(shown[name] for name in names)), rows)
+
+
+def _flat(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A group's figures without the tables among them, and those of the second class."""
+    own = {name: group["classes"][1][name] for name in _OF_ONE_CLASS} if "classes" in group else {}
+    return {**group, **own}

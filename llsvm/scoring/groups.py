@@ -1,0 +1,143 @@
+"""Figures of each group of rows, beside those of all: of the rows that have the same value in a column."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from llsvm.block import Block
+from llsvm.errors import DataError, UsageError
+from llsvm.features.table_options import listed
+from llsvm.scoring.figures import weights_of
+from llsvm.scoring.prediction_tables import column_texts
+
+MAX_GROUPS, LEAST_GROUPS = 1000, 2
+_MAX_NAME = 200  # characters of a value
+GROUP_BYTES = 2_000  # of a group beside its figures, its name included
+
+
+class Figures(Protocol):
+    """What figures of rows are, whatever the model predicts."""
+
+    def add(self, block: Block, scores: NDArray[np.float64]) -> None: ...
+
+    def answer(self, room_bytes: int) -> Any: ...
+
+
+class _Group:
+    def __init__(self, figures: Figures) -> None:
+        self.figures = figures
+        self.n_rows, self.weight = 0, 0.0
+
+
+class Limit(NamedTuple):
+    """How many groups there may be, and why not more, in words."""
+
+    groups: int
+    why: str
+
+
+def groups_for(room_bytes: int, group_bytes: int) -> Limit:
+    """How many groups there may be in so much room."""
+    found = max(LEAST_GROUPS, room_bytes // group_bytes)
+    if found < MAX_GROUPS:
+        why = f"--memory-limit has no room for more, {group_bytes:,} bytes each; pass a larger one, or"
+        return Limit(found, why)
+    return Limit(MAX_GROUPS, "there may be no more;")
+
+
+class Groups:
+    """As blocks of rows with that column (Block.kept) and their scores go by.
+
+    column: as it was asked for. new: makes the figures of a group."""
+
+    def __init__(self, column: str, new: Callable[[], Figures], limit: Limit) -> None:
+        self._asked, self._new, self._limit = column, new, limit
+        self.column = column
+        self._groups: dict[str | None, _Group] = {}
+
+    def add(self, block: Block, scores: NDArray[np.float64]) -> None:
+        """Raises UsageError for a column with too many values, DataError for one whose values have no text."""
+        assert block.kept is not None
+        self.column = self._only(block.kept)
+        bare = replace(block, X=np.zeros((block.n_rows, 0), np.float32), kept=None)
+        for name, places in self._places(block.kept.column(0)):
+            group = self._groups.get(name) or self._made(name, int(block.rows[places[0]]))
+            part = bare.take(places)
+            group.n_rows += part.n_rows
+            group.weight += float(weights_of(part).sum())
+            group.figures.add(part, scores[places])
+
+    def answer(self, room_bytes: int) -> list[dict[str, Any]]:
+        """Plain values, in the order of the groups' names, that without a value last: a dict each: group (its
+        value as text; None where it is missing) and its figures; of a group whose weights are all 0 its rows
+        and weight alone."""
+        found = []
+        for name in sorted(self._groups, key=_order(self._groups)):
+            group = self._groups[name]
+            figures = (
+                group.figures.answer(room_bytes) if group.weight else {"rows": group.n_rows, "weight": 0.0}
+            )
+            found.append({"group": name, **figures})
+        return found
+
+    def _only(self, kept: pa.RecordBatch) -> str:
+        names = kept.schema.names
+        if len(names) > 1:
+            raise UsageError(
+                f"--by {self._asked}: rows are grouped by one column, and {len(names)} are meant: {listed(names)}; "
+                "name one"
+            )
+        return str(names[0])
+
+    def _places(self, values: pa.Array) -> list[tuple[str | None, NDArray[np.intp]]]:
+        """(value, the rows that have it), in the order in which values come."""
+        if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
+            raise DataError(
+                f"--by {self.column}: the column has type {values.type}, whose values have no text: name another"
+            )
+        if pa.types.is_floating(values.type):
+            values = values.cast(pa.float64())
+            values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
+        if not pa.types.is_dictionary(values.type):
+            values = values.dictionary_encode()
+        texts = np.array([*column_texts(values.dictionary), ""], dtype=object)
+        names, numbers = np.unique(texts, return_inverse=True)
+        codes = numbers[values.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)]
+        counts = np.bincount(codes, minlength=len(names))
+        parts = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+        there = [(name or None, part) for name, part in zip(names.tolist(), parts, strict=True) if len(part)]
+        return sorted(there, key=lambda each: int(each[1][0]))
+
+    def _made(self, name: str | None, row: int) -> _Group:
+        remedy = "name a column with fewer values"
+        if name is not None and len(name) > _MAX_NAME:
+            raise UsageError(
+                f"--by {self.column}: row {row} has a value of {len(name):,} characters, and a group's name has "
+                f"{_MAX_NAME} at most: {remedy}"
+            )
+        if len(self._groups) == self._limit.groups:
+            raise UsageError(
+                f"--by {self.column}: more than {self._limit.groups:,} groups of rows (that of {name!r}, in row "
+                f"{row}, is the next): {self._limit.why} {remedy}"
+            )
+        self._groups[name] = _Group(self._new())
+        return self._groups[name]
+
+
+def _order(names: Any) -> Callable[[str | None], tuple[bool, float, str]]:
+    """A key for sorting: by number where all are numbers, else as text; what is missing comes last."""
+    try:
+        numbers = {name: float(name) for name in names if name is not None}
+    except ValueError:
+        numbers = {}
+    if not all(map(math.isfinite, numbers.values())):
+        numbers = {}
+    return lambda name: (name is None, numbers.get(name or "", 0.0), name or "")
