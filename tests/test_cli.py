@@ -27,7 +27,6 @@ from llsvm.cli.declared import parse_class_weight
 from llsvm.cli.demo import write_data
 from llsvm.cli.display import Meter, _go_dark, showing
 from llsvm.errors import BudgetError, SpillError, UsageError
-from llsvm.models import strongest
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
@@ -307,17 +306,6 @@ def test_text_goes_to_standard_output_where_that_is_asked_for(model, data):
         assert "4 rows written" in converted.stderr
 
 
-def test_the_largest_weights_are_looked_for_in_pieces(monkeypatch):
-    monkeypatch.setattr(strongest, "PIECE_WEIGHTS", 7)
-    coef = np.asfortranarray(np.random.default_rng(0).permutation(300).reshape(3, 100) - 150.0)
-    coef[1, 5] = coef[0, 70] = 500
-    expected = [divmod(i, 100) for i in np.argsort(-np.abs(coef).ravel(), kind="stable")[:10].tolist()]
-    found = strongest.places_of_largest(coef, 10)
-    assert found[:2] == expected[:2] == [(0, 70), (1, 5)]
-    assert [abs(coef[place]) for place in found] == [abs(coef[place]) for place in expected]
-    assert strongest.places_of_largest(np.zeros((2, 0)), 10) == []
-
-
 def test_inspect_a_model(model, tmp_path):
     answer = json.loads(run("inspect", model, "--json").stdout)
     assert answer["kind"] == "model"
@@ -329,6 +317,9 @@ def test_inspect_a_model(model, tmp_path):
     text = run("inspect", model).stdout
     assert "within 25.000% of the optimum" in text
     assert "class_weight" in text
+    assert "loss" not in text
+    assert "Features are ranked by weight" in text
+    assert "loss" in run("inspect", model, "--all-settings").stdout
     assert run("export", model, tmp_path / "text").exit_code == 0
     assert "L2R_L1LOSS_SVC_DUAL" in (tmp_path / "text").read_text()
     assert "imported" in run("inspect", tmp_path / "text").stdout
@@ -346,7 +337,7 @@ def test_inspect_a_model_whose_columns_were_chosen(tmp_path):
     assert re.search(r"exclude +id *\n", shown.stdout)
     assert re.search(r"features +a, id, town *\n", shown.stdout)
     assert re.search(r"class_weight +1=2 *\n", shown.stdout)
-    assert re.search(r"lambda1 +- *\n", shown.stdout)
+    assert re.search(r"lambda1 +- *\n", run("inspect", model, "--all-settings").stdout)
 
 
 def test_inspect_data(data):

@@ -143,7 +143,7 @@ def test_scores_of_short_rows_take_no_more_than_a_block():
 def test_the_confusion_of_many_classes_is_signed_for(steady_process):
     with pytest.raises(BudgetError) as caught:
         measure(model_of(2000), ShortRows(10), memory_limit="300MB")
-    assert caught.value.lines["confusion of classes"] >= 16 * 2000**2
+    assert caught.value.lines["figures, and the confusion of classes"] >= 16 * 2000**2
     assert measure(model_of(2000), ShortRows(10), memory_limit=caught.value.smallest_bytes)["rows"] == 10
 
 

@@ -14,7 +14,7 @@ from llsvm.errors import ModelError
 from llsvm.models import sparse
 from llsvm.models.model import Model
 from llsvm.models.sparse import SparseWeights
-from llsvm.models.strongest import largest_weights
+from llsvm.models.strongest import of_all
 
 K, D = 4, 30_000
 
@@ -51,7 +51,7 @@ def test_weights_without_zeros_score_as_those_with_them(tmp_path, monkeypatch):
     np.testing.assert_allclose(
         held.decision_function(dense), model.decision_function(dense), rtol=1e-9, atol=1e-12
     )
-    assert largest_weights(held, 7) == largest_weights(model, 7)
+    assert of_all(held, 7) == of_all(model, 7)
     told = [list(llsvm.explain(each, X[:5], all_scores=True)) for each in (held, model)]
     assert told[0] == told[1]
     held.save(tmp_path / "again")

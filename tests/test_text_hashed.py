@@ -22,7 +22,7 @@ from llsvm.features.text.analyzer import Documents
 from llsvm.features.text.column_names import NameSampler
 from llsvm.features.text.options import TextOptions
 from llsvm.models.model import Model
-from llsvm.models.strongest import largest_weights
+from llsvm.models.strongest import of_all
 from llsvm.models.tables import names_of
 
 RNG = np.random.default_rng(11)
@@ -126,7 +126,7 @@ def test_names_say_which_n_grams_were_met_and_how_many_share_the_column(tmp_path
     met = sum(1 + int(part[1]) if len(part) > 1 else 1 for part in there)
     assert met == len(documents)  # each of them is in one column
     assert all(part[0] in documents for part in there)
-    strongest = largest_weights(model, 2)
+    strongest = of_all(model, 2)
     assert any("lovely" in each["feature"] or "dreadful" in each["feature"] for each in strongest)
     done = CliRunner().invoke(app, ["inspect", str(tmp_path / "m")])
     assert strongest[0]["feature"].split(" ")[0] in done.output

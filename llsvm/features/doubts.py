@@ -28,7 +28,8 @@ class Doubts:
         self.notes: list[str] = []
         self._trusted, self._lenient = frozenset(trusted), lenient
         self._looked_at: set[str] = set()
-        self._counts: NDArray[np.int64] = np.zeros(0, np.int64)  # rows with each category
+        self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
+        """Rows with each category, by number; none of those that are hashed."""
 
     def fresh(self) -> Doubts:
         """The same before anything was seen."""
@@ -48,15 +49,15 @@ class Doubts:
     def count(self, ids: NDArray[np.int64], n_ids: int) -> None:
         """Categories of some cells."""
         counts = np.bincount(ids, minlength=n_ids)
-        counts[: len(self._counts)] += self._counts
-        self._counts = counts
+        counts[: len(self.counts)] += self.counts
+        self.counts = counts
 
     def conclude(self, categories: Iterable[tuple[str, str]]) -> None:
         """All rows have been seen; categories: (column, value) of each id. Raises DataError for a column in which
         most rows have a value that no other row has: such values say nothing of other rows."""
         rows: dict[str, int] = {}
         once: dict[str, list[str]] = {}
-        for (name, value), count in zip(categories, self._counts.tolist(), strict=False):
+        for (name, value), count in zip(categories, self.counts.tolist(), strict=False):
             rows[name] = rows.get(name, 0) + count
             if count == 1:
                 once.setdefault(name, []).append(value)

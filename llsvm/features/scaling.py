@@ -29,6 +29,7 @@ from llsvm.block import CSR, Matrix
 from llsvm.objective.rounding import HALF_ULP, MIN_FLOAT32
 
 ROW_SCALE = "unit-row"
+MAX_SPREADS = 1 << 20  # of more columns no spread is kept
 UNSCALED_ABOVE = 100.0  # where values are larger than this, coordinate descent hardly converges
 _FIELDS = 6  # of the table of statistics, see llsvm.kernels.columns
 _CHUNK = 1 << 16
@@ -114,20 +115,21 @@ class ColumnStatistics:
         fill = mean * (count / present)
         shift = np.zeros(n_columns)
         span = np.ones(n_columns)
+        # the zeros join the other values: Chan's formula for two groups, one of them without spread
+        total = squares + mean * mean * (count * zeros / present)
+        # rounding leaves a trace of spread where all values are the same; what is missing becomes the mean
+        deviation = np.where(smallest == largest, 0.0, np.sqrt(total / n_rows))
         if kind == "maxabs":
             span = np.maximum(np.abs(smallest), np.abs(largest))
         elif kind == "minmax":
             shift, span = smallest, largest - smallest
         elif kind == "standard":
-            # the zeros join the other values: Chan's formula for two groups, one of them without spread
-            total = squares + mean * mean * (count * zeros / present)
-            shift, span = fill, np.sqrt(total / n_rows)  # what is missing becomes the mean
-            # rounding leaves a trace of spread where all values are the same
-            span = np.where(smallest == largest, 0.0, span)
+            shift, span = fill, deviation
         scale = np.divide(1.0, span, out=np.ones(n_columns), where=span >= _MIN_SPAN)
         left_out = has_zeros & (shift != 0) if not is_dense else np.zeros(n_columns, bool)
         shift = np.where(left_out, 0.0, shift)
-        return Scaling(kind, shift, scale, fill, int(np.count_nonzero(left_out)))
+        spread = deviation.astype(np.float32) if n_columns <= MAX_SPREADS else np.zeros(0, np.float32)
+        return Scaling(kind, shift, scale, fill, spread, int(np.count_nonzero(left_out)))
 
 
 @dataclass(slots=True)
@@ -136,6 +138,7 @@ class Scaling:
 
     kind: "maxabs", "minmax", "standard", "none" or ROW_SCALE.
     shift, scale, fill: (d,) float64; columns from d on, indicators of categories, stay as they are.
+    spread: (d,) float32, the columns' standard deviations, unscaled; (0,) of more than MAX_SPREADS columns.
     left_out: how many columns' shift is left to the bias.
     """
 
@@ -143,16 +146,17 @@ class Scaling:
     shift: NDArray[np.float64]
     scale: NDArray[np.float64]
     fill: NDArray[np.float64]
+    spread: NDArray[np.float32]
     left_out: int = 0
 
     @staticmethod
     def bytes_for(n_columns: int) -> int:
         """``nbytes`` of so many columns."""
-        return 24 * n_columns
+        return (28 if n_columns <= MAX_SPREADS else 24) * n_columns
 
     @property
     def nbytes(self) -> int:
-        return int(self.shift.nbytes + self.scale.nbytes + self.fill.nbytes)
+        return int(self.shift.nbytes + self.scale.nbytes + self.fill.nbytes + self.spread.nbytes)
 
     def apply(self, X: Matrix) -> None:
         """Scale rows in place."""

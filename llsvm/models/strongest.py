@@ -1,100 +1,122 @@
-"""The features that speak most strongly for each class, by name; looked for in pieces, since a model may be as
-large as memory."""
+"""The features that speak most strongly for each class, by name: by what they contribute to the score, the weight
+times the spread (standard deviation) of the feature over the rows trained on. Where a model does not know the
+spreads of all features, which it does if its training scaled columns, by the weight alone.
+
+They are looked for in pieces, since a model may be as large as memory.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.models.header import TEXT
-from llsvm.models.sparse import Weights, between, of_columns, of_problem
-from llsvm.models.tables import namer, names_of
+from llsvm.models.header import SPREAD, TEXT
+from llsvm.models.sparse import between, of_columns
+from llsvm.models.tables import namer
+from llsvm.settings.objective import CLASSIFICATION
 
 if TYPE_CHECKING:
     from llsvm.models.model import Model
 
 PIECE_WEIGHTS = 1 << 20
-_MAX_CLASSES = 20
+CONTRIBUTION, WEIGHT = "contribution", "weight"
 
 
-def largest_weights(model: Model, count: int) -> list[dict[str, Any]]:
-    """The largest in absolute value: class, feature, weight of each."""
+def spreads_of(model: Model) -> NDArray[np.float32] | None:
+    """(d,) of the features; None where they are not known, or not to be relied on."""
+    found = model.extra.get(SPREAD)
+    if (
+        not isinstance(found, np.ndarray)
+        or found.dtype != np.float32
+        or found.shape != model.weights.shape[1:]
+    ):
+        return None
+    return found if np.isfinite(found).all() else None
+
+
+def ranked_by(model: Model) -> str:
+    """By what features are ranked: "contribution" or "weight"."""
+    return WEIGHT if spreads_of(model) is None else CONTRIBUTION
+
+
+def of_each_problem(model: Model, count: int, max_problems: int | None = None) -> list[dict[str, Any]]:
+    """For each row of ``coef_``, or the first ``max_problems``: what positive scores mean (class), and the
+    strongest features, whatever their sign (features: a dict each: feature, weight, and where spreads are known
+    spread and contribution). [] where weights are not those of columns."""
+    names = model.problem_names[:max_problems]
+    return _found(model, count, [(name, row, 0) for row, name in enumerate(names)])
+
+
+def of_each_class(model: Model, count: int) -> list[dict[str, Any]]:
+    """``of_each_problem``; but of a model of text, whose features are never negative, for each class those that
+    speak for it, and of one of two classes those that speak against the other."""
+    names = model.problem_names
+    if TEXT not in model.extra or model.label_kind != CLASSIFICATION or model.one_vs_one:
+        return of_each_problem(model, count)
+    wanted = [(name, row, 1) for row, name in enumerate(names)]
+    if len(model.classes_) == 2:
+        wanted.insert(0, (model.labels[0], 0, -1))
+    return _found(model, count, wanted)
+
+
+def of_all(model: Model, count: int) -> list[dict[str, Any]]:
+    """The strongest features of all classes together: class, and as ``of_each_problem``."""
+    found = [
+        {"class": each["class"], **feature}
+        for each in of_each_problem(model, count)
+        for feature in each["features"]
+    ]
+    return sorted(found, key=lambda each: -abs(each.get(CONTRIBUTION, each[WEIGHT])))[:count]
+
+
+def _found(model: Model, count: int, wanted: Sequence[tuple[str, int, int]]) -> list[dict[str, Any]]:
+    """wanted: what it is called, the row of ``coef_``, and the sign that counts, 0 for both."""
     if model.feature_map is not None:
         return []  # they are not weights of columns
-    labels = model.problem_names
-    found = [(row, j, _weight(model, row, j)) for row, j in places_of_largest(model.weights, count)]
-    found = [each for each in found if each[2] != 0]
-    names = names_of(model, [j for _, j, _ in found])
-    return [
-        {"class": labels[row], "feature": name, "weight": weight}
-        for (row, _, weight), name in zip(found, names, strict=True)
-    ]
-
-
-def _weight(model: Model, row: int, column: int) -> float:
-    return float(of_columns(model.weights, row, np.array([column]))[0])
-
-
-def places_of_largest(coef: Weights, count: int) -> list[tuple[int, int]]:
-    """(row, column) of the largest of ``coef`` (k, d) in absolute value, in order."""
-    found: list[tuple[float, int, int]] = []
-    k, d = coef.shape
-    step = max(1, PIECE_WEIGHTS // k)
-    for start in range(0, d, step):
-        piece = -np.abs(between(coef, start, min(start + step, d)))
-        n = min(count, piece.size)
-        rows, columns = np.divmod(np.argpartition(piece, n - 1, axis=None)[:n], piece.shape[1])
-        sizes = piece[rows, columns]
-        found += zip(sizes.tolist(), rows.tolist(), (columns + start).tolist(), strict=True)
-        found = sorted(found)[:count]
-    return [(row, column) for _, row, column in found]
-
-
-def strongest(model: Model, count: int) -> list[dict[str, Any]]:
-    """Of a model of text: for each class (20 at most) the features with the largest weights for it, and those
-    weights; of one of two classes, weights for the other class are those against it. [] of other models."""
-    if TEXT not in model.extra or model.feature_map is not None:
-        return []
-    names = model.problem_names
-    weights = [(name, row, 1.0) for row, name in enumerate(names)][:_MAX_CLASSES]
-    if len(model.classes_) == 2:
-        weights.insert(0, (model.labels[0], 0, -1.0))
+    spreads, names = spreads_of(model), namer(model)
+    places = _places(model, spreads, [(row, sign) for _, row, sign in wanted], count)
     found = []
-    for name, row, sign in weights:
-        own = sign * of_problem(model.weights, row)
-        places = [j for j in _largest(own, count) if own[j] > 0]
+    for (name, row, _), columns in zip(wanted, places, strict=True):
+        values = of_columns(model.weights, row, np.array(columns, np.int64)).tolist()
         features = [
-            {"feature": feature, "weight": float(own[j])}
-            for j, feature in zip(places, names_of(model, places), strict=True)
+            {"feature": feature, WEIGHT: weight}
+            for feature, weight in zip(names(columns), values, strict=True)
         ]
+        if spreads is not None:
+            for feature, column in zip(features, columns, strict=True):
+                spread = float(spreads[column])
+                feature |= {"spread": spread, CONTRIBUTION: feature[WEIGHT] * spread}
         found.append({"class": name, "features": features})
     return found
 
 
-def of_each_problem(model: Model, count: int, max_problems: int) -> list[dict[str, Any]]:
-    """For each row of ``coef_``, of which the first ``max_problems``: what positive scores mean (class), and the
-    features with the largest weights in absolute value, and those. [] where weights are not those of columns."""
-    if model.feature_map is not None:
-        return []
+def _places(
+    model: Model, spreads: NDArray[np.float32] | None, wanted: Sequence[tuple[int, int]], count: int
+) -> list[list[int]]:
+    """Of each (row, sign) the columns of the strongest, in order; equally strong ones in theirs."""
     k, d = model.weights.shape
-    best: list[list[tuple[float, int, float]]] = [[] for _ in range(min(k, max_problems))]
+    best: list[list[tuple[float, int]]] = [[] for _ in wanted]
     step = max(1, PIECE_WEIGHTS // k)
     for start in range(0, d, step):
-        piece = between(model.weights, start, min(start + step, d))[: len(best)]
-        n = min(count, piece.shape[1])
-        for row, places in enumerate(np.argpartition(-np.abs(piece), n - 1, axis=1)[:, :n]):
-            own = zip(places.tolist(), piece[row, places].tolist(), strict=True)
-            best[row] = sorted(best[row] + [(-abs(w), start + j, w) for j, w in own if w != 0])[:count]
-    named, found = namer(model), []
-    for name, each in zip(model.problem_names, best, strict=False):
-        features = zip(named([j for _, j, _ in each]), each, strict=True)
-        found.append({"class": name, "features": [{"feature": f, "weight": w} for f, (_, _, w) in features]})
-    return found
+        piece = between(model.weights, start, min(start + step, d))
+        if spreads is not None:
+            piece = piece * spreads[start : start + step]
+        for number, (row, sign) in enumerate(wanted):
+            strength = sign * piece[row] if sign else np.abs(piece[row])
+            n = min(count, len(strength))
+            columns = _first(strength, n)
+            own = zip((-strength[columns]).tolist(), (columns + start).tolist(), strict=True)
+            best[number] = sorted(best[number] + [each for each in own if each[0] < 0])[:count]
+    return [[column for _, column in each] for each in best]
 
 
-def _largest(weights: NDArray[np.float64], count: int) -> list[int]:
-    count = min(count, len(weights))
-    chosen = np.argpartition(-weights, count - 1)[:count] if count else np.zeros(0, np.intp)
-    return [int(j) for j in chosen[np.lexsort((chosen, -weights[chosen]))]]
+def _first(strength: NDArray[np.float64], n: int) -> NDArray[np.intp]:
+    """The places of the n largest; of equal ones the first."""
+    if n == 0:
+        return np.zeros(0, np.intp)
+    least = np.partition(strength, len(strength) - n)[len(strength) - n]
+    above, equal = np.flatnonzero(strength > least), np.flatnonzero(strength == least)
+    return np.concatenate([above, equal[: n - len(above)]])

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from llsvm.models.markup import Markup, card, folded, join, section, tag
-from llsvm.models.strongest import of_each_problem
+from llsvm.models.strongest import CONTRIBUTION, WEIGHT, of_each_problem, ranked_by
 from llsvm.reporting.subject import Subject
 
 _OPEN_PROBLEMS = 6  # shown at once
 _MAX_PROBLEMS = 200
 _OF_FEW, _OF_MANY = 20, 10  # weights of each
+_RANKED = {
+    CONTRIBUTION: "By contribution: the weight times the spread (standard deviation) of the feature over the rows "
+    "trained on, which is what a usual difference in it does to the score.",
+    WEIGHT: "By weight: the model does not know how much the features' values spread.",
+}
 
 
 def weights(subject: Subject) -> Markup:
@@ -21,7 +26,7 @@ def weights(subject: Subject) -> Markup:
     if not found:
         return Markup("")
     two = len(model.classes_) == 2
-    cards = []
+    cards = [card("How they are ranked", tag("p", _RANKED[ranked_by(model)]), wide=True)]
     for each in found[:_OPEN_PROBLEMS]:
         against = f", − for {model.labels[0]}" if two and not model.is_regression else ""
         cards.append(card(f"+ for {each['class']}{against}", _bars(each["features"])))
@@ -37,20 +42,22 @@ def weights(subject: Subject) -> Markup:
 def _bars(features: list[dict[str, Any]]) -> Markup:
     if not features:
         return tag("p", "All weights are zero.")
-    largest = max(abs(each["weight"]) for each in features)
+    numbers = [name for name in (WEIGHT, CONTRIBUTION) if name in features[0]]
+    by = numbers[-1]
+    largest = max(abs(each[by]) for each in features)
     rows = [
         tag(
             "tr",
             tag("th", each["feature"], scope="row", class_="text"),
-            tag("td", f"{each['weight']:+,.6g}", class_="number", title=repr(each["weight"])),
-            tag("td", _bar(each["weight"], largest), class_="bar"),
+            *(tag("td", f"{each[name]:+,.4g}", class_="number", title=repr(each[name])) for name in numbers),
+            tag("td", _bar(each[by], largest), class_="bar"),
         )
         for each in features
     ]
     head = tag(
         "tr",
         tag("th", "feature", scope="col", class_="text"),
-        tag("th", "weight", scope="col", class_="number"),
+        *(tag("th", name, scope="col", class_="number") for name in numbers),
         tag("td"),
     )
     return tag("table", tag("thead", head), tag("tbody", *rows), class_="weights")

@@ -51,7 +51,7 @@ def measure(
     check_thresholds(thresholds, len(model.classes_))
     kind, each_bytes = _FIGURES[model.label_kind], row_bytes(model)
     own_bytes = kind.nbytes(model, as_json, thresholds)
-    more = {"figures": own_bytes, "scores of a row": each_bytes}
+    more = {"figures, and the confusion of classes": own_bytes, "scores of a row": each_bytes}
     if len(model.classes_) == 2:
         more["scores to be ranked"] = 2 * HELD_BYTES
     if shapes:

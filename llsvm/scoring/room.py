@@ -13,6 +13,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LIBRARY
 from llsvm.memory.process import RUNTIME_BYTES, resident_bytes
 from llsvm.memory.sizes import memory_limit_bytes
+from llsvm.models.header import SPREAD
 from llsvm.models.model import Model
 
 DEFAULT_MEMORY = "50%"
@@ -116,7 +117,7 @@ def spare_bytes(
 def _needs(
     model: Model, source: BlockSource, memory_limit: str | int | None, more: Mapping[str, int]
 ) -> tuple[int, int, str | int | None, int, Mapping[str, int]]:
-    n_values = model.weights.nbytes // 8 + len(model.extra.get("fill", ()))
+    n_values = model.weights.nbytes // 8 + sum(len(model.extra.get(name, ())) for name in ("fill", SPREAD))
     if model.feature_map is not None:
         more = {**more, "feature map": model.feature_map.work_bytes}
     return n_values, len(model.classes_), memory_limit, source.info().reader_bytes, more

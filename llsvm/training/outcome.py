@@ -13,7 +13,7 @@ from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import ROW_SCALE
 from llsvm.files.fingerprint import TRAINED_ON, files_summary
 from llsvm.memory.process import peak_resident_bytes, resident_bytes
-from llsvm.models.header import CROSSES, PRUNED
+from llsvm.models.header import CROSSES, PRUNED, SPREAD
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
 from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
@@ -152,6 +152,8 @@ def _extra(run: Run, coef: NDArray[np.float64]) -> dict[str, Any]:
             extra |= encoder.crosses.as_extra()
     elif fill is not None:
         extra["fill"] = fill
+    if (spread := _spread(run)) is not None:
+        extra[SPREAD] = spread
     if encoder is None and run.settings.cross:  # of namespaces: the names of the features tell which
         extra[CROSSES] = {"pairs": [], "widths": [0, 0, 0], "means": {}}
     if run.stream.dataset.kind != CLASSIFICATION:
@@ -165,6 +167,19 @@ def _extra(run: Run, coef: NDArray[np.float64]) -> dict[str, Any]:
     if run.settings.multiclass == "ovo" and len(run.stream.dataset.classes) > 2:
         extra["multi_class"] = "ovo"
     return extra
+
+
+def _spread(run: Run) -> NDArray[np.float32] | None:
+    """(n_features,) the features' standard deviations over the rows, by which weights are compared; None where
+    scaling has not learned them of all."""
+    dataset, scaling = run.stream.dataset, run.stream.scaling
+    if scaling is None or scaling.kind == ROW_SCALE or run.feature_map is not None:
+        return None
+    encoder, found = run.stream.source.info().encoder, scaling.spread[dataset.first_column :]
+    if len(found) < dataset.n_features and encoder is not None:
+        share = encoder.categories.doubts.counts / dataset.n_rows
+        found = np.concatenate([found, np.sqrt(share * (1.0 - share)).astype(np.float32)])
+    return found if len(found) == dataset.n_features else None
 
 
 def _index_base(run: Run) -> int:
