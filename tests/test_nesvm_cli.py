@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from llsvm import LLSVMClassifier, Model, train
 from llsvm.cli import app
 from llsvm.errors import EXIT_NOT_CONVERGED, DataError
+from llsvm.settings.settings import Settings
 
 CLI = [sys.executable, "-c", "from llsvm.cli import main; main()"]
 
@@ -121,6 +122,15 @@ def test_precomputed_kernel_from_a_file(tmp_path):
         ("--kernel rbf --loss squared_hinge --mu 2", "--loss squared_hinge has none: leave one of them out"),
         ("--gamma 1", "pass --kernel rbf or poly"),
         ("--degree 2", "pass --kernel poly"),
+        (
+            "--kernel rbf --degree 2",
+            "--degree has no meaning with --kernel rbf: pass --kernel poly, or leave it out",
+        ),
+        (
+            "--kernel linear --gamma 1",
+            "--gamma has no meaning with --kernel linear: pass --kernel rbf or poly",
+        ),
+        ("--feature-map nystroem --coef0 0", "--coef0 has no meaning with --kernel rbf: pass --kernel poly"),
         ("--components 7", "pass --feature-map"),
         ("--solver nesvm --multiclass crammer-singer", "leave --solver out"),
         ("--solver nesvm --paper", "--step paper"),
@@ -236,3 +246,8 @@ def test_models_from_blocks_on_disk_stay_under_the_limit(words, tmp_path):
     assert summary["converged"]
     assert summary["peak_rss_bytes"] <= 280_000_000
     assert summary["read_from"] == "cache"
+
+
+def test_grids_from_python_may_vary_the_kernel():
+    """Only what somebody types is refused: one set of parameters goes with every kernel of a grid."""
+    assert Settings(kernel="linear", gamma=1.0, degree=2, coef0=1.0).kernel == "linear"

@@ -15,6 +15,7 @@ import typer
 
 from llsvm import __version__
 from llsvm.cli import (
+    completion,
     convert,
     demo,
     evaluate,
@@ -89,20 +90,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _install_completion(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
-    if wanted:
-        from typer.completion import install_callback
-
-        install_callback(context, option, wanted)
-
-
-def _show_completion(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
-    if wanted:
-        from typer.completion import show_callback
-
-        show_callback(context, option, wanted)
-
-
 @app.callback()
 def _options(
     version: Annotated[
@@ -112,7 +99,7 @@ def _options(
         bool,
         typer.Option(
             "--install-completion",
-            callback=_install_completion,
+            callback=completion.install,
             is_eager=True,
             help="Let this shell complete commands and options.",
         ),
@@ -121,7 +108,7 @@ def _options(
         bool,
         typer.Option(
             "--show-completion",
-            callback=_show_completion,
+            callback=completion.show,
             is_eager=True,
             help="Print what --install-completion installs.",
         ),
@@ -135,10 +122,8 @@ def main() -> None:
     watch()
     warnings.showwarning = show_warning
     gc.disable()  # until a command runs: looking for garbage in modules as they load takes time
-    if "_LLSVM_COMPLETE" in os.environ:  # a shell asks how a word goes on
-        from typer.completion import completion_init
-
-        completion_init()
+    if completion.VARIABLE in os.environ:  # a shell asks how a word goes on
+        completion.begin()
     words = [without_credentials(word) for word in sys.argv[1:]]  # before any message can repeat them
     try:
         app(words, prog_name="llsvm")

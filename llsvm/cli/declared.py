@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -43,6 +43,7 @@ def _parameter(option: Option) -> inspect.Parameter:
         kind = list[kind]
     told = typer.Option(
         *(option.flags or (option.flag,)),
+        autocompletion=_completion(option.choices),
         metavar=option.stands_for or None,
         help=option.help,
         show_default=option.shown_default or default is not None,
@@ -54,6 +55,15 @@ def _parameter(option: Option) -> inspect.Parameter:
         default=default,
         annotation=Annotated[kind | None if default is None else kind, told],
     )
+
+
+def _completion(choices: Sequence[str]) -> Callable[[str], list[str]] | None:
+    """What shells offer for the value, if anything but files."""
+
+    def offered(incomplete: str) -> list[str]:  # typer knows the parameter by its name
+        return [each for each in choices if each.startswith(incomplete)]
+
+    return offered if choices else None
 
 
 def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +88,7 @@ def settings_of(chosen: Mapping[str, Any], context: typer.Context, **more: Any) 
     """Settings of what was typed. context: of the command. more: fields that are no options of it. Raises
     UsageError, also for an option that was typed although nothing looks at it."""
     settings = Settings(**values(chosen), **more)
-    settings.refuse_unused(name for name in chosen if was_typed(context, name))
+    settings.refuse_typed(name for name in chosen if was_typed(context, name))
     return settings
 
 

@@ -37,6 +37,7 @@ _OF_TEXT = (
     *("analyzer", "ngrams", "strip_accents", "stop_words", "min_df", "max_df", "max_features"),
     *("term_weight", "vocabulary"),
 )
+_OF_KERNELS = {"gamma": ("rbf", "poly"), "degree": ("poly",), "coef0": ("poly",)}
 _COSTS = ("C", "lambda1", "lambda2")  # how much losses count against the penalty
 
 
@@ -216,15 +217,25 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     def _check_unused(self) -> None:
         """Refuse what would silently be left aside, because another option is not there."""
-        self.refuse_unused(name for name in self.unused if getattr(self, name) != OPTIONS[name].default)
+        _refuse(self.unused, (name for name in self.unused if getattr(self, name) != OPTIONS[name].default))
 
-    def refuse_unused(self, given: Iterable[str]) -> None:
-        """Raise UsageError for one of the options given, by name, that nothing looks at, even if its value is the
-        default: whoever gives it believes that it counts."""
-        unused = self.unused
-        for name in given:
-            if name in unused:
-                raise UsageError(f"{OPTIONS[name].flag} {unused[name]}")
+    def refuse_typed(self, typed: Iterable[str]) -> None:
+        """Raise UsageError for one of the options typed, by name, that nothing looks at, even if its value is the
+        default: whoever types it believes that it counts."""
+        _refuse(self.unused_if_typed, typed)
+
+    @property
+    def unused_if_typed(self) -> dict[str, str]:
+        """As ``unused``, with those of other kernels; grids of estimators vary the kernel and keep these."""
+        kernel = self.kernel or "rbf"
+        if not self.takes_rows_as_they_are:
+            return self.unused
+        other = {
+            name: f"has no meaning with --kernel {kernel}: pass --kernel {' or '.join(kernels)}, or leave it out"
+            for name, kernels in _OF_KERNELS.items()
+            if kernel not in kernels
+        }
+        return other | self.unused
 
     @property
     def unused(self) -> dict[str, str]:
@@ -273,6 +284,12 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         if isinstance(self.class_weight, Mapping):
             values["class_weight"] = {str(label): float(f) for label, f in self.class_weight.items()}
         return values
+
+
+def _refuse(unused: Mapping[str, str], given: Iterable[str]) -> None:
+    for name in given:
+        if name in unused:
+            raise UsageError(f"{OPTIONS[name].flag} {unused[name]}")
 
 
 # name -> declaration

@@ -81,8 +81,8 @@ def objectives_of(given: Mapping[str, Any]) -> tuple[Settings, ...]:
 
 def refuse_unused(objectives: Sequence[Settings], given: Iterable[str]) -> None:
     """Raise UsageError for one of the options given, by name, that none of the objectives looks at."""
-    unused = set.intersection(*(set(each.unused) for each in objectives))
-    objectives[0].refuse_unused(name for name in given if name in unused)
+    unused = set.intersection(*(set(each.unused_if_typed) for each in objectives))
+    objectives[0].refuse_typed(name for name in given if name in unused)
 
 
 def solver_of(objective: Settings) -> str:
