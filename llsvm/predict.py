@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from llsvm.data import in_batches, names_files
+from llsvm.data import names_files
+from llsvm.data.batches import in_batches
 from llsvm.data.source import BlockSource
 from llsvm.errors import UsageError
 from llsvm.features.frames import column_names, like_frame

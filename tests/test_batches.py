@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
@@ -41,7 +42,41 @@ class Stream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
+class Batches:
+    """What can be iterated again and again, as loaders of data are."""
+
+    def __init__(self, batches):
+        self._batches = batches
+
+    def __iter__(self):
+        return iter(self._batches)
+
+
+def _frame(library):
+    return lambda table, file: getattr(pytest.importorskip("polars"), library)(
+        {name: table[name].to_numpy() for name in table.column_names}
+    )
+
+
+def _pandas(table, file):
+    pytest.importorskip("pandas")
+    frame = table.to_pandas()
+    return frame.set_index(frame.index[::-1])  # which is no position
+
+
+def _relation(table, file):
+    return pytest.importorskip("duckdb").sql(f"from '{file}'")
+
+
 KINDS = {
+    "pandas": _pandas,
+    "polars": _frame("DataFrame"),
+    "polars, lazy": _frame("LazyFrame"),
+    "polars, scanned": lambda table, file: pytest.importorskip("polars").scan_parquet(file),
+    "duckdb": _relation,
+    "iterable": lambda table, file: Batches(table.to_batches(STEP)),
+    "list": lambda table, file: [table.slice(0, 400), table.slice(400)],
+    "dataset, filtered": lambda table, file: pyarrow.dataset.dataset(file).filter(pa.compute.field("x") > -9),
     "table": lambda table, file: table,
     "stream": lambda table, file: Stream(table),
     "reader": lambda table, file: pa.RecordBatchReader.from_batches(table.schema, table.to_batches(STEP)),
@@ -68,7 +103,14 @@ def test_every_kind_gives_the_model_of_the_file(table, file, kind, options):
     assert ours.certificate == same.certificate
     answer = llsvm.evaluate(same, KINDS[kind](table, file))
     assert answer == llsvm.evaluate(same, file)
-    assert (llsvm.predict(same, KINDS[kind](table, file)) == llsvm.predict(same, file)).all()
+    found = llsvm.predict(same, KINDS[kind](table, file))
+    assert (found == llsvm.predict(same, file)).all()
+    library = kind.partition(",")[0]
+    assert type(found).__module__.partition(".")[0] == (
+        library if library in ("pandas", "polars") else "numpy"
+    )
+    if kind == "pandas":
+        assert (found.index == np.arange(N)[::-1]).all()
 
 
 def arrays(sparse=False):
@@ -105,6 +147,23 @@ def test_batches_of_arrays_that_are_filled_anew_give_the_model_of_the_arrays(spa
     assert again.coef_.tobytes() == once.coef_.tobytes()
     assert (llsvm.predict(whole, batches) == llsvm.predict(whole, X)).all()
     assert llsvm.evaluate(whole, batches)["accuracy"] == llsvm.evaluate(whole, X, y, w)["accuracy"]
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+def test_a_mapped_file_gives_the_model_of_the_file(tmp_path, mode):
+    X, y, w = arrays()
+    np.savez(tmp_path / "rows.npz", X=X, y=y, weight=w)
+    np.save(tmp_path / "rows.npy", X)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode=mode)
+    if mode == "c":
+        mapped[0] = 0.0  # which is nowhere but in memory
+        mapped[0] = X[0]
+    same = llsvm.train(tmp_path / "rows.npz", weight="weight", threads=1)
+    ours = llsvm.train(mapped[:], y, sample_weight=w, threads=1)
+    assert ours.coef_.tobytes() == same.coef_.tobytes()
+    assert ours.certificate == same.certificate
+    assert (llsvm.predict(same, mapped) == llsvm.predict(same, tmp_path / "rows.npz")).all()
+    assert (ours.log["bytes_read"] > 0) == (mode != "c")
 
 
 X, Y, _ = arrays()
@@ -156,8 +215,13 @@ def test_what_can_be_read_once_is_not_read_twice(table):
 
 
 STREAMED = """
+import sys
 import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
 import llsvm
+
+kind, limit, path = sys.argv[1:]
 
 def batches():
     rng = np.random.default_rng(0)
@@ -165,14 +229,64 @@ def batches():
         X = rng.normal(size=(10_000, 100)).astype(np.float32)
         yield X, X[:, 0] > 0
 
-model = llsvm.train(batches, memory_limit="300MB", threads=2, tol=0.5)
+class Tables:
+    def __iter__(self):
+        for X, y in batches():
+            yield pa.table({f"x{j}": column for j, column in enumerate(X.T)} | {"y": y})
+
+y = None
+if kind == "iterable":
+    data = Tables()
+elif kind == "memmap":
+    data, y = np.load(path, mmap_mode="r+"), np.concatenate([y for _, y in batches()])
+elif kind == "dataset":
+    data = pyarrow.dataset.dataset(path)
+elif kind == "duckdb":
+    import duckdb
+    data = duckdb.sql(f"from '{path}'")
+elif kind == "polars":
+    import polars
+    data = polars.scan_parquet(path)
+else:
+    data = batches
+
+model = llsvm.train(data, y, label=None if kind in ("callable", "memmap") else "y", memory_limit=limit,
+                    threads=2, tol=0.5)
 assert model.converged
 print(1024 * int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]))
 """
 
 
-def test_batches_that_do_not_fit_keep_the_limit():
-    """120 MB of arrays, and the runtime, under 300 MB."""
-    done = subprocess.run([sys.executable, "-c", STREAMED], capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """120 MB, as Parquet and as an array."""
+    folder, rng = tmp_path_factory.mktemp("large"), np.random.default_rng(0)
+    X = rng.normal(size=(300_000, 100)).astype(np.float32)
+    np.save(folder / "rows.npy", X)
+    columns = {f"x{j}": column for j, column in enumerate(X.T)} | {"y": X[:, 0] > 0}
+    pq.write_table(pa.table(columns), folder / "rows.parquet", row_group_size=10_000, use_dictionary=False)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"),
+    [
+        ("callable", 300),
+        pytest.param("iterable", 330, marks=pytest.mark.slow),
+        pytest.param("memmap", 300, marks=pytest.mark.slow),
+        pytest.param("dataset", 380, marks=pytest.mark.slow),
+        pytest.param("duckdb", 640, marks=pytest.mark.slow),
+        pytest.param("polars", 560, marks=pytest.mark.slow),
+    ],
+)
+def test_what_does_not_fit_keeps_the_limit(kind, limit, request):
+    """120 MB of rows, the runtime, and the library that gives them, in limits that they would not fit in whole."""
+    path = ""
+    if kind in ("memmap", "dataset", "duckdb", "polars"):
+        path = request.getfixturevalue("large") / ("rows.npy" if kind == "memmap" else "rows.parquet")
+    if kind in ("duckdb", "polars"):
+        pytest.importorskip(kind)
+    given = [sys.executable, "-c", STREAMED, kind, f"{limit}MB", str(path)]
+    done = subprocess.run(given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) <= 300e6
+    assert int(done.stdout.split()[-1]) <= limit * 1e6  # DuckDB draws a bar before it

@@ -9,7 +9,7 @@ readers; nothing here knows a solver, or how much memory there is.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -186,16 +186,9 @@ def open_with_settings(
     return source
 
 
-def in_batches(data: Any) -> bool:
-    """Are the data read in batches from the caller's program: no files, no arrays, and no data frame?"""
-    if callable(data) or isinstance(data, Iterator) or type(data).__module__ == "pyarrow._dataset":
-        return True
-    return hasattr(data, "__arrow_c_stream__") and not hasattr(data, "shape")
-
-
 def _batches(data: Any, y: Any, options: Mapping[str, Any], label_kind: str, table: Any) -> Batches | None:
     """Batches that are given as such; or a data frame that has its labels in a column."""
-    from llsvm.data.batches import batches_of, stream_of
+    from llsvm.data.batches import batches_of, in_batches, stream_of
     from llsvm.features.frames import column_names
 
     if in_batches(data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -32,17 +33,19 @@ class ArraySource:
     A block is a view where X is float32 or float64, writeable, and C-contiguous or CSR with int32 indices.
     Otherwise each block is a copy, made anew in each pass: float32 if that holds every value of X's type,
     else float64; duplicates in a sparse row are summed. X is never altered. It is copied whole only where it
-    cannot be read by rows: lists, data frames, and sparse formats other than CSR.
+    cannot be read by rows: lists, data frames, and sparse formats other than CSR. Rows of a mapped file
+    (np.memmap) are read block by block, as those of files are.
 
     Raises DataError for shapes that do not fit, values that are not finite (found as the blocks go by) and
     types that are not numbers.
     """
 
     def __init__(self, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> None:
-        self.bytes_read = 0  # from disk: never any
+        self.bytes_read = 0  # from disk, where X is mapped from there
         self._names = column_names(X)
         self.rounding = Rounding()  # float32 arrays are exact, but what scaling makes of them may not be
         self._X: _Dense | _Sparse = _Sparse(X) if _is_sparse(X) else _Dense(X)
+        self._mapped = _mapped(X)
         n, d = self._X.shape
         if n == 0:
             raise DataError(
@@ -69,7 +72,7 @@ class ArraySource:
             n_bytes=n_bytes,
             n_rows=n,
             n_features=d,
-            in_memory=True,
+            in_memory=self._mapped is None,
             labelled=self._labelled,
             feature_names=self._names,
             rounding=(self.rounding,),
@@ -88,6 +91,10 @@ class ArraySource:
             if stop > self._checked:
                 _check_finite(X, start)
                 self._checked = stop
+            if self._mapped is not None and not isinstance(X, CSR):
+                X = X.copy() if X.base is not None else X
+                self._mapped.madvise(mmap.MADV_DONTNEED)
+                self.bytes_read += X.nbytes
             if self.rounding.double:
                 X = _wide(X)
             weight = None if self._weight is None else self.rounding.sample_weights(self._weight[start:stop])
@@ -183,6 +190,16 @@ def _wide(X: Matrix) -> Matrix:
         return X.astype(np.float64, copy=False)
     first, last = int(X.indptr[0]), int(X.indptr[-1])
     return CSR(X.indptr - first, X.indices[first:last], X.data[first:last].astype(np.float64))
+
+
+def _mapped(X: Any) -> mmap.mmap | None:
+    """The mapping of a file, whose pages count as memory once they were looked at, until it is told otherwise; None
+    for what is none, or has changes of its own (mode "c"), which that would lose."""
+    while isinstance(X, np.ndarray):
+        if isinstance(X, np.memmap) and X.mode == "c":
+            return None
+        X = X.base
+    return X if isinstance(X, mmap.mmap) else None
 
 
 def _is_sparse(X: Any) -> bool:

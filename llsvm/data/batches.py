@@ -1,13 +1,16 @@
 """Data that come in batches from the caller's own program: what can be read so, once or again and again.
 
 Anything that speaks Arrow's C stream interface (data frames of pandas and Polars, tables and readers of pyarrow,
-relations of DuckDB), a dataset of pyarrow, and iterables or callables that give batches: tables, or (X, y) and
-perhaps sample weights, as arrays.
+relations of DuckDB), a lazy frame of Polars, a dataset of pyarrow, and iterables or callables that give batches:
+tables, or (X, y) and perhaps sample weights, as arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -16,15 +19,27 @@ from llsvm.errors import DataError, UsageError
 # Batches from the first one; names: of the columns that are wanted, None for all.
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
 
+_ROWS = 1 << 13  # of a batch of what makes batches as large as it is told
+# That other libraries take while they make batches, however much there is to read; measured, with their defaults.
+_POLARS_BYTES, _DUCKDB_BYTES = 192 << 20, 224 << 20
+
 
 class Batches:
     """first: the first batch, a table of pyarrow or a tuple of arrays; None where there is a schema. schema: of the
-    tables. rereadable: whether ``read`` can be called again. name: for messages."""
+    tables. rereadable: whether ``read`` can be called again. name: for messages. library_bytes: that whoever makes
+    the batches holds beside them."""
 
     def __init__(
-        self, name: str, read: Reading, rereadable: bool, first: Any = None, schema: Any = None
+        self,
+        name: str,
+        read: Reading,
+        rereadable: bool,
+        first: Any = None,
+        schema: Any = None,
+        library_bytes: int = 0,
     ) -> None:
         self.name = name
+        self.library_bytes = library_bytes
         self.rereadable = rereadable
         self.first = first
         self.schema = schema
@@ -41,16 +56,34 @@ class Batches:
         return self._read(names)
 
 
+def in_batches(data: Any) -> bool:
+    """Are the data read in batches from the caller's program: no files, no arrays, and no data frame, which are
+    there as a whole?"""
+    if callable(data) or isinstance(data, Iterator) or _is_dataset(data) or _is_lazy(data):
+        return True
+    if hasattr(data, "__arrow_c_stream__"):
+        return not hasattr(data, "__array__")  # which frames and tables can make; results of queries cannot
+    if isinstance(data, list | tuple):
+        return bool(data) and _is_batch(data[0])
+    no_rows = isinstance(data, str | bytes | os.PathLike | Mapping | Sequence) or hasattr(data, "shape")
+    return isinstance(data, Iterable) and not no_rows
+
+
 def batches_of(data: Any) -> Batches | None:
-    """How ``data`` are read in batches; None for arrays and for data frames, which are there as a whole.
+    """How ``data`` are read in batches; None for what Arrow's C stream interface gives, see ``stream_of``.
 
     Raises DataError where there is no batch, or the first is neither a table nor a tuple of arrays."""
     import pyarrow as pa
 
     if isinstance(data, pa.RecordBatchReader):
         return Batches("a reader of record batches", lambda names: _tables(data), False, schema=data.schema)
-    if type(data).__module__ == "pyarrow._dataset":
+    if _is_dataset(data):
         return Batches("a dataset", lambda names: _scanned(data, names), True, schema=data.schema)
+    if _is_lazy(data):
+        empty = pa.table(data.head(0).collect())
+        return Batches(
+            "a lazy frame", lambda names: _collected(data, names), True, None, empty.schema, _POLARS_BYTES
+        )
     if callable(data):
         first = next(_given(data()), None)
         return _beginning("a callable's batches", lambda names: _given(data()), True, first)
@@ -58,6 +91,9 @@ def batches_of(data: Any) -> Batches | None:
         rest = _given(data)
         first = next(rest, None)
         return _beginning("an iterator's batches", lambda names: chain([first], rest), False, first)
+    if not hasattr(data, "__arrow_c_stream__"):
+        first = next(_given(data), None)
+        return _beginning("an iterable's batches", lambda names: _given(data), True, first)
     return None
 
 
@@ -67,17 +103,28 @@ def stream_of(data: Any) -> Batches | None:
 
     if not hasattr(data, "__arrow_c_stream__"):
         return None
-    with pa.RecordBatchReader.from_stream(data) as reader:
+    with _stream(data) as reader:
         schema = reader.schema
 
     def read(names: Sequence[str] | None) -> Iterator[Any]:
         if isinstance(data, pa.Table):
             yield data if names is None else data.select(list(names))
             return
-        with pa.RecordBatchReader.from_stream(data) as reader:
+        with _stream(data) as reader:
             yield from _tables(reader)
 
+    if _is_relation(data):
+        return Batches("a relation", read, True, None, schema, _DUCKDB_BYTES)
     return Batches("X", read, True, schema=schema)
+
+
+def _stream(data: Any) -> Any:
+    """A reader of record batches; of DuckDB's, from version 2 on, not of 130 thousand rows each."""
+    import pyarrow as pa
+
+    if _is_relation(data) and hasattr(data, "to_arrow_reader"):
+        return data.to_arrow_reader(_ROWS)
+    return pa.RecordBatchReader.from_stream(data)
 
 
 def _beginning(name: str, read: Reading, rereadable: bool, first: Any) -> Batches:
@@ -87,15 +134,63 @@ def _beginning(name: str, read: Reading, rereadable: bool, first: Any) -> Batche
 
 
 def _scanned(dataset: Any, names: Sequence[str] | None) -> Iterator[Any]:
-    """Few batches ahead: what is read and not yet used is held beside the memory limit's ledger."""
-    scanner = dataset.scanner(
-        columns=None if names is None else list(names),
-        batch_size=1 << 13,
-        batch_readahead=1,
-        fragment_readahead=1,
-        use_threads=False,
-    )
-    yield from _tables(scanner.to_reader())
+    """A row group of Parquet after the other, and few batches ahead: what is read and not yet used is held beside
+    the memory limit's ledger."""
+    import pyarrow.dataset as ds
+
+    options = {
+        "columns": None if names is None else list(names),
+        "batch_size": _ROWS,
+        "batch_readahead": 0,
+        "fragment_readahead": 0,
+        "use_threads": False,
+    }
+    fragments: Iterable[Any] = ()
+    if isinstance(dataset, ds.FileSystemDataset) and isinstance(dataset.format, ds.ParquetFileFormat):
+        with suppress(ValueError):  # a filtered one does not say what it consists of
+            fragments = dataset.get_fragments()
+    if not fragments:
+        yield from _tables(dataset.scanner(**options).to_reader())
+    once = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+    for fragment in fragments:
+        for group in fragment.split_by_row_group(schema=dataset.schema):
+            scanner = group.scanner(schema=dataset.schema, fragment_scan_options=once, **options)
+            yield from _tables(scanner.to_reader())
+
+
+def _is_dataset(data: Any) -> bool:
+    return type(data).__module__ == "pyarrow._dataset"
+
+
+def _is_lazy(data: Any) -> bool:
+    polars = sys.modules.get("polars")  # who holds a lazy frame has imported it
+    return polars is not None and isinstance(data, polars.LazyFrame)
+
+
+def _is_relation(data: Any) -> bool:
+    duckdb = sys.modules.get("duckdb")  # who holds a relation has imported it
+    return duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation)
+
+
+def _is_batch(data: Any) -> bool:
+    """A table, or (X, y), and no row of a matrix?"""
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return len(getattr(data, "shape", ())) == 2
+    return isinstance(data, tuple) and bool(data) and len(getattr(data[0], "shape", ())) == 2
+
+
+def _collected(frame: Any, names: Sequence[str] | None) -> Iterator[Any]:
+    """By the engine of Polars that streams, in the order of the rows."""
+    import pyarrow as pa
+
+    wanted = frame if names is None else frame.select(list(names))
+    if not hasattr(frame, "collect_batches"):
+        raise UsageError(
+            "a lazy frame is collected in batches, which this version of Polars cannot: take one of 2026, or give "
+            "the frame collected, or the file that it reads"
+        )
+    for part in wanted.collect_batches(chunk_size=_ROWS, engine="streaming", lazy=True):
+        yield pa.table(part)
 
 
 def _tables(batches: Any) -> Iterator[Any]:

@@ -50,7 +50,7 @@ class StreamedTable(TableSource):
 
     def _reader_bytes(self) -> int:
         """A batch is held while it is used, and the next one is made."""
-        return (4 << 20) + 2 * self._largest
+        return (4 << 20) + self._source.library_bytes + 2 * self._largest
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
         first = self._source.first

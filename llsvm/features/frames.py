@@ -92,9 +92,10 @@ def rows(X: Any, start: int, stop: int) -> Any:
 
 def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
     """``values``, (n,) or (n, k) with columns ``names``, of the rows of X: where that is a frame of pandas or
-    Polars as its Series or DataFrame, with the index of pandas; else as they are."""
+    Polars (a lazy one too) as its Series or DataFrame, with the index of pandas; else as they are."""
     library = type(X).__module__.partition(".")[0]
-    if library not in ("pandas", "polars") or (column_names(X) is None and not hasattr(X, "iloc")):
+    is_frame = hasattr(X, "iloc") or hasattr(X, "collect_schema")  # of pandas; of Polars, lazy ones too
+    if library not in ("pandas", "polars") or not is_frame:
         return values
     made = import_module(library)
     index = {"index": X.index} if library == "pandas" else {}
