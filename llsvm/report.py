@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, Literal
 
 from llsvm.data import names_files
@@ -28,11 +29,14 @@ def report(
     data: Any = None,
     y: Any = None,
     *,
+    sample_weight: Any = None,
     output: str | os.PathLike[str] | None = None,
     compare: Model | str | os.PathLike[str] | None = None,
     memory_limit: str | int | None = None,
     threads: int | None = None,
     label: str | int | None = None,
+    weight: str | int | None = None,
+    where: str | None = None,
     format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
@@ -40,13 +44,18 @@ def report(
     """A page about a model: one file of HTML that asks for nothing else, with what it was trained on, what is
     proven of it, how the training went, and its strongest weights.
 
-    model: a model, or the path of its file. data, y: as for ``evaluate``, whose figures the page then has too,
-    drawn. output: where to write the page, or None. compare: another model, to be shown beside it.
+    model: a model, or the path of its file. data, y, sample_weight: as for ``evaluate``, whose figures the page has
+    then, too, drawn; histograms count all rows the same. output: where to write the page, or None. compare: another
+    model, to be shown beside it.
 
     Returns the page. Raises as ``evaluate``, and UsageError where ``output`` cannot be written.
     """
-    given = options_of(memory_limit, threads, label, format, zero_based)
-    return reported(model, data, y, given, output, compare)
+    given = replace(
+        options_of(memory_limit, threads, label, format, zero_based),
+        weight=None if weight is None else str(weight),
+        where=where,
+    )
+    return reported(model, data, y, given, output, compare, sample_weight)
 
 
 def reported(
@@ -56,32 +65,40 @@ def reported(
     given: Settings,
     output: str | os.PathLike[str] | None,
     compare: Model | str | os.PathLike[str] | None,
+    sample_weight: Any = None,
 ) -> str:
     """As ``report``. given: its options."""
-    if data is None and y is not None:
-        raise UsageError("y goes with data: pass them too")
+    for name, one in (("y", y), ("sample_weight", sample_weight)):
+        if data is None and one is not None:
+            raise UsageError(f"{name} goes with data: pass them too")
     if output not in (None, STDOUT):
         require_writable(output)
     told = {"the model": model} if compare is None else {"the model": model, "the other model": compare}
-    text = page(*(_subject(name, each, data, y, given) for name, each in told.items()))
+    rows = (data, y, sample_weight)
+    text = page(*(_subject(name, each, rows, given) for name, each in told.items()))
     if output is not None:
         with replacing(output) as stream:
             stream.write(text.encode())
     return text
 
 
-def _subject(name: str, model: Model | str | os.PathLike[str], data: Any, y: Any, given: Settings) -> Subject:
+def _subject(
+    name: str, model: Model | str | os.PathLike[str], rows: tuple[Any, Any, Any], given: Settings
+) -> Subject:
+    """rows: data, y and sample_weight."""
+    data = rows[0]
     taken = take_model(model, given)
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))
     if data is None:
         return Subject(name, taken)
-    return Subject(name, taken, _name_of(data), _evaluation(taken, data, y, given))
+    return Subject(name, taken, _name_of(data), _evaluation(taken, rows, given))
 
 
-def _evaluation(model: Model, data: Any, y: Any, given: Settings) -> dict[str, Any]:
+def _evaluation(model: Model, rows: tuple[Any, Any, Any], given: Settings) -> dict[str, Any]:
     thresholds = _THRESHOLDS if len(model.classes_) == 2 else 0
-    return evaluated(model, data, y, given, shapes=True, thresholds=thresholds)
+    data, y, sample_weight = rows
+    return evaluated(model, data, y, given, sample_weight, shapes=True, thresholds=thresholds)
 
 
 def _name_of(data: Any) -> str:

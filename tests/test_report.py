@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from browser import CHROMIUM, Browser
 from sklearn.metrics import auc
+from test_labels_memory import cli
 from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
+from llsvm.models.model import Model
 from llsvm.scoring.histogram import Histogram
 
 HARMFUL = '<script>document.title="run"</script>'
@@ -211,3 +213,25 @@ def test_the_curve_has_the_area():
     assert auc(false, true) == pytest.approx(answer["roc_auc"], abs=1e-4)
     spread = np.array(answer["shapes"]["scores"]["counts"])
     assert spread.sum(axis=1).tolist() == [2500, 2500]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["two classes", "numbers"])
+def test_a_page_is_made_under_the_limit(kind, tmp_path):
+    """Of a million rows and 400,000 weights; the rows' scores are ranked from a file."""
+    n, d = 1_000_000, 400_000
+    rng = np.random.default_rng(0)
+    with open(tmp_path / "t.svm", "w") as file:
+        for _ in range(10):
+            columns, y = rng.integers(1, d + 1, n // 10), rng.normal(size=n // 10)
+            labels = (y > 0).astype(int) if kind == "two classes" else y.round(3)
+            file.writelines(f"{label} {j}:1\n" for label, j in zip(labels, columns, strict=True))
+    extra = {} if kind == "two classes" else {"label_kind": "regression"}
+    classes = np.array([0.0, 1.0]) if kind == "two classes" else np.zeros(0)
+    extra["spread"] = rng.random(d).astype(np.float32)
+    Model(rng.normal(size=(1, d)), np.zeros(1), classes, extra=extra).save(tmp_path / "m")
+    words = ["report", tmp_path / "m", "--data", tmp_path / "t.svm", "-o", tmp_path / "r.html"]
+    status, errors, peak = cli(*words, "--memory-limit", "290MB")
+    assert status == 0, errors
+    assert peak < 290_000_000
+    assert figures_in((tmp_path / "r.html").read_text())["rows"] == n

@@ -21,17 +21,21 @@ if TYPE_CHECKING:
 _CONFUSIONS = 10  # shown
 
 
-@takes(
-    *("memory_limit", "label", "weight", "where", "missing_label", "format", "zero_based"),
-    zero_based=ZERO_BASED,
-    weight={
+# How labelled data are read, and what of that is declared otherwise than for train.
+READ_BY = ("memory_limit", "label", "weight", "where", "missing_label", "format", "zero_based")
+AS_JUDGED: dict[str, Mapping[str, Any]] = {
+    "zero_based": ZERO_BASED,
+    "weight": {
         "help": "Column of weights, by which all figures count the rows.",
         "shown_default": "none, whatever the model was trained with",
     },
-    missing_label={
+    "missing_label": {
         "help": "What to do with rows of tables whose label is missing, if the model does not know."
     },
-)
+}
+
+
+@takes(*READ_BY, **AS_JUDGED)
 def evaluate(
     context: typer.Context,
     model: ModelFile,

@@ -6,16 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes
+from llsvm.cli.declared import settings_of, takes, was_typed
 from llsvm.cli.echo import echo
+from llsvm.cli.evaluate import AS_JUDGED, READ_BY
 from llsvm.cli.options import Quiet, check_output
 from llsvm.cli.predict import ModelFile
 from llsvm.errors import UsageError
 from llsvm.files.writing import STDOUT
 from llsvm.settings.option import MOST_USED
+from llsvm.settings.settings import OPTIONS
 
 
-@takes("memory_limit", "threads", "label", "format", "zero_based")
+@takes(*READ_BY, "threads", **AS_JUDGED)
 def report(
     context: typer.Context,
     model: ModelFile,
@@ -56,9 +58,11 @@ def report(
 
     settings = settings_of(chosen, context)
     if data is None:
-        for flag, given in (("--label", settings.label), ("--format", settings.format)):
-            if given is not None:
-                raise UsageError(f"{flag} says how data are read: pass --data too, or leave it out")
+        for name in READ_BY:
+            if name in chosen and name != "memory_limit" and was_typed(context, name):
+                raise UsageError(
+                    f"{OPTIONS[name].flag} says how data are read: pass --data too, or leave it out"
+                )
     check_output(output, [model, *(data or []), *([compare] if compare else [])], text=True)
     start_quickly()
     reported(model, data, None, settings, output, compare)

@@ -30,19 +30,29 @@ article.wide { flex-basis: 100%; max-width: 100%; }
 dl { margin: 0; } dl > div { display: grid; grid-template-columns: minmax(7.5rem, 1fr) 2fr; gap: .75rem;
   padding: .2rem 0; border-bottom: 1px solid var(--edge); }
 dt { color: var(--quiet); } dd { margin: 0; }
-.scroll { overflow: auto; max-height: 34rem; max-width: 100%; }
+.scroll { overflow: auto; max-height: 34rem; max-width: 100%; /* a shade where there is more to the side */
+  background: linear-gradient(to right, var(--card) 40%, transparent) 0 0 / 3rem 100%,
+    linear-gradient(to left, var(--card) 40%, transparent) 100% 0 / 3rem 100%,
+    linear-gradient(to right, var(--edge), transparent) 0 0 / 1rem 100%,
+    linear-gradient(to left, var(--edge), transparent) 100% 0 / 1rem 100%;
+  background-attachment: local, local, scroll, scroll; background-repeat: no-repeat; }
 .scroll:focus-visible, summary:focus-visible { outline: 2px solid var(--a); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .875rem; width: 100%; overflow-wrap: normal; }
-caption { text-align: left; padding-bottom: .25rem; }
+caption { text-align: left; padding-bottom: .25rem; max-width: calc(100vw - 4.5rem); }
 th, td { padding: .2rem .5rem; border-bottom: 1px solid var(--edge); vertical-align: top; font-weight: normal; }
 thead th { font-weight: 600; overflow-wrap: normal; position: sticky; top: 0; background: var(--card); }
 .text { text-align: left; } .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-tbody th.text { overflow-wrap: anywhere; min-width: 5rem; }
+tbody th.text { overflow-wrap: anywhere; min-width: 5.5rem; }
 .cell { display: inline-block; padding: 0 .4rem; border-radius: .2rem; border-bottom: .2rem solid;
   border-color: color-mix(in srgb, var(--a) var(--share), transparent); }
 .weights .bar { width: 35%; min-width: 4rem; }
 .weights .bar span { display: block; height: .7rem; margin-top: .35rem; }
+@media (max-width: 30rem) { .weights.both tr { display: grid; grid-template-columns: 1fr 1fr 35%; padding: .2rem 0;
+    border-bottom: 1px solid var(--edge); } .weights.both th, .weights.both td { border: 0; padding: 0 .25rem; }
+  .weights.both th.text { grid-column: 1 / -1; } .weights.both thead th { position: static; } }
 .plus { background: var(--a); } .minus { background: var(--b); }
+.folds { display: grid; gap: 0 1.5rem; align-items: start;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 16rem), 1fr)); }
 summary { cursor: pointer; color: var(--a); padding: .35rem 0; }
 figure { margin: 0; }
 .plot { display: block; width: 100%; height: auto; max-width: 34rem; font-size: 12px; }
@@ -68,7 +78,8 @@ footer { margin-top: 2rem; }
 @media print { :root { --back: #fff; --card: #fff; --text: #000; --quiet: #333; --edge: #bbb; --a: #0b62b8;
     --b: #b4500f; --c: #555; --good: #146c3c; --warning: #9a3c00; --p2: #6f42c1; }
   body { max-width: none; padding: 0; font-size: 10pt; } article, figure, tr { break-inside: avoid; }
-  h2, h3 { break-after: avoid; } .scroll { overflow: visible; max-height: none; } details { display: none; }
+  h2, h3 { break-after: avoid; } .scroll { overflow: visible; max-height: none; background: none; }
+  details, article:has(> .folds) { display: none; }
   .matrix { max-width: 100%; height: auto; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 """

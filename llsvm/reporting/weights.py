@@ -35,7 +35,7 @@ def weights(subject: Subject) -> Markup:
             folded(f"+ for {each['class']}", _bars(each["features"])) for each in found[_OPEN_PROBLEMS:]
         )
         rest = f"Of {model.n_problems:,}, the first {len(found)}." if model.n_problems > len(found) else ""
-        cards.append(card("The other classes", more, tag("p", rest)))
+        cards.append(card("The other classes", tag("div", more, class_="folds"), tag("p", rest), wide=True))
     return section("Strongest weights", *cards)
 
 
@@ -60,7 +60,12 @@ def _bars(features: list[dict[str, Any]]) -> Markup:
         *(tag("th", name, scope="col", class_="number") for name in numbers),
         tag("td"),
     )
-    return tag("table", tag("thead", head), tag("tbody", *rows), class_="weights")
+    return tag(
+        "table",
+        tag("thead", head),
+        tag("tbody", *rows),
+        class_="weights both" if len(numbers) > 1 else "weights",
+    )
 
 
 def _bar(weight: float, largest: float) -> Markup:
