@@ -16,6 +16,7 @@ from llsvm.features.text import column_order
 from llsvm.features.text.column_order import frequent_first
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
+from llsvm.scoring.opening import open_for
 from llsvm.settings.settings import Settings
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training
@@ -63,6 +64,18 @@ def test_every_format_gives_the_same_model_where_rows_do_not_stay_in_memory(fold
         np.testing.assert_array_equal(other.coef_, model.coef_)
         assert other.intercept_ == model.intercept_
         assert other.certificate == model.certificate
+
+
+def test_scoring_signs_for_its_own_reader_only(folder):
+    settings = Settings(label="stars", text=("review",), threads=1, hash_bits=13)
+    path = folder / "rows.csv"
+    training = open_source(path, options=table_options(settings), threads=1)
+    scoring = open_for(
+        llsvm.train(path, label="stars", text=["review"], hash_bits=13, tol=0.5), path, threads=1
+    )
+    spared = training.info().encoder.documents.reader_bytes
+    assert spared > 25 * MB
+    assert scoring.info().reader_bytes < training.info().reader_bytes - spared // 2
 
 
 def test_where_blocks_are_cut_follows_from_the_rows_alone():

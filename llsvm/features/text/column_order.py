@@ -51,15 +51,18 @@ def renumbered(blocks: Iterable[Block], documents: DocumentColumns, first: int) 
             assert isinstance(X, CSR), "n-grams are sparse"
             n_rows = int(np.searchsorted(X.indptr, X.indptr[0] + SAMPLE_VALUES))  # wherever blocks end
             sample = X.indices[X.indptr[0] : X.indptr[n_rows]]
-            yield _moved(rows, X, documents.learn_places(sample[sample >= first] - np.int32(first)), first)
+            documents.learn_places(sample[sample >= first] - np.int32(first))
+            yield _moved(rows, X, documents, first)
     yield from held
 
 
-def _moved(rows: Block, X: CSR, places: Places, first: int) -> Block:
-    """The rows with columns from ``first`` on, as many as have places, in these."""
+def _moved(rows: Block, X: CSR, documents: DocumentColumns, first: int) -> Block:
+    """The rows with their n-grams, which begin at column ``first``, in their places."""
     columns = X.indices[X.indptr[0] : X.indptr[-1]].copy()
-    there = (columns >= first) & (columns < first + len(places))
-    columns[there] = first + places[columns[there] - first]
+    text = columns >= first
+    own = columns[text] - np.int32(first)
+    documents.put(own)
+    columns[text] = own + np.int32(first)
     row = np.repeat(np.arange(rows.n_rows), np.diff(X.indptr))
     values = X.data[X.indptr[0] : X.indptr[-1]]
     return Block(from_cells(row, columns, values, rows.n_rows), rows.y, rows.rows, rows.weight)

@@ -73,7 +73,7 @@ class DocumentColumns:
         """Rows are trained on, for which readers of all formats leave as much memory."""
         self.ordered = False
         """Hashed columns are numbered by ``places`` in blocks, once these are known: see column_order.py."""
-        self.places: Sequence[Places] | None = None
+        self.places: list[Places] | None = None
         """Of each column."""
         self.note = ""
         """Why there are no vocabularies, where their user might think so."""
@@ -121,14 +121,19 @@ class DocumentColumns:
         """... and are these not known yet?"""
         return self.has_places and self.places is None
 
-    def learn_places(self, columns: NDArray[np.int32]) -> Places:
+    def learn_places(self, columns: NDArray[np.int32]) -> None:
         """Of all of them, by the columns of the first values, (m,), from 0; rows have them from now on."""
-        edges, found = np.cumsum([0, *self.widths]), []
-        for first, stop in pairwise(edges):
+        self.places, self._vectorizers = [], None
+        for first, stop in pairwise(np.cumsum([0, *self.widths])):
             own = columns[(columns >= first) & (columns < stop)] - first
-            found.append(frequent_first(own, int(stop - first)))
-        self.places, self._vectorizers = found, None
-        return np.concatenate([each + np.int32(first) for each, first in zip(found, edges, strict=False)])
+            self.places.append(frequent_first(own, int(stop - first)))
+
+    def put(self, columns: NDArray[np.int32]) -> None:
+        """Let columns (m,), from 0, be those where they have been put; others, above these, stay."""
+        edges = np.cumsum([0, *self.widths])
+        for places, first, stop in zip(self.places or (), edges, edges[1:], strict=False):
+            there = np.flatnonzero((columns >= first) & (columns < stop))
+            columns[there] = places[columns[there] - first] + first
 
     def by_feature(self, weights: NDArray[np.float64]) -> None:
         """Put (k, width) weights of blocks' columns where their features are, in place."""
@@ -325,7 +330,7 @@ class DocumentColumns:
                     for number in range(len(values["columns"]))
                 ]
             made = cls(values["columns"], options, 1, vocabularies)
-            made.learning = False
+            made.learning = made.for_training = False
             if options.hash_bits is not None:
                 made._take_hashed([_arrays(extra, number) for number in range(len(made.names))], values)
             if made.widths != values["widths"]:
