@@ -64,7 +64,7 @@ class ReadingFacts:
     held_bytes: of all rows as one block in memory; 0: as many as DatasetInfo says. mixed: they cannot be held so,
     since rows of another kind, much wider ones say, come after others.
     views: the rows are the caller's arrays as they are. cached: there may be a binary cache of rows that do not
-    fit in memory; else the source is read again.
+    fit in memory; else the source is read again. begun_bytes: ``reader`` as reading began.
     """
 
     long_row_bytes: int = 0
@@ -77,6 +77,7 @@ class ReadingFacts:
     mixed: bool = False
     views: bool = False
     cached: bool = True
+    begun_bytes: int = 0
 
 
 NOTHING_READ = ReadingFacts()

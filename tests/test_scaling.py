@@ -309,7 +309,8 @@ def test_columns_beyond_the_scaled_ones_stay(dense):
     out = rows_ if dense else sp.csr_matrix((rows_.data, rows_.indices, rows_.indptr), M.shape).toarray()
     np.testing.assert_array_equal(out[:, 2:], M[:, 2:])
     np.testing.assert_allclose(np.abs(out[:, :2]).max(axis=0), 1, rtol=1e-6)
-    coef, intercept = scaling.raw_weights(np.ones((1, 5)), np.zeros(1))
+    coef = np.ones((1, 5))
+    intercept = scaling.raw_weights(coef, np.zeros(1))
     np.testing.assert_allclose(coef @ M[7] + intercept, out[7].sum(), rtol=1e-5)
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +19,19 @@ from llsvm.errors import BudgetError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
+from tools.bench.documents import SCHEMA, chunks
+from tools.bench.measure import memory_cgroup
+from tools.bench.measure import run as measured_run
 
 MB = 1_000_000
+CLASSES = 520
 
 
 def of_many_classes(tmp_path, **options):
-    """A training of 120 MB for all but the process, 300 classes and 20,000 words."""
-    rng, n, words = np.random.default_rng(3), 600, 20_000
-    reviews = [" ".join([f"w{j}" for j in rng.choice(words, 300)] + [f"told{i % 300}"] * 3) for i in range(n)]
-    columns = {"stars": [f"class {i % 300}" for i in range(n)], "review": reviews}
+    """A training of 120 MB for all but the process, CLASSES and 20,000 words."""
+    rng, n, words = np.random.default_rng(3), CLASSES, 20_000
+    reviews = [" ".join([f"w{j}" for j in rng.choice(words, 300)] + [f"told{i}"] * 3) for i in range(n)]
+    columns = {"stars": [f"class {i}" for i in range(n)], "review": reviews}
     path = written(tmp_path / "reviews.parquet", columns)
     settings = Settings(label="stars", text=("review",), threads=1, max_passes=2, tol=0.1, **options)
     source = open_source(path, options=table_options(settings))
@@ -39,10 +44,10 @@ def test_n_grams_are_hashed_where_weights_of_many_classes_do_not_fit(tmp_path):
             pass
         model, note = run.model, run.stream.note
     assert re.search(
-        r"text: 20,\d{3} n-grams, whose weights \(300 classes\) take [\d.]+ MB: .*into 2\^13 ", note
+        r"text: 20,\d{3} n-grams, whose weights \(520 classes\) take [\d.]+ MB: .*into 2\^13 ", note
     )
     assert model.extra["text"]["options"]["hash_bits"] == 13
-    assert model.coef_.shape == (300, 8192)
+    assert model.coef_.shape == (CLASSES, 8192)
     assert len(model.extra["text_0_columns"]) > 6000  # they have names
     assert run.stream.budget.reserved_bytes <= 220 * MB
 
@@ -50,7 +55,7 @@ def test_n_grams_are_hashed_where_weights_of_many_classes_do_not_fit(tmp_path):
 def test_an_exact_vocabulary_of_many_classes_is_refused_with_the_smallest_limit(tmp_path):
     with of_many_classes(tmp_path, vocabulary="exact") as run, pytest.raises(BudgetError) as refused:
         list(run)
-    assert refused.value.smallest_bytes > 250 * MB
+    assert refused.value.smallest_bytes > 100 * MB + 12 * CLASSES * 20_000  # of a weight, at least
 
 
 def documents(n_bytes):
@@ -126,6 +131,42 @@ def test_readers_of_text_keep_the_smallest_limit_that_is_named(tmp_path, kind, o
     options = (*options, *NAMED.get(kind, NAMED["csv"]), "--tol", 0.05, "--max-passes", 3)
     limit, answer = smallest_that_works(path, tmp_path, *options)
     assert answer["peak_rss_bytes"] <= limit
+
+
+@pytest.mark.slow
+def test_training_on_20_million_n_grams_in_a_cgroup_of_600_mb(tmp_path):
+    documents, limit = 149_400, 600 * MB
+    path = tmp_path / "reviews.parquet"
+    with pq.ParquetWriter(path, SCHEMA) as file:
+        for chunk in chunks(documents):
+            file.write_table(chunk.table())
+    command = [
+        sys.executable,
+        "-m",
+        "llsvm",
+        "train",
+        str(path),
+        "--label",
+        "stars",
+        "--text",
+        "review",
+        "--json",
+    ]
+    command += ["--ngrams", "1-3", "--vocabulary", "exact", "--memory", "600MB", "--threads", "1"]
+    command += ["--model", str(tmp_path / "m"), "--spill-dir", str(tmp_path)]
+    with ExitStack() as stack:
+        try:
+            cgroup = stack.enter_context(memory_cgroup(limit))
+        except OSError as error:
+            pytest.skip(f"no memory cgroup to be had here: {error}")
+        done = measured_run(command, env=dict(os.environ), cgroup=cgroup)
+    assert done.exit_code == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["converged"]
+    assert answer["features"] > 20 * MB
+    assert answer["rows"] == documents
+    assert done.peak_rss_bytes <= limit
+    assert not answer["notes"], "no n-grams are hashed"
 
 
 @pytest.mark.slow

@@ -176,14 +176,12 @@ class Scaling:
         if self.kind == ROW_SCALE:
             to_unit_rows(X)
 
-    def raw_weights(
-        self, coef: NDArray[np.float64], intercept: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Weights (k, d) and intercept (k,) for x that score as the given ones do for x'."""
+    def raw_weights(self, coef: NDArray[np.float64], intercept: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Turn weights (k, d), in place, into those for x that score as they do for x'; returns the intercept (k,)
+        that goes with them."""
         d = len(self.scale)
-        raw = coef.copy()
-        raw[:, :d] *= self.scale
-        return raw, intercept - raw[:, :d] @ self.shift
+        coef[:, :d] *= self.scale
+        return intercept - coef[:, :d] @ self.shift
 
 
 def to_unit_rows(X: Matrix) -> None:

@@ -6,11 +6,14 @@ What is mapped is memory of the process only where it has been looked at, and ``
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+_PIECE = 1 << 18  # values of a mapped array that are in memory together
 
 
 class ScratchFiles(Protocol):
@@ -90,6 +93,33 @@ def let_go(*arrays: NDArray[Any]) -> None:
     for array in arrays:
         if (mapped := _map_of(array)) is not None:
             mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def in_pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """(n, ...) one behind the other, each let go after; what is not mapped is one."""
+    step = _PIECE if is_mapped(array) else max(len(array), 1)
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+        let_go(array)
+
+
+def multiply(values: NDArray[Any], factor: float, out: NDArray[Any]) -> None:
+    """out (n,) becomes so many times ``values`` (n,); of both, no more is in memory for it than a piece of what is
+    mapped."""
+    for start in range(0, len(out), _PIECE):
+        some = slice(start, start + _PIECE)
+        np.multiply(values[some], factor, out=out[some], dtype=out.dtype)
+        let_go(values, out)
+
+
+def copied(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy in memory, (n, m), laid out as it is; ``multiply`` says what of it is in memory meanwhile."""
+    if not is_mapped(array):
+        return array.copy(order="K")
+    copy = np.empty(array.shape, array.dtype)
+    for row, own in zip(array, copy, strict=True):
+        multiply(row, 1.0, own)
+    return copy
 
 
 def is_mapped(array: NDArray[Any]) -> bool:

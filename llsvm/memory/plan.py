@@ -18,6 +18,7 @@ PAGE_STEP = 1.25  # sizes that are tried where pages must be smaller, one by the
 # What the first reading holds: five blocks in the source and one in hand; a page being joined, one on its way to
 # disk and its packed form.
 READING_BLOCKS, READING_PAGES = 6, 9
+READING_ROOM = 10  # ... each of which is this part (1/10) of what the reader leaves, where that is too little
 # The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
 READ_SHARE, MAX_READ_BYTES = 50, 4_000_000
 PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
@@ -34,6 +35,7 @@ LABELS = "labels"
 STATISTICS = "scaling of columns"
 READING = "reading"
 ALL_ROWS, BLOCKS, SURVIVORS = "all rows", "blocks of rows", "survivors"
+STATE = "state being written"  # of a run that is to go on later
 WORK_ON_ROWS = "work on rows"  # of the block at hand and, where there are any, of survivors
 WORK_AHEAD = "work on rows that are being read"
 
@@ -126,6 +128,11 @@ class MemoryLeft:
     @property
     def available_bytes(self) -> int:
         return self.limit_bytes - sum(self.lines.values())
+
+    @property
+    def keeps_state(self) -> bool:
+        """Is the state of the run written as it goes on?"""
+        return STATE in self.lines
 
     @property
     def in_memory(self) -> bool:
@@ -253,21 +260,27 @@ def checksum_bytes(nbytes: int) -> int:
     return -(-nbytes // (STATE_CHUNK_BYTES // 2)) * STATE_CHECKSUM_BYTES
 
 
-def page_bytes_for(available_bytes: int) -> int:
-    """Of a page, before a reading with so much memory."""
+def page_bytes_for(available_bytes: int, reader_bytes: int) -> int:
+    """Of a page, before a reading with so much memory, of which the reader takes ``reader_bytes`` as it begins."""
     low, high = PAGE_BYTES
-    return int(min(max(available_bytes // PAGE_SHARE, low), high))
+    page_bytes, left = available_bytes // PAGE_SHARE, available_bytes - reader_bytes
+    if READING_PAGES * page_bytes > left:
+        page_bytes = left // READING_ROOM
+    return int(min(max(page_bytes, low), high))
 
 
-def read_bytes_for(available_bytes: int, page_bytes: int, long_row_bytes: int) -> int:
+def read_bytes_for(available_bytes: int, reader_bytes: int, page_bytes: int, long_row_bytes: int) -> int:
     """Of the blocks that the source is asked for in the first reading."""
-    return max(page_bytes, min(MAX_READ_BYTES, available_bytes // READ_SHARE), long_row_bytes)
+    least, left = max(page_bytes, long_row_bytes), available_bytes - reader_bytes
+    read_bytes = max(least, min(MAX_READ_BYTES, available_bytes // READ_SHARE))
+    fits = READING_BLOCKS * read_bytes + (READING_PAGES - READING_BLOCKS) * least <= left
+    return read_bytes if fits else least
 
 
-def reading_bytes_for(available_bytes: int, page_bytes: int, long_row_bytes: int) -> int:
-    """That the first reading holds at a time, beside what it puts away."""
+def reading_bytes_for(available_bytes: int, reader_bytes: int, page_bytes: int, long_row_bytes: int) -> int:
+    """That the first reading holds at a time, beside the reader and what it puts away."""
     pages = (READING_PAGES - READING_BLOCKS) * max(page_bytes, long_row_bytes)
-    return READING_BLOCKS * read_bytes_for(available_bytes, page_bytes, long_row_bytes) + pages
+    return READING_BLOCKS * read_bytes_for(available_bytes, reader_bytes, page_bytes, long_row_bytes) + pages
 
 
 def left_after_reading(dataset: DatasetInfo, limit_bytes: int, held: Mapping[str, int]) -> MemoryLeft | None:
@@ -276,9 +289,9 @@ def left_after_reading(dataset: DatasetInfo, limit_bytes: int, held: Mapping[str
 
     held: bytes by name, of what is there before they are read: the process itself, say."""
     facts, available = dataset.reading, limit_bytes - sum(held.values())
-    page_bytes = page_bytes_for(available)
+    page_bytes = page_bytes_for(available, facts.begun_bytes)
     left = available - facts.reader_bytes - facts.labels_bytes - facts.statistics_bytes
-    left -= reading_bytes_for(available, page_bytes, facts.long_row_bytes)
+    left -= reading_bytes_for(available, facts.begun_bytes, page_bytes, facts.long_row_bytes)
     if left < 0:
         return None
     rows_bytes: int | None = facts.held_bytes or int(dataset.n_rows * dataset.held_bytes_per_row)

@@ -35,7 +35,7 @@ import llsvm
 from llsvm.errors import DataError, DiskError, LLSVMWarning, ModelError, UsageError
 from llsvm.files import writing as files
 from llsvm.files.credentials import without_credentials
-from llsvm.files.growing import let_go
+from llsvm.files.growing import in_pieces, let_go
 from llsvm.files.inputs import open_binary
 from llsvm.files.json_checks import check, is_text, list_of
 from llsvm.files.remote import is_remote
@@ -98,8 +98,7 @@ def write(
             listed = {}
             for name, array in arrays.items():
                 array = _stored(array)
-                mostly_zeros = array.dtype.kind in "fu" and np.count_nonzero(array) < _ZEROS_PAY * array.size
-                member = _write_member(archive, f"{name}.npy", _npy_pieces(array), bool(mostly_zeros))
+                member = _write_member(archive, f"{name}.npy", _npy_pieces(array), _mostly_zeros(array))
                 listed[name] = {"shape": array.shape, "dtype": array.dtype.str, "crc32": member.CRC}
             about = {"format": FORMAT, "format_version": FORMAT_VERSION, "arrays": listed}
             _write_member(archive, _HEADER, [json_bytes(about | dict(header))], compress=True)
@@ -182,6 +181,11 @@ def _stored(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.hasobject:
         raise ModelError(f"an array of Python objects cannot be stored in a model: {array.dtype}")
     return np.atleast_1d(array.astype(array.dtype.newbyteorder("<"), copy=False))
+
+
+def _mostly_zeros(array: NDArray[Any]) -> bool:
+    n = array.size if array.dtype.kind not in "fu" else sum(map(np.count_nonzero, in_pieces(array)))
+    return bool(n < _ZEROS_PAY * array.size)
 
 
 def _npy_pieces(array: NDArray[Any]) -> Iterator[bytes]:

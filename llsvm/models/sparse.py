@@ -97,16 +97,16 @@ def compact(weights: Weights) -> Weights:
     nnz = int(np.count_nonzero(weights))
     if 12 * nnz + 4 * (d + 1) >= _MAX_SHARE * weights.nbytes or nnz >= 2**31:
         return weights
-    counts, problems, values = np.zeros(d, np.int64), np.empty(nnz, np.int32), np.empty(nnz)
+    indptr, problems, values = np.zeros(d + 1, np.int32), np.empty(nnz, np.int32), np.empty(nnz)
     step, done = max(1, _PIECE_WEIGHTS // k), 0
     for start in range(0, d, step):
         piece = weights[:, start : start + step].T
         column, problem = np.nonzero(piece)
-        counts[start : start + step] = np.bincount(column, minlength=len(piece))
+        indptr[start + 1 : start + 1 + len(piece)] = np.bincount(column, minlength=len(piece))
         problems[done : done + len(column)] = problem
         values[done : done + len(column)] = piece[column, problem]
         done += len(column)
-    return SparseWeights(_indptr(counts), problems, values, k)
+    return SparseWeights(np.cumsum(indptr, out=indptr), problems, values, k)
 
 
 def _indptr(counts: NDArray[np.integer]) -> NDArray[np.int32]:

@@ -1,13 +1,14 @@
-"""BestPrimal: the best weights measured so far."""
+"""BestPrimal: the best weights measured so far, which may lie on disk (llsvm.files.growing)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.files.growing import multiply
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
 
@@ -15,27 +16,30 @@ from llsvm.objective.rounding import RoundingBound
 class BestPrimal:
     """The smallest primal met so far of each problem, and its weights."""
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k: int, make: Callable[[tuple[int, int]], NDArray[np.float64]] = np.empty) -> None:
+        """make: an array of that shape for them."""
         self.primal = np.full(k, np.inf)
         self.close_squares = np.full(k, np.inf)
         self.coef: NDArray[np.float64] | None = None
+        self._make = make
 
     def offer(
         self,
         primal: NDArray[np.float64],
         close_squares: NDArray[np.float64],
-        w: NDArray[np.float64] | Sequence[NDArray[np.float64]],
+        w: NDArray[np.floating] | Sequence[NDArray[np.float64]],
         factor: NDArray[np.float64] | None = None,
     ) -> None:
         """``w`` (k, d + 1) is copied where it is better. close_squares: (k,) as ``Sweeps.losses`` has them;
         infinite where they are not known. factor: (k,) it was so many times w that was measured."""
-        if self.coef is None:
-            self.coef = np.array(w)
-        for c in np.flatnonzero(primal < self.primal).tolist():  # one by one: no copy of them all
-            self.coef[c] = w[c]
-            if factor is not None and factor[c] != 1.0:
-                self.coef[c] *= factor[c]
-            self.primal[c], self.close_squares[c] = primal[c], close_squares[c]
+        better = primal < self.primal
+        first = self.coef is None
+        coef = self.coef = self._make((len(w), len(w[0]))) if self.coef is None else self.coef
+        for c in range(len(w)):
+            if better[c] or first:
+                multiply(w[c], 1.0 if factor is None or not better[c] else float(factor[c]), coef[c])
+            if better[c]:
+                self.primal[c], self.close_squares[c] = primal[c], close_squares[c]
 
     def certificate(self, dual: NDArray[np.float64], passes: int, bound: RoundingBound) -> Certificate:
         assert self.coef is not None
@@ -52,4 +56,10 @@ class BestPrimal:
         self.primal[...] = arrays["best_primal"]
         self.close_squares[...] = arrays["best_close_squares"]
         if "best_coef" in arrays:
-            self.coef = np.array(arrays["best_coef"], np.float64)
+            self.take(arrays["best_coef"])
+
+    def take(self, coef: NDArray[np.float64]) -> None:
+        """Let these be the weights, which are copied; (k, d + 1)."""
+        if self.coef is None:
+            self.coef = self._make((len(coef), len(coef[0])))
+        self.coef[...] = coef

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.files.growing import in_pieces
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.joint_loss import JointLoss
 from llsvm.objective.losses import Loss, PLQLoss
@@ -160,7 +161,7 @@ class RoundingBound:
         of_features, of_constant = np.zeros(len(primal)), np.zeros(len(primal))
         for j, w in enumerate(coef):
             at = j if len(coef) == len(primal) else 0
-            of_features[at] += float(np.einsum("i,i", w[:-1], w[:-1]))
+            of_features[at] += sum(float(np.einsum("i,i", some, some)) for some in in_pieces(w[:-1]))
             of_constant[at] += float(w[-1]) ** 2
         of_all = of_features + of_constant
         norms = np.sqrt(np.stack([of_features, of_all, of_features if self.free_bias else of_all], axis=1))

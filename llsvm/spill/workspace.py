@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
+import mmap
 import os
 import stat
 import tempfile
@@ -20,6 +22,9 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
 
 from llsvm.errors import DiskError
 from llsvm.memory.sizes import format_size
@@ -107,6 +112,23 @@ class Workspace:
             raise _cannot_make(self.path(name), error) from error
         file.name = self.path(name)
         return file, nbytes
+
+    def map_array(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Zeros in a file, mapped: memory of the process only where they are looked at (llsvm.files.growing). File
+        and claim are gone with the array, which may outlive the workspace. Raises DiskError."""
+        nbytes = math.prod(shape) * np.dtype(np.float64).itemsize
+        self.claim(nbytes)
+        with self.create("array") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, nbytes)  # a disk that is full says so now
+            except OSError as error:
+                self.release(nbytes)
+                raise _cannot_make(Path(file.name), error) from error
+            finally:
+                os.unlink("array", dir_fd=self._folder)
+            mapped = mmap.mmap(file.fileno(), nbytes)
+        weakref.finalize(mapped, self.release, nbytes)
+        return np.ndarray(shape, np.float64, mapped)
 
     def retire(self, file: FileIO, nbytes: int) -> None:
         """Nobody needs the file's content any more; it keeps the ``nbytes`` claimed for it until ``reuse`` takes

@@ -37,7 +37,6 @@ from llsvm.stream.stream import Stream
 
 EVERY_SECONDS = 300.0
 HELD_BYTES = 4 * PIECE_BYTES  # in memory: pieces on their way to the file, the manifest
-LINE = "state being written"  # of the ledger
 DRAFTS_SHARE = 0.03  # of the time may go to drafts that nobody has asked for
 _WAIT_SECONDS = 0.3  # for a draft of the pass that ends just now, when a signal comes
 _DEFINES = frozenset({"spill_dir"})  # settings that the result does not depend on

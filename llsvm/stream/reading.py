@@ -96,6 +96,7 @@ class DataReader:
         self._progress = progress
         self._make_cache = make_cache
         self._long_row_bytes = 0  # of a row much longer than pages are, once there has been one
+        self._begun_bytes: int | None = None  # of the reader, as it was asked for rows first
         self._bytes_asked = -1  # that the source had read when it was last asked what it holds
         self.rows = self._new_reading()
 
@@ -133,14 +134,15 @@ class DataReader:
     def read(self) -> DatasetInfo:
         """Read the source once, to its end. Raises DataError, BudgetError, DiskError."""
         budget, options = self.budget, self.options
-        self.page_bytes = plan.page_bytes_for(budget.available_bytes)
+        begun = self._begun_bytes = self.source.info().reader_bytes
+        self.page_bytes = plan.page_bytes_for(budget.available_bytes, begun)
         self.held = budget.mark()
         make_store, must_store = (None, False) if self.views else (self.cache_maker, self.must_store)
         while True:
             page_bytes, long = self.page_bytes, self._long_row_bytes
-            budget.reserve(READING, plan.reading_bytes_for(budget.available_bytes, page_bytes, long))
+            budget.reserve(READING, plan.reading_bytes_for(budget.available_bytes, begun, page_bytes, long))
             self.hold_library(self.source.info().reader_bytes)
-            read_bytes = plan.read_bytes_for(budget.available_bytes, page_bytes, long)
+            read_bytes = plan.read_bytes_for(budget.available_bytes, 0, page_bytes, long)
             try:
                 dataset = self.rows.run(
                     read_bytes,
@@ -177,6 +179,7 @@ class DataReader:
         room = max(MIN_WORK_BYTES, budget.limit_bytes - held)
         most = max(resident_bytes(), held) + room  # libraries that are still to be loaded are held for
         info = self.source.info()
+        self._begun_bytes = info.reader_bytes if self._begun_bytes is None else self._begun_bytes
         batches = info.reader_bytes - info.library_bytes  # the library itself has been loaded by now
         if batches > max(room, budget.limit_bytes - resident_bytes()):
             budget.require({LIBRARY: info.reader_bytes, READING: self._measuring_bytes})
@@ -214,7 +217,7 @@ class DataReader:
 
     @property
     def _measuring_bytes(self) -> int:
-        return plan.reading_bytes_for(self.budget.available_bytes, self.page_bytes, self._long_row_bytes)
+        return plan.reading_bytes_for(self.budget.available_bytes, 0, self.page_bytes, self._long_row_bytes)
 
     def _new_reading(self, measuring: bool = False) -> FirstReading:
         statistics = None
@@ -264,6 +267,7 @@ class DataReader:
             rows.mixed and not self.views,
             self.views,
             self.cache_maker is not None,
+            self._begun_bytes or 0,
         )
         pages = Pages(
             self.page_bytes,

@@ -59,5 +59,10 @@ def _hashed(dataset: DatasetInfo, documents: DocumentColumns, bits: int) -> Data
     return replace(
         dataset,
         n_columns=dataset.n_columns - documents.width + hashed.width,
-        reading=replace(facts, reader_bytes=reader, library_bytes=library),
+        reading=replace(
+            facts,
+            reader_bytes=reader,
+            library_bytes=library,
+            begun_bytes=facts.begun_bytes + reader - facts.reader_bytes,
+        ),
     )

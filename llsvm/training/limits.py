@@ -5,10 +5,11 @@ from __future__ import annotations
 from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import COMPILING, MemoryBudget
+from llsvm.memory.plan import STATE
 from llsvm.memory.process import default_limit_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.settings.settings import Settings
-from llsvm.state.checkpoints import HELD_BYTES, LINE, Checkpoints
+from llsvm.state.checkpoints import HELD_BYTES, Checkpoints
 
 _JOINT = ("crammer-singer", "weston-watkins")
 # Their kernels take more to compile than the others: measured 308 MB under a limit of 300, 8 MB too many. It is
@@ -34,7 +35,7 @@ def budget_of(
     compiling += has_text * _TEXT_COMPILE_BYTES + tunes * _TUNE_COMPILE_BYTES
     more = {COMPILING: compiling} if compiling else {}
     if checkpoints is not None:
-        more[LINE] = HELD_BYTES
+        more[STATE] = HELD_BYTES
     try:
         return MemoryBudget(nbytes, more=more), None
     except BudgetError as error:

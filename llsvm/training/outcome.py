@@ -12,6 +12,7 @@ from llsvm.data import DEFAULT_FORMAT
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import ROW_SCALE
 from llsvm.files.fingerprint import TRAINED_ON, files_summary
+from llsvm.files.growing import copied, in_pieces
 from llsvm.memory.process import peak_resident_bytes, resident_bytes
 from llsvm.models.header import CROSSES, PRUNED, SPREAD
 from llsvm.models.model import Model
@@ -73,20 +74,21 @@ def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, An
 
 
 def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
+    """coef: (k, d + 1) as training has them, which are copied, once."""
     dataset = run.stream.dataset
     if run.support is not None:
         coef, intercept = coef[:, :-1][:, run.support], coef[:, -1]
     else:
         coef, intercept = (
-            coef[:, : dataset.n_columns],
+            copied(coef[:, : dataset.n_columns]),
             coef[:, dataset.n_columns] * run.settings.constant,
         )
         if run.stream.scaling is not None:
-            coef, intercept = run.stream.scaling.raw_weights(coef, intercept)
+            intercept = run.stream.scaling.raw_weights(coef, intercept)
         coef = coef[:, dataset.first_column :]
     if dataset.target is not None:
-        coef, intercept = coef * dataset.target.unit, intercept * dataset.target.unit + dataset.target.shift
-    coef = coef.copy(order="K")  # transposing many classes' weights takes long
+        coef *= dataset.target.unit
+        intercept = intercept * dataset.target.unit + dataset.target.shift
     encoder = run.stream.source.info().encoder
     if encoder is not None and encoder.documents is not None:
         _, _, first, stop, *_ = encoder.parts
@@ -248,4 +250,5 @@ def advice_on(run: Run) -> tuple[str, str]:
 
 def checksum_of(coef: NDArray[np.float64]) -> int:
     """By which a change of weights is noticed."""
-    return int(np.add.reduce(np.ravel(coef, order="K").view(np.uint64)))
+    pieces = in_pieces(np.ravel(coef, order="K").view(np.uint64))
+    return sum(int(np.add.reduce(piece)) for piece in pieces) % (1 << 64)

@@ -250,13 +250,13 @@ def dots_csr(indptr, indices, data, w, bias, out):
     """out[i] = w·x_i + w[-1] bias.
 
     indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: CSR rows.
-    w: (d + 1,) float64. bias: float64, the constant feature's value. out: (n,) float64.
+    w: (d + 1,) float64 or float32. bias: float64, the constant feature's value. out: (n,) float64.
     """
     constant = w[w.shape[0] - 1] * bias
     for i in range(out.shape[0]):
         dot = constant
         for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            dot += w[np.uint32(indices[k])] * data[k]
+            dot += np.float64(w[np.uint32(indices[k])]) * data[k]
         out[i] = dot
 
 

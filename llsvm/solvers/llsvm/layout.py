@@ -33,16 +33,21 @@ THREAD_BYTES = (
 # spread of a regression's targets), they are stored as float64.
 ROUNDING_SHARE = 0.1
 DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
+FEW_COPIES_ABOVE = 10_000_000  # bytes of a copy of the weights: less is no use to go without
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """needs: for ``Stream.prepare``. at_hand: all rows come as one block, and their dual variables stay with them
-    as float64. round_to_float32: those that are stored are float32."""
+    as float64. round_to_float32: those that are stored are float32.
+    few_copies: of the weights; those that a pass measures are float32, and the best so far lie on disk.
+    tuning: as the memory allows."""
 
     needs: Needs
     at_hand: bool
     round_to_float32: bool
+    few_copies: bool
+    tuning: LLSVMTuning
 
     @property
     def state_dtype(self) -> np.dtype:
@@ -57,7 +62,28 @@ def layout(
     problems: Problems,
     tuning: LLSVMTuning,
 ) -> Layout:
-    """class_weight: (n_classes,) factors of C. problems: to be solved together."""
+    """class_weight: (n_classes,) factors of C. problems: to be solved together; alone, and where no state is kept,
+    they do with few copies of their weights where there is no room for more."""
+    found = _layout(settings, class_weight, threads, memory, problems, tuning, few_copies=False)
+    fixed = settings.paper or settings.loss == ONE_CLASS or settings.tol < DOUBLE_BELOW_TOL
+    fixed = fixed or memory.keeps_state or len(problems.variants) > 1
+    small = 8 * len(problems) * memory.dataset.n_columns < FEW_COPIES_ABOVE
+    if fixed or small or memory.has_room(found.needs):
+        return found
+    return _layout(
+        settings, class_weight, threads, memory, problems, tuning.with_few_copies(), few_copies=True
+    )
+
+
+def _layout(
+    settings: Settings,
+    class_weight: NDArray[np.float64],
+    threads: int,
+    memory: MemoryLeft,
+    problems: Problems,
+    tuning: LLSVMTuning,
+    few_copies: bool,
+) -> Layout:
     dataset = memory.dataset
     k, width = len(problems), problems.width
     weights_bytes = 8 * k * (dataset.n_columns + 1)
@@ -66,7 +92,8 @@ def layout(
     copies = copies_of_weights(dataset.n_columns, threads, tuning) * weights_bytes // k
     # of the one-class SVM: Σ C_i x_i, weights of a feasible α, as they are offered, and of second order
     more = 4 * weights_bytes if settings.loss == ONE_CLASS else 0
-    lines = {WEIGHTS: (3 + tuning.average + tuning.ahead) * weights_bytes + copies + more}
+    own = 3 * weights_bytes // 2 if few_copies else 3 * weights_bytes
+    lines = {WEIGHTS: own + (tuning.average + tuning.ahead) * weights_bytes + copies + more}
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
     row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
     row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
@@ -84,7 +111,7 @@ def layout(
     needs = Needs(
         lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing, ahead=tuning.ahead
     )
-    return Layout(needs, at_hand, round_to_float32)
+    return Layout(needs, at_hand, round_to_float32, few_copies, tuning)
 
 
 def _as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:

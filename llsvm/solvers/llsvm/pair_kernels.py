@@ -12,8 +12,9 @@ def pair_margins(indptr, indices, data, X, y, w, bias, out):  # type: ignore[no-
     """out[s, i] = ±w_c·x_i for the k − 1 problems c of row i's class y_i; s numbers the other class.
 
     indptr, indices, data: CSR rows; or X: (n, d) dense rows, else X has none. y: (n,) int32 class ids.
-    w: (k (k − 1) / 2, d + 1) float64, a row for each pair i < j, i positive; the last column is the weight of
-    the constant feature ``bias``. out: (k − 1, n) float64; s is the other class, less one if that comes after y_i.
+    w: (k (k − 1) / 2, d + 1) float64 or float32, a row for each pair i < j, i positive; the last column is the
+    weight of the constant feature ``bias``. out: (k − 1, n) float64; s is the other class, less one if that comes
+    after y_i.
     """
     k = out.shape[0] + 1
     last = w.shape[1] - 1
@@ -30,5 +31,5 @@ def pair_margins(indptr, indices, data, X, y, w, bias, out):  # type: ignore[no-
                     dot += row[j] * np.float64(X[i, j])
             else:
                 for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                    dot += row[np.uint32(indices[p])] * data[p]
+                    dot += np.float64(row[np.uint32(indices[p])]) * data[p]
             out[s, i] = dot if own == low else -dot

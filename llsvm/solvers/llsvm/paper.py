@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.best import BestPrimal
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.report import Report
@@ -32,7 +31,7 @@ class Paper:
     def reports(self) -> Iterator[Report]:
         if self.passes == 0:
             yield from self._train()
-        run, best = self._run, BestPrimal(len(self._run.sweeps.w))
+        run, best = self._run, self._run.best
         primal, close_squares = self._measure()
         best.offer(primal, close_squares, run.sweeps.w)
         certificate, kept = best.certificate(run.sweeps.dual, 2, run.bound), self._n_survivors

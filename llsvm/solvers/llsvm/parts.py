@@ -22,7 +22,7 @@ class Parts:
         self._run = run
         self._seen: NDArray[np.float64] | None = None  # (k, d + 1) weights that a scan ahead is by
 
-    def of_pass(self, w: NDArray[np.float64] | None) -> Iterator[BlockState]:
+    def of_pass(self, w: NDArray[np.floating] | None) -> Iterator[BlockState]:
         """All rows, their margins at ``w`` (k, d + 1), which stays until the pass is over; None is zero."""
 
         def measured(block: Block) -> BlockState:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.best import BestPrimal
 from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
@@ -36,7 +35,7 @@ class Rounds:
         self.small = run.in_small_data
         self._run = run
         self._epochs = Epochs(run, allowance, at_once)
-        self._best = BestPrimal(len(run.sweeps.w))
+        self._best = run.best
         self._stall = Stall(run.settings.tol, run.settings.max_passes)
         self._at_standstill, self._small_rounds = False, 0  # small data: are at their end; rounds that were
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
@@ -135,7 +134,7 @@ class Rounds:
         tried = np.full((len(factors), 3, len(run.start)), np.inf)
         squares = np.zeros(len(run.start))
         for c in sweeps.open:
-            squares[c] = np.einsum("i,i", run.start[c], run.start[c])
+            squares[c] = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
             tried[:, 0, c], tried[:, 1:, c] = 0.5 * (squares[c] * factors**2), 0.0
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
@@ -263,7 +262,7 @@ class Rounds:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""
         self.passes, self._has_start = passes, passes > 0
         self._best.primal[...] = arrays["best_primal"]
-        self._best.coef = np.array(arrays["best_coef"])
+        self._best.take(arrays["best_coef"])
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.objective.best import BestPrimal
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.block_state import BlockState
@@ -23,8 +24,9 @@ class Run:
     """What belongs to one training over one stream.
 
     sweeps: the weights of all problems, and what moves them. duals: the dual variables of all rows.
-    start: (k, d + 1) float64, the weights that the pass at hand, or the next one, measures; while epochs over
-    survivors go on, those that they began with.
+    start: (k, d + 1) float64, or float32 where there is no room for more, the weights that the pass at hand, or the
+    next one, measures; while epochs over survivors go on, those that they began with.
+    best: of the weights that passes have measured.
     bound: makes certificates. in_small_data: all rows are at hand and so few that they may be swept over at will.
     threshold: of the one-class SVM, else None.
     """
@@ -35,7 +37,8 @@ class Run:
     sweeps: Sweeps
     duals: AllDuals
     bound: RoundingBound
-    start: NDArray[np.float64]
+    start: NDArray[np.floating]
+    best: BestPrimal
     in_small_data: bool
     threshold: Threshold | None = None
 
@@ -56,7 +59,7 @@ class Run:
             self.threshold.feasible(self.start[0])
 
     @property
-    def certified(self) -> NDArray[np.float64]:
+    def certified(self) -> NDArray[np.floating]:
         """(k, d + 1) weights whose primal the last pass has measured, in the unit of ``settings.constant``."""
         return self.start if self.threshold is None else self.threshold.certified(self.start)
 

@@ -67,7 +67,7 @@ class Scale:
     def _primals(self, part: BlockState, c: int, w: Vector) -> tuple[float, float, float]:
         """The best factor, P(w), and P(factor · w)."""
         rows, _, margin = part.of(c)
-        cost, square = part.cost(c)[rows], float(np.einsum("i,i", w, w))
+        cost, square = part.cost(c)[rows], float(np.einsum("i,i", w, w, dtype=np.float64))
         primal = 0.5 * square + float(np.einsum("i,i", cost, np.maximum(1.0 - margin, 0.0)))
         dual = float(self._run.sweeps.dual[c])
         if not primal - dual > FAR * primal:

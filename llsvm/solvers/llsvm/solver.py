@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
 from llsvm.objective.one_class import negligible
@@ -98,7 +99,7 @@ class LLSVM:
             state.require(state.solver, data_of(stream.dataset))
         plan = self.layout(stream.memory_left)
         stream.prepare(plan.needs)
-        with closing(self._new_sweeps(stream, plan.round_to_float32)) as sweeps:
+        with closing(self._new_sweeps(stream, plan)) as sweeps:
             self._run = self._new_run(stream, plan, sweeps)
             mode = self._mode = (
                 Paper(self._run) if self.settings.paper else Rounds(self._run, self.allowance, self.at_once)
@@ -115,13 +116,13 @@ class LLSVM:
                 mode.begun(passes=1, close=True)
             yield from mode.reports()
 
-    def _new_sweeps(self, stream: Stream, round_to_float32: bool) -> Sweeps:
+    def _new_sweeps(self, stream: Stream, plan: Layout) -> Sweeps:
         settings, dataset = self.settings, stream.dataset
         bias = settings.constant
         if settings.loss == ONE_CLASS:  # see threshold.py
-            bias = math.sqrt(dataset.squared_norm) * self.tuning.threshold_bias or 1.0
+            bias = math.sqrt(dataset.squared_norm) * plan.tuning.threshold_bias or 1.0
         given = (self.problems, dataset.n_columns, loss_of(settings), bias, self.threads)
-        return Sweeps(*given, round_to_float32, settings.seed, self.tuning, stream.progress)
+        return Sweeps(*given, plan.round_to_float32, settings.seed, plan.tuning, stream.progress)
 
     def _new_run(self, stream: Stream, plan: Layout, sweeps: Sweeps) -> Run:
         costs, dataset = RowCosts.of_classes(self.settings.C, self.class_weight), stream.dataset
@@ -133,17 +134,20 @@ class LLSVM:
         threshold = None
         if self.settings.loss == ONE_CLASS:
             total = self.settings.nu * dataset.weight_sum
-            threshold = Threshold(sweeps, total, dataset.weight_sum, self.tuning)
+            threshold = Threshold(sweeps, total, dataset.weight_sum, plan.tuning)
             bound = replace(bound, total=total, negligible=negligible(total, dataset.squared_norm))
         return Run(
             self.settings,
-            self.tuning,
+            plan.tuning,
             stream,
             sweeps,
             AllDuals(self.problems, costs, sweeps.loss, stored),
             replace(bound, variants=self.problems.variants),
-            start=np.zeros_like(sweeps.w),
-            in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= self.tuning.small_values,
+            start=np.zeros(sweeps.w.shape, np.float32 if plan.few_copies else np.float64),
+            best=BestPrimal(
+                len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.empty
+            ),
+            in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
             threshold=threshold,
         )
 

@@ -211,7 +211,7 @@ class Sweeps:
         total = float(np.einsum("i,i", cost, self.loss.value(margin, target)))
         return total, float(np.einsum("i,i", close, close)), float(cost.sum())
 
-    def measure(self, part: BlockState, w: NDArray[np.float64] | None) -> None:
+    def measure(self, part: BlockState, w: NDArray[np.floating] | None) -> None:
         """Set the part's margins of the open problems to those at ``w`` (k, d + 1); None is zero. Those of others,
         against the rest, become unknown."""
         if w is None:
@@ -227,7 +227,7 @@ class Sweeps:
             for c in self.open:
                 part.margin[c] = self._margins(part.block, w[c], part.signs(c))
 
-    def _pair_margins(self, block: Block, w: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def _pair_margins(self, block: Block, w: NDArray[np.floating], out: NDArray[np.float64]) -> None:
         """Margins of the rows in the pairs of their classes, out (k − 1, n), each thread a range of rows."""
         from llsvm.solvers.llsvm.pair_kernels import pair_margins
 
@@ -240,7 +240,7 @@ class Sweeps:
         self._threads.over_rows(block.n_rows, measure)
 
     def _margins(
-        self, block: Block, w: NDArray[np.float64], signs: NDArray[np.float64]
+        self, block: Block, w: NDArray[np.floating], signs: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """y_i w·x_i, (n,), each thread a range of rows."""
         out = np.empty(block.n_rows)

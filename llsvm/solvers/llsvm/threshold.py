@@ -164,7 +164,7 @@ class Threshold:
         """t, see llsvm.objective.one_class."""
         return max(-self._linear / self._square, 0.0) if self._square > 0 else 0.0
 
-    def certified(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+    def certified(self, w: NDArray[np.floating]) -> NDArray[np.floating]:
         """(1, d + 1) what the pass has measured of w, (1, d + 1): the weights, then −ρ."""
         coef = self._length * w
         coef[0, -1] = -self._length * self._rho

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 
 from llsvm.objective.losses import Loss
@@ -95,7 +96,7 @@ class FaceTuning:
     quiet: float = 1e-3
     """or D rose by no more than this share of the tolerance"""
     quiet_steps: int = 2
-    """in so many steps, one after the other."""
+    """in so many steps, one after the other; 0: never, of spilled rows."""
 
     def next_sigma(self, sigma: float, length: float, unit: float) -> float:
         """What σ becomes after a step of this length. unit: that of ``first_sigma``."""
@@ -272,6 +273,18 @@ class LLSVMTuning:
     # Paper mode
     max_paper_epochs: int = 1000
     """Over the survivors, if α has not settled before."""
+
+    def with_few_copies(self) -> LLSVMTuning:
+        """Without what takes copies of the weights, or of other numbers of each column."""
+        return replace(
+            self,
+            average=False,
+            ahead=False,
+            parallel_above=sys.maxsize,
+            face=replace(self.face, quiet_steps=0),
+            working_sets=replace(self.working_sets, rounds=0),
+            all_rows=replace(self.all_rows, patience=math.inf),
+        )
 
 
 DEFAULT = LLSVMTuning()

@@ -1,0 +1,103 @@
+"""Weights of many columns in little memory: one copy, half of another, and the best of them on disk."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from llsvm.data.arrays import ArraySource
+from llsvm.errors import BudgetError
+from llsvm.files.growing import is_mapped
+from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.plan import STATE
+from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.layout import WEIGHTS
+from llsvm.training.training import Training
+
+MB = 1_000_000
+COLUMNS = 1_500_000
+
+
+def rows(n_classes, n=3000, values=30):
+    """Sparse rows whose class some of their columns tell."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, n_classes, n)
+    columns = np.sort(rng.integers(1000, COLUMNS, (n, values)), axis=1)
+    columns[:, 0] = rng.integers(0, 20, n) * n_classes + y
+    columns[::7, 0] = rng.integers(0, 20 * n_classes, len(y[::7]))
+    columns[0, -1] = COLUMNS - 1
+    data = rng.random((n, values)).astype(np.float32)
+    X = sp.csr_matrix((data.ravel(), columns.ravel(), np.arange(0, n * values + 1, values)), (n, COLUMNS))
+    X.sum_duplicates()
+    return X, y
+
+
+def trained(X, y, tmp_path, megabytes, more=None, **options):
+    """A run that is over, and its last report."""
+    settings = Settings(solver="llsvm", threads=1, spill_dir=str(tmp_path), **options)
+    with Training(ArraySource(X, y), settings, budget=MemoryBudget(megabytes * MB, 0, more)) as run:
+        *_, last = run
+        return run, run.model, last
+
+
+LOSSES = {
+    "hinge": lambda margin: np.maximum(0, 1 - margin),
+    "squared_hinge": lambda margin: np.maximum(0, 1 - margin) ** 2,
+    "logistic": lambda margin: np.logaddexp(0, -margin),
+}
+
+
+def problems(y, n_classes, multiclass):
+    """Of each problem which rows it has, and on which side they are."""
+    if n_classes == 2:
+        return [(np.ones(len(y), bool), np.where(y == 1, 1.0, -1.0))]
+    if multiclass == "ovr":
+        return [(np.ones(len(y), bool), np.where(y == c, 1.0, -1.0)) for c in range(n_classes)]
+    pairs = itertools.combinations(range(n_classes), 2)
+    return [((y == i) | (y == j), np.where(y == i, 1.0, -1.0)) for i, j in pairs]
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_classes", "multiclass"),
+    [("hinge", 2, "ovr"), ("logistic", 2, "ovr"), ("squared_hinge", 3, "ovr"), ("hinge", 3, "ovo")],
+)
+def test_weights_of_few_copies_are_as_good_and_certified_as_they_are_handed_back(
+    tmp_path, loss, n_classes, multiclass
+):
+    X, y = rows(n_classes)
+    solved = problems(y, n_classes, multiclass)
+    k, copy = len(solved), 8 * COLUMNS // MB
+    options = {"loss": loss, "multiclass": multiclass}
+    _, best, _ = trained(X, y, tmp_path, 100 + 3 * k * copy, tol=1e-4, **options)
+    run, model, last = trained(X, y, tmp_path, 10 + 3 * k * copy // 2, **options)
+    assert run.stream.plan.lines[WEIGHTS] == 12 * k * (COLUMNS + 1)
+    assert is_mapped(last.coef)
+    assert not is_mapped(model.coef_)
+    assert model.converged
+    primal, dual = model.certificate.total_primal, model.certificate.total_dual
+    assert dual <= best.certificate.total_primal
+    assert best.certificate.total_dual <= primal <= 1.001 / 0.999 * best.certificate.total_primal
+    measured = 0.0
+    for w, b, (there, sign) in zip(model.coef_, model.intercept_, solved, strict=True):
+        margin = sign * (X.astype(np.float64) @ w + b)
+        measured += 0.5 * w @ w + 0.5 * b**2 + LOSSES[loss](margin)[there].sum()
+    assert measured == pytest.approx(primal, rel=1e-12)
+
+
+def test_few_copies_where_there_is_no_room_for_more(tmp_path):
+    X, y = rows(2)
+    roomy, _, whole = trained(X, y, tmp_path, 60)
+    assert roomy.stream.plan.lines[WEIGHTS] == 24 * (COLUMNS + 1)
+    assert not is_mapped(whole.coef)
+    assert roomy.stream.workspace is None or roomy.stream.workspace.peak_bytes < 8 * COLUMNS
+    run, _, _ = trained(X, y, tmp_path, 28)
+    assert run.stream.workspace.peak_bytes >= 8 * COLUMNS  # signed in the account of the disk
+
+
+def test_a_run_that_keeps_a_state_has_its_weights_in_memory(tmp_path):
+    X, y = rows(2)
+    with pytest.raises(BudgetError) as refused:
+        trained(X, y, tmp_path, 32, more={STATE: 4 * MB})
+    assert refused.value.smallest_bytes > 24 * COLUMNS
+    assert "state being written" in str(refused.value)
