@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from inspect import signature
 from typing import Any, ClassVar, Self, TypeVar
@@ -29,6 +29,7 @@ from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.state.checkpoints import Checkpoints
 from llsvm.train import train_with
 
 _JOINT = {"crammer_singer": "crammer-singer", "weston_watkins": "weston-watkins"}  # as scikit-learn writes it
@@ -73,6 +74,10 @@ _EXPLAINED = {
     ("fit_intercept", "penalize_intercept"): """
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others (as in LIBLINEAR),
     or not (as in LIBSVM and LogisticRegression) where ``penalize_intercept`` is False and the solver can.""",
+    ("warm_start",): """
+    warm_start: whether ``fit`` and ``fit_file`` begin at the dual variables that the last one has come to, where
+    the rows are the same (of files: those that are still there), whatever C, tol and class_weight are now. Other
+    arrays, or another loss, begin anew. Kept in ``spill_dir``; a copy of the estimator does not have them.""",
     ("text", "cross"): """
     text: X is text: True for a list, an array or a Series of documents; names of columns of a data frame, whose
     other columns are numbers, which are not scaled, or categories. analyzer, ngrams, strip_accents, stop_words,
@@ -222,7 +227,13 @@ class LLSVMEstimator(BaseEstimator):
     def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
         """The model of arrays, or of files, whose labels are theirs. Warnings are about what called the caller."""
         remedies = None if y is None and names_files(X) else REMEDIES
-        return train_with(settings, X, y, sample_weight, names=self._names, warn_at=5, remedies=remedies)
+        more: dict[str, Any] = {"names": self._names, "warn_at": 5, "remedies": remedies}
+        with self._last_run() as checkpoints:
+            return train_with(settings, X, y, sample_weight, checkpoints=checkpoints, **more)
+
+    def _last_run(self) -> AbstractContextManager[Checkpoints | None]:
+        """What a fit begins at."""
+        return nullcontext()
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)

@@ -10,10 +10,11 @@ import numpy as np
 
 from llsvm.estimators.base import explained
 from llsvm.estimators.classifying import Classifying
+from llsvm.estimators.incremental import Incremental
 
 
 @explained
-class LLSVMClassifier(Classifying):
+class LLSVMClassifier(Classifying, Incremental):
     """Linear SVM, trained under a limit on the memory of this process, with a proof of how good it is.
 
     Minimises ½‖w‖² + C Σ_i c_i loss(y_i w·x_i), c_i the class weight times the sample weight (or another penalty in
@@ -46,6 +47,7 @@ class LLSVMClassifier(Classifying):
         max_iter: int | None = 200,
         max_seconds: float | None = None,
         prune: float | None = None,
+        warm_start: bool = False,
         class_weight: str | Mapping[Any, float] | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
@@ -91,6 +93,7 @@ class LLSVMClassifier(Classifying):
         self.max_iter = max_iter
         self.max_seconds = max_seconds
         self.prune = prune
+        self.warm_start = warm_start
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
@@ -133,3 +136,13 @@ class LLSVMClassifier(Classifying):
         (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
         """
         return self._fit(X, y, sample_weight)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> LLSVMClassifier:
+        """Train on these rows and those of all calls before, beginning at what the last call has come to.
+
+        X, y, sample_weight: as for ``fit``; never text. classes: all that y may ever hold, to be passed in the
+        first call. The rows of each call are kept in ``spill_dir``, under ``disk_limit``, so that ``certificate_``
+        is of all of them: each call makes a few passes over them, and large batches get on sooner than small ones.
+        Raises as ``fit``, and UsageError after ``fit``, which keeps no rows.
+        """
+        return self._partial_fit(X, y, classes, sample_weight)

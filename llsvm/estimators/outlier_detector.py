@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
-from llsvm.estimators.base import LLSVMEstimator, explained
+from llsvm.estimators.base import explained
+from llsvm.estimators.incremental import Incremental
 from llsvm.models.model import Model
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.settings import Settings
 
 
 @explained
-class LLSVMOutlierDetector(OutlierMixin, LLSVMEstimator):
+class LLSVMOutlierDetector(OutlierMixin, Incremental):
     """One-class SVM, trained under a limit on the memory of this process, with a proof of how good it is.
 
     Minimises ½‖w‖² − ν ρ Σ_i c_i + Σ_i c_i max(0, ρ − w·x_i) over w and ρ, c_i the sample weight (LIBLINEAR's
@@ -41,6 +42,7 @@ class LLSVMOutlierDetector(OutlierMixin, LLSVMEstimator):
         max_iter: int | None = 200,
         max_seconds: float | None = None,
         prune: float | None = None,
+        warm_start: bool = False,
         kernel: str | None = None,
         gamma: float | None = None,
         degree: int = 3,
@@ -71,6 +73,7 @@ class LLSVMOutlierDetector(OutlierMixin, LLSVMEstimator):
         self.max_iter = max_iter
         self.max_seconds = max_seconds
         self.prune = prune
+        self.warm_start = warm_start
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -104,6 +107,11 @@ class LLSVMOutlierDetector(OutlierMixin, LLSVMEstimator):
         (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
         """
         return self._fit(X, None, sample_weight)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LLSVMOutlierDetector:
+        """Train on these rows and those of all calls before, see ``LLSVMClassifier.partial_fit``. y: not looked
+        at."""
+        return self._partial_fit(X, None, None, sample_weight)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """(n,) w·x − ρ of the rows of X: negative for outliers."""

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
-from llsvm.estimators.base import LLSVMEstimator, explained
+from llsvm.estimators.base import explained
+from llsvm.estimators.incremental import Incremental
 from llsvm.settings.objective import REGRESSION
 
 
 @explained
-class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
+class LLSVMRegressor(RegressorMixin, Incremental):
     """Linear regression, trained under a limit on the memory of this process, with a proof of how good it is.
 
     Minimises ½‖w‖² + C Σ_i c_i loss(y_i − w·x_i), c_i the sample weight (or another penalty in the place of ½‖w‖²,
@@ -47,6 +48,7 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
         max_iter: int | None = 200,
         max_seconds: float | None = None,
         prune: float | None = None,
+        warm_start: bool = False,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         penalize_intercept: bool = True,
@@ -88,6 +90,7 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
         self.max_iter = max_iter
         self.max_seconds = max_seconds
         self.prune = prune
+        self.warm_start = warm_start
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.penalize_intercept = penalize_intercept
@@ -124,6 +127,10 @@ class LLSVMRegressor(RegressorMixin, LLSVMEstimator):
         (DataError and UsageError are ValueErrors, BudgetError is a MemoryError).
         """
         return self._fit(X, y, sample_weight)
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMRegressor:
+        """Train on these rows and those of all calls before, see ``LLSVMClassifier.partial_fit``."""
+        return self._partial_fit(X, y, None, sample_weight)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The number predicted for each row of X: (n,)."""

@@ -13,6 +13,7 @@ import fcntl
 import math
 import mmap
 import os
+import shutil
 import stat
 import tempfile
 import threading
@@ -231,8 +232,12 @@ class _Place:
         """Remove the folder, its lock last: should it not come to that, the next workspace finishes the work."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.folder):
-                if name != LOCK_NAME:
+                if name == LOCK_NAME:
+                    continue
+                try:
                     os.unlink(name, dir_fd=self.folder)
+                except IsADirectoryError:
+                    shutil.rmtree(name, dir_fd=self.folder)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(LOCK_NAME, dir_fd=self.folder)
             here = os.stat(self.name, dir_fd=self.parent, follow_symlinks=False)

@@ -130,11 +130,14 @@ class Checkpoints:
     def beginning(self, now: Record) -> Beginning | None:
         """Where a run begins that does not go on; None: anew, there was none. Raises UsageError where the rows are
         others than those of all runs before."""
-        found = beginning(self._earlier, now)
+        found = self._beginning(now)
         if found is None and self._earlier:
             first = self._earlier[0]
             first.record.require_data(now.data, now.files, str(first.container.path))
         return found
+
+    def _beginning(self, now: Record) -> Beginning | None:
+        return beginning(self._earlier, now)
 
     def result_of(self, settings: dict[str, Any], data: dict[str, Any]) -> tuple[Model, Record, str] | None:
         """The model of a run with these settings, over these rows, that has come to its end, and why it had not

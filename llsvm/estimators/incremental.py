@@ -1,0 +1,116 @@
+"""What estimators that train one model share: fits that begin where the last one has come to (``warm_start``), and
+rows that come call by call (``partial_fit``)."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from llsvm.errors import UsageError
+from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
+from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
+from llsvm.features.frames import column_names
+from llsvm.files.fingerprint import TRAINED_ON
+from llsvm.models.model import Model
+from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
+from llsvm.state.checkpoints import Checkpoints
+from llsvm.train import train_with
+
+_OWN = ("_runs", "_given")  # what a copy of the estimator does not have
+
+
+class Incremental(LLSVMEstimator):
+    """An estimator that can go on from what it has come to."""
+
+    _not_options: ClassVar[tuple[str, ...]] = ("warm_start",)
+
+    warm_start: bool
+    spill_dir: str | None
+    _runs: KeptRuns | None = None  # of fits with warm_start
+    _given: GivenRows | None = None  # to partial_fit
+
+    def _last_run(self) -> AbstractContextManager[Checkpoints | None]:
+        self._given = None
+        if not self.warm_start:
+            self._runs = None
+            return super()._last_run()
+        self._runs = self._runs or KeptRuns(self.spill_dir)
+        return self._runs.last()
+
+    def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Self:
+        self._refuse_what_follows_from_all_rows()
+        given = self._given
+        if given is None and "model_" in vars(self):
+            raise UsageError(
+                "partial_fit goes on from rows that it was given itself: fit keeps none, and neither has a copy of "
+                "an estimator; begin with partial_fit on a clone of this one"
+            )
+        names = column_names(X)
+        rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "reset": given is None}
+        if self._label_kind == UNLABELLED:
+            X = validate_data(self, X, **rows)
+        else:
+            X, y = validate_data(self, X, y, y_numeric=self._label_kind == REGRESSION, **rows)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        if self._label_kind == CLASSIFICATION:
+            classes = _classes(given, classes)
+        given = given or GivenRows(KeptRuns(self.spill_dir), classes)
+        before = len(given.files)
+        with own_names(self._names):
+            settings = self._settings(weight=WEIGHT)
+            more: dict[str, Any] = {"names": self._names, "warn_at": 4, "remedies": REMEDIES}
+            try:
+                given.add(X, y, sample_weight, settings)
+                with given.runs.last() as checkpoints:
+                    model = train_with(given.left(settings), given.files, checkpoints=checkpoints, **more)
+            except BaseException:  # an interrupt too: the same call can be made again
+                given.forget(before)
+                raise
+        self._given, self._runs = given, None
+        return self._keep(_as_of_arrays(replace(model, feature_names=names), given))
+
+    def _refuse_what_follows_from_all_rows(self) -> None:
+        own = self.get_params(deep=False)
+        if self.text or self.cross:
+            raise UsageError(
+                "partial_fit is for numbers: what features text and crosses have follows from all rows; make "
+                "numbers of them first, with a HashingVectorizer, say"
+            )
+        if own.get("class_weight") == "balanced":
+            raise UsageError(
+                "partial_fit cannot balance classes, of which later calls may have more: give class_weight as "
+                "label -> factor"
+            )
+        if any(own.get(name) is not None for name in ("lambda1", "lambda2")):
+            raise UsageError("lambda1 and lambda2 are for a mean over rows, whose number grows here: give C")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name not in _OWN}
+
+
+def _classes(given: GivenRows | None, classes: Any) -> NDArray[Any]:
+    """(k,) those of the first call. Raises UsageError."""
+    found = None if classes is None else np.unique(classes)
+    first = found if given is None else given.classes
+    if first is None:
+        raise UsageError("classes must be passed on the first call to partial_fit: all that y may ever hold")
+    if found is not None and not np.array_equal(first, found):
+        raise UsageError(f"classes are {found.tolist()}, but in the first call they were {first.tolist()}")
+    return first
+
+
+def _as_of_arrays(model: Model, given: GivenRows) -> Model:
+    """Without the files that the rows have been in for a while."""
+    return replace(
+        model,
+        classes_=model.classes_ if given.classes is None else given.classes,
+        n_rows=model.n_rows - given.unseen,
+        settings=model.settings | {"weight": None},
+        extra={name: value for name, value in model.extra.items() if name != TRAINED_ON},
+    )
