@@ -143,6 +143,6 @@ class LLSVMClassifier(Classifying, Incremental):
         X, y, sample_weight: as for ``fit``; never text. classes: all that y may ever hold, to be passed in the
         first call. The rows of each call are kept in ``spill_dir``, under ``disk_limit``, so that ``certificate_``
         is of all of them: each call makes a few passes over them, and large batches get on sooner than small ones.
-        Raises as ``fit``, and UsageError after ``fit``, which keeps no rows.
+        Rows of ``fit`` are not kept, which LLSVMWarning says. Warns and raises as ``fit``.
         """
         return self._partial_fit(X, y, classes, sample_weight)

@@ -3,6 +3,7 @@ rows that come call by call (``partial_fit``)."""
 
 from __future__ import annotations
 
+import warnings
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from llsvm.errors import UsageError
+from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
 from llsvm.features.frames import column_names
@@ -45,13 +46,16 @@ class Incremental(LLSVMEstimator):
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Self:
         self._refuse_what_follows_from_all_rows()
         given = self._given
-        if given is None and "model_" in vars(self):
-            raise UsageError(
-                "partial_fit goes on from rows that it was given itself: fit keeps none, and neither has a copy of "
-                "an estimator; begin with partial_fit on a clone of this one"
+        fitted = "model_" in vars(self)
+        if given is None and fitted:
+            warnings.warn(
+                "partial_fit trains on the rows that it was given itself: those of fit are not kept, nor does a "
+                "copy of an estimator have any",
+                LLSVMWarning,
+                stacklevel=3,
             )
         names = column_names(X)
-        rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "reset": given is None}
+        rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "reset": not fitted}
         if self._label_kind == UNLABELLED:
             X = validate_data(self, X, **rows)
         else:
@@ -59,7 +63,8 @@ class Incremental(LLSVMEstimator):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         if self._label_kind == CLASSIFICATION:
-            classes = _classes(given, classes)
+            known = vars(self).get("classes_") if given is None else given.classes
+            classes = _classes(known, classes)
         given = given or GivenRows(KeptRuns(self.spill_dir), classes)
         before = len(given.files)
         with own_names(self._names):
@@ -94,15 +99,15 @@ class Incremental(LLSVMEstimator):
         return {name: value for name, value in super().__getstate__().items() if name not in _OWN}
 
 
-def _classes(given: GivenRows | None, classes: Any) -> NDArray[Any]:
-    """(k,) those of the first call. Raises UsageError."""
-    found = None if classes is None else np.unique(classes)
-    first = found if given is None else given.classes
-    if first is None:
+def _classes(known: NDArray[Any] | None, classes: Any) -> NDArray[Any]:
+    """(k,) those that are ``known``, else those that are told. Raises UsageError."""
+    if known is None and classes is None:
         raise UsageError("classes must be passed on the first call to partial_fit: all that y may ever hold")
-    if found is not None and not np.array_equal(first, found):
-        raise UsageError(f"classes are {found.tolist()}, but in the first call they were {first.tolist()}")
-    return first
+    told = known if classes is None else np.unique(classes)
+    assert told is not None
+    if known is not None and not np.array_equal(known, told):
+        raise UsageError(f"classes are {told.tolist()}, but so far they were {known.tolist()}")
+    return told
 
 
 def _as_of_arrays(model: Model, given: GivenRows) -> Model:
