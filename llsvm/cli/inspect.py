@@ -8,7 +8,7 @@ import typer
 
 from llsvm.cli.declared import settings_of, takes, was_typed
 from llsvm.cli.options import Json
-from llsvm.errors import UsageError
+from llsvm.errors import DataError, UsageError
 from llsvm.settings.objective import KINDS
 from llsvm.settings.option import MOST_USED, OUTPUT
 from llsvm.settings.settings import OPTIONS
@@ -92,6 +92,7 @@ def _refuse(context: typer.Context, names: list[str], why: str) -> None:
 
 def _surveyed(file: list[str], settings: Settings) -> dict[str, Any]:
     from llsvm.data import open_source, table_options
+    from llsvm.data.refusals import refusals
     from llsvm.memory.process import default_threads
     from llsvm.survey import survey
 
@@ -109,7 +110,12 @@ def _surveyed(file: list[str], settings: Settings) -> dict[str, Any]:
         label_kind=KINDS[settings.loss],
         target_scale=settings.target_scale,
     )
-    return {"kind": "data", **survey(source, settings)}
+    try:
+        return {"kind": "data", "refused": [], **survey(source, settings)}
+    except DataError as error:
+        if (told := refusals(source, settings.missing)) is None:
+            raise
+        return {"kind": "data", **told, "untrainable": str(error)}
 
 
 def _first_bytes(file: str) -> bytes:

@@ -15,6 +15,26 @@ _COLUMNS_SHOWN = 60
 
 
 def print_data(answer: dict[str, Any]) -> None:
+    if answer["refused"]:
+        _print_refused(answer)
+    else:
+        _print_surveyed(answer)
+
+
+def _print_refused(answer: dict[str, Any]) -> None:
+    """Of a table whose rows cannot be read as they are."""
+    from llsvm.cli.tables import print_table
+    from llsvm.memory.sizes import format_size
+
+    rows = [["format", answer["format"]], ["size", format_size(answer["bytes"])], ["rows", answer["rows"]]]
+    print_table((answer["name"], ""), rows)
+    _print_columns(answer["columns"])
+    echo("It cannot be trained on as it is:")
+    for sentence in answer["refused"]:
+        echo(f"- {sentence}")
+
+
+def _print_surveyed(answer: dict[str, Any]) -> None:
     from llsvm.cli.tables import print_table
     from llsvm.memory.sizes import format_size
 
@@ -130,7 +150,7 @@ def _print_columns(columns: list[dict[str, Any]]) -> None:
     print_table(("column", "type", "use", "missing", "distinct at first", "a label?", "examples"), rows)
     if len(columns) > _COLUMNS_SHOWN:
         echo(f"and {len(columns) - _COLUMNS_SHOWN} more columns")
-    if gaps := [column["name"] for column in columns if column["missing"]]:
+    if gaps := [column["name"] for column in columns if column["missing"] and column["use"] != "label"]:
         echo(f"Values are missing in {listed(gaps)}: training refuses them, or takes --missing zero or mean.")
 
 

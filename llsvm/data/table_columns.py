@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from llsvm.features.columns import kind_of, numbers
 from llsvm.features.encoder import TableEncoder
@@ -47,12 +48,17 @@ def described(
             distinct = values.unique().drop_null()
             if kind == "text" and encoder.empty_is_missing:
                 distinct = distinct.filter(pc.not_equal(distinct, ""))
-            whole = kind == "text" or np.all(numbers(distinct) % 1 == 0)
+            whole = kind == "text" or _whole(numbers(distinct))
             column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:_EXAMPLES])
             column["distinct"] = len(distinct)
             column["label_candidate"] = bool(2 <= len(distinct) <= _MAX_LABELS and whole)
         columns.append(column)
     return columns
+
+
+def _whole(values: NDArray[np.float64]) -> bool:
+    finite = values[np.isfinite(values)]
+    return len(finite) == len(values) and bool(np.all(finite % 1 == 0))
 
 
 def _example(value: Any) -> str:

@@ -194,7 +194,7 @@ def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: 
             raise
         raise ValueError(error.args[0], f"column {name}: {error.args[1]}") from error
     if gone.any() and not may_be_missing:
-        reason = f"column {name}: the label is missing; fill it in, or leave the row out"
+        reason = f"column {name}: the label is missing; fill it in, or pass --missing-label drop"
         raise ValueError(int(np.argmax(gone)), reason)
     return y
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from llsvm.errors import DataError
 
 _FEW_VALUES = 100  # so many categories of one row each do no harm
+_MANY_NUMBERS, _MOST = 20, 0.9  # of the values, where some are text
 _SHOWN = 40  # characters of a value
 _AMOUNT = re.compile(  # 1,234.50 or 12,5; $5 or € 1.234,50; 12 % or 5 €; (1,234)
     r"[-+(]?\s*(?:\d+(?:,\d+)+(?:\.\d+)?|[$€£¥]\s*-?\d[\d.,']*|\d[\d.,']*\s*[%$€£¥])\)?"
@@ -36,7 +37,8 @@ class Doubts:
         return Doubts(self._trusted, self._lenient)
 
     def look(self, name: str, words: list[str]) -> None:
-        """The first values of a column. Raises DataError where most are amounts: numbers written as text."""
+        """The first values of a column. Raises DataError where most are amounts, numbers written as text, or nearly
+        all are numbers among which some text is."""
         words = [word for word in words if word]
         if not words or name in self._looked_at:
             return
@@ -45,6 +47,12 @@ class Doubts:
         if 2 * len(amounts) > len(words):
             what = "are numbers written as text; write plain numbers (1234.50)"
             self._doubt(name, f"values such as {_short(amounts[0])} {what}")
+            return
+        others = [word for word in words if not _is_number(word)]
+        n_numbers = len(words) - len(others)
+        if others and n_numbers > _MANY_NUMBERS and n_numbers >= _MOST * len(words):
+            what = f"is text among numbers: of the first {len(words):,} values {n_numbers:,} are numbers"
+            self._doubt(name, f"{_short(others[0])} {what}; write a number, or nothing where there is none")
 
     def count(self, ids: NDArray[np.int64], n_ids: int) -> None:
         """Categories of some cells."""
@@ -80,6 +88,14 @@ class Doubts:
         if not self._lenient:
             raise DataError(sentence)
         self.notes.append(sentence)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _short(word: str) -> str:
