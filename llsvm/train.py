@@ -164,10 +164,11 @@ def train_with(
     remedies: Mapping[str, str] | None = None,
     checkpoints: Checkpoints | None = None,
     callback: Callable[[Report], object] | None = None,
+    follow: Callable[[Report, Training], object] | None = None,
 ) -> Model:
     """As ``train``. names: see ``llsvm.errors.in_python``. warn_at: the frame that warnings are about. remedies:
     what to say, instead of ``Training.advice``'s sentence, for its cause. checkpoints: to go on from, and keep.
-    callback: see ``train``."""
+    callback: see ``train``. follow: as callback, but it is told of the training, too."""
     threads = settings.threads or default_threads()
     if output is not None:
         model_file.require_writable(output)
@@ -178,6 +179,8 @@ def train_with(
                 log(report)
                 if callback is not None:
                     callback(report)
+                if follow is not None:
+                    follow(report, training)
             model = training.finish(output)
         except KeyboardInterrupt as stopped:
             return _stopped(training, output, stopped, warn_at + 1)

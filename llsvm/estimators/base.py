@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, colu
 
 from llsvm.data import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
+from llsvm.estimators.callbacks import Tasks
 from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, text_columns
 from llsvm.features.frames import column_names, require_order
 from llsvm.features.table_options import listed
@@ -115,6 +116,9 @@ class LLSVMEstimator(BaseEstimator):
     """Parameters that say how an option is chosen."""
     _names: ClassVar[Mapping[str, str]] = ESTIMATOR_NAMES
     """What options are called here, where it is otherwise."""
+
+    _frames: ClassVar[int] = 0
+    """Of the stack, between a fit and ``_trained``."""
 
     feature_names_in_: NDArray[Any]
     kernel: str | None
@@ -227,13 +231,22 @@ class LLSVMEstimator(BaseEstimator):
     def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
         """The model of arrays, or of files, whose labels are theirs. Warnings are about what called the caller."""
         remedies = None if y is None and names_files(X) else REMEDIES
-        more: dict[str, Any] = {"names": self._names, "warn_at": 5, "remedies": remedies}
+        more: dict[str, Any] = {"names": self._names, "warn_at": 5 + self._frames, "remedies": remedies}
+        tasks = self._tasks(settings, X, y, sample_weight)
         with self._last_run() as checkpoints:
-            return train_with(settings, X, y, sample_weight, checkpoints=checkpoints, **more)
+            more |= {"checkpoints": checkpoints, "follow": None if tasks is None else tasks.follow}
+            model = train_with(settings, X, y, sample_weight, **more)
+        if tasks is not None:
+            tasks.end(model)
+        return model
 
     def _last_run(self) -> AbstractContextManager[Checkpoints | None]:
         """What a fit begins at."""
         return nullcontext()
+
+    def _tasks(self, settings: Settings, X: Any, y: Any, sample_weight: Any) -> Tasks | None:
+        """Those that callbacks are told of."""
+        return None
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)

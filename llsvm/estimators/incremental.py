@@ -4,7 +4,9 @@ rows that come call by call (``partial_fit``)."""
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -12,20 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from llsvm.data import names_files
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
+from llsvm.estimators.callbacks import FRAMES, CallbackSupportMixin, Tasks, with_callbacks
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
 from llsvm.features.frames import column_names
 from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.models.model import Model
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
+from llsvm.settings.settings import Settings
 from llsvm.state.checkpoints import Checkpoints
 from llsvm.train import train_with
 
 _OWN = ("_runs", "_given")  # what a copy of the estimator does not have
 
 
-class Incremental(LLSVMEstimator):
+class Incremental(CallbackSupportMixin, LLSVMEstimator):
     """An estimator that can go on from what it has come to."""
 
     _not_options: ClassVar[tuple[str, ...]] = ("warm_start",)
@@ -34,6 +39,22 @@ class Incremental(LLSVMEstimator):
     spill_dir: str | None
     _runs: KeptRuns | None = None  # of fits with warm_start
     _given: GivenRows | None = None  # to partial_fit
+
+    _trained = with_callbacks(LLSVMEstimator._trained)
+    _frames = FRAMES
+
+    def _tasks(self, settings: Settings, X: Any, y: Any, sample_weight: Any) -> Tasks | None:
+        if "_skl_callbacks" not in vars(self):
+            return None
+        told: dict[str, Any] = {} if names_files(X) else {"X": X, "y": y}
+        if sample_weight is not None:
+            told["metadata"] = {"sample_weight": sample_weight}
+        return Tasks(self, told, settings.max_passes, self._attributes_of)
+
+    def _attributes_of(self, model: Model) -> Mapping[str, Any]:
+        """Of this estimator, if it were fitted with that model."""
+        by_name = bool(self.text or self.cross) or model.named_columns
+        return vars(copy(self)._keep(model, by_name))
 
     def _last_run(self) -> AbstractContextManager[Checkpoints | None]:
         self._given = None
