@@ -225,10 +225,10 @@ def _stopped(
 
 def check_test(test: Any, settings: Settings) -> None:
     """Raise what is wrong with the files of ``test``, see ``train``, before there is any work: they are read as the
-    training data are, but need no weights, and no file of their own for labels."""
+    training data are, but need no weights, no columns of ``where``, and no file of their own for labels."""
     X = test[0] if isinstance(test, tuple) else test
     if names_files(X) and not (settings.label or "").endswith(".npy"):
-        open_with_settings(replace(settings, weight=None), X)
+        open_with_settings(replace(settings, weight=None, where=None), X)
 
 
 def evaluated_on(model: Model, test: Any, settings: Settings) -> dict[str, Any]:

@@ -137,8 +137,8 @@ def test_what_is_shown(tmp_path):
     assert header[0] == "home"
     for line, group in zip(lines[1:], told["groups"], strict=True):
         assert line[0] == (group["group"] or "(missing)")
-        assert line[1:3] == [str(group["rows"]), f"{group['accuracy']:.6g}"]
-        assert line[-3:] == [f"{group['classes'][1][name]:.6g}" for name in ("precision", "recall", "f1")]
+        assert line[1:3] == [str(group["rows"]), f"{group['accuracy']:.4g}"]
+        assert line[-3:] == [f"{group['classes'][1][name]:.4g}" for name in ("precision", "recall", "f1")]
 
 
 @pytest.mark.parametrize(

@@ -137,3 +137,17 @@ def test_a_report_counts_the_same_rows_by_the_same_weights(model, tmp_path):
         assert "pass --data too" in refused.output
     with pytest.raises(llsvm.UsageError, match="sample_weight goes with data"):
         llsvm.report(str(model), sample_weight=W)
+
+
+def test_a_test_file_needs_no_columns_of_where_and_weight(tmp_path):
+    """They are of the training data alone."""
+    write_csv(table(), tmp_path / "t.csv")
+    write_csv(table().drop_columns(["w", "month"]), tmp_path / "test.csv")
+    words = ["--where", "month < 6", "--weight", "w", "--features", "x*", "--test", tmp_path / "test.csv"]
+    done = call("train", tmp_path / "t.csv", "--model", tmp_path / "m", *words, "--json")
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)["test"]
+    assert answer["rows"] == N
+    assert "weight" not in answer
+    alone = json.loads(call("evaluate", tmp_path / "m", tmp_path / "test.csv", "--json").stdout)
+    assert answer == alone

@@ -158,12 +158,12 @@ def _print_classes(answer: Mapping[str, Any]) -> None:
 _OF_GROUPS = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
-    "balanced_accuracy": "balanced accuracy",
-    "matthews_corrcoef": "Matthews' corr.",
+    "balanced_accuracy": "balanced",
+    "matthews_corrcoef": "MCC",
     "roc_auc": "ROC AUC",
-    "average_precision": "average precision",
+    "average_precision": "avg. prec.",
     "log_loss": "log loss",
-    "brier_score": "Brier score",
+    "brier_score": "Brier",
     "r2": "R²",
     "mean_absolute_error": "mean absolute error",
     "mean_squared_error": "mean squared error",
@@ -184,12 +184,21 @@ def _print_groups(answer: Mapping[str, Any]) -> None:
     if "classes" in answer and len(answer["classes"]) == 2:
         label = answer["classes"][1]["label"]
         shown |= {name: f"{name} of {label}" for name in _OF_ONE_CLASS}
+        del shown["macro_f1"]  # the line would be too long
     names = [name for name in shown if name in there]
     rows = [
-        ["(missing)" if each["group"] is None else each["group"], *(each.get(name) for name in names)]
+        [
+            "(missing)" if each["group"] is None else each["group"],
+            *(_digits(each.get(name)) for name in names),
+        ]
         for each in groups
     ]
     print_table((answer["by"], *(shown[name] for name in names)), rows)
+
+
+def _digits(value: Any) -> Any:
+    """Four of them, where there are others behind: many figures share a line; --json has all."""
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def _flat(group: Mapping[str, Any]) -> dict[str, Any]:
