@@ -286,25 +286,30 @@ class Epochs:
         are within it that the next epoch is to rewrite them.
 
         rewrite: these become the next generation, and those of least slack of all move to memory. The threshold is
-        then no more than margins have drifted since the epochs began."""
+        no more than margins have drifted in the last epoch: the nearer the end, the fewer rows can still matter."""
         run, survivors, spilled = self._run, self._run.stream.survivors, self._run.stream.survivors.spilled
         assert spilled is not None
-        met, n_within, drift, n_spilled = np.zeros(len(run.sweeps.w)), 0, 0.0, spilled.n_rows
+        met, n_rows, n_within, drift = np.zeros(len(run.sweeps.w)), 0, 0, 0.0
+        shrinks, n_spilled = not self._faces.begun, spilled.n_rows
+        if shrinks:
+            run.start[...] = run.sweeps.w
         self._faces.begin_count(run.duals.of(survivors.resident))
         for part in self._parts.spilled(run.tuning.scan_spilled or self._faces.begun):
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
             self._sweep(part, met, 2)
             self._faces.count(part)
-            slack = part.slack()
-            if rewrite:
+            slack, n_rows = part.slack(), n_rows + part.n_rows
+            if shrinks and (rewrite or n_rows == n_spilled):
                 drift = max(drift, run.tuning.epoch_drift_share * run.drift(part.block))
+            if rewrite:
                 survivors.add(part.block, slack, min(within, drift))
             n_within += int(np.count_nonzero(slack <= within))
         if rewrite:
             survivors.swap_generation()
+        if n_rows == n_spilled and shrinks:
             within = min(within, drift)
-        return met, within, n_within < run.tuning.rewrite_below * n_spilled
+        return met, within, not rewrite and n_within < run.tuning.rewrite_below * n_spilled
 
     def _over_cache(self) -> NDArray[np.float64]:
         """Sweep over all rows, block by block; returns the gap as met, (k,)."""

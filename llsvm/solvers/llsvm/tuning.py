@@ -182,7 +182,7 @@ class LLSVMTuning:
     cached_epochs: bool = False
     """Epochs are over all rows of the cache then; else the next pass follows at once."""
     epoch_drift_share: float = 2.0
-    """``drift_share`` for the drift of the epochs so far, once their rows are spilled anew."""
+    """``drift_share`` for the drift of the last epoch, in those between two passes."""
     rewrite_below: float = 0.5
     """The spill is written anew when this share of its rows is still within the slack threshold: writing once more
     against reading rows that are done."""
@@ -300,12 +300,13 @@ NUMBERS = replace(
     wide_sweeps=2,
     scan_spilled=True,
     ahead=True,
-    spill_drift_share=0.5,
-    epoch_drift_share=1.0,
-    first_until=0.1,
-    spill_until=0.0,
-    spill_tol_share=0.7,
-    max_spill_epochs=12,
+    spill_drift_share=0.4,
+    epoch_drift_share=0.4,
+    rewrite_below=0.6,
+    first_until=0.35,
+    spill_until=0.03,
+    spill_tol_share=0.55,
+    max_spill_epochs=16,
 )
 SMOOTH_NUMBERS = replace(
     FREE, average=True, first_until=0.0, spill_until=0.0, spill_tol_share=2.5, max_spill_epochs=12
