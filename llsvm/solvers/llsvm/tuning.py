@@ -292,7 +292,7 @@ DEFAULT = LLSVMTuning()
 FREE = replace(DEFAULT, spill_most=1.0, unspilled=True, cached_epochs=True)
 # Regression: the gap of averaged weights is, where all rows are swept over, a quarter to a half of what the last
 # epoch met; and a pass that only measures on the way is an epoch that costs more. Where dual variables rest at 0 or
-# at either bound, the spill, of most rows at first, is gone over until the gap is as small as asked for: that is
+# at either bound, the spill, of most rows at first, is gone over many times, and loses rows on the way: that is
 # cheaper than passes, but for the first spill, which lacks many a row that will matter.
 NUMBERS = replace(
     DEFAULT,
