@@ -181,7 +181,7 @@ class LLSVMTuning:
     anew, and reading them, against reading the cache."""
     cached_epochs: bool = False
     """Epochs are over all rows of the cache then; else the next pass follows at once."""
-    epoch_drift_share: float = 2.0
+    epoch_drift_share: float = 4.0
     """``drift_share`` for the drift of the last epoch, in those between two passes."""
     rewrite_below: float = 0.5
     """The spill is written anew when this share of its rows is still within the slack threshold: writing once more
