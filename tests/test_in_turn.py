@@ -9,8 +9,9 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.problems import Fold, Problems, Variant
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import second_order
-from llsvm.solvers.llsvm.in_turn import NO_PARENT
+from llsvm.solvers.llsvm.in_turn import NO_PARENT, InTurn
 from llsvm.solvers.llsvm.solver import LLSVM
+from llsvm.solvers.llsvm.start import sum_weights
 from llsvm.training.training import Training
 
 COSTS = (0.01, 0.1, 1.0, 10.0)
@@ -52,6 +53,25 @@ def test_problems_that_begin_at_each_other_have_the_same_optima_for_less(classes
     assert chained.passes <= alone.passes
     np.testing.assert_allclose(chained.certificate.primal, alone.certificate.primal, rtol=2e-4)
     assert few <= 0.6 * many
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_weights_that_a_problem_begins_at_are_those_of_its_dual_variables(monkeypatch, loss):
+    X, y = rows(n=400, d=6, seed=1, noise=0.6)
+    begin, summed = InTurn._begin, []
+
+    def checked(self, c, parent):
+        begin(self, c, parent)
+        sweeps = self._run.sweeps
+        w, dual = sweeps.w[c].copy(), float(sweeps.dual[c])
+        sum_weights(self._run, self._run.duals.whole, c)
+        np.testing.assert_allclose(w, sweeps.w[c], rtol=1e-9, atol=1e-9)
+        assert dual == pytest.approx(sweeps.dual[c], rel=1e-9)
+        summed.append(dual)
+
+    monkeypatch.setattr(InTurn, "_begin", checked)
+    solved(X, y, PARENTS, loss=loss)
+    assert np.count_nonzero(summed) == len(PARENTS) - 1  # all but the root
 
 
 def test_where_second_order_has_finished_a_problem_it_is_all_that_those_after_it_see(monkeypatch):

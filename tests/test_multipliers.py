@@ -207,6 +207,7 @@ def solved(X, y, cost, loss, gap, w=None, alpha=None, bias=1.0, **tuning):
     solver = Multipliers(problem, prices, MultipliersTuning(**tuning))
     found = solver.solve(alpha, np.zeros(d + 1), 1.0, lambda dual, v: gap * abs(dual))
     np.testing.assert_allclose(found.v, problem.weights(found.alpha))
+    np.testing.assert_allclose(found.margins, problem.margins(found.w), atol=1e-6)
     assert (found.alpha >= loss.lower * cost).all()
     assert (found.alpha <= loss.upper * cost).all()
     primal = 0.5 * found.w @ found.w + cost @ loss.value(problem.margins(found.w))
@@ -267,6 +268,10 @@ def test_part_of_the_rows_while_the_others_rest():
     np.testing.assert_allclose(found.v, rest + found.alpha @ wide[:30])
     assert problem.gap(found.alpha, problem.margins(found.v)) <= 1e-6
     assert found.dual >= problem.dual(others[:30], begin)
+    solver = Multipliers(problem, prices, MultipliersTuning())
+    again = solver.solve(others[:30], begin, 0.1, lambda dual, v: 1e-9, begin)  # whose sums are known
+    np.testing.assert_allclose(again.v, found.v)
+    assert again.steps == found.steps
 
 
 # -- whole runs ---------------------------------------------------------------------------------------------

@@ -162,7 +162,8 @@ class BlockState(Duals):
         self.rows = block.rows.copy()  # the block's own may be a view of a buffer that changes
         folds = [variant.leaves_out for variant in problems.variants]
         class_ids = block.class_ids
-        left_out = [None if fold is None else fold.contains(self.rows, class_ids) for fold in folds]
+        outside = {id(fold): fold.contains(self.rows, class_ids) for fold in folds if fold is not None}
+        left_out = [outside.get(id(fold)) for fold in folds]
         targets = block.y if block.has_targets else None
         super().__init__(problems, class_ids, alpha, left_out, targets)
         self.block = block

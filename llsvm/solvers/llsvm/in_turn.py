@@ -10,6 +10,7 @@ from such a start it takes a few steps. What is measured in the pass that follow
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,7 +41,11 @@ class InTurn:
             for v in level:
                 if self._parents[v] != NO_PARENT:
                     part.copy_shares(self._parents[v], v)
-            sweeps.each(self._begin, list(parents))
+
+            def begin(c: int, parents: dict[int, int] = parents) -> None:
+                self._begin(c, parents[c])
+
+            sweeps.each(begin, list(parents))
             near = {c: parent for c, parent in parents.items() if parent >= 0 and self._finished[parent]}
             descending = [c for c in parents if c not in near]
             crawl = np.zeros(len(sweeps.w), bool)
@@ -64,11 +69,20 @@ class InTurn:
         for d in range(max(depth, default=-1) + 1):
             yield [v for v, each in enumerate(depth) if each == d]
 
-    def _begin(self, c: int) -> None:
-        """Sum the weights of problem ``c`` and its dual objective."""
-        part = self._run.duals.whole
+    def _begin(self, c: int, parent: int) -> None:
+        """Let the weights of problem ``c`` and its dual objective be those of its dual variables: where they are
+        its parent's, all by one factor, without reading any row."""
+        run, sweeps, part = self._run, self._run.sweeps, self._run.duals.whole
         assert part is not None
-        sum_weights(self._run, part, c)
+        problems = run.duals.problems
+        own, other = (problems.variants[problems.variant(p)] for p in (c, max(parent, 0)))
+        if parent < 0 or replace(own, cost=other.cost) != other:
+            sum_weights(run, part, c)
+            return
+        factor = own.cost / other.cost
+        square = float(sweeps.w[parent] @ sweeps.w[parent])
+        sweeps.w[c] = factor * sweeps.w[parent]
+        sweeps.dual[c] = factor * (float(sweeps.dual[parent]) + 0.5 * (1.0 - factor) * square)
 
     def _descend(self, part: BlockState, c: int, warm: bool) -> bool:
         """Sweep over all rows of the problem, and after each time over those that moved, until the gap as met is

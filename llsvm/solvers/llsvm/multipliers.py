@@ -34,7 +34,7 @@ from llsvm.stream.progress import OutOfTime
 
 Vector = NDArray[np.float64]
 
-ROW_BYTES = 88  # that solving a subproblem takes for each of its rows
+ROW_BYTES = 104  # that solving a subproblem takes for each of its rows
 VECTORS = 10  # as long as the weights, that it takes
 ROUNDING = 1e-14  # of margins, at which the largest α(w) of a smooth loss are told from it
 _PIECE = 1 << 15  # rows that losses are computed of at a time
@@ -102,12 +102,13 @@ class Subproblem:
 @dataclass(frozen=True, slots=True)
 class Solution:
     """alpha: (n,) dual variables. v: (d + 1,) the weights that they make. dual: D(α), see Subproblem. w: (d + 1,)
-    weights whose primal, with that dual, has the smallest gap. steps: Newton's."""
+    weights whose primal, with that dual, has the smallest gap. margins: (n,) at w. steps: Newton's."""
 
     alpha: Vector
     v: Vector
     dual: float
     w: Vector
+    margins: Vector
     steps: int
 
 
@@ -120,6 +121,7 @@ class Multipliers:
         self._tuning = tuning
         n = len(problem.at)
         self._alpha, self._curvature = np.empty(n), np.empty(n)
+        self._v, self._of_v = problem.rest, np.zeros(n)  # weights, and the α that make them
         self._totals = np.zeros(N_TOTALS)
 
     def solve(
@@ -128,9 +130,12 @@ class Multipliers:
         w: Vector,
         sigma: float,
         enough: Callable[[float, Vector], float],
+        v: Vector | None = None,
     ) -> Solution:
         """alpha: (n,), w: (d + 1,) dual variables and weights to begin with. sigma: the first σ. enough: of D(α)
-        and v(α), the gap at which to end, if time is not over before."""
+        and v(α), the gap at which to end, if time is not over before. v: (d + 1,) v(alpha), where it is known."""
+        if v is not None:
+            self._v, self._of_v[...] = v.copy(), alpha
         problem, tuning, totals = self._problem, self._tuning, self._totals
         smooth = self._is_smooth(sigma)
         inverse = 0.0 if smooth else 1.0 / sigma
@@ -139,7 +144,7 @@ class Multipliers:
         steps, in_point, standing, polished = 0, 0, 0, 0
         self._point(residual, residual, 0.0, before, inverse)
         for _ in range(tuning.max_steps):
-            v = problem.weights(self._alpha)
+            v = self._weights()
             g = w - v
             square = float(g @ g)
             dual = float(np.sum(problem.target * self._alpha)) + totals[DUAL] - 0.5 * float(v @ v)
@@ -171,7 +176,21 @@ class Multipliers:
             residual -= t * change
             self._point(residual, residual, 0.0, before, inverse)
         v = problem.weights(self._alpha)
-        return Solution(self._alpha, v, problem.dual(self._alpha, v), w, steps)
+        residual *= -1.0
+        residual += problem.target
+        return Solution(self._alpha, v, problem.dual(self._alpha, v), w, residual, steps)
+
+    def _weights(self) -> Vector:
+        """v(α), which is not to be changed: as it was, and the rows whose α_i has changed; or all rows, where these
+        are no more. So nothing is left of sums of an α without bounds, which can have been far larger."""
+        problem, alpha, change = self._problem, self._alpha, self._alpha - self._of_v
+        some = np.flatnonzero(change)
+        if len(some) >= np.count_nonzero(alpha):
+            self._v = problem.weights(alpha)
+        else:
+            problem.rows.add(problem.at[some], change[some] * problem.sign[some], self._v)
+        self._of_v[...] = alpha
+        return self._v
 
     def _is_smooth(self, sigma: float) -> bool:
         """Does the loss need no proximal points? Where C ‖x‖² is so large that its α_i(w), L C_i times a residual,
@@ -215,7 +234,7 @@ class Multipliers:
             self._point(residual, change, t, before, inverse)
             return slope + t * square - float(self._totals[SLOPE])
 
-        first = derivative(0.0)
+        first = slope - float(self._alpha @ change)  # α is that of t = 0
         last, enough = derivative(1.0), tuning.line_until * abs(first)
         if not last > enough:
             return 1.0

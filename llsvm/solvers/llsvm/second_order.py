@@ -288,12 +288,13 @@ class SecondOrder:
             size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
             return gap * size
 
-        tuning = run.tuning.multipliers
+        tuning, known = run.tuning.multipliers, None
         if start is not None:
             sigma *= run.tuning.in_turn.sigma
+            known = w
             w, tuning = start, replace(tuning, max_polish=0)  # v(α) is not what is measured
         solver = Multipliers(problem, prices, tuning)
-        found = solver.solve(before, w, sigma, enough)
+        found = solver.solve(before, w, sigma, enough, known)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)
@@ -301,7 +302,8 @@ class SecondOrder:
             dual = problem.dual(new, v)
         if dual + others < begun:
             return
-        alpha[at], margin[at] = new, problem.margins(v)
+        # those of all rows are measured next, at w
+        alpha[at], margin[at] = new, found.margins if start is not None else problem.margins(v)
         part.store(c, at, alpha, margin)
         if threshold is not None:
             threshold.take(v, sum_of_others + float(new.sum()))
