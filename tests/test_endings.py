@@ -270,6 +270,12 @@ def ending(**changes):
         ({}, {"rounding": 0.0005, "cause": STALLED, "largest_value": 3e5}, "scale", "--scale"),
         ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory-limit"),
         ({"C": 1e4}, {"cause": NO_ROOM, "in_memory": False, "solver": "smsvm"}, "memory", "--memory-limit"),
+        (
+            {"C": 1e4},
+            {"cause": NO_ROOM, "in_memory": False, "solver": "llsvm"},
+            "memory",
+            "copies of the weights",
+        ),
         ({"scale": "standard"}, {"largest_value": 4000.0}, "passes", "--max-passes"),
         ({"paper": True}, {}, "settled", "without --paper"),
         ({"solver": "nesvm", "stop": "change"}, {"cause": SETTLED}, "settled", "--stop gap"),

@@ -101,3 +101,21 @@ def test_a_run_that_keeps_a_state_has_its_weights_in_memory(tmp_path):
         trained(X, y, tmp_path, 32, more={STATE: 4 * MB})
     assert refused.value.smallest_bytes > 24 * COLUMNS
     assert "state being written" in str(refused.value)
+
+
+@pytest.mark.parametrize("megabytes", [28, 22])  # all rows in one block, and not
+def test_margins_that_rounding_weights_leaves_short_are_made_good(tmp_path, megabytes):
+    """Where C is large, free rows whose margin is a ten-millionth below 1 cost more than the gap asked for."""
+    X, y = rows(2, n=40_000, values=10)
+    options = {"C": 1e4, "tol": 1e-4}
+    _, best, _ = trained(X, y, tmp_path, 100, **options)
+    run, model, last = trained(X, y, tmp_path, megabytes, **options)
+    assert run.stream.in_one_block == (megabytes == 28)
+    assert is_mapped(last.coef)
+    assert model.converged
+    assert len(model.history) <= len(best.history) + 4
+    assert best.certificate.total_dual <= model.certificate.total_primal
+    sign = np.where(y == 1, 1.0, -1.0)
+    margin = sign * (X.astype(np.float64) @ model.coef_[0] + model.intercept_[0])
+    measured = 0.5 * model.coef_[0] @ model.coef_[0] + 1e4 * np.maximum(0, 1 - margin).sum()
+    assert measured == pytest.approx(model.certificate.total_primal, rel=1e-12)

@@ -76,6 +76,12 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             f"a gap of {settings.tol:g} is about what rounding in sums over all rows amounts to: ask for less "
             "(--tol 1e-6)"
         )
+    if end.cause == NO_ROOM and end.solver == "llsvm":
+        return "memory", (
+            "the memory limit has room for few copies of the weights, of which those that a pass measures are "
+            "32-bit floats, and their gap hardly fell any more: pass a larger --memory-limit, or ask for less "
+            "(--tol)"
+        )
     if end.cause == NO_ROOM:
         return "memory", (
             "the memory limit has no room for all rows and their copy by column, and without them an L1 penalty on "

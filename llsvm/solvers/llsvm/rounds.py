@@ -16,7 +16,7 @@ from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
-from llsvm.solvers.report import STALLED, UPDATES, Report
+from llsvm.solvers.report import NO_ROOM, STALLED, UPDATES, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
 
@@ -80,7 +80,7 @@ class Rounds:
             self._at_standstill |= stalled
             at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)
             if stalled and not self.small:
-                report.cause = STALLED
+                report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
             to_go = self._stall.passes_to_go(tol * run.sizes)
             self._epochs.begin(self.passes, to_go, self._ever_along_faces)
             yield report

@@ -2,19 +2,22 @@
 coordinate descent knows the weights' direction long before its margins are exact enough to cost little.
 
 Only the hinge has it: smooth losses cost next to nothing where a margin is a little short. The best multiple is
-found where all rows are at hand; elsewhere a pass that follows steps along faces (spilled_face.py) tries some."""
+found where all rows are at hand; elsewhere a pass that follows steps along faces (spilled_face.py) tries some, and
+one of weights that were rounded to 32-bit floats: what that takes off the margins of free rows, which should be 1,
+costs as much for each of them."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.scale import FAR, LEFT, scaled_primal
+from llsvm.objective.scale import FAR, LEFT, best_factor, scaled_primal
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 
 Vector = NDArray[np.float64]
 
+OF_ROUNDED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(10.0, 24.0)])  # of weights
 TRIED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(0.0, 15.0, 0.5)])  # multiples
 
 
@@ -24,16 +27,23 @@ class Scale:
     def __init__(self, run: Run) -> None:
         self._run = run
         loss = run.sweeps.loss
-        self._is_hinge = loss.name == "hinge"
+        self._is_hinge, self._is_rounded = loss.name == "hinge", run.start.dtype == np.float32
 
     def factors(self, along_faces: bool) -> Vector:
         """Those that a pass over several blocks tries. along_faces: of weights that steps along faces have made."""
-        return TRIED if self._is_hinge and along_faces else TRIED[:1]
+        if not self._is_hinge:
+            return TRIED[:1]
+        if self._is_rounded and not self._run.stream.in_one_block:
+            return OF_ROUNDED
+        return TRIED if along_faces else TRIED[:1]
 
     def factor(self, part: BlockState, c: int, w: Vector) -> float:
         """Of weights w (d + 1,) of problem ``c``, whose margins the part has: all rows."""
         if not self._is_hinge:
             return 1.0
+        if self._is_rounded:
+            rows, _, margin = part.of(c)
+            return best_factor(float(np.einsum("i,i", w, w, dtype=np.float64)), margin, part.cost(c)[rows])
         t, primal, scaled = self._primals(part, c, w)
         dual = float(self._run.sweeps.dual[c])
         return t if scaled - dual <= LEFT * (primal - dual) else 1.0
@@ -67,7 +77,7 @@ class Scale:
     def _primals(self, part: BlockState, c: int, w: Vector) -> tuple[float, float, float]:
         """The best factor, P(w), and P(factor · w)."""
         rows, _, margin = part.of(c)
-        cost, square = part.cost(c)[rows], float(np.einsum("i,i", w, w, dtype=np.float64))
+        cost, square = part.cost(c)[rows], float(np.einsum("i,i", w, w))
         primal = 0.5 * square + float(np.einsum("i,i", cost, np.maximum(1.0 - margin, 0.0)))
         dual = float(self._run.sweeps.dual[c])
         if not primal - dual > FAR * primal:
