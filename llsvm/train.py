@@ -21,6 +21,7 @@ from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.report import Report, in_passes
 from llsvm.state.checkpoints import Checkpoints, checkpoints_in
 from llsvm.training.pruning import ALL_GONE
+from llsvm.training.showing import shown
 from llsvm.training.telling import log
 from llsvm.training.training import Training
 
@@ -40,6 +41,7 @@ def train(
     keep_cache: bool = False,
     test: Any = None,
     callback: Callable[[Report], object] | None = None,
+    verbose: int = 0,
     memory_limit: str | int | None = None,
     label: str | int | None = None,
     scale: Literal["auto", "none", "maxabs", "minmax", "standard", "unit-row"] = "auto",
@@ -134,7 +136,8 @@ def train(
     whatever is there. keep_cache: keep binary copies of svmlight files in the state, which are not parsed again.
     test: labelled data, or a pair (X, y) of arrays: ``model.log["test"]`` is then what ``evaluate`` says of them.
     callback: called with each Report (llsvm.solvers.report); what it raises ends the run. The logger "llsvm" has a
-    line for each report, too.
+    line for each report, too. verbose: 1: live lines on a terminal or in a notebook, elsewhere a line on standard
+    error for each pass; 2: a line for each report; 0: nothing.
 
     Returns the model. Raises LLSVMError's subclasses; a run that ends before it converged warns
     (sklearn.exceptions.ConvergenceWarning) and hands back the best certified model, and so does one that Ctrl-C
@@ -146,7 +149,12 @@ def train(
     if test is not None:
         check_test(test, settings)
     with checkpoints_in(state, checkpoint_every, fresh, keep_cache) as checkpoints:
-        more: dict[str, Any] = {"warn_at": 4, "checkpoints": checkpoints, "callback": callback}
+        more: dict[str, Any] = {
+            "warn_at": 4,
+            "checkpoints": checkpoints,
+            "callback": callback,
+            "verbose": verbose,
+        }
         model = train_with(settings, data, y, sample_weight, output, **more)  # 4: past takes_options
     if test is not None:
         model.log["test"] = evaluated_on(model, test, settings)
@@ -165,22 +173,26 @@ def train_with(
     checkpoints: Checkpoints | None = None,
     callback: Callable[[Report], object] | None = None,
     follow: Callable[[Report, Training], object] | None = None,
+    verbose: int = 0,
 ) -> Model:
     """As ``train``. names: see ``llsvm.errors.in_python``. warn_at: the frame that warnings are about. remedies:
     what to say, instead of ``Training.advice``'s sentence, for its cause. checkpoints: to go on from, and keep.
-    callback: see ``train``. follow: as callback, but it is told of the training, too."""
+    callback, verbose: see ``train``. follow: as callback, but it is told of the training, too."""
     threads = settings.threads or default_threads()
     if output is not None:
         model_file.require_writable(output)
     source = open_with_settings(settings, data, y, sample_weight, threads)
     with Training(source, settings, output, checkpoints=checkpoints) as training:
         try:
-            for report in training:
-                log(report)
-                if callback is not None:
-                    callback(report)
-                if follow is not None:
-                    follow(report, training)
+            with shown(training.progress, training.settings, verbose) as show:
+                for report in training:
+                    log(report)
+                    if show is not None:
+                        show(report)
+                    if callback is not None:
+                        callback(report)
+                    if follow is not None:
+                        follow(report, training)
             model = training.finish(output)
         except KeyboardInterrupt as stopped:
             return _stopped(training, output, stopped, warn_at + 1)

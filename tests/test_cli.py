@@ -25,13 +25,14 @@ from llsvm import errors
 from llsvm.cli import app
 from llsvm.cli.declared import parse_class_weight
 from llsvm.cli.demo import write_data
-from llsvm.cli.display import Meter, _go_dark, showing
+from llsvm.cli.display import _go_dark, showing
 from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
+from llsvm.training.meter import Meter
 from llsvm.training.telling import report_line
 
 PROGRAM = [sys.executable, "-c", "from llsvm.cli import main; main()"]

@@ -41,7 +41,7 @@ TO_OPTION = {there: name for name, there in ESTIMATOR_NAMES.items()}
 OTHER_DEFAULTS = {"random_state", "intercept_scaling", "penalize_intercept"}
 # Of files larger than memory, or for experts: from Python through llsvm.train
 NOT_OF_THE_ESTIMATOR = {"paper", "spill_format", "cache", "survivors"}
-OF_ESTIMATORS = {"warm_start"}  # which keep something from fit to fit
+OF_ESTIMATORS = {"warm_start", "verbose"}
 OF_REGRESSION = {"epsilon", "quantile", "delta"}
 OF_CLASSES = {"class_weight", "multiclass"}
 OF_NESVM = {"step", "mu", "mu_end", "homotopy", "stop"}  # which takes no regression

@@ -59,6 +59,7 @@ def test_train_shows_every_option_as_it_is_declared(function):
         "keep_cache",
         "test",
         "callback",
+        "verbose",
     )
     for name in own:
         del shown[name]

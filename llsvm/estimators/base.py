@@ -79,6 +79,9 @@ _EXPLAINED = {
     warm_start: whether ``fit`` and ``fit_file`` begin at the dual variables that the last one has come to, where
     the rows are the same (of files: those that are still there), whatever C, tol and class_weight are now. Other
     arrays, or another loss, begin anew. Kept in ``spill_dir``; a copy of the estimator does not have them.""",
+    ("verbose",): """
+    verbose: 1: live lines on a terminal or in a notebook, elsewhere a line on standard error for each pass; 2: a
+    line for each report; 0: nothing.""",
     ("text", "cross"): """
     text: X is text: True for a list, an array or a Series of documents; names of columns of a data frame, whose
     other columns are numbers, which are not scaled, or categories. analyzer, ngrams, strip_accents, stop_words,
@@ -117,6 +120,7 @@ class LLSVMEstimator(BaseEstimator):
     _names: ClassVar[Mapping[str, str]] = ESTIMATOR_NAMES
     """What options are called here, where it is otherwise."""
 
+    verbose: int = 0
     _frames: ClassVar[int] = 0
     """Of the stack, between a fit and ``_trained``."""
 
@@ -231,10 +235,16 @@ class LLSVMEstimator(BaseEstimator):
     def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
         """The model of arrays, or of files, whose labels are theirs. Warnings are about what called the caller."""
         remedies = None if y is None and names_files(X) else REMEDIES
-        more: dict[str, Any] = {"names": self._names, "warn_at": 5 + self._frames, "remedies": remedies}
+        more: dict[str, Any] = {
+            "names": self._names,
+            "warn_at": 5 + self._frames,
+            "remedies": remedies,
+            "verbose": self.verbose,
+        }
         tasks = self._tasks(settings, X, y, sample_weight)
         with self._last_run() as checkpoints:
             more |= {"checkpoints": checkpoints, "follow": None if tasks is None else tasks.follow}
+            more |= {"verbose": self.verbose}
             model = train_with(settings, X, y, sample_weight, **more)
         if tasks is not None:
             tasks.end(model)

@@ -48,6 +48,7 @@ class LLSVMClassifier(Classifying, Incremental):
         max_seconds: float | None = None,
         prune: float | None = None,
         warm_start: bool = False,
+        verbose: int = 0,
         class_weight: str | Mapping[Any, float] | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
@@ -94,6 +95,7 @@ class LLSVMClassifier(Classifying, Incremental):
         self.max_seconds = max_seconds
         self.prune = prune
         self.warm_start = warm_start
+        self.verbose = verbose
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling

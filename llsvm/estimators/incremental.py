@@ -33,7 +33,7 @@ _OWN = ("_runs", "_given")  # what a copy of the estimator does not have
 class Incremental(CallbackSupportMixin, LLSVMEstimator):
     """An estimator that can go on from what it has come to."""
 
-    _not_options: ClassVar[tuple[str, ...]] = ("warm_start",)
+    _not_options: ClassVar[tuple[str, ...]] = ("warm_start", "verbose")
 
     warm_start: bool
     spill_dir: str | None
@@ -90,11 +90,17 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
         before = len(given.files)
         with own_names(self._names):
             settings = self._settings(weight=WEIGHT)
-            more: dict[str, Any] = {"names": self._names, "warn_at": 4, "remedies": REMEDIES}
+            more: dict[str, Any] = {
+                "names": self._names,
+                "warn_at": 4,
+                "remedies": REMEDIES,
+                "verbose": self.verbose,
+            }
             try:
                 given.add(X, y, sample_weight, settings)
                 with given.runs.last() as checkpoints:
-                    model = train_with(given.left(settings), given.files, checkpoints=checkpoints, **more)
+                    more |= {"checkpoints": checkpoints, "verbose": self.verbose}
+                    model = train_with(given.left(settings), given.files, **more)
             except BaseException:  # an interrupt too: the same call can be made again
                 given.forget(before)
                 raise

@@ -43,6 +43,7 @@ class LLSVMOutlierDetector(OutlierMixin, Incremental):
         max_seconds: float | None = None,
         prune: float | None = None,
         warm_start: bool = False,
+        verbose: int = 0,
         kernel: str | None = None,
         gamma: float | None = None,
         degree: int = 3,
@@ -74,6 +75,7 @@ class LLSVMOutlierDetector(OutlierMixin, Incremental):
         self.max_seconds = max_seconds
         self.prune = prune
         self.warm_start = warm_start
+        self.verbose = verbose
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree

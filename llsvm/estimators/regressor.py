@@ -49,6 +49,7 @@ class LLSVMRegressor(RegressorMixin, Incremental):
         max_seconds: float | None = None,
         prune: float | None = None,
         warm_start: bool = False,
+        verbose: int = 0,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         penalize_intercept: bool = True,
@@ -91,6 +92,7 @@ class LLSVMRegressor(RegressorMixin, Incremental):
         self.max_seconds = max_seconds
         self.prune = prune
         self.warm_start = warm_start
+        self.verbose = verbose
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
         self.penalize_intercept = penalize_intercept

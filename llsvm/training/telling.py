@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 
 from llsvm.memory.process import resident_bytes
 from llsvm.memory.sizes import format_size
 from llsvm.solvers.report import Report
 
 LOGGER = logging.getLogger("llsvm")
+
+
+def timestamp() -> str:
+    """Before a line of a report: when it was, to the second."""
+    return datetime.now().isoformat(timespec="seconds")
 
 
 def report_line(report: Report) -> str:

@@ -1,0 +1,74 @@
+"""What functions and estimators say while they train, where they are asked to."""
+
+import builtins
+import sys
+import types
+
+import pytest
+from oracle import rows
+
+import llsvm
+from llsvm import LLSVMClassifier
+from llsvm.settings.settings import Settings
+from llsvm.solvers.report import Report
+from llsvm.stream.progress import Progress
+from llsvm.training.showing import shown
+
+X, Y = rows(n=300, d=5)
+
+
+def lines(capsys, verbose):
+    model = llsvm.train(X, Y, tol=1e-5, verbose=verbose)
+    found = capsys.readouterr()
+    assert found.out == ""
+    return model, found.err.splitlines()
+
+
+def test_where_no_terminal_is_there_are_lines_on_standard_error(capsys):
+    model, said = lines(capsys, 1)
+    assert len(said) >= len(model.history) + 1  # the first reading too
+    assert sum("pass" in line for line in said) >= len(model.history)
+    assert lines(capsys, 0)[1] == []
+
+
+@pytest.mark.parametrize(("verbose", "said"), [(1, 0), (2, 1)])
+def test_epochs_are_for_those_who_ask_for_more(capsys, verbose, said):
+    with shown(Progress(), Settings(), verbose) as show:
+        show(Report("epoch", 1))
+    assert len(capsys.readouterr().err.splitlines()) == said
+
+
+@pytest.mark.parametrize(
+    "fit", [lambda made: made.fit(X, Y), lambda made: made.partial_fit(X, Y, classes=[0, 1])]
+)
+def test_estimators_say_it_too(capsys, fit):
+    made = fit(LLSVMClassifier(verbose=1))
+    assert f"pass {made.n_iter_}: within" in capsys.readouterr().err
+    fit(LLSVMClassifier())
+    assert capsys.readouterr().err == ""
+
+
+def test_a_notebook_gets_lines_that_take_their_own_place(capsys, monkeypatch):
+    """As Jupyter is known to rich, and as IPython is known to us: by what ``display`` is given."""
+    shown = []
+
+    class ZMQInteractiveShell:
+        pass
+
+    class Handle:
+        def update(self, drawn):
+            shown.append(drawn)
+
+    def display(drawn, display_id):
+        shown.append(drawn)
+        return Handle()
+
+    module = types.ModuleType("IPython.display")
+    module.display, module.HTML = display, lambda text: ("HTML", text)
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    llsvm.train(X, Y, tol=1e-5, verbose=1)
+    assert "text/html" in shown[0]._repr_mimebundle_(include=(), exclude=())
+    assert shown[-1] == ("HTML", "")
+    assert capsys.readouterr().err == ""
