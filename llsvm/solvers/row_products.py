@@ -19,6 +19,8 @@ PIECE_BYTES = (
     1 << 18
 )  # rows are worked on in pieces of so much, as float64: they stay in the processor's cache
 
+THIN = 1 / 3  # of the columns, or fewer, are filled: then sparse products cost less than dense ones
+
 
 def piece_bytes(width: int) -> int:
     """Of a piece of rows of so many features, at most: it has one row at least."""
@@ -29,10 +31,12 @@ class RowProducts:
     """x_i is row i with the constant feature ``bias`` as its last; W and sums are (d + 1, k) float64."""
 
     def __init__(self, block: Block, bias: float, width: int, n_classes: int) -> None:
-        self._block, self._bias = block, bias
+        self._block, self.bias = block, bias
         self.n_rows, self.width = block.n_rows, width
         self.row_numbers = block.nbytes / max(block.n_rows, 1) / 8  # of a row, in float64
         self.piece_rows = max(1, PIECE_BYTES // (8 * (self.width * block.is_dense + 8 * n_classes)))
+        thin = block.nnz <= THIN * self.width * block.n_rows
+        self.is_thin = not block.is_dense and thin  # sparse rows whose products are best added one by one
         self.dense_piece_rows = max(1, PIECE_BYTES // (8 * self.width))
 
     def pieces(self, start: int, stop: int) -> Iterator[slice]:
@@ -48,14 +52,14 @@ class RowProducts:
 
     def scores(self, X: Matrix, W: Array) -> Array:
         """X W of rows from ``matrix``."""
-        return matrix_scores(X, W[:-1], self._bias * W[-1])
+        return matrix_scores(X, W[:-1], self.bias * W[-1])
 
     def squares(self, X: Matrix) -> float:
         """Σ ‖x_i‖² of rows from ``matrix``."""
         values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
         values = values.reshape(-1)
         n_rows = len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
-        return float(np.einsum("i,i", values, values, dtype=np.float64)) + n_rows * self._bias**2
+        return float(np.einsum("i,i", values, values, dtype=np.float64)) + n_rows * self.bias**2
 
     def add(self, X: Matrix, coefficients: Array, out: Array) -> None:
         """out += Xᵀ V."""
@@ -63,7 +67,7 @@ class RowProducts:
             add_rows(*X, coefficients, out)
         else:
             out[:-1] += X.T.astype(np.float64, copy=False) @ coefficients
-        out[-1] += self._bias * coefficients.sum(axis=0)
+        out[-1] += self.bias * coefficients.sum(axis=0)
 
     def add_squares(self, X: Matrix, coefficients: Array, out: Array) -> None:
         """``add`` of the squares of all values."""
@@ -76,7 +80,7 @@ class RowProducts:
             wide = X.T.astype(np.float64)
             wide *= wide
             out[:-1] += wide @ coefficients
-        out[-1] += self._bias**2 * coefficients.sum(axis=0)
+        out[-1] += self.bias**2 * coefficients.sum(axis=0)
 
     def dense(self, rows: NDArray[np.int64]) -> Array:
         """Some rows as (len(rows), d + 1) float64."""
@@ -86,7 +90,7 @@ class RowProducts:
             out[np.repeat(np.arange(len(rows)), np.diff(X.indptr)), X.indices] = X.data
         else:
             out[:, :-1] = X
-        out[:, -1] = self._bias
+        out[:, -1] = self.bias
         return out
 
     def gram(self, rows: NDArray[np.int64], progress: Progress) -> Array:
@@ -108,5 +112,5 @@ class RowProducts:
                 for b in range(0, a + step, step):
                     out[a : a + step, b : b + step] = left @ X[b : b + step].T.astype(np.float64, copy=False)
                     out[b : b + step, a : a + step] = out[a : a + step, b : b + step].T
-        out += self._bias**2
+        out += self.bias**2
         return out

@@ -17,13 +17,19 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS, prox_rows
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Ids = NDArray[np.integer]
 
+NO_CHANGE = np.empty((0, 0))  # of the scores
+
 
 class JointDual(ABC):
-    """What the two have in common is written here once."""
+    """What the two have in common is written here once. weston_watkins: which of them it is."""
+
+    weston_watkins: bool
 
     @abstractmethod
     def of_shares(self, share: NDArray[np.floating], y: Ids, cost: Array) -> Array:
@@ -39,9 +45,17 @@ class JointDual(ABC):
         share[np.arange(len(y)), y] = 0.0
         return share
 
-    @abstractmethod
     def prox(self, base: Array, scores: Array, sigma: float, y: Ids, cost: Array) -> Array:
         """The p ∈ S that maximises ⟨p, ∂D/∂p⟩ − ‖p − base‖² / 2σ, the gradient being that at these scores."""
+        return self.prox_along(base, scores, NO_CHANGE, 0.0, sigma, y, cost)[0]
+
+    def prox_along(
+        self, base: Array, scores: Array, change: Array, length: float, sigma: float, y: Ids, cost: Array
+    ) -> tuple[Array, Array, Array]:
+        """``prox`` at the scores + length · change, its coefficients, and their totals; see ``prox_rows``."""
+        p, v, totals = np.empty(base.shape), np.empty(base.shape), np.zeros(N_TOTALS)
+        prox_rows(base, scores, change, length, sigma, y, cost, self.weston_watkins, p, v, totals)
+        return p, v, totals
 
     @abstractmethod
     def coefficients(self, p: Array, y: Ids, cost: Array) -> Array:
@@ -88,6 +102,8 @@ class JointDual(ABC):
 
 
 class CrammerSinger(JointDual):
+    weston_watkins = False
+
     def nearest(self, share: Array, y: Ids) -> Array:
         share = super().nearest(share, y)
         share /= np.maximum(share.sum(axis=1), 1.0)[:, None]
@@ -106,32 +122,6 @@ class CrammerSinger(JointDual):
         excess = np.maximum(share.sum(axis=1) - 1.0, 0.0)  # of rounding: the sums are exact
         share[i, share.argmax(axis=1)] -= excess
         return share
-
-    def prox(self, base: Array, scores: Array, sigma: float, y: Ids, cost: Array) -> Array:
-        """p_m = max(0, z_m − θ), z = base + σ (s + e), by sorting (Held, Wolfe & Crowder 1974).
-
-        With t_m = z_m − σ s_y for m ≠ y and B = Σ_{m≠y} base_m, z_y is C − B on that scale. Where p_y > 0, θ
-        depends on t and B alone: Σ (t_m − θ)⁺ = B + θ. So a small p_m is exact however large C is."""
-        i = np.arange(len(y))
-        t = base + sigma * (scores - scores[i, y][:, None])
-        t += sigma
-        t[i, y] = -np.inf
-        before = _sum_but(base, y)
-        falling = -np.sort(-t, axis=1)[:, :-1]
-        sums = np.cumsum(falling, axis=1)
-        count = np.arange(1.0, t.shape[1])
-        theta = (sums - before[:, None]) / (count + 1.0)
-        kept = (falling > theta).sum(axis=1)
-        found = np.where(kept > 0, theta[i, kept - 1], -before)
-        full = found >= cost - before  # then p_y = 0, and Σ (t_m − θ)⁺ = C
-        sums -= cost[:, None]
-        sums /= count
-        kept = np.maximum((falling > sums).sum(axis=1), 1)
-        found = np.where(full, sums[i, kept - 1], found)
-        t -= found[:, None]
-        np.maximum(t, 0.0, out=t)
-        t[i, y] = np.where(full, 0.0, cost - before - found)
-        return t
 
     def coefficients(self, p: Array, y: Ids, cost: Array) -> Array:
         v = -p
@@ -174,21 +164,13 @@ class CrammerSinger(JointDual):
 
 
 class WestonWatkins(JointDual):
+    weston_watkins = True
+
     def of_shares(self, share: NDArray[np.floating], y: Ids, cost: Array) -> Array:
         return share * cost[:, None]
 
     def shares(self, p: Array, y: Ids, cost: Array, grid: float) -> Array:
         return np.minimum(np.rint(p / np.where(cost > 0, cost, 1.0)[:, None] * grid) / grid, 1.0)
-
-    def prox(self, base: Array, scores: Array, sigma: float, y: Ids, cost: Array) -> Array:
-        i = np.arange(len(y))
-        p = scores - scores[i, y][:, None]
-        p += 1.0
-        p *= sigma
-        p += base
-        np.clip(p, 0.0, cost[:, None], out=p)
-        p[i, y] = 0.0
-        return p
 
     def coefficients(self, p: Array, y: Ids, cost: Array) -> Array:
         v = -p

@@ -18,9 +18,11 @@ from llsvm.process.threads import Threads
 from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual, Mask
+from llsvm.solvers.sequential_dual.prox_kernel import add_curvature
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
+Positions = NDArray[np.int64]
 MAX_PRODUCTS = 200  # of conjugate gradients in a step
 ACCURACY = 0.03  # to which they solve, and the second way at least
 SMALL = 400  # weights: so few are solved for as they are, which loses least in rounding
@@ -41,6 +43,64 @@ def way_of(whole: int, rank: int, copied: float, room: int) -> Way:
     if 2 * (rank * rank + copied) <= room and 2 * rank <= whole:
         return Way.RANK
     return Way.WHOLE if whole * whole <= room else Way.PRODUCTS
+
+
+class WholeSystem:
+    """H = Σ_i P_i ⊗ x_i x_iᵀ as a matrix, of which the blocks of a pair of classes b ≤ a are set."""
+
+    def __init__(
+        self, dual: JointDual, shape: tuple[int, ...], threads: Threads, progress: Progress
+    ) -> None:
+        """shape: (d + 1, k)."""
+        d, k = shape
+        self._dual, self._threads, self._progress = dual, threads, progress
+        self._H = np.zeros((k, d, k, d))
+
+    def add(self, products: RowProducts, rows: Positions, face: Mask, y: NDArray[np.int32]) -> None:
+        """Of these rows. face: (n, k) of all rows of the products; y: (n,). Raises OutOfTime."""
+        k = self._H.shape[0]
+        if products.is_thin:
+            for some in _pieces(rows, products.piece_rows):
+                self._progress.check()
+                given = *products.matrix(some), products.bias, y[some], face[some], self._dual.weston_watkins
+                self._threads.map(lambda a, given=given: add_curvature(*given, a, self._H), range(k))
+            return
+
+        def add(a: int) -> None:
+            self._progress.check()
+            for b in range(a + 1):
+                self._H[a, :, b, :] += gram_of_pair(self._dual, X, own, ids, a, b)
+
+        for some in _pieces(rows, products.dense_piece_rows):
+            X, own, ids = products.dense(some), face[some], y[some]
+            self._threads.map(add, range(k))
+
+    def solve(self, g: Array, sigma: float) -> Array:
+        """(I + σ H)⁻¹ g; H is overwritten."""
+        d, k = g.shape
+        flat = self._H.reshape(k * d, k * d)
+        flat *= sigma
+        _add_identity(flat)
+        factor = factor_with_ridge(flat)
+        if factor is None:
+            return g
+        s = factor.solve(g.T.ravel())
+        return np.ascontiguousarray(s.reshape(k, d).T)
+
+
+def _pieces(rows: Positions, step: int) -> list[Positions]:
+    """So many at a time."""
+    return [rows[at : at + step] for at in range(0, len(rows), step)]
+
+
+def gram_of_pair(dual: JointDual, X: Array, face: Mask, y: NDArray[np.int32], a: int, b: int) -> Array | float:
+    """Σ_i P_i[a, b] x_i x_iᵀ of dense rows."""
+    weight = dual.pair(face, y, a, b)
+    some = np.flatnonzero(weight)
+    if not len(some):
+        return 0.0
+    part = X[some]
+    return (part * weight[some, None]).T @ part
 
 
 class NewtonSystem:
@@ -79,40 +139,12 @@ class NewtonSystem:
         left = g - self.times(s)
         return _dot(left, left) <= ACCURACY**2 * _dot(g, g)
 
-    def _pieces(self, step: int) -> list[NDArray[np.int64]]:
-        """The rows on a face, so many at a time."""
-        return [self._rows[at : at + step] for at in range(0, len(self._rows), step)]
-
     # -- the whole system ---------------------------------------------------------------------------------
 
     def _whole(self, g: Array) -> Array:
-        d, k = g.shape
-        H = np.zeros((k, d, k, d))
-
-        def add(a: int) -> None:
-            self._progress.check()
-            for b in range(a + 1):
-                H[a, :, b, :] += self._gram_of_pair(X, face, y, a, b)
-
-        for rows in self._pieces(self._products.dense_piece_rows):
-            X, face, y = self._products.dense(rows), self._face[rows], self._y[rows]
-            self._threads.map(add, range(k))
-        flat = H.reshape(k * d, k * d)
-        flat *= self._sigma
-        _add_identity(flat)
-        factor = factor_with_ridge(flat)
-        if factor is None:
-            return g
-        s = factor.solve(g.T.ravel())
-        return np.ascontiguousarray(s.reshape(k, d).T)
-
-    def _gram_of_pair(self, X: Array, face: Mask, y: NDArray[np.int32], a: int, b: int) -> Array | float:
-        weight = self._dual.pair(face, y, a, b)
-        some = np.flatnonzero(weight)
-        if not len(some):
-            return 0.0
-        part = X[some]
-        return (part * weight[some, None]).T @ part
+        whole = WholeSystem(self._dual, g.shape, self._threads, self._progress)
+        whole.add(self._products, self._rows, self._face, self._y)
+        return whole.solve(g, self._sigma)
 
     # -- as many unknowns as the faces have dimensions ------------------------------------------------------
 
@@ -189,12 +221,12 @@ class NewtonSystem:
         d, k = shape
         blocks = np.zeros((k, d, d)) if k * d * d <= self._room else None
         diagonal = np.zeros((k, d))
-        for rows in self._pieces(self._products.dense_piece_rows):
+        for rows in _pieces(self._rows, self._products.dense_piece_rows):
             self._progress.check()
             X, face, y = self._products.dense(rows), self._face[rows], self._y[rows]
             for a in range(k):
                 if blocks is not None:
-                    blocks[a] += self._gram_of_pair(X, face, y, a, a)
+                    blocks[a] += gram_of_pair(self._dual, X, face, y, a, a)
                 else:
                     diagonal[a] += self._dual.pair(face, y, a, a) @ (X * X)
         if blocks is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.sequential_dual.duals import JointDual, Mask
+from llsvm.solvers.sequential_dual.duals import NO_CHANGE, JointDual, Mask
+from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 
 Array = NDArray[np.float64]
-Totals = tuple[float, ...]
+Totals = Sequence[float] | Array
 
 
 @dataclass(slots=True)
 class Point:
     """Of p(W): linear: ⟨e, p⟩. coupling: Σ ⟨v_i, X_i W⟩. moved: ‖p − p^j‖². loss: Σ C_i loss_i(W). slope: Σ ⟨v_i,
-    X_i s⟩, s being the step whose scores are the change. sum: Xᵀ v."""
+    X_i s⟩, s being the step whose scores are the change; 0 where none of it is made. sum: Xᵀ v."""
 
     linear: float
     coupling: float
@@ -66,18 +67,13 @@ class RowsAtHand:
 
         def work(rows: slice, sums: Array) -> Totals:
             y, cost, base = self._y(rows), self._part.cost[rows], self._base[rows]
-            change = self._change[rows]
-            scores = self._scores[rows] + length * change
-            p = self._dual.prox(base, scores, sigma, y, cost)
-            v = self._dual.coefficients(p, y, cost)
+            change = self._change[rows] if length else NO_CHANGE
+            _, v, totals = self._dual.prox_along(base, self._scores[rows], change, length, sigma, y, cost)
             self.products.add(self.products.matrix(rows), v, sums)
-            linear, loss = self._dual.linear(p, y), self._dual.loss(scores, y, cost)
-            p -= base
-            coupling, slope = (float(np.einsum("ij,ij", v, each)) for each in (scores, change))
-            return linear, coupling, squared_norm(p), loss, slope
+            return totals
 
-        (linear, coupling, moved, loss, slope), sums = self._over(work)
-        return Point(linear, coupling, moved, loss, slope, sums)
+        totals, sums = self._over(work)
+        return Point(*totals, sums)
 
     def face(self, sigma: float) -> Mask:
         def work(rows: slice, sums: Array) -> Totals:
@@ -133,7 +129,7 @@ class RowsAtHand:
         """Of all pieces: what ``work`` returns, and what it adds to sums as large as the weights."""
 
         def of_range(t: int, start: int, stop: int) -> tuple[Array, Array]:
-            totals, sums = np.zeros(5), np.zeros(self._shape)
+            totals, sums = np.zeros(N_TOTALS), np.zeros(self._shape)
             for rows in self.products.pieces(start, stop):
                 found = work(rows, sums)
                 totals[: len(found)] += found

@@ -1,0 +1,130 @@
+"""The kernel of the method of multipliers (multipliers.py) for the direct multi-class duals: what scores make of the
+dual variables of rows, and what these add up to. duals.py has the problems, and the order of arguments."""
+
+# mypy: ignore-errors
+# Numba infers the types here, and mypy cannot follow it.
+
+from __future__ import annotations
+
+import numpy as np
+
+from llsvm.kernels.options import ANY_ORDER, JIT, njit
+
+LINEAR, COUPLING, MOVED, LOSS, SLOPE = 0, 1, 2, 3, 4  # places in ``totals``
+N_TOTALS = 5
+
+
+@njit(**JIT)
+def prox_rows(base, scores, change, length, sigma, y, cost, weston_watkins, p, v, totals):
+    """Set p to the prox at the scores + length · change, and v to its coefficients.
+
+    Crammer-Singer: p_m = max(0, z_m − θ), z = base + σ (s + e). With t_m = z_m − σ s_y for m ≠ y and B = Σ_{m≠y}
+    base_m, z_y is C − B on that scale. Where p_y > 0, θ depends on t and B alone: Σ (t_m − θ)⁺ = B + θ. So a small
+    p_m is exact however large C is. θ is found by leaving out the t_m that it has passed (Michelot 1986).
+
+    base, scores, change: (n, k) float64; change (0, 0): there is none. length, sigma: float64. y: (n,) int32.
+    cost: (n,) float64 C_i. weston_watkins: bool, that dual, else Crammer and Singer's. p, v: (n, k) float64, set.
+    totals: (5,) float64, added to: [LINEAR] Σ p_m e_m; [COUPLING] Σ v_m s_m; [MOVED] ‖p − base‖²; [LOSS] Σ C_i
+        loss_i; [SLOPE] Σ v_m change_m.
+    """
+    n, k = base.shape
+    s, moves = np.empty(k), change.shape[0] > 0
+    for i in range(n):
+        own, c = np.int64(y[i]), cost[i]
+        for m in range(k):
+            s[m] = scores[i, m] + length * change[i, m] if moves else scores[i, m]
+        before = most = total = 0.0
+        for m in range(k):
+            if m != own:
+                over = 1.0 + s[m] - s[own]
+                most = max(most, over)
+                total += max(over, 0.0)
+                before += base[i, m]
+                p[i, m] = base[i, m] + sigma * over
+        if weston_watkins:
+            p[i, own] = 0.0
+            for m in range(k):
+                if m != own:
+                    p[i, m] = min(max(p[i, m], 0.0), c)
+        else:
+            total = most
+            theta = _theta(p[i], own, before, 1.0, -before)
+            full = theta >= c - before  # then p_y = 0, and Σ (t_m − θ)⁺ = C
+            if full:
+                theta = _theta(p[i], own, c, 0.0, 0.0)
+            for m in range(k):
+                p[i, m] = max(p[i, m] - theta, 0.0)
+            p[i, own] = 0.0 if full else c - before - theta
+        linear = coupling = slope = 0.0
+        moved = (p[i, own] - base[i, own]) ** 2
+        for m in range(k):
+            if m != own:
+                share = p[i, m]
+                v[i, m] = -share
+                linear += share
+                coupling += share * (s[own] - s[m])
+                moved += (share - base[i, m]) ** 2
+                if moves:
+                    slope += share * (change[i, own] - change[i, m])
+        v[i, own] = linear
+        totals[MOVED] += moved
+        totals[LINEAR] += linear
+        totals[COUPLING] += coupling
+        totals[LOSS] += c * total
+        totals[SLOPE] += slope
+
+
+@njit(**JIT)
+def _theta(t, own, total, more, none):
+    """θ with Σ_{m≠own} (t_m − θ)⁺ = total + more · θ; ``none`` where no t_m is above it, the largest counting if
+    ``more`` is 0."""
+    theta, count = -np.inf, t.shape[0]
+    while True:
+        kept, sum_kept, largest = 0, 0.0, -np.inf
+        for m in range(t.shape[0]):
+            if m != own:
+                largest = max(largest, t[m])
+                if t[m] > theta:
+                    kept += 1
+                    sum_kept += t[m]
+        if kept == 0:
+            return none if more > 0.0 else largest - total
+        if kept == count:
+            return theta
+        theta, count = (sum_kept - total) / (kept + more), kept
+
+
+@njit(**ANY_ORDER)
+def add_curvature(indptr, indices, data, bias, y, face, weston_watkins, a, H):
+    """H[a, :, b, :] += Σ_i P_i[a, b] x_i x_iᵀ for each class b ≤ a; see ``JointDual.pair``.
+
+    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the rows, the constant feature
+    ``bias`` left out. y: (n,) int32. face: (n, k) bool. weston_watkins: bool. H: (k, d + 1, k, d + 1) float64.
+    """
+    k = face.shape[1]
+    last = H.shape[1] - 1
+    for i in range(face.shape[0]):
+        own, size = np.int64(y[i]), 0
+        if not face[i, a] and not (weston_watkins and a == own):
+            continue
+        for m in range(k):
+            size += face[i, m]
+        if size == 0:
+            continue
+        for b in range(a + 1):
+            if weston_watkins:
+                if a == b:
+                    weight = float(size) if a == own else 1.0
+                else:
+                    weight = -1.0 if (a == own and face[i, b]) or (b == own and face[i, a]) else 0.0
+            else:
+                weight = (1.0 if a == b else 0.0) - 1.0 / size if face[i, b] else 0.0
+            if weight == 0.0:
+                continue
+            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                value, row = weight * data[p], H[a, np.uint32(indices[p]), b]
+                for q in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                    row[np.uint32(indices[q])] += value * data[q]
+                row[last] += value * bias
+                H[a, last, b, np.uint32(indices[p])] += value * bias
+            H[a, last, b, last] += weight * bias * bias
