@@ -21,6 +21,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import left_after_reading, smallest_for
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.solvers import row_products
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual import newton_system
 from llsvm.solvers.sequential_dual.duals import joint_dual
@@ -71,6 +72,22 @@ def test_the_prox_is_the_projection(method, seed, k, sigma, long):
         z[i, y] = 0.0
         best = (cost[:, None] * np.maximum(z - p, 0.0)).sum(axis=1)
     assert (best - np.einsum("ij,ij->i", z - p, p) <= 1e-10 * size * size * k).all()
+
+
+@pytest.mark.parametrize("method", DIRECT)
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 6), st.sampled_from([0.0, 0.4]))
+def test_the_totals_are_those_of_the_prox(method, seed, k, length):
+    share, y, cost, scores, rng = point(seed, k=k)
+    dual, sigma, change = joint_dual(method), 0.3, rng.normal(size=scores.shape)
+    base, there = dual.of_shares(share, y, cost), scores + length * change
+    p, v, totals = dual.prox_along(base, scores, change, length, sigma, y, cost)
+    np.testing.assert_array_equal(p, dual.prox(base, there, sigma, y, cost))
+    np.testing.assert_allclose(v, dual.coefficients(p, y, cost), atol=1e-12 * cost.max())
+    along = [np.sum(v * there), np.sum((p - base) ** 2), dual.loss(there, y, cost), np.sum(v * change)]
+    np.testing.assert_allclose(
+        totals, [dual.linear(p, y), *along], rtol=1e-9, atol=1e-9 * cost.max() * len(y)
+    )
 
 
 @pytest.mark.parametrize("method", DIRECT)
@@ -127,11 +144,13 @@ def rows_at_hand(dense, seed=0, n=60, d=5, k=4):
 
 
 @pytest.mark.parametrize("method", DIRECT)
-@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize(("dense", "thin"), [(True, 1.0), (False, 0.0), (False, 1.0)])
 @pytest.mark.parametrize(("on_face", "room"), [(0.05, ROOMY), (0.9, ROOMY), (0.9, 200), (0.9, 0)])
-def test_a_step_solves_newtons_system(monkeypatch, method, dense, on_face, room):
-    """By rank, whole, and by conjugate gradients, with blocks and the diagonal."""
+def test_a_step_solves_newtons_system(monkeypatch, method, dense, thin, on_face, room):
+    """By rank, whole, by dense products and by sparse ones, and by conjugate gradients, with blocks and the
+    diagonal."""
     monkeypatch.setattr(newton_system, "SMALL", 0)
+    monkeypatch.setattr(row_products, "THIN", thin)
     block, X, y, rng = rows_at_hand(dense)
     n, k, bias, sigma = len(y), 4, 2.0, 0.7
     dual = joint_dual(method)

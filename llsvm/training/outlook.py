@@ -22,7 +22,7 @@ SECOND_ORDER = ("llsvm", "sequential-dual")  # solvers that have it, over rows i
 
 _SENTENCE = (
     "after {passes} the gap falls too slowly ({outlook}): the memory limit of {limit} MB has no room for all rows "
-    "and second order over them, which ends it in a few passes; pass --memory-limit {enough}MB, or a smaller -C; "
+    "and second order over them, which takes far fewer passes; pass --memory-limit {enough}MB, or a smaller -C; "
     "going on meanwhile"
 )
 

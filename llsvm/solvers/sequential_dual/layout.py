@@ -15,6 +15,7 @@ from llsvm.solvers.sequential_dual.multipliers import line_bytes, row_bytes
 from llsvm.solvers.sequential_dual.newton_system import SMALL
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
+WEIGHTS, NEWTON = "weights", "Newton's method"  # lines of the ledger
 ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, slack, orders
 DOUBLE_BELOW_TOL = 1e-5  # where shares are stored, they are float32 down to this tolerance
 # ... and where rows are not too long: a share a is then a multiple of 2^-24, which moves the row's scores by
@@ -75,16 +76,24 @@ def layout(
 
 
 def _with_newton(plan: Layout, threads: int, memory: MemoryLeft, tuning: SequentialDualTuning) -> Layout:
-    """The same, and Newton's method, if that has room where all rows stay in memory without it."""
-    if not tuning.newton or plan.dtype != np.float64 or not memory.fits_in_one_block(plan.needs):
+    """The same, and Newton's method, if that has room where all rows stay in memory without it; or where they do
+    not, and a matrix of all weights has."""
+    if not tuning.newton:
         return plan
     dataset = memory.dataset
     k, width = len(dataset.classes), dataset.n_columns + 1
     most = min(int(tuning.newton_share * memory.available_bytes) // 8, tuning.newton_numbers)
     wanted = (k * width) ** 2
+    if not memory.fits_in_one_block(plan.needs):
+        lines = {**plan.needs.lines, NEWTON: line_bytes((width, k), threads, wanted)}
+        needs = replace(plan.needs, lines=lines)
+        fits = wanted <= most and memory.has_room(needs)
+        return replace(plan, needs=needs, matrix_numbers=wanted) if fits else plan
+    if plan.dtype != np.float64:
+        return plan
     if wanted > most and k * width > SMALL:
         wanted = min(most, max(k * width**2, 2 * (dataset.n_rows * (k - 1)) ** 2))
-    lines = {**plan.needs.lines, "Newton's method": line_bytes((width, k), threads, wanted)}
+    lines = {**plan.needs.lines, NEWTON: line_bytes((width, k), threads, wanted)}
     needs = replace(plan.needs, lines=lines, row_work_bytes=plan.needs.row_work_bytes + row_bytes(k))
     return replace(plan, needs=needs, matrix_numbers=wanted) if memory.fits_in_one_block(needs) else plan
 
@@ -94,11 +103,14 @@ def _with_worst_rows(plan: Layout, threads: int, memory: MemoryLeft, tuning: Seq
     not, room of their own, if the limit does without."""
     dataset = memory.dataset
     k, width, n = len(dataset.classes), dataset.n_columns + 1, tuning.worst_rows
+    in_memory = memory.fits_in_one_block(plan.needs)
+    if plan.matrix_numbers is not None and not in_memory:
+        return plan
     if plan.matrix_numbers is not None:
         return replace(plan, worst=WorstRoom(0, k * width, plan.matrix_numbers))
     if not tuning.newton or plan.dtype != np.float64 or k * width**2 <= tuning.newton_numbers:
         return plan
-    fits = memory.fits_in_one_block if memory.fits_in_one_block(plan.needs) else memory.has_room
+    fits = memory.fits_in_one_block if in_memory else memory.has_room
     most = int(tuning.worst_share * (memory.available_bytes - plan.needs.nbytes))
     for rows in (*(n // part for part in FEWER), 0):
         room, nbytes = _worst_room(rows, k, width, threads, memory, tuning)
@@ -153,7 +165,7 @@ def _layout(
     stored = np.dtype(np.float32 if as_float32 else np.float64)
 
     def needs(dtype: np.dtype, more: int = 0) -> Needs:
-        lines = {"weights": (copies + more) * weights_bytes}
+        lines = {WEIGHTS: (copies + more) * weights_bytes}
         return Needs(lines, ROW_WORK_BYTES + k * dtype.itemsize + extrapolation_bytes)
 
     # Where all rows stay at hand their shares do too, as float64 if these have room.

@@ -30,8 +30,7 @@ from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.regula_falsi import regula_falsi
 from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.sequential_dual.duals import JointDual
-from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
-from llsvm.solvers.sequential_dual.proximal_point import Point, RowsAtHand
+from llsvm.solvers.sequential_dual.proximal_point import JointRows, Point, RowsAtHand
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import OutOfTime, Progress
@@ -76,7 +75,7 @@ class Multipliers:
         self.sigma = 0.0
         self.steps = 0
         self.gained = True
-        self._dual, self._bias, self._threads = dual, bias, threads
+        self.dual, self._bias, self._threads = dual, bias, threads
         self.matrix_numbers, self._grid = matrix_numbers, grid
 
     def solve(
@@ -91,17 +90,27 @@ class Multipliers:
         """Proximal points until the gap is at most ``enough`` · D, or ``floor``, or this took ``max_steps`` steps.
         Changes the shares of the part, and the weights w that belong to all shares, if D is larger then; returns
         what it gains."""
+        given = self.dual, w, self._bias, self._threads, self.matrix_numbers, self._grid, progress
         with one_blas_thread():
-            gain = self._solve(part, w, (enough, floor), max_steps, progress)
+            return self.solve_rows(RowsAtHand(part, *given), w, enough, max_steps, progress, floor)
+
+    def solve_rows(
+        self,
+        at_hand: JointRows,
+        w: Array,
+        enough: float,
+        max_steps: int,
+        progress: Progress,
+        floor: float = 0.0,
+    ) -> float:
+        """The same, of rows wherever they are. BLAS is to have one thread."""
+        gain = self._solve(at_hand, w, (enough, floor), max_steps, progress)
         self.gained = gain > 0.0
         return gain
 
     def _solve(
-        self, part: BlockShares, w: Array, enough: tuple[float, float], max_steps: int, progress: Progress
+        self, at_hand: JointRows, w: Array, enough: tuple[float, float], max_steps: int, progress: Progress
     ) -> float:
-        at_hand = RowsAtHand(part, self._dual, w, self._bias, self._threads)
-        tail = (self._threads, self.matrix_numbers, progress)
-        system = NewtonSystem(at_hand.products, self._dual, part.block.y, *tail)
         if not self.sigma:
             self.sigma = at_hand.first_sigma
         W = w.copy() if self.W is None else self.W
@@ -123,7 +132,7 @@ class Multipliers:
                 inner, point = 0, at_hand.point(self.sigma)
                 continue
             try:
-                step = system.solve(at_hand.face(self.sigma), -g, self.sigma)
+                step = at_hand.newton_step(-g, self.sigma)
                 self.steps += 1
                 found = self._search(at_hand, W, g, step, point, progress)
             except OutOfTime:
@@ -139,7 +148,7 @@ class Multipliers:
             self.sigma /= SHRINKS
             inner, point = 0, at_hand.point(self.sigma)
         self.W = W
-        return at_hand.finish(w, self._grid)
+        return at_hand.finish(w)
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 
@@ -165,7 +174,7 @@ class Multipliers:
         return gap <= max(enough[0] * (point.linear - 0.5 * squared_norm(total)), enough[1])
 
     def _search(
-        self, at_hand: RowsAtHand, W: Array, g: Array, step: Array, point: Point, progress: Progress
+        self, at_hand: JointRows, W: Array, g: Array, step: Array, point: Point, progress: Progress
     ) -> Point | None:
         """Move W along the step to where ψ' is small against what it was, at most by the whole step, and return
         the point there; None where rounding is all that is left of the step. Of ψ itself rounding leaves too

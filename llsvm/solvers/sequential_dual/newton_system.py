@@ -14,6 +14,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import CSR
 from llsvm.process.threads import Threads
 from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.row_products import RowProducts
@@ -48,9 +49,7 @@ def way_of(whole: int, rank: int, copied: float, room: int) -> Way:
 class WholeSystem:
     """H = Σ_i P_i ⊗ x_i x_iᵀ as a matrix, of which the blocks of a pair of classes b ≤ a are set."""
 
-    def __init__(
-        self, dual: JointDual, shape: tuple[int, ...], threads: Threads, progress: Progress
-    ) -> None:
+    def __init__(self, dual: JointDual, shape: tuple[int, ...], threads: Threads, progress: Progress) -> None:
         """shape: (d + 1, k)."""
         d, k = shape
         self._dual, self._threads, self._progress = dual, threads, progress
@@ -62,8 +61,9 @@ class WholeSystem:
         if products.is_thin:
             for some in _pieces(rows, products.piece_rows):
                 self._progress.check()
-                given = *products.matrix(some), products.bias, y[some], face[some], self._dual.weston_watkins
-                self._threads.map(lambda a, given=given: add_curvature(*given, a, self._H), range(k))
+                sparse = products.matrix(some)
+                assert isinstance(sparse, CSR)
+                self._add_thin(sparse, products.bias, y[some], face[some])
             return
 
         def add(a: int) -> None:
@@ -74,6 +74,10 @@ class WholeSystem:
         for some in _pieces(rows, products.dense_piece_rows):
             X, own, ids = products.dense(some), face[some], y[some]
             self._threads.map(add, range(k))
+
+    def _add_thin(self, X: CSR, bias: float, y: NDArray[np.int32], face: Mask) -> None:
+        given = *X, bias, y, face, self._dual.weston_watkins
+        self._threads.map(lambda a: add_curvature(*given, a, self._H), range(self._H.shape[0]))
 
     def solve(self, g: Array, sigma: float) -> Array:
         """(I + σ H)⁻¹ g; H is overwritten."""
@@ -93,7 +97,9 @@ def _pieces(rows: Positions, step: int) -> list[Positions]:
     return [rows[at : at + step] for at in range(0, len(rows), step)]
 
 
-def gram_of_pair(dual: JointDual, X: Array, face: Mask, y: NDArray[np.int32], a: int, b: int) -> Array | float:
+def gram_of_pair(
+    dual: JointDual, X: Array, face: Mask, y: NDArray[np.int32], a: int, b: int
+) -> Array | float:
     """Σ_i P_i[a, b] x_i x_iᵀ of dense rows."""
     weight = dual.pair(face, y, a, b)
     some = np.flatnonzero(weight)

@@ -13,6 +13,8 @@ from llsvm.solvers.sequential_dual.newton_system import MAX_PRODUCTS, Way, way_o
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
+READINGS = 4  # of all rows, in a step of Newton's method
+PAIRS = 6  # of classes that a row on a face adds to its matrix, about
 _STEP_ROWS = 4096
 
 
@@ -48,12 +50,22 @@ def what_is_due(
     if way is Way.PRODUCTS and k * width**2 > matrix_numbers:  # no room for a preconditioner
         return Due.MANY_COLUMNS if worst_rows_are_due(loops, on_face, dataset, tuning) else Due.NOTHING
     if way is Way.WHOLE:
-        system = pairs * width**2 * tuning.step_product + whole**3 * tuning.step_factor
+        system = pairs * _square(dataset, tuning) + whole**3 * tuning.step_factor
     elif way is Way.RANK:
         system = on_face**2 * values * tuning.step_product + rank**3 * tuning.step_factor
     else:
         system = 0.5 * MAX_PRODUCTS * n * product
     return Due.NEWTON if spent > tuning.newton_steps * (n * product + system) else Due.NOTHING
+
+
+def readings_pay(loops: Loops, n_active: int, dataset: DatasetInfo, tuning: SequentialDualTuning) -> bool:
+    """Have loops cost what Newton's method would whose rows are read each time? n_active: rows on a face, or that
+    may be."""
+    n, values = dataset.n_rows, dataset.nnz / max(dataset.n_rows, 1)
+    k, width = len(dataset.classes), dataset.n_columns + 1
+    step = READINGS * tuning.read_value * dataset.nnz + n * _product(k, values, tuning)
+    step += n_active * PAIRS * _square(dataset, tuning) + (k * width) ** 3 * tuning.step_factor
+    return _spent(loops, values, tuning) > tuning.readings_patience * tuning.newton_steps * step
 
 
 def worst_rows_are_due(
@@ -80,6 +92,13 @@ def _spent(loops: Loops, values: float, tuning: SequentialDualTuning) -> float:
 def _of_loops(loops: Loops, values: float, tuning: SequentialDualTuning) -> float:
     """ns, so far; values: of a row."""
     return loops.made * tuning.loop + loops.scores * (tuning.score + tuning.score_value * values)
+
+
+def _square(dataset: DatasetInfo, tuning: SequentialDualTuning) -> float:
+    """ns, of a row with itself."""
+    width, values = dataset.n_columns + 1, dataset.nnz / max(dataset.n_rows, 1)
+    dense = width**2 * tuning.step_product
+    return dense if dataset.is_dense else min(dense, (values + 1.0) ** 2 * tuning.step_sparse)
 
 
 def _product(k: int, values: float, tuning: SequentialDualTuning) -> float:

@@ -1,5 +1,5 @@
-"""The kernel of the method of multipliers (multipliers.py) for the direct multi-class duals: what scores make of the
-dual variables of rows, and what these add up to. duals.py has the problems, and the order of arguments."""
+"""Kernels of the method of multipliers (multipliers.py) for the direct multi-class duals, of duals.py: what scores
+make of the dual variables of rows, and what these add up to; sparse rows' part of the matrix of Newton's steps."""
 
 # mypy: ignore-errors
 # Numba infers the types here, and mypy cannot follow it.

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from llsvm.objective.rounding import NOISE
 from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.duals import JointDual
+from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.scale import Multiple
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 
 Array = NDArray[np.float64]
@@ -34,6 +37,29 @@ def resum(parts: Iterable[BlockShares], dual: JointDual, bias: float, w: Array) 
             products.add(products.matrix(rows), dual.coefficients(p, y, cost), w)
             linear += dual.linear(p, y)
     return linear - 0.5 * squared_norm(w)
+
+
+def resum_where_due(
+    parts: Iterable[BlockShares],
+    dual: JointDual,
+    loops: Loops,
+    multiple: Multiple,
+    w: Array,
+    best: BestWeights,
+    of_terms: float,
+    tol: float,
+) -> bool:
+    """Where D would prove much, and rounding may have spoilt it by more than certificates allow for, sum the
+    weights and D of ``loops`` anew, and return True. parts: all rows. multiple: of w, as measured. of_terms:
+    ``terms`` of all rows."""
+    primal = multiple.primal
+    near = primal - loops.dual <= NEAR * abs(primal)
+    if not near or not may_drift(of_terms, loops.made, tol * abs(primal)):
+        return False
+    if best.rounding_gap(multiple, w, loops.dual) > tol:
+        return False
+    loops.dual = resum(parts, dual, loops.bias, loops.w)
+    return True
 
 
 def terms(part: BlockShares, bias: float, shape: tuple[int, int]) -> float:

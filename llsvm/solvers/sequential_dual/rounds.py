@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,12 @@ class Rounds:
         self._costs = costs
         self._tuning = tuning
 
-    def full_pass(self, measure: bool, epochs: bool = True) -> float:
+    def full_pass(
+        self, measure: bool, epochs: bool = True, enough: Callable[[], bool] | None = None
+    ) -> float:
         """Measure the primal at the weights it begins with, which it returns, and update. epochs: over the
-        survivors are to follow; else none are spilled."""
+        survivors are to follow; else none are spilled. enough: asked before each block, which is not trained if
+        so."""
         loops, stream, survivors = self.loops, self._stream, self._stream.survivors
         self.start[...] = loops.w
         spill = epochs and self.n_active < self._tuning.spill_share * stream.dataset.n_rows
@@ -61,7 +64,8 @@ class Rounds:
             primal += loops.measure(part, self.start) if measure else loops.loss_at_zero(part)
             newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
             survivors.retain(~newer)
-            self._train_with_survivors(part)
+            if enough is None or not enough():
+                self._train_with_survivors(part)
             survivors.add(block, part.slack, 0.0 if spill else None)
             n_active += int(np.count_nonzero(part.slack <= 0))
             stream.progress.survivors = n_active
@@ -71,6 +75,15 @@ class Rounds:
             self.terms = of_terms
         loops.ignore_up_to(self._tuning.ignore_share, cost)
         return primal
+
+    def measure(self, w: NDArray[np.float64]) -> float:
+        """The primal at the weights w, with which ``start`` is then the same."""
+        self.start[...] = w
+        losses, self.n_active = 0.0, 0
+        for part in self.parts():
+            losses += self.loops.measure(part, self.start)
+            self.n_active += len(part.active)
+        return 0.5 * squared_norm(self.start) + losses
 
     def parts(self) -> Iterator[BlockShares]:
         """All rows with their shares, read once more."""

@@ -17,13 +17,13 @@ and W₀ are the weights handed back.
 
 Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their bounds in hundreds of tiny steps, the
 same way each time. So after a shrunk loop they move on along the way that they came (extrapolation.py), as long
-as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured;
-and once loops have cost what Newton's method would, that takes over (multipliers.py), if it has room: it needs
-some dozens of steps, however long the rows are. Where there are many columns, work on the few worst rows follows
-each loop instead (many_columns.py); out of core, in place of epochs, after a pass that only measures and finds
-these rows. Weights whose margins are all a little short are handed back longer, by the factor of the least
-objective (scale.py), and by what rounding may hide where costs dwarf that (best_weights.py). Costs larger than any
-dual variable becomes are taken for smaller ones, once that is known (needed_costs.py).
+as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured.
+Once loops have cost what Newton's method would, that takes over (multipliers.py), if it has room: it needs some
+dozens of steps, however long the rows are, for each of which, out of core, all rows are read (all_rows.py). Where
+there are many columns, work on the few worst rows follows each loop instead (many_columns.py); out of core, in
+place of epochs, after a pass that only measures and finds them. Weights whose margins are all a little short are
+handed back longer, by the factor of the least objective (scale.py), and by what rounding may hide where costs dwarf
+that (best_weights.py). Costs larger than any dual variable becomes are taken for smaller ones (needed_costs.py).
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from llsvm.objective.costs import RowCosts
 from llsvm.objective.joint_loss import joint_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import ROUNDED, STALLED, Report
+from llsvm.solvers.sequential_dual.all_rows import AllRows, has_room
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.layout import Layout, layout
@@ -47,7 +48,7 @@ from llsvm.solvers.sequential_dual.many_columns import ManyColumns
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
 from llsvm.solvers.sequential_dual.prices import Due, what_is_due, work_so_far, worst_rows_are_due
-from llsvm.solvers.sequential_dual.resum import NEAR, may_drift, resum, terms
+from llsvm.solvers.sequential_dual.resum import resum_where_due, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.scale import Multiple
 from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares, SharesAtHand, coef_of, squared_norm
@@ -90,6 +91,7 @@ class SequentialDual:
         self._rounds: Rounds | None = None  # where not all rows are at hand
         self._share = SharesAtHand(np.zeros((0, len(class_weight))))  # where they are
         self._newton: Multipliers | None = None  # where it has room
+        self._all_rows: AllRows | None = None  # where it has, but these do not fit
         self._many_columns: ManyColumns | None = None
         self._terms: float | None = None  # of all rows, see resum.py
         self._newton_due = False  # since loops hardly get on any more
@@ -124,16 +126,18 @@ class SequentialDual:
             if plan.worst is not None:
                 of_worst = (self.tuning.worst_rows, loops.threads, plan.worst, loops.grid)
                 self._many_columns = ManyColumns(WorstRows(dual, settings.constant, *of_worst), self.tuning)
+            if plan.matrix_numbers is not None and (stream.in_one_block or has_room(stream)):
+                tail = (loops.threads, plan.matrix_numbers, loops.grid)
+                self._newton = Multipliers(dual, settings.constant, *tail)
             if stream.in_one_block:
                 loops.tol_share = self.tuning.tol_share_in_memory
                 self._share = SharesAtHand(np.zeros((dataset.n_rows, k), plan.dtype))
-                if plan.matrix_numbers is not None:
-                    tail = (loops.threads, plan.matrix_numbers, loops.grid)
-                    self._newton = Multipliers(dual, settings.constant, *tail)
                 reports = self._in_memory(stream, loops, self._best, state is not None)
             else:
                 make = stream.sparse_state if plan.sparse else stream.row_state
                 self._rounds = Rounds(stream, loops, make(k, plan.dtype), self._costs, self.tuning)
+                if self._newton is not None:
+                    self._all_rows = AllRows(self._newton, self._rounds, self._costs, stream, self.tuning)
                 reports = self._out_of_core(stream, self._rounds, self._best)
             if state is not None:
                 self._go_on_from(state, stream, loops)
@@ -185,8 +189,8 @@ class SequentialDual:
         self, whole: BlockShares, w: NDArray[np.float64], losses: float, best: BestWeights
     ) -> Multiple:
         """Which multiple of w is certified; losses: those of w."""
-        assert self._loops is not None
         loops, many = self._loops, self._many_columns
+        assert loops is not None
         primal, always = 0.5 * squared_norm(w) + losses, many is not None and many.begun
         return best.multiple(whole, w, loops.bias, primal, loops.dual, always)
 
@@ -210,17 +214,10 @@ class SequentialDual:
     def _resum(
         self, parts: Iterable[BlockShares], loops: Loops, multiple: Multiple, w: NDArray[np.float64]
     ) -> bool:
-        """Where D would prove much, and rounding may have spoilt it by more than certificates allow for, sum the
-        weights and D anew from the shares, and return True. parts: all rows. multiple: of w, as measured."""
-        tol, primal = self.settings.tol, multiple.primal
-        near = primal - loops.dual <= NEAR * abs(primal)
-        if not near or not may_drift(self._terms or 0.0, loops.made, tol * abs(primal)):
-            return False
+        """See ``resum_where_due``. multiple: of w, as measured."""
         assert self._best is not None
-        if self._best.rounding_gap(multiple, w, loops.dual) > tol:
-            return False
-        loops.dual = resum(parts, joint_dual(self.settings.multiclass), loops.bias, loops.w)
-        return True
+        dual, given = joint_dual(self.settings.multiclass), (self._terms or 0.0, self.settings.tol)
+        return resum_where_due(parts, dual, loops, multiple, w, self._best, *given)
 
     def _second_order_stage(self, stream: Stream, loops: Loops, part: BlockShares) -> bool:
         """Steps of Newton's method, or those for many columns, if they are due; after some of Newton's that gained
@@ -239,12 +236,11 @@ class SequentialDual:
         due = Due.NEWTON
         if newton.W is None and not self._newton_due:
             due = what_is_due(loops, part, stream.dataset, newton.matrix_numbers, tuning)
-        if due is Due.NOTHING:
-            return False
         if due is Due.MANY_COLUMNS:
             assert many is not None
             many.step(part, loops, self._stall.last_share, stream.progress)
-            return True
+        if due is not Due.NEWTON:
+            return due is Due.MANY_COLUMNS
         if newton.W is None:
             self._stall = Stall(self.settings.tol, self.settings.max_passes)
         enough = tuning.newton_until * self.settings.tol
@@ -255,16 +251,16 @@ class SequentialDual:
         """So many rows are free or violate."""
         assert self._loops is not None
         assert self._stream is not None
-        dataset = self._stream.dataset
-        return self._newton_due or worst_rows_are_due(self._loops, n_active, dataset, self.tuning)
+        given = self._loops, n_active, self._stream.dataset, self.tuning
+        return self._newton_due or worst_rows_are_due(*given)
 
     def _out_of_core(self, stream: Stream, rounds: Rounds, best: BestWeights) -> Iterator[Report]:
-        many = self._many_columns
+        many, all_rows = self._many_columns, self._all_rows
         while True:
             if not self._survey_due:
-                primal = rounds.full_pass(self._has_start, epochs=many is None or not many.begun)
-                self._has_start = True
-                self._passes += 1
+                each = rounds if all_rows is None else all_rows
+                primal = each.full_pass(self._has_start, epochs=many is None or not many.begun)
+                self._has_start, self._passes = True, self._passes + 1
                 self._terms = rounds.terms
                 multiple = Multiple(1.0, primal)
                 self._resum(rounds.parts(), rounds.loops, multiple, rounds.start)
@@ -284,6 +280,10 @@ class SequentialDual:
                     return
                 kept = many.step_out_of_core(worst, rounds, self._stall.last_share, stream.progress)
                 self._survey_due = False
+            elif all_rows is not None and (self._newton_due or all_rows.is_due):
+                if not all_rows.begun:
+                    self._stall = Stall(self.settings.tol, self.settings.max_passes)
+                kept = all_rows.solve(self.tuning.newton_until * self.settings.tol)
             else:
                 kept = rounds.epochs(primal, self._passes)
             coef, dual = report.coef, rounds.loops.dual

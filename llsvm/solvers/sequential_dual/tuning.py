@@ -66,8 +66,10 @@ class SequentialDualTuning:
     """Of the memory there is, at most, for the matrices of a step,"""
     newton_numbers: int = 8_000_000
     """and at most so many float64."""
-    newton_steps: int = 40
-    """That it is taken to need: it begins when loops have cost as much as these would."""
+    newton_steps: int = 30
+    """That it is taken to need: it begins when loops have cost as much as these would,"""
+    readings_patience: float = 0.08
+    """or so much of it where rows are read for each step: loops over them get on the less."""
     worst_products: int = 3
     """Of the rows on a face with the weights: where Newton's method would need conjugate gradients without a
     preconditioner, loops over the worst rows (worst_rows.py) follow each full one once these have cost as much;"""
@@ -87,7 +89,7 @@ class SequentialDualTuning:
     """Where a pass left more than this share of the gap, Newton's method takes the worst rows in the next."""
     newton_stage: int = 25
     """Steps between two measurements, at most."""
-    newton_until: float = 0.5
+    newton_until: float = 0.95
     """It ends when the gap is this share of what is asked for."""
     newton_start: float = 3e7
     """ns: loading more code."""
@@ -97,12 +99,16 @@ class SequentialDualTuning:
     """for each score that it computes,"""
     score_value: float = 1.5
     """and for each value of its row."""
-    step_score: float = 120.0
+    step_score: float = 40.0
     """ns: for each score of a step of Newton's method,"""
     step_value: float = 1.5
     """and for each value of its row."""
+    read_value: float = 10.0
+    """ns: of each value that is read from the cache,"""
     step_product: float = 0.2
     """ns: for each product of two values in forming a system,"""
+    step_sparse: float = 1.0
+    """so much where they are few and scattered,"""
     step_factor: float = 0.05
     """and for each in solving it."""
 
