@@ -4,6 +4,7 @@ import json
 import lzma
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -25,13 +26,15 @@ class Watch:
 
     def __init__(self, monkeypatch):
         self.groups, self.lines, self.over = [], [], 0
-        together, enter = WorkingSets._solve_together, Gathered.__enter__
+        self.dropped, self.kept = [], 0
+        together, enter, forget = WorkingSets._solve_together, Gathered.__enter__, Gathered.drop_resident
 
         def solve(sets, gathered, problems, gap):
             self.groups.append((len(problems), gathered.rows.n_rows))
             plan = sets._run.stream.plan
             used = gathered.rows.used_bytes + sets._row_bytes * gathered.rows.n_rows
             self.over += used > gathered.room_bytes + plan.lines["work on rows"]
+            self.kept += sum(rows() is not None for rows in self.dropped)
             self.lines.append(dict(sets._run.stream.budget.lines))
             together(sets, gathered, problems, gap)
 
@@ -40,6 +43,12 @@ class Watch:
             self.stream = gathered._stream
             return enter(gathered)
 
+        def drop(gathered):
+            rows = gathered._stream.survivors.resident.X.data
+            self.dropped.append(weakref.ref(rows if rows.base is None else rows.base))
+            forget(gathered)
+
+        monkeypatch.setattr(Gathered, "drop_resident", drop)
         monkeypatch.setattr(WorkingSets, "_solve_together", solve)
         monkeypatch.setattr(Gathered, "__enter__", begin)
 
@@ -60,6 +69,8 @@ def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, classes, mul
     out = Out(*apart(classes=classes), tmp_path, NEVER, 1000 * kb, 2, 4, **options)
     assert watch.groups
     assert not watch.over
+    assert watch.dropped or classes > 2  # of several problems, others want the rows again
+    assert not watch.kept
     np.testing.assert_allclose(out.run.sweeps.w, out.weights, atol=1e-6 * np.abs(out.weights).max())
     np.testing.assert_allclose(out.run.sweeps.dual, out.dual, rtol=1e-6)
     # what is lent is signed for once, and given back

@@ -135,11 +135,8 @@ class Epochs:
             self._forget_left()
             cached = in_cache and run.tuning.cached_epochs
             if not (cached and run.tuning.average):  # else the cache has them, and they are averaged with all
-                resident = run.duals.of(survivors.resident)
                 chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
-                for _ in self._multipliers(resident):
-                    self._settle_resident(resident, chosen, threshold, self._crawls and not in_cache)
-                self.put_back(resident)
+                self._over_resident(chosen, threshold, self._crawls and not in_cache)
             if self._progress.out_of_time:
                 break
             if cached:
@@ -167,6 +164,14 @@ class Epochs:
         if self._left is not None and self._n_left and not self.second_order:
             np.divide(self._left, self._n_left, out=run.start)
         return n_active if in_cache else n_kept
+
+    def _over_resident(self, chosen: NDArray[np.bool_], threshold: float, may_wait: bool) -> None:
+        """Epochs over the chosen survivors in memory, chosen: (n,). Nothing may hold on to these rows after: second
+        order over others takes their room."""
+        resident = self._run.duals.of(self._run.stream.survivors.resident)
+        for _ in self._multipliers(resident):
+            self._settle_resident(resident, chosen, threshold, may_wait)
+        self.put_back(resident)
 
     def _forget_left(self) -> None:
         self._n_left = 0
