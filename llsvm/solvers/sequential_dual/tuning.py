@@ -89,7 +89,7 @@ class SequentialDualTuning:
     """Where a pass left more than this share of the gap, Newton's method takes the worst rows in the next."""
     newton_stage: int = 25
     """Steps between two measurements, at most."""
-    newton_until: float = 0.95
+    newton_until: float = 0.8
     """It ends when the gap is this share of what is asked for."""
     newton_start: float = 3e7
     """ns: loading more code."""
