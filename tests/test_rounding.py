@@ -81,7 +81,7 @@ def twin(model, X, y, options):
 
     if loss == "least-squares":
         return [0.5 * W[0] @ W[0] + C * ((1 - np.where(y == 1, F[:, 0], -F[:, 0])) ** 2).sum()]
-    norms = 0.5 * np.einsum("ij,ij->i", W, W)
+    norms = np.abs(W).sum(axis=1) if options.get("penalty") == "l1" else 0.5 * np.einsum("ij,ij->i", W, W)
     own = F[np.arange(len(y)), y] if k > 2 else None
     if method == "crammer-singer":
         E = F + 1
@@ -135,12 +135,25 @@ def compare(tmp_path, case, write, *limits):
     for C, tol in limits:
         options = case | {"C": C, "tol": tol, "max_passes": 60}
         _, model, _ = trained(path, **options)
-        # the best dual that is known: of the same numbers as 64-bit arrays, which nobody rounds
-        settings = Settings(**(case | {"C": C, "tol": 1e-9, "max_passes": 200, "threads": 1}))
+        check(model, X, y, options, best_dual(case | {"C": C}, X, y))
+
+
+def best_dual(case, X, y):
+    """The best dual of each problem that is known: of the same numbers as 64-bit arrays, which nobody rounds. At
+    large C rounding in its sums may end smsvm long before 1e-9: where llsvm solves the same problem both are asked."""
+    duals = []
+    solvers = (
+        {case.get("solver"), "llsvm"} if case.get("solver") == "smsvm" and "penalty" not in case else {None}
+    )
+    for solver in solvers:
+        options = (
+            case | ({"solver": solver} if solver else {}) | {"tol": 1e-9, "max_passes": 200, "threads": 1}
+        )
+        settings = Settings(**options)
         with Training(open_with_settings(settings, X, y), settings) as training:
             list(training)
-            dual = training.model.certificate.dual
-        check(model, X, y, options, dual)
+            duals.append(training.model.certificate.dual)
+    return np.max(duals, axis=0)
 
 
 @pytest.mark.parametrize("write", [write_svmlight, write_csv])
