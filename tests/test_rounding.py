@@ -140,7 +140,7 @@ def compare(tmp_path, case, write, *limits):
 
 def best_dual(case, X, y):
     """The best dual of each problem that is known: of the same numbers as 64-bit arrays, which nobody rounds. At
-    large C rounding in its sums may end smsvm long before 1e-9: where llsvm solves the same problem both are asked."""
+    large C rounding in its sums may end smsvm long before 1e-9: where llsvm solves that problem both are asked."""
     duals = []
     solvers = (
         {case.get("solver"), "llsvm"} if case.get("solver") == "smsvm" and "penalty" not in case else {None}
