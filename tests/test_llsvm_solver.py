@@ -188,8 +188,12 @@ def check_one_row_blocks(monkeypatch, kind, loss, max_passes):
     X, y = awkward(kind)
     small_pages(monkeypatch, page_bytes=1)
     plan = MemoryLeft.plan
+    # two rows would fit in memory: a plan and dual variables of one block are not to be handed its rows one by one
+    monkeypatch.setattr(MemoryLeft, "_one_block", lambda self, row_work_bytes, copy_survivors: None)
     monkeypatch.setattr(MemoryLeft, "plan", lambda self, needs: replace(plan(self, needs), **ONE_ROW_BLOCKS))
     training = run(X, y, ledger=20_000, loss=loss, tol=1e-4, max_passes=max_passes)
+    assert not training.stream.in_one_block
+    assert [block.n_rows for block in training.stream.again()] == [1] * len(y)
     assert_optimal(training, X, y, loss == "squared_hinge", tol=1e-4)
 
 
