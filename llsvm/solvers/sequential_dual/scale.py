@@ -3,19 +3,20 @@ margins, s_y − s_m of all other classes m (Weston-Watkins), or the least of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.rounding import CLOSE
-from llsvm.objective.scale import FAR, LEFT, best_factor
+from llsvm.objective.scale import FAR, LEFT, Folded, scaled_primal
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+MAX_HELD = 1 << 19  # margins, 8 MB with their costs, and as much again some four times while they are sorted
 
 
 @dataclass(slots=True)
@@ -46,13 +47,30 @@ def scaled(
     each_class: every class has a hinge of its own. dual: D."""
     if not always and not primal - dual > FAR * primal:
         return Multiple(1.0, primal)
-    margin, cost = _margins(part, w, bias, each_class, lambda margin: margin < 1.0)
     square = squared_norm(w)
-    t = best_factor(square, margin, cost)
-    losses = float(np.einsum("i,i", cost, np.maximum(1.0 - t * margin, 0.0)))
-    found = 0.5 * t * t * square + losses
+    t, found = _best(_margins(part, w, bias, each_class, lambda margin: margin < 1.0), square)
     gains = found - dual <= (1.0 if always else LEFT) * (primal - dual)
     return Multiple(t, found) if gains else Multiple(1.0, primal)
+
+
+def _best(pieces: Iterator[tuple[Array, Array]], square: float) -> tuple[float, float]:
+    """The best multiple of weights of ``square`` ‖w‖², and P of it: exactly, where there are few margins; each
+    class of each row may have one, which together would take more memory than all else."""
+    held, n_held, folded = list[tuple[Array, Array]](), 0, None
+    for margin, cost in pieces:
+        n_held += len(margin)
+        held.append((margin, cost))
+        if n_held > MAX_HELD:
+            folded = folded or Folded()
+            while held:
+                folded.add(*held.pop())
+            n_held = 0
+    if folded is None:
+        margin, cost = (np.concatenate(each) for each in zip(*held, strict=True))
+        return scaled_primal(square, margin, cost)
+    for piece in held:
+        folded.add(*piece)
+    return folded.best(square)
 
 
 def beyond_rounding(
@@ -64,18 +82,18 @@ def beyond_rounding(
     shift: by how much rounding may move a margin of ``factor`` w; see ``scaled``."""
     longer = 1.0 + 4.0 * shift
     factor, beyond = factor * longer, 1.01 * longer * shift
-    margin, cost = _margins(part, w, bias, each_class, lambda margin: factor * margin < 1.0 + beyond)
-    losses = float(np.einsum("i,i", cost, np.maximum(1.0 - factor * margin, 0.0)))
-    primal = 0.5 * factor * factor * squared_norm(w) + losses
-    return Multiple(factor, primal, float(np.einsum("i,i", cost, cost)), beyond)
+    losses = close = 0.0
+    for margin, cost in _margins(part, w, bias, each_class, lambda margin: factor * margin < 1.0 + beyond):
+        losses += float(np.einsum("i,i", cost, np.maximum(1.0 - factor * margin, 0.0)))
+        close += float(np.einsum("i,i", cost, cost))
+    return Multiple(factor, 0.5 * factor * factor * squared_norm(w) + losses, close, beyond)
 
 
 def _margins(
     part: BlockShares, w: Array, bias: float, each_class: bool, chosen: Callable[[Array], Mask]
-) -> tuple[Array, Array]:
-    """Those margins that are chosen, and the costs of their rows."""
+) -> Iterator[tuple[Array, Array]]:
+    """Those margins that are chosen, and the costs of their rows, some rows at a time."""
     products = RowProducts(part.block, bias, *w.shape)
-    found = []
     for rows in products.pieces(0, part.n_rows):
         scores, y = products.scores(products.matrix(rows), w), part.block.y[rows]
         i = np.arange(len(y))
@@ -84,6 +102,4 @@ def _margins(
         if not each_class:
             margin = margin.min(axis=1, keepdims=True)
         row, m = np.nonzero(chosen(margin))
-        found.append((margin[row, m], part.cost[rows][row]))
-    margins, costs = (np.concatenate(each) for each in zip(*found, strict=True))
-    return margins, costs
+        yield margin[row, m], part.cost[rows][row]

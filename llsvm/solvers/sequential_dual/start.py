@@ -16,6 +16,7 @@ from llsvm.solvers.state import ArrayRows, SettableRowValues, Shares, Sums
 from llsvm.stream.stream import Stream
 
 _PIECE_BYTES = 1 << 18
+_SHARES_BYTES = 1 << 22  # of rows' shares as float64; some five such arrays are worked on at a time
 
 
 def begin_at(
@@ -70,7 +71,7 @@ def _at_shares(
     blocks: all rows. kept: where shares are."""
 
     def parts() -> Iterator[BlockShares]:
-        for block in blocks:
+        for block in _slices(blocks, max(1, _SHARES_BYTES // (8 * kept.width))):
             y, cost = block.class_ids, costs.of(block)
             share = dual.nearest(given(block.rows).astype(np.float64), y)
             share = dual.shares(dual.of_shares(share, y, cost), y, cost, loops.grid)
@@ -78,3 +79,10 @@ def _at_shares(
             yield BlockShares(block, cost, share)
 
     loops.dual = resum(parts(), dual, loops.bias, loops.w)
+
+
+def _slices(blocks: Iterable[Block], most: int) -> Iterator[Block]:
+    """The same rows, at most so many at a time."""
+    for block in blocks:
+        for start in range(0, block.n_rows, most):
+            yield block.slice(start, min(start + most, block.n_rows))
