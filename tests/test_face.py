@@ -7,7 +7,7 @@ from oracle import run
 
 from llsvm.block import CSR
 from llsvm.objective.losses import new_loss
-from llsvm.objective.scale import best_factor, scaled_primal
+from llsvm.objective.scale import Folded, best_factor, scaled_primal
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.face import Face
 from llsvm.solvers.llsvm.multipliers import Subproblem
@@ -40,6 +40,20 @@ def test_nothing_to_scale():
     assert best_factor(1.0, np.full(3, 2.0), np.ones(3)) == 1.0
     assert best_factor(1.0, np.full(3, 0.5), np.ones(3)) == 1.5
     assert best_factor(1.0, np.full(3, 0.5), np.full(3, 9.0)) == 2.0
+
+
+@pytest.mark.parametrize("cost", [0.01, 1.0, 1e6])
+def test_margins_that_are_folded_give_nearly_the_best_multiple(cost):
+    rng = np.random.default_rng(int(cost))
+    margin, costs, square = rng.normal(0.7, 0.5, 500), cost * rng.random(500), 40.0
+    margin, costs = margin[margin < 1.0], costs[margin < 1.0]
+    folded = Folded()
+    for piece in np.array_split(np.arange(len(margin)), 7):
+        folded.add(margin[piece], costs[piece])
+    t, primal = folded.best(square)
+    # what it says of P at that multiple is so, and no other one is better by more than the steps are apart
+    assert primal == pytest.approx(0.5 * t * t * square + costs @ np.maximum(1 - t * margin, 0), rel=1e-9)
+    assert primal == pytest.approx(scaled_primal(square, margin, costs)[1], rel=1e-4)
 
 
 # -- a step ---------------------------------------------------------------------------------------------------
