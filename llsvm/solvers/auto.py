@@ -77,6 +77,19 @@ class Auto:
         self._start = shares, sums
         return True
 
+    @property
+    def ended(self) -> Choice | None:
+        """What goes on after coordinate descent's trial; None while that lasts, and where there is none."""
+        if self._change is not None and self._change.solver == "smsvm":
+            return Choice(self._change.solver, self._change.why)
+        return self.choice if self._on_trial or self._back else None
+
+    def begin_with(self, ended: Choice) -> None:
+        """Let ``solve`` begin with what has followed the trial on the same rows in other precision, if this one
+        would try, too; where smsvm needs all rows in memory it tries: of that nothing is known yet."""
+        if self.choice.newton is not None and not self.choice.at_hand:
+            self.choice, self._back = ended, ended.solver == "llsvm"
+
     def needs(self, memory: MemoryLeft) -> Needs:
         """Of the solver to begin with."""
         return self._solver().needs(memory)

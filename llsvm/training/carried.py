@@ -1,19 +1,41 @@
-"""Carried: the dual variables that a run has come to, kept over a second reading of its data, so that what was done
-with rounded values is not lost."""
+"""Carried: what a run has come to, kept over a second reading of its data, so that what was done with rounded
+values is not lost: the dual variables, and how the trial of "auto" ended."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver
+from llsvm.solvers.choose import Choice
 from llsvm.solvers.state import RowShares, Shares
 from llsvm.spill.row_state import RowState
 from llsvm.spill.workspace import Workspace
 
 _PIECE_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a solver begins. shares: dual variables; None: at 0. ended: what followed auto's trial; None: it has
+    not been made."""
+
+    shares: Shares | None = None
+    ended: Choice | None = None
+
+    def begin(self, solver: Solver) -> None:
+        """Let the solver begin there, as far as it has a use for it."""
+        if self.ended is not None and isinstance(solver, Auto):
+            solver.begin_with(self.ended)
+        if self.shares is not None:
+            solver.begin_at(self.shares)
+
+
+ANEW = Start()
 
 
 class Carried:
@@ -24,9 +46,13 @@ class Carried:
         self._place = folder, disk_limit_bytes
         self._workspace: Workspace | None = None
 
-    def take(self, solver: Solver, n_rows: int) -> Shares | None:
-        """A copy of what a solver at work has come to, by the rows' numbers; None where it has none to give. Raises
-        DiskError."""
+    def take(self, solver: Solver, n_rows: int) -> Start:
+        """What a solver at work has come to, holding nothing of it. Raises DiskError."""
+        ended = solver.ended if isinstance(solver, Auto) else None
+        return Start(self._shares(solver, n_rows), ended)
+
+    def _shares(self, solver: Solver, n_rows: int) -> Shares | None:
+        """A copy of what a solver at work has come to, by the rows' numbers; None where it has none to give."""
         found = solver.dual_point()
         if not isinstance(found, RowShares) or math.isfinite(found.largest_cost):
             return None
@@ -45,9 +71,3 @@ class Carried:
         if self._workspace is not None:
             self._workspace.close()
             self._workspace = None
-
-
-def begin_at(solver: Solver, shares: Shares | None) -> None:
-    """Let the solver begin at these dual variables, if there are any, and it has a use for them."""
-    if shares is not None:
-        solver.begin_at(shares)

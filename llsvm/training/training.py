@@ -40,7 +40,7 @@ from llsvm.spill.workspace import choose_parent
 from llsvm.state.checkpoints import Checkpoints
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
-from llsvm.training.carried import Carried, begin_at
+from llsvm.training.carried import ANEW, Carried, Start
 from llsvm.training.class_weights import class_weights
 from llsvm.training.clock import Clock
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
@@ -204,9 +204,9 @@ class Training:
         """Train with other settings on the data as they have been read. shares: dual variables to begin at."""
         self.settings, self._last, self._so_far = settings, None, SoFar()
         self.history.clear()
-        yield from self._reports(shares, read=True)
+        yield from self._reports(Start(shares), read=True)
 
-    def _reports(self, shares: Shares | None = None, read: bool = False) -> Iterator[Report]:
+    def _reports(self, start: Start = ANEW, read: bool = False) -> Iterator[Report]:
         while True:
             dataset = self.stream.dataset if read else self.read()
             if (ended := self._kept.result_of(self.stream)) is not None:
@@ -215,8 +215,8 @@ class Training:
                 return
             solver = self._make_solver(dataset, self.stream.memory_left)
             self._auto = cast(Auto, solver) if self.settings.solver == "auto" else None
-            begin_at(solver, shares)
-            shares, read = None, False
+            start.begin(solver)
+            start, read = ANEW, False
             self._kept.restore(solver, self.history)
             chosen = f"solver {self.solver}: {self.why}" if self.why else ""
             notes = (self._kept.note, self.stream.note, _DOUBLE * self._kept.doubled, chosen)
@@ -237,7 +237,7 @@ class Training:
                     break
             if not hidden:
                 break
-            shares = self._carried.take(solver, dataset.n_rows)
+            start = self._carried.take(solver, dataset.n_rows)
             cast(Generator[Report, None, None], reports).close()
             del solver, reports, report  # and all they hold
             self.keep_double()
