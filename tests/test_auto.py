@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from oracle import liblinear, rows, run, small_pages, write_svmlight
+from resume import Case, go
 from sklearn.base import clone
 from typer.testing import CliRunner
 
@@ -298,6 +299,32 @@ def test_coordinate_descent_takes_back_what_newton_does_not_end(monkeypatch):
     optimum, _ = liblinear(X, y, C=10.0)
     assert training.reports[-1].converged
     assert optimum * (1 - 1e-9) <= primal[-1] <= optimum * (1 + 1e-6)
+
+
+@pytest.mark.usefixtures("no_start")
+def test_a_restart_in_64_bit_values_begins_with_what_followed_the_trial(tmp_path):
+    """It makes no sweep, also where it is stopped after its first passes, and gone on with."""
+    X, y = hard()
+    data, state = write_svmlight(tmp_path / "rows.svm", X + 600.0, y), tmp_path / "state"
+    case, readings = Case({"C": 10.0}), []
+
+    def after_restart(report):
+        readings.extend([report.passes] * (report.kind == "read"))
+        return len(readings) == 2 and report.passes == 3
+
+    whole = go(case, data, tmp_path / "whole", None)
+    assert whole.summary()["values"] == "float64"
+    assert whole.model.converged
+    assert sum("going on with smsvm" in note for note in whole.notes) == 1
+    restarted = [note for note in whole.notes if "64-bit floats" in note]
+    assert len(restarted) == 1
+    assert "solver smsvm: a round of coordinate descent took" in restarted[0]
+    assert go(case, data, tmp_path / "model", state, stop=after_restart) is None
+    went_on = go(case, data, tmp_path / "model", state)
+    assert went_on.notes[0].startswith("going on from the state after")
+    assert "64-bit floats" in went_on.notes[0]
+    assert not any("going on with smsvm" in note for note in went_on.notes)
+    assert (tmp_path / "model").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
 @pytest.mark.parametrize(
