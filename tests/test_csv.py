@@ -161,7 +161,9 @@ def test_types_of_many_columns_take_little_memory(tmp_path):
     path, d = tmp_path / "t.csv", 40_000
     row = ",".join(["1"] * d)
     path.write_text(",".join(f"c{i}" for i in range(d)) + ",label\n" + f"{row},0\n{row},1\n")
-    code = "import llsvm.memory.budget as m, llsvm.cli as c\ntry: c.main()\nfinally: print(m.peak_resident_bytes())"
+    code = """import llsvm.cli, llsvm.memory.process as process
+try: llsvm.cli.main()
+finally: print(process.peak_resident_bytes())"""
     command = [sys.executable, "-c", code, "train", path, "--model", tmp_path / "m", "--memory", "300MB"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr

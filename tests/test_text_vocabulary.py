@@ -103,8 +103,8 @@ def test_a_vocabulary_of_too_many_columns_is_counted_to_its_end(tmp_path):
 
 @pytest.mark.slow
 def test_names_of_n_grams_are_not_held_in_memory(tmp_path):
-    """Those of this vocabulary alone are more than the limit leaves beside what the process is."""
-    n, limit = 700_000, 400_000_000
+    """The limit is the smallest that the run asks for, and little more: names that are held do not fit."""
+    n, limit = 700_000, 420_000_000
     words = [f"{'abcdefghij' * 11}{i:07d}" for i in range(n)]  # 117 letters each
     reviews = [" ".join([*words[i : i + 7], ["bad", "good"][i // 7 % 2]]) for i in range(0, n, 7)] * 2
     stars = [i % 2 for i in range(len(reviews))]
@@ -123,7 +123,8 @@ def test_names_of_n_grams_are_not_held_in_memory(tmp_path):
         "--json",
     ]
     command += ["--memory-limit", str(limit), "--spill-dir", str(tmp_path), "--model", str(tmp_path / "m")]
-    done = subprocess.run([*command, "--min-df", "2"], capture_output=True, text=True, check=True)
+    done = subprocess.run([*command, "--min-df", "2"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["converged"]
     assert answer["peak_rss_bytes"] <= limit
