@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from llsvm.dataset import NO_PAGES, DatasetInfo, Pages
 
 PAGE_BYTES = (64_000, 4_000_000)  # a page: the unit of reading, checksums and shuffling
-PAGE_SHARE = 100  # a page is at most this part (1/100) of the memory there is
+PAGE_SHARE = 60  # a page is at most this part (1/60) of the memory there is: what each costs Python counts
 PAGE_STEP = 1.25  # sizes that are tried where pages must be smaller, one by the other
 # What the first reading holds: five blocks in the source and one in hand; a page being joined, one on its way to
 # disk and its packed form.
 READING_BLOCKS, READING_PAGES = 6, 9
 READING_ROOM = 10  # ... each of which is this part (1/10) of what the reader leaves, where that is too little
 # The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
-READ_SHARE, MAX_READ_BYTES = 50, 4_000_000
+READ_SHARE, MAX_READ_BYTES = 25, 6_000_000
 PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
 SPILL_PAGES = 4  # that survivors hold while they spill
 STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 
-_PIECE_BYTES = 1 << 18
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

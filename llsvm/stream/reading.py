@@ -143,6 +143,8 @@ class DataReader:
             budget.reserve(READING, plan.reading_bytes_for(budget.available_bytes, begun, page_bytes, long))
             self.hold_library(self.source.info().reader_bytes)
             read_bytes = plan.read_bytes_for(budget.available_bytes, 0, page_bytes, long)
+            if self.cache_maker is None:  # later passes must hold what this one does
+                read_bytes = self.source_bytes
             try:
                 dataset = self.rows.run(
                     read_bytes,
