@@ -93,6 +93,17 @@ class LongRowError(DataError):
         return type(self), (*self.args, self.row_bytes)
 
 
+class MissingColumnError(DataError):
+    """Data have no column (or array) that an option names. ``column``: as it was named. ``option``: its name."""
+
+    def __init__(self, message: str, column: str, option: str) -> None:
+        super().__init__(message)
+        self.column, self.option = column, option
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (*self.args, self.column, self.option)
+
+
 class ModelError(DataError):
     """A model file cannot be read, or does not fit what is asked of it."""
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from llsvm.data import names_files, open_with_settings
-from llsvm.errors import LLSVMWarning, in_python
+from llsvm.errors import LLSVMWarning, MissingColumnError, UsageError, in_python
+from llsvm.features.frames import column_names
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.header import PRUNED
@@ -134,7 +135,8 @@ def train(
     ``model.extra["pruned"]`` says what it cost, and ``converged`` is judged before that.
     checkpoint_every: seconds, or "5m", between two that are written; 0: after every pass. fresh: begin anew,
     whatever is there. keep_cache: keep binary copies of svmlight files in the state, which are not parsed again.
-    test: labelled data, or a pair (X, y) of arrays: ``model.log["test"]`` is then what ``evaluate`` says of them.
+    test: labelled data, or arrays (X, y) or (X, y, sample_weight): ``model.log["test"]`` is then what ``evaluate``
+    says of them. Rows of files and data frames count by the column ``weight``, where they have it.
     callback: called with each Report (llsvm.solvers.report); what it raises ends the run. The logger "llsvm" has a
     line for each report, too. verbose: 1: live lines on a terminal or in a notebook, elsewhere a line on standard
     error for each pass; 2: a line for each report; 0: nothing.
@@ -146,8 +148,7 @@ def train(
     """
     given = locals()
     settings = Settings(**{name: given[name] for name in OPTIONS})
-    if test is not None:
-        check_test(test, settings)
+    test_weight = None if test is None else check_test(test, settings)
     with checkpoints_in(state, checkpoint_every, fresh, keep_cache) as checkpoints:
         more: dict[str, Any] = {
             "warn_at": 4,
@@ -157,7 +158,7 @@ def train(
         }
         model = train_with(settings, data, y, sample_weight, output, **more)  # 4: past takes_options
     if test is not None:
-        model.log["test"] = evaluated_on(model, test, settings)
+        model.log["test"] = evaluated_on(model, test, settings, test_weight)
     return model
 
 
@@ -235,23 +236,50 @@ def _stopped(
     return model
 
 
-def check_test(test: Any, settings: Settings) -> None:
-    """Raise what is wrong with the files of ``test``, see ``train``, before there is any work: they are read as the
-    training data are, but need no weights, no columns of ``where``, and no file of their own for labels."""
-    X = test[0] if isinstance(test, tuple) else test
-    if names_files(X) and not (settings.label or "").endswith(".npy"):
-        open_with_settings(replace(settings, weight=None, where=None), X)
+def check_test(test: Any, settings: Settings) -> str | None:
+    """The column, or array, with the weights of ``test``, see ``train``: that of the training, where test data have
+    one; None where they have none.
+
+    Raises what is wrong with files before there is any work: they are read as the training data are, but need no
+    weights, no columns of ``exclude`` or ``where``, and no file of their own for labels."""
+    if isinstance(test, tuple):
+        if len(test) not in (2, 3):
+            raise UsageError(
+                f"test must be labelled data, (X, y) or (X, y, sample_weight), not {len(test)} of them"
+            )
+        return None
+    if not names_files(test):
+        names = column_names(test)
+        return settings.weight if names is not None and settings.weight in names else None
+    if (settings.label or "").endswith(".npy"):
+        return None
+    asked = replace(settings, where=None)
+    while True:
+        try:
+            open_with_settings(asked, test)
+        except MissingColumnError as error:
+            if error.option == "weight":
+                asked = replace(asked, weight=None)
+            elif error.option == "exclude":
+                asked = replace(asked, exclude=tuple(each for each in asked.exclude if each != error.column))
+            else:
+                raise
+        else:
+            return asked.weight
 
 
-def evaluated_on(model: Model, test: Any, settings: Settings) -> dict[str, Any]:
-    """What ``evaluate`` says of ``test``, see ``train``, with the limits and the format of the training."""
+def evaluated_on(model: Model, test: Any, settings: Settings, weight: str | None) -> dict[str, Any]:
+    """What ``evaluate`` says of ``test``, see ``train``, with the limits and the format of the training. weight: as
+    ``check_test`` has found it."""
     from llsvm.predict import evaluated
 
-    given = Settings(memory_limit=settings.memory_limit, threads=settings.threads, format=settings.format)
-    X, y = test if isinstance(test, tuple) else (test, None)
+    given = Settings(
+        memory_limit=settings.memory_limit, threads=settings.threads, format=settings.format, weight=weight
+    )
+    X, y, sample_weight = (*test, None)[:3] if isinstance(test, tuple) else (test, None, None)
     if not names_files(X):
         given = replace(given, format=None)
-    return evaluated(model, X, y, given)
+    return evaluated(model, X, y, given, sample_weight)
 
 
 def warn_not_converged(model: Model, advice: str, warn_at: int) -> None:

@@ -5,9 +5,11 @@ import logging
 import re
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn.datasets import dump_svmlight_file
+from sklearn.metrics import accuracy_score
 from typer.testing import CliRunner
 
 import llsvm
@@ -41,6 +43,35 @@ def test_a_model_is_evaluated_on_test_data(files):
     assert f"accuracy {evaluated['accuracy']:.4%}" in words
     for given in (test, rows(seed=1)):
         assert llsvm.train(files / "train.svm", test=given).log["test"]["accuracy"] == evaluated["accuracy"]
+
+
+def test_rows_of_test_data_count_by_the_column_of_weights_where_they_have_one(tmp_path):
+    tables = {}
+    for name, seed in (("train", 0), ("test", 1)):
+        X, y = rows(seed=seed)
+        table = pd.DataFrame(X, columns=list("abcde")).assign(
+            label=y, kilos=1 + np.arange(len(X)) % 3, key="k"
+        )
+        tables[name] = table
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    tables["test"].drop(columns=["kilos", "key"]).to_csv(tmp_path / "bare.csv", index=False)
+    train, test, model = tmp_path / "train.csv", tmp_path / "test.csv", tmp_path / "m"
+    words = ("train", train, "--model", model, "--weight", "kilos", "--exclude", "key", "--json")
+    weighted = json.loads(run(*words, "--test", test).stdout)["test"]
+    predicted = llsvm.predict(model, tables["test"])
+    truth, kilos = tables["test"]["label"], tables["test"]["kilos"]
+    assert weighted["weight"] == kilos.sum()
+    assert weighted["accuracy"] == pytest.approx(
+        accuracy_score(truth, predicted, sample_weight=kilos), rel=1e-12
+    )
+    plain = json.loads(run(*words, "--test", tmp_path / "bare.csv").stdout)["test"]
+    assert plain["accuracy"] == pytest.approx(accuracy_score(truth, predicted), rel=1e-12)
+    assert "weight" not in plain
+    options = {"label": "label", "weight": "kilos", "exclude": ["key"]}
+    for given in (test, tables["test"], (tables["test"].drop(columns="label"), truth, kilos)):
+        assert llsvm.train(train, test=given, **options).log["test"] == weighted
+    with pytest.raises(llsvm.UsageError, match="not 4 of them"):
+        llsvm.train(train, test=(1, 2, 3, 4), **options)
 
 
 def test_test_data_that_are_not_there_are_refused_before_training(files):
@@ -132,7 +163,7 @@ def test_a_model_in_a_notebook():
     shown = model._repr_html_()
     assert f"within {model.certificate.relative_gap:.3%} of the optimum" in shown
     changed = dict(re.findall(r'<th scope="row" class="text">(\w+)</th><td class="text">([^<]+)</td>', shown))
-    assert changed == {"C": "0.25", "bias": "1.0", "label": "y", "scale": "standard", "target_scale": "none"}
+    assert changed == {"C": "0.25", "label": "y"}
     assert "&lt;script&gt;" in shown
     assert "<script" not in shown
     classifier = llsvm.LLSVMClassifier(C=0.25)

@@ -82,7 +82,7 @@ def test_parts_that_do_not_fit_each_other_are_refused(tmp_path, monkeypatch, par
             arrays[part][0] += 1
         return arrays
 
-    monkeypatch.setattr("llsvm.models.model.as_arrays", wrong)
+    monkeypatch.setattr("llsvm.models.sparse.as_arrays", wrong)
     made(weights()).save(tmp_path / "m")
     with pytest.raises(ModelError, match="damaged"):
         Model.load(tmp_path / "m")

@@ -151,7 +151,7 @@ def test_auto_that_stays_for_second_order(tmp_path):
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
         assert list(solver.solve(stream))[-1].converged
-        assert "second order were enough" in solver.choice.why
+        assert "second order sufficed" in solver.choice.why
     check_resumes(wanted, tmp_path)
 
 

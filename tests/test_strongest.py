@@ -101,6 +101,7 @@ def test_inspect_shows_so_many_of_each_class(tmp_path):
     assert [each["class"] for each in told["strongest"]] == model.labels
     assert [len(each["features"]) for each in told["strongest"]] == [2, 2, 2]
     assert told["strongest"][2]["features"][0]["feature"] in ("small", "large")
+    assert model.strongest(2) == told["strongest"]
     rows = list(csv.DictReader(io.StringIO(run("inspect", tmp_path / "m", "--top", 2, "--csv").stdout)))
     flat = [(each["class"], f) for each in told["strongest"] for f in each["features"]]
     assert [(row["class"], row["feature"]) for row in rows] == [(name, f["feature"]) for name, f in flat]
@@ -114,6 +115,13 @@ def test_inspect_shows_so_many_of_each_class(tmp_path):
     )
     assert " C " in first
     assert " tol " not in first
+    assert " scale " not in first  # standard is what "auto" means for a table
+    assert " bias " not in first
+    run("train", tmp_path / "t.csv", "--model", tmp_path / "raw", "--scale", "none", "--bias", 0, "-q")
+    assert json.loads(run("inspect", tmp_path / "raw", "--json").stdout)["changed_settings"] == [
+        "bias",
+        "scale",
+    ]  # typed
     whole = run("inspect", tmp_path / "m", "--all-settings").stdout
     assert all(f" {name} " in whole for name in settings)
     assert whole.index(" C ") < whole.index(" tol ")

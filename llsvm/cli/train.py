@@ -82,7 +82,8 @@ def train(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Labelled data, as for evaluate, on which the model is evaluated at the end.",
+            help="Labelled data, as for evaluate, on which the model is evaluated at the end; rows count by the "
+            "column of --weight, where they have it.",
             show_default="none",
             rich_help_panel=OUTPUT,
         ),
@@ -94,10 +95,11 @@ def train(
     """Train a model on data larger than memory."""
     settings = settings_of(chosen, context)
     check_model_output(model, [*data, *([test] if test else [])])
+    test_weight = None
     if test is not None:
         from llsvm.train import check_test
 
-        check_test(test, settings)
+        test_weight = check_test(test, settings)
     if state is None and (fresh or keep_cache or checkpoint_every != EVERY):
         unused = "--fresh" if fresh else "--keep-cache" if keep_cache else "--checkpoint-every"
         raise UsageError(f"{unused} has no meaning here: pass --state with a folder, or leave it out")
@@ -115,7 +117,7 @@ def train(
         from llsvm.models.model import Model
         from llsvm.train import evaluated_on
 
-        summary["test"] = evaluated_on(Model.load(model), test, settings)
+        summary["test"] = evaluated_on(Model.load(model), test, settings, test_weight)
     if json:
         from llsvm.models.model_file import json_bytes
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
-from llsvm.errors import DataError, UsageError
+from llsvm.errors import DataError, MissingColumnError, UsageError
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import disk_failed, unreadable
 from llsvm.objective.rounding import Rounding
@@ -362,8 +362,10 @@ def find_name(
     if wanted:
         if wanted in names:
             return wanted
-        raise DataError(
-            f"{where}: there is no array {wanted!r} (--{option}); it has {', '.join(sorted(names)[:12])}"
+        raise MissingColumnError(
+            f"{where}: there is no array {wanted!r} (--{option}); it has {', '.join(sorted(names)[:12])}",
+            wanted,
+            option,
         )
     return next((name for name in usual if name in names), None)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from llsvm.errors import DataError, UsageError
+from llsvm.errors import DataError, MissingColumnError, UsageError
 from llsvm.features.text.options import TextOptions
 
 LABEL_NAMES = ("label", "labels", "target", "class", "y")  # taken for the label if none is named
@@ -130,8 +130,10 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
         return names[-1]
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
         return names[int(wanted)]
-    raise DataError(
-        f"{where}: there is no column {wanted!r} (--{option}); the {len(names)} columns are {listed(names)}"
+    raise MissingColumnError(
+        f"{where}: there is no column {wanted!r} (--{option}); the {len(names)} columns are {listed(names)}",
+        wanted,
+        option,
     )
 
 

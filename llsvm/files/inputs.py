@@ -58,17 +58,19 @@ def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
         if remote.is_remote(path):
             found += remote.expand(path)
         elif os.path.isdir(path):
-            found += _some(path, _files_under(path))
+            empty = "the folder has no file (those whose names begin with . or _ do not count)"
+            found += _some(path, _files_under(path), empty)
         elif glob.has_magic(path) and not os.path.exists(path):
-            found += _some(path, sorted(filter(os.path.isfile, glob.glob(path, recursive=True))))
+            matching = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
+            found += _some(path, matching, "no file is called so")
         else:
             found.append(path)
     return found
 
 
-def _some(path: str, files: list[str]) -> list[str]:
+def _some(path: str, files: list[str], otherwise: str) -> list[str]:
     if not files:
-        raise DataError(f"{path}: there is no file there; check the path")
+        raise DataError(f"{path}: {otherwise}; check the path")
     return files
 
 

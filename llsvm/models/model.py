@@ -31,19 +31,9 @@ from llsvm.errors import DataError, ModelError
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.frames import as_matrices, as_rows, column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
-from llsvm.models import decisions, model_file
+from llsvm.models import decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import certificate_of, certificate_values
-from llsvm.models.sparse import (
-    NAME,
-    Coef,
-    SparseWeights,
-    Weights,
-    as_arrays,
-    compact,
-    from_arrays,
-    linear_scorer,
-)
 from llsvm.models.tables import table_of
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
@@ -97,7 +87,7 @@ class Model:
     extra: dict[str, Any] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
     log: dict[str, Any] = field(default_factory=dict)
-    weights: Weights = field(init=False, repr=False, compare=False)
+    weights: sparse.Weights = field(init=False, repr=False, compare=False)
     calibration: Calibration | None = field(init=False, repr=False, compare=False)
     threshold: float = field(init=False, repr=False, compare=False)
 
@@ -286,7 +276,7 @@ class Model:
         """A function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
         mapping, prepared = self.feature_map, self.preparer()
         if mapping is None:
-            linear = linear_scorer(self.weights, self.intercept_)
+            linear = sparse.linear_scorer(self.weights, self.intercept_)
             return lambda X, base: linear(prepared(X, base), base)
         weights = np.ascontiguousarray(self.coef_.T)
 
@@ -313,6 +303,14 @@ class Model:
 
         return prepared
 
+    def strongest(self, top: int = 10) -> list[dict[str, Any]]:
+        """The strongest features of each class: class, and features, ``top`` dicts: feature, weight and, where
+        training learned it, spread (standard deviation) and contribution (their product), by which they are ranked.
+        [] for a kernel or a feature map."""
+        from llsvm.models.strongest import of_each_class
+
+        return of_each_class(self, top)
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         from llsvm.models.notebook import html_of
@@ -325,8 +323,8 @@ class Model:
         Raises DiskError where the disk is full, UsageError where the path cannot be written.
         """
         more = {name: value for name, value in self.extra.items() if isinstance(value, np.ndarray)}
-        weights = compact(self.weights)
-        sparse = {NAME: True} if isinstance(weights, SparseWeights) else {}
+        weights = sparse.compact(self.weights)
+        without_zeros = {sparse.NAME: True} if isinstance(weights, sparse.SparseWeights) else {}
         header = {name: getattr(self, name) for name in _PLAIN_FIELDS} | {
             "n_features": self.n_features_in_,
             "n_weights": weights.size,
@@ -334,10 +332,10 @@ class Model:
             "settings": _without(self.settings, _PLACE_SETTINGS),
             "history": [_without(row, _CLOCK_COLUMNS) for row in self.history],
             "feature_names": self.feature_names,
-            "extra": _without(self.extra, tuple(more)) | sparse,
-            "requires": (*self.requires, *sparse),
+            "extra": _without(self.extra, tuple(more)) | without_zeros,
+            "requires": (*self.requires, *without_zeros),
         }
-        arrays = {**as_arrays(weights), "intercept": self.intercept_, "classes": self.classes_}
+        arrays = {**sparse.as_arrays(weights), "intercept": self.intercept_, "classes": self.classes_}
         arrays |= {f"extra/{name}": more[name] for name in sorted(more)}
         log = {
             "log": self.log,
@@ -354,7 +352,7 @@ class Model:
         try:
             certificate, names = header["certificate"], header["feature_names"]
             model = cls(
-                coef_=cast(Any, from_arrays(arrays, arrays["intercept"].size)),
+                coef_=cast(Any, sparse.from_arrays(arrays, arrays["intercept"].size)),
                 intercept_=arrays["intercept"],
                 classes_=arrays["classes"],
                 certificate=None if certificate is None else certificate_of(certificate),
@@ -362,8 +360,8 @@ class Model:
                 history=[dict(row) for row in header["history"]],
                 **{name: header[name] for name in _PLAIN_FIELDS},
                 feature_names=None if names is None else tuple(names),
-                extra=_without(header["extra"], (NAME,)) | more,
-                requires=tuple(name for name in header["requires"] if name != NAME),
+                extra=_without(header["extra"], (sparse.NAME,)) | more,
+                requires=tuple(name for name in header["requires"] if name != sparse.NAME),
                 log=log.get("log", {}),
             )
             if model.n_features_in_ != header["n_features"]:
@@ -377,7 +375,7 @@ class Model:
         return model
 
 
-Model.coef_ = Coef()  # type: ignore[assignment]  # with what it is given, or makes of that
+Model.coef_ = sparse.Coef()  # type: ignore[assignment]  # with what it is given, or makes of that
 
 
 def n_rows_of(X: Matrix) -> int:

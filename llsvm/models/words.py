@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from llsvm.models.sparse import n_nonzero
-from llsvm.settings.objective import REGRESSION, UNLABELLED
+from llsvm.settings.objective import KINDS, REGRESSION, UNLABELLED, auto_values
 from llsvm.settings.settings import OPTIONS
 
 if TYPE_CHECKING:
@@ -52,16 +52,21 @@ def proven(model: Model) -> str:
 
 
 def changed_settings(model: Model) -> dict[str, Any]:
-    """The settings, as they were used, that are not what they are by default; in the order of their names."""
+    """The settings, as they were used, that are not what they are by default, "auto" being what it means for the
+    data; in the order of their names."""
+    settings = model.settings
+    loss, known = settings.get("loss"), {}
+    if loss in KINDS:
+        as_they_are = any(settings.get(name) for name in ("kernel", "feature_map"))
+        known = auto_values(loss, bool(settings.get("intercept")), as_they_are, "table" in model.extra)
     return {
         name: value
-        for name, value in sorted(model.settings.items())
-        if name not in OPTIONS or not _is_default(name, value)
+        for name, value in sorted(settings.items())
+        if name not in OPTIONS or not _is_default(value, known.get(name, OPTIONS[name].default))
     }
 
 
-def _is_default(name: str, value: Any) -> bool:
-    default = OPTIONS[name].default
+def _is_default(value: Any, default: Any) -> bool:
     return bool(value == default or (default == () and list(value or ()) == []))
 
 

@@ -49,6 +49,18 @@ def scaled_targets(target_scale: str, kind: str, is_table: bool) -> str:
     return "standard" if is_table and kind == REGRESSION else "none"
 
 
+def auto_values(loss: str, intercept: bool, rows_as_they_are: bool, is_table: bool) -> dict[str, Any]:
+    """What "auto" of ``scale``, ``bias`` and ``target_scale`` means. rows_as_they_are: see Settings. is_table: see
+    SourceInfo."""
+    usual, one_class = is_table and not rows_as_they_are, loss == ONE_CLASS
+    return {
+        # rows around 0 have no half-space away from it
+        "scale": ("maxabs" if one_class else "standard") if usual else "none",
+        "bias": 1.0 if usual and not intercept and not one_class else 0.0,
+        "target_scale": scaled_targets(AUTO, KINDS[loss], is_table),
+    }
+
+
 @dataclass(frozen=True)
 class ObjectiveOptions:
     C: float = option(

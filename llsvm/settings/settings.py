@@ -23,7 +23,7 @@ from llsvm.settings.objective import (
     ONE_CLASS,
     REGRESSION,
     ObjectiveOptions,
-    scaled_targets,
+    auto_values,
 )
 from llsvm.settings.option import Option, declared
 from llsvm.settings.resources import ResourceOptions
@@ -139,16 +139,9 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         return self.kernel is not None or self.feature_map is not None
 
     def resolved(self, is_table: bool) -> Settings:
-        """With what "auto" of ``scale`` and ``bias`` means for such data, see SourceInfo.is_table."""
-        usual = is_table and not self.takes_rows_as_they_are
-        scale, bias = self.scale, self.bias
-        target_scale = scaled_targets(self.target_scale, KINDS[self.loss], is_table)
-        one_class = self.loss == ONE_CLASS
-        if scale == AUTO:  # rows around 0 have no half-space away from it
-            scale = ("maxabs" if one_class else "standard") if usual else "none"
-        if bias == AUTO:
-            bias = 1.0 if usual and not self.intercept and not one_class else 0.0
-        return replace(self, scale=scale, bias=bias, target_scale=target_scale)
+        """With what "auto" means for such data, see ``auto_values``."""
+        values = auto_values(self.loss, self.intercept, self.takes_rows_as_they_are, is_table)
+        return replace(self, **{name: value for name, value in values.items() if getattr(self, name) == AUTO})
 
     def _check_class_weight(self) -> None:
         if isinstance(self.class_weight, str):

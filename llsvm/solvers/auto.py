@@ -17,7 +17,7 @@ from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough, update_price
-from llsvm.solvers.report import ROUNDED, STALLED, Report
+from llsvm.solvers.report import ROUNDED, STALLED, Report, updates_a_row
 from llsvm.solvers.state import DualPoint, Shares, SolverState, Sums, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
@@ -171,9 +171,7 @@ class Auto:
                 trial.before = first.work
             yield report
         if trial.converged:
-            spent = (
-                f"{first.updates / n_rows:.0f} updates a row {'and second order ' * trial.stays}were enough"
-            )
+            spent = f"{updates_a_row(first.updates / n_rows)}{' and second order' * trial.stays} sufficed"
             self.choice = replace(self.choice, why=f"{spent}; {self.choice.why}")
 
     def _stays(self, first: LLSVM, newton: float, stream: Stream) -> bool:

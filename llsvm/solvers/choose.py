@@ -21,6 +21,7 @@ from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss, loss_of, new_los
 from llsvm.objective.problems import count_problems
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
+from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smo.layout import smo_layout
 from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
@@ -97,7 +98,7 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
     newton = newton_updates(dataset, problems, newtons.by_products, tuning, loss)
-    why = f"Newton's method would cost as much as {newton:.0f} updates a row"
+    why = f"Newton's method would cost as much as {updates_a_row(newton)}"
     return Choice("llsvm", why, newton, newtons.by_products)
 
 
@@ -164,15 +165,15 @@ def enough(
     spent, in_round = updates / n_rows + passes, round_updates / n_rows
     instead = f"smsvm's passes cost about as much as {newton:.0f}"
     if in_round >= tuning.round * newton:
-        return f"a round of coordinate descent took {in_round:.0f} updates a row; {instead}"
+        return f"a round of coordinate descent took {updates_a_row(in_round)}; {instead}"
     if active is None:
         return ""
     if spent >= tuning.patience * newton:
-        return f"coordinate descent had not converged after {spent:.0f} updates a row; {instead}"
+        return f"coordinate descent had not converged after {updates_a_row(spent)}; {instead}"
     to_come = tuning.rounds_to_come * spent * active / n_rows
     if to_come > newton:
         return (
-            f"after {spent:.0f} updates a row {active / n_rows:.0%} of the rows still moved, so that about "
+            f"after {updates_a_row(spent)} {active / n_rows:.0%} of the rows still moved, so that about "
             f"{to_come:.0f} more were to come; {instead}"
         )
     return ""

@@ -29,6 +29,12 @@ def in_passes(number: int, what: str = "pass") -> str:
     return f"{number} {what}" + ("" if number == 1 else "es")
 
 
+def updates_a_row(number: float) -> str:
+    """As "1 update a row", "3 updates a row"."""
+    whole = f"{number:.0f}"
+    return f"{whole} update{'' if whole == '1' else 's'} a row"
+
+
 @dataclass(slots=True)
 class Report:
     """What a solver says after a pass.
