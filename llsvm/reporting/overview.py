@@ -80,9 +80,13 @@ def _settings(subject: Subject) -> Markup:
     if not settings:
         return Markup("")
     others = {name: value for name, value in sorted(settings.items()) if name not in changed}
+    said = "As they were used, where they differ from the defaults:" if changed else "All are the defaults."
     return card(
         "Settings",
-        tag("p", "As they were used, where they differ from the defaults:"),
+        tag("p", said),
         facts((name, setting_text(value)) for name, value in changed.items()),
-        folded("The others", facts((name, setting_text(value)) for name, value in others.items())),
+        folded(
+            "The others" if changed else "All of them",
+            facts((name, setting_text(value)) for name, value in others.items()),
+        ),
     )

@@ -11,6 +11,7 @@ from llsvm.reporting.axis import Axis
 WIDTH, HEIGHT = 400, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 12, 10, 42
 _INNER_WIDTH, _INNER_HEIGHT = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+_MARGIN = 4  # around the inner drawing, so that dots and lines at its ends are seen whole
 _MAX_DOTS = 40  # points of a line that are drawn as such
 _MAX_VALUES = 400  # rows of the table below
 
@@ -61,10 +62,9 @@ class Plot:
         self._values = table(head, rows[::step] if step > 1 else rows, self._description, text_columns=0)
 
     def draw(self) -> Markup:
-        box = {"width": _INNER_WIDTH, "height": _INNER_HEIGHT}
-        inside = tag(
-            "svg", *self._drawn, x=_LEFT, y=_TOP, **box, viewBox=f"0 0 {_INNER_WIDTH} {_INNER_HEIGHT}"
-        )
+        width, height = _INNER_WIDTH + 2 * _MARGIN, _INNER_HEIGHT + 2 * _MARGIN
+        place = {"x": _LEFT - _MARGIN, "y": _TOP - _MARGIN, "width": width, "height": height}
+        inside = tag("svg", *self._drawn, **place, viewBox=f"{-_MARGIN} {-_MARGIN} {width} {height}")
         drawing = tag(
             "svg",
             *self._marks(),
