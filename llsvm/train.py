@@ -22,8 +22,7 @@ from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.report import Report, in_passes
 from llsvm.state.checkpoints import Checkpoints, checkpoints_in
 from llsvm.training.pruning import ALL_GONE
-from llsvm.training.showing import shown
-from llsvm.training.telling import log
+from llsvm.training.showing import shown, told
 from llsvm.training.training import Training
 
 __all__ = ["load", "train"]
@@ -186,12 +185,9 @@ def train_with(
     with Training(source, settings, output, checkpoints=checkpoints) as training:
         try:
             with shown(training.progress, training.settings, verbose) as show:
+                tell = told(show, callback)
                 for report in training:
-                    log(report)
-                    if show is not None:
-                        show(report)
-                    if callback is not None:
-                        callback(report)
+                    tell(report)
                     if follow is not None:
                         follow(report, training)
             model = training.finish(output)

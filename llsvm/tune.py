@@ -24,8 +24,10 @@ from llsvm.scoring.opening import open_for
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
+from llsvm.training.showing import shown, told
 from llsvm.training.training import Training
 from llsvm.tuning.columns import by_group, by_time
 from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
@@ -128,6 +130,8 @@ def tune(
     seed: int = 0,
     disk_limit: str | int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
+    callback: Callable[[Report], object] | None = None,
+    verbose: int = 0,
 ) -> Tuned:
     """The C whose models predict held-out rows best, and the model of it, trained on all rows.
 
@@ -145,7 +149,8 @@ def tune(
     more), or by one temperature of all classes' scores. threshold: of two classes, the score above
     which a row is of the second, chosen on held-out rows: "precision=0.9" (with the largest recall), "recall=0.9"
     (with the largest precision), "f1", or "cost=FP:FN", what a false positive and a false negative cost. Both
-    count rows by their sample weights.
+    count rows by their sample weights. callback, verbose: as for ``llsvm.train``, of the passes of all candidates
+    and of the model's.
 
     All candidates are trained in the same passes over the data, as many at once as the memory limit has room for,
     each to its own certificate. Raises LLSVMError's subclasses; warns as ``llsvm.train`` does.
@@ -166,7 +171,8 @@ def tune(
         "time",
     )
     asks = {name: given[name] for name in names}
-    return tune_with(objectives, data, y, sample_weight, output, warn_at=4, **asks)
+    more: dict[str, Any] = {"warn_at": 4, "callback": callback, "verbose": verbose}
+    return tune_with(objectives, data, y, sample_weight, output, **more, **asks)
 
 
 def tune_with(
@@ -178,6 +184,8 @@ def tune_with(
     names: Mapping[str, str] | None = None,
     warn_at: int = 3,
     remedies: Mapping[str, str] | None = None,
+    callback: Callable[[Report], object] | None = None,
+    verbose: int = 0,
     **asks: Any,
 ) -> Tuned:
     """As ``tune``. objectives: settings that have all but C. names, warn_at, remedies: see
@@ -195,7 +203,8 @@ def tune_with(
     question = asked(objectives, source=source, again=opened, **asks)
     with Training(source, settings, output, tunes=True) as training:
         tuning = Tuning(training, question)
-        tuning.run()
+        with shown(training.progress, settings, verbose) as show:
+            tuning.run(told(show, callback))
         model, details = tuning.model, tuning.as_dict()
         cause, advice = training.advice
         advice = (remedies or {}).get(cause, advice)

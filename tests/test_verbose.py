@@ -8,7 +8,7 @@ import pytest
 from oracle import rows
 
 import llsvm
-from llsvm import LLSVMClassifier
+from llsvm import LLSVMClassifier, LLSVMClassifierCV
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
@@ -46,6 +46,21 @@ def test_estimators_say_it_too(capsys, fit):
     assert f"pass {made.n_iter_}: within" in capsys.readouterr().err
     fit(LLSVMClassifier())
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_the_search_for_C_says_it_too(capsys, caplog, verbose):
+    reports = []
+    with caplog.at_level("INFO", "llsvm"):
+        found = llsvm.tune(X, Y, C="0.1,1", folds=2, verbose=verbose, callback=reports.append)
+    assert found.model.converged
+    kinds = [report.kind for report in reports]
+    assert kinds.count("pass") >= found.model.certificate.passes
+    assert len(caplog.records) >= kinds.count("pass")
+    assert (capsys.readouterr().err.count("pass") >= kinds.count("pass")) == bool(verbose)
+    made = LLSVMClassifierCV([0.1, 1.0], cv=2, verbose=verbose).fit(X, Y)
+    assert made.n_iter_
+    assert ("pass" in capsys.readouterr().err) == bool(verbose)
 
 
 def test_a_notebook_gets_lines_that_take_their_own_place(capsys, monkeypatch):

@@ -239,7 +239,6 @@ class LLSVMEstimator(BaseEstimator):
             "names": self._names,
             "warn_at": 5 + self._frames,
             "remedies": remedies,
-            "verbose": self.verbose,
         }
         tasks = self._tasks(settings, X, y, sample_weight)
         with self._last_run() as checkpoints:

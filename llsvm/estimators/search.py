@@ -36,7 +36,7 @@ class _Search(LLSVMEstimator):
     kernel: ClassVar[None] = None  # type: ignore[misc]
     text: ClassVar[tuple[()]] = ()  # type: ignore[misc]
     cross: ClassVar[tuple[()]] = ()  # type: ignore[misc]
-    _not_options: ClassVar[tuple[str, ...]] = ("Cs", "cv", "scoring", "rule", "race", "l1_ratios")
+    _not_options: ClassVar[tuple[str, ...]] = ("Cs", "cv", "scoring", "rule", "race", "l1_ratios", "verbose")
     _names = _SEARCH_NAMES
 
     Cs: int | Sequence[float]
@@ -63,6 +63,7 @@ class _Search(LLSVMEstimator):
             score=None if self.scoring is None else _SCORING.get(self.scoring, self.scoring),
             rule=self.rule,
             race=self.race,
+            verbose=self.verbose,
             **self._learned(),
         )
         self.C_: float = found.best_C
@@ -137,6 +138,7 @@ class LLSVMClassifierCV(Classifying, _Search):
         memory_limit: str | int | None = None,
         disk_limit: str | int | None = None,
         spill_dir: str | None = None,
+        verbose: int = 0,
     ) -> None:
         self.Cs = Cs
         self.cv = cv
@@ -159,6 +161,7 @@ class LLSVMClassifierCV(Classifying, _Search):
         self.memory_limit = memory_limit
         self.disk_limit = disk_limit
         self.spill_dir = spill_dir
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMClassifierCV:
         """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and labels y (n,). Rows count
@@ -216,6 +219,7 @@ class LLSVMRegressorCV(RegressorMixin, _Search):
         memory_limit: str | int | None = None,
         disk_limit: str | int | None = None,
         spill_dir: str | None = None,
+        verbose: int = 0,
     ) -> None:
         self.Cs = Cs
         self.cv = cv
@@ -237,6 +241,7 @@ class LLSVMRegressorCV(RegressorMixin, _Search):
         self.memory_limit = memory_limit
         self.disk_limit = disk_limit
         self.spill_dir = spill_dir
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMRegressorCV:
         """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and numbers y (n,); rows count

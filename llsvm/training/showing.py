@@ -14,7 +14,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
 from llsvm.training.meter import Meter
-from llsvm.training.telling import is_news, report_line, timestamp
+from llsvm.training.telling import is_news, log, report_line, timestamp
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +37,19 @@ def shown(progress: Progress, settings: Settings, verbose: int) -> AbstractConte
     if verbose == 1 and console.is_terminal:
         return live_lines(progress, settings, console)
     return nullcontext(lambda report: _line(report) if verbose > 1 or is_news(report) else None)
+
+
+def told(show: Show | None, callback: Callable[[Report], object] | None) -> Show:
+    """What tells the logger, ``show`` and the callback of a report."""
+
+    def tell(report: Report) -> None:
+        log(report)
+        if show is not None:
+            show(report)
+        if callback is not None:
+            callback(report)
+
+    return tell
 
 
 @contextmanager
