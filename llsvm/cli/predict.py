@@ -51,6 +51,8 @@ def predict(
     output: Annotated[
         str,
         typer.Option(
+            "--output",
+            "-o",
             metavar="PATH",
             help="Where to write, a line per row; - is standard output. A name in .csv, .tsv (.gz too) or "
             ".parquet: a table, with a header.",
