@@ -293,13 +293,17 @@ FREE = replace(DEFAULT, spill_most=1.0, unspilled=True, cached_epochs=True)
 # Regression: the gap of averaged weights is, where all rows are swept over, a quarter to a half of what the last
 # epoch met; and a pass that only measures on the way is an epoch that costs more. Where dual variables rest at 0 or
 # at either bound, the spill, of most rows at first, is gone over many times, and loses rows on the way: that is
-# cheaper than passes, but for the first spill, which lacks many a row that will matter.
+# cheaper than passes, but for the first spill, which lacks many a row that will matter: there is none where most
+# rows are wanted again.
 NUMBERS = replace(
     DEFAULT,
     average=True,
     wide_sweeps=2,
     scan_spilled=True,
     ahead=True,
+    unspilled=True,
+    spill_below=0.5,
+    spill_most=2.0,
     spill_drift_share=0.4,
     epoch_drift_share=0.4,
     rewrite_below=0.6,
