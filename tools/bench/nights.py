@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,12 @@ def run(
 
 
 def cut(data: Path, parts: int, folder: Path, seed: int) -> list[Path]:
-    """The lines of a file, in an order by chance, in so many files."""
-    lines = data.read_bytes().splitlines(keepends=True)
-    order = np.random.default_rng(seed).permutation(len(lines))
-    files = []
-    for number, some in enumerate(np.array_split(order, parts)):
-        files.append(folder / f"{number:03}.svm")
-        files[-1].write_bytes(b"".join(lines[i] for i in some))
+    """The lines of a file by chance in so many files, one line in memory at a time."""
+    rng, files = np.random.default_rng(seed), [folder / f"{number:03}.svm" for number in range(parts)]
+    with ExitStack() as stack:
+        outs = [stack.enter_context(each.open("wb")) for each in files]
+        for line in stack.enter_context(data.open("rb")):
+            outs[rng.integers(parts)].write(line)
     return files
 
 
