@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,10 +26,10 @@ from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training
 
 
-def alone(*given: Any) -> dict[str, Any]:
-    """``run`` in a process of its own: one that has trained and verified holds memory that a limit counts."""
+def alone(function: Callable[..., Any], *given: Any) -> Any:
+    """A call in a process of its own: one that has read data before holds memory that a limit counts."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        return process.submit(run, *given).result()
+        return process.submit(function, *given).result()
 
 
 def run(
@@ -36,22 +37,31 @@ def run(
 ) -> dict[str, Any]:
     """One training: passes, updates a row and the gap; with a state, what verify says of it. ledger: bytes for the
     rows and all that belongs to them; None: what the memory limit leaves."""
+    told: dict[str, Any] = alone(train, files, state, settings, folder / "m", ledger)
+    if state is not None:
+        told["holds"] = alone(holds, files, state, settings, folder / "m")
+    return told
+
+
+def train(
+    files: list[Path], state: Path | None, settings: Settings, model: Path, ledger: int | None
+) -> dict[str, Any]:
     budget = None if ledger is None else MemoryBudget(ledger, 0)
     source, updates = open_with_settings(settings, [str(each) for each in files], threads=1), 0.0
     with (
         checkpoints_in(state) as checkpoints,
-        Training(source, settings, folder / "m", budget, checkpoints=checkpoints) as training,
+        Training(source, settings, model, budget=budget, checkpoints=checkpoints) as training,
     ):
         for report in training:
             updates = report.extra.get("updates_per_row", updates)
-        model = training.finish(folder / "m")
-    assert model.certificate is not None
-    told = {"passes": model.certificate.passes, "updates": updates, "gap": model.certificate.relative_gap}
-    if state is not None:
-        told["holds"] = llsvm.verify(
-            model, [str(each) for each in files], state=state, memory_limit=settings.memory_limit
-        )["holds"]
-    return told
+        certificate = training.finish(model).certificate
+    assert certificate is not None
+    return {"passes": certificate.passes, "updates": updates, "gap": certificate.relative_gap}
+
+
+def holds(files: list[Path], state: Path, settings: Settings, model: Path) -> bool:
+    names = [str(each) for each in files]
+    return bool(llsvm.verify(model, names, state=state, memory_limit=settings.memory_limit)["holds"])
 
 
 def cut(data: Path, parts: int, folder: Path, seed: int) -> list[Path]:
@@ -92,20 +102,18 @@ def main() -> None:
         folder = Path(name)
         for C in given.costs:
             settings = Settings(C=C, **options)
-            scratch = alone([given.data], None, settings, folder, given.ledger)
-            compare(
-                f"C = {C:g}", alone([given.data], folder / "path", settings, folder, given.ledger), scratch
-            )
+            scratch = run([given.data], None, settings, folder, given.ledger)
+            compare(f"C = {C:g}", run([given.data], folder / "path", settings, folder, given.ledger), scratch)
         files = cut(given.data, given.files, folder, 0) if given.files else []
         settings = Settings(**options)
         first = len(files) - (given.nights or len(files) - 1) if files else 0
         if files:
-            alone(files[:first], folder / "nights", settings, folder, given.ledger)
+            run(files[:first], folder / "nights", settings, folder, given.ledger)
         for night in range(first + 1, len(files) + 1):
-            scratch = alone(files[:night], None, settings, folder, given.ledger)
+            scratch = run(files[:night], None, settings, folder, given.ledger)
             compare(
                 f"{night} files",
-                alone(files[:night], folder / "nights", settings, folder, given.ledger),
+                run(files[:night], folder / "nights", settings, folder, given.ledger),
                 scratch,
             )
 
