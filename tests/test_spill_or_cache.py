@@ -1,5 +1,6 @@
 """Where most rows are wanted again, coordinate descent reads the binary cache again and writes no spill."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_averaged_weights_have_the_smaller_gap(train, loss):
     """After as many epochs over the same rows; and it is a certificate like any other."""
     counted = replace(
         tuning_of(new_loss(loss)),
-        unspilled=True,
+        unspilled_passes=math.inf,
         spill_below=0.0,
         cached_epochs=True,
         max_spill_epochs=3,

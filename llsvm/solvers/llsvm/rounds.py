@@ -213,7 +213,8 @@ class Rounds:
     def _spills(self, slack: NDArray[np.float32]) -> bool:
         """Does a pass spill rows, whose first block, of pages from all over the data, has these slacks?"""
         tuning = self._run.tuning
-        if not tuning.unspilled or self._limited or self._run.stream.place != "cache":
+        late = self.passes >= tuning.unspilled_passes
+        if late or self._limited or self._run.stream.place != "cache":
             return True
         return bool(np.count_nonzero(slack <= 0) <= tuning.spill_below * len(slack))
 

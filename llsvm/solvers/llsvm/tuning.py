@@ -174,8 +174,8 @@ class LLSVMTuning:
     """The same, where rows are spilled."""
     spill_most: float = 4.0
     """... but of each block at most so many times as many as are free or violate."""
-    unspilled: bool = False
-    """A pass spills none"""
+    unspilled_passes: float = 0
+    """So many passes at first spill none"""
     spill_below: float = 0.3
     """... where more than this share of the rows are free or violate, if there is a binary cache: writing most rows
     anew, and reading them, against reading the cache."""
@@ -289,7 +289,7 @@ class LLSVMTuning:
 
 DEFAULT = LLSVMTuning()
 # Where hardly any dual variable ever rests: all rows are wanted again.
-FREE = replace(DEFAULT, spill_most=1.0, unspilled=True, cached_epochs=True)
+FREE = replace(DEFAULT, spill_most=1.0, unspilled_passes=math.inf, cached_epochs=True)
 # Regression: the gap of averaged weights is, where all rows are swept over, a quarter to a half of what the last
 # epoch met; and a pass that only measures on the way is an epoch that costs more. Where dual variables rest at 0 or
 # at either bound, the spill, of most rows at first, is gone over many times, and loses rows on the way: that is
@@ -301,7 +301,7 @@ NUMBERS = replace(
     wide_sweeps=2,
     scan_spilled=True,
     ahead=True,
-    unspilled=True,
+    unspilled_passes=1,
     spill_below=0.5,
     spill_most=2.0,
     spill_drift_share=0.4,
