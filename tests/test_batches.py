@@ -276,7 +276,7 @@ def large(tmp_path_factory):
         pytest.param("memmap", 300, marks=pytest.mark.slow),
         pytest.param("dataset", 380, marks=pytest.mark.slow),
         pytest.param("duckdb", 640, marks=pytest.mark.slow),
-        pytest.param("polars", 560, marks=pytest.mark.slow),
+        pytest.param("polars", 640, marks=pytest.mark.slow),
     ],
 )
 def test_what_does_not_fit_keeps_the_limit(kind, limit, request):
