@@ -46,6 +46,7 @@ def run(
 def train(
     files: list[Path], state: Path | None, settings: Settings, model: Path, ledger: int | None
 ) -> dict[str, Any]:
+    """See ``run``."""
     budget = None if ledger is None else MemoryBudget(ledger, 0)
     source, updates = open_with_settings(settings, [str(each) for each in files], threads=1), 0.0
     with (
@@ -60,6 +61,7 @@ def train(
 
 
 def holds(files: list[Path], state: Path, settings: Settings, model: Path) -> bool:
+    """What verify says of a model and the state that it was trained with."""
     names = [str(each) for each in files]
     return bool(llsvm.verify(model, names, state=state, memory_limit=settings.memory_limit)["holds"])
 
