@@ -98,7 +98,9 @@ class Out:
         path = write_svmlight(folder / "rows.svm", X, y)
         settings = Settings(solver="llsvm", **{"max_passes": 30, **options})
         tuning = tuning_of(loss_of(settings))
-        tuning = replace(tuning, face=replace(tuning.face, spilled_products=products, max_steps=most))
+        tuning = replace(
+            tuning, face=replace(tuning.face, spilled_products=products, max_steps=most, passes=0.0)
+        )
         tuning = replace(tuning, working_sets=sets, all_rows=all_rows)
         classes = 1 if KINDS[loss] == REGRESSION else len(np.unique(y))
         source = open_source(path, label_kind=KINDS[loss])
@@ -170,7 +172,7 @@ def test_wide_rows_at_a_large_cost_out_of_core(tmp_path, monkeypatch, loss):
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    face = replace(tuning_module.DEFAULT.face, spilled_products=SOON, max_steps=3)
+    face = replace(tuning_module.DEFAULT.face, spilled_products=SOON, max_steps=3, passes=0.0)
     tuning = replace(tuning_module.DEFAULT, face=face, working_sets=WITHOUT)
     monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
     settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 3}

@@ -36,7 +36,11 @@ class Epochs:
         self._faces = SpilledFaces(run)
         self._sets = WorkingSets(run, self._second_order, self._faces.done)
         self._all_rows = AllRows(run, self._second_order, self._faces.done)
-        self._late, self._first, self._crawls, self._again = False, True, False, False
+        self._late, self._first, self._again = False, True, False
+        self._crawls, self._to_faces = (
+            False,
+            False,
+        )  # so slowly that working sets, or steps along faces, may pay
         self._waiting = list[int]()  # problems that crawl, for ``_sets`` or ``_all_rows``
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
@@ -53,9 +57,10 @@ class Epochs:
         """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
         it took second order over spilled rows."""
         tuning = self._run.tuning
-        self._crawls = passes >= tuning.face.first_pass and (again or to_go > tuning.working_sets.passes)
-        self._again = again
-        self._late, self._first = passes >= tuning.multipliers.late, passes < tuning.face.first_pass
+        self._first = passes < tuning.face.first_pass
+        self._crawls = not self._first and (again or to_go > tuning.working_sets.passes)
+        self._to_faces = not self._first and (again or to_go > tuning.face.passes)
+        self._again, self._late = again, passes >= tuning.multipliers.late
         self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)
         self._work_before = self._run.sweeps.work
 
@@ -199,7 +204,7 @@ class Epochs:
     def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, a step along the faces of the problems that have the gap ``met``,
         (k,), still to go. Has there been one?"""
-        if in_cache or self._first or self._progress.out_of_time:
+        if in_cache or not self._to_faces or self._progress.out_of_time:
             return False
         far = (met > self._enough_spilled(np.zeros(len(met)))) & ~self._faces.done
         crawling = self._faces.pay([c for c in self._run.sweeps.open if far[c]], self._late)

@@ -89,6 +89,8 @@ class FaceTuning:
     """``products``, where rows are read for each of them: sweeps then bring less, too."""
     first_pass: int = 2
     """There, full passes before the first step: one of them has measured weights, and knows who survives."""
+    passes: float = 2.0
+    """There, none where no more passes than these are to go, at the last one's rate: sweeps alone do."""
     going: float = 0.5
     """There, where no more than this share of the problems still need products, it ends for them, too;"""
     enough: float = 0.6
