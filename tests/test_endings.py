@@ -269,6 +269,8 @@ def ending(**changes):
         ({}, {"rounding": 3.0}, "rounding", "weights to like sizes"),
         ({}, {"rounding": 0.0005, "cause": STALLED, "largest_value": 3e5}, "scale", "--scale"),
         ({}, {"cause": STALLED, "in_memory": False}, "memory", "--memory-limit"),
+        ({"C": 1e4}, {"cause": STALLED, "enough_bytes": 332_100_000}, "memory", "--memory-limit 333MB"),
+        ({"C": 1e4}, {"enough_bytes": 332_100_000, "largest_value": 4000.0}, "scale", "--scale"),
         ({"C": 1e4}, {"cause": NO_ROOM, "in_memory": False, "solver": "smsvm"}, "memory", "--memory-limit"),
         (
             {"C": 1e4},

@@ -1,6 +1,7 @@
 """Weights of many columns in little memory: one copy, half of another, and the best of them on disk."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,23 +13,25 @@ from llsvm.files.growing import is_mapped
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import STATE
 from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.layout import WEIGHTS
+from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.training.training import Training
 
 MB = 1_000_000
 COLUMNS = 1_500_000
 
 
-def rows(n_classes, n=3000, values=30):
+def rows(n_classes, n=3000, values=30, d=COLUMNS):
     """Sparse rows whose class some of their columns tell."""
     rng = np.random.default_rng(5)
     y = rng.integers(0, n_classes, n)
-    columns = np.sort(rng.integers(1000, COLUMNS, (n, values)), axis=1)
+    columns = np.sort(rng.integers(1000, d, (n, values)), axis=1)
     columns[:, 0] = rng.integers(0, 20, n) * n_classes + y
     columns[::7, 0] = rng.integers(0, 20 * n_classes, len(y[::7]))
-    columns[0, -1] = COLUMNS - 1
+    columns[0, -1] = d - 1
     data = rng.random((n, values)).astype(np.float32)
-    X = sp.csr_matrix((data.ravel(), columns.ravel(), np.arange(0, n * values + 1, values)), (n, COLUMNS))
+    X = sp.csr_matrix((data.ravel(), columns.ravel(), np.arange(0, n * values + 1, values)), (n, d))
     X.sum_duplicates()
     return X, y
 
@@ -119,3 +122,28 @@ def test_margins_that_rounding_weights_leaves_short_are_made_good(tmp_path, mega
     margin = sign * (X.astype(np.float64) @ model.coef_[0] + model.intercept_[0])
     measured = 0.5 * model.coef_[0] @ model.coef_[0] + 1e4 * np.maximum(0, 1 - margin).sum()
     assert measured == pytest.approx(model.certificate.total_primal, rel=1e-12)
+
+
+def test_working_sets_do_with_few_copies(tmp_path, monkeypatch):
+    """Pairs at a large C, whose survivors are spilled: they come together in the room of the weights that a pass
+    measures, which are 32-bit floats again after."""
+    solved, together = [], WorkingSets._solve_together
+
+    def solve(sets, gathered, problems, gap):
+        solved.extend(problems)
+        together(sets, gathered, problems, gap)
+
+    monkeypatch.setattr(WorkingSets, "_solve_together", solve)
+    soon = tuning_module.WorkingSetTuning(passes=0.0, patience=0.0)
+    monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, working_sets=soon))
+    X, y = rows(10, n=20_000, values=10, d=50_000)
+    options = {"C": 1e4, "multiclass": "ovo", "tol": 1e-3}
+    _, best, _ = trained(X, y, tmp_path, 200, **options)
+    run, model, last = trained(X, y, tmp_path, 34, **options)
+    assert not run.stream.in_one_block
+    assert run.stream.bytes_spilled
+    assert is_mapped(last.coef)
+    assert solved
+    assert model.converged
+    assert best.certificate.total_dual <= model.certificate.total_primal
+    assert model.certificate.total_dual <= best.certificate.total_primal

@@ -45,6 +45,7 @@ def test_the_sentence_names_the_limit_that_would_do():
     outlook, report = look(SLOW)
     assert "275 MB" in outlook.sentence
     assert "--memory-limit 292MB" in outlook.sentence
+    assert outlook.enough_bytes == ENOUGH.nbytes
     assert report.note == f"before; {outlook.sentence}"
     outlook.look(again := Report("pass", 10), at([*SLOW, 0.56]), lambda: ENOUGH)
     assert not again.note  # once
@@ -104,6 +105,7 @@ def test_a_limit_that_cannot_be_told():
 
     outlook, report = look(SLOW, enough=refuses)
     assert outlook.sentence == ""
+    assert not outlook.enough_bytes
     assert report.note == "before"
 
 
@@ -124,6 +126,7 @@ def test_a_run_is_told_and_the_limit_it_is_told_of_does(tmp_path, monkeypatch):
     assert "going on" in note
     assert training.history[-1]["passes"] == 8
     enough = training._enough().nbytes
+    assert training._run.enough_bytes == enough  # for the advice at the end
     better = run(path, ledger=enough, **options)
     assert better.stream.in_one_block
     assert better.stream.plan.lines[SECOND_ORDER] >= 8 * 81 * 81

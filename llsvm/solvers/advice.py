@@ -35,6 +35,8 @@ class Ending:
     asked_for: as the settings have it. largest_value: absolute, of the rows before any scaling. sparse: rows are
     sparse. in_memory: all rows stay in memory. out_of_time: --max-seconds are over. seconds: that the run took.
     rounding: what rounding may hide of the objective at the optimum, as a share, by the last certificate.
+    enough_bytes: the memory limit with which all rows stay in memory, and second order over them, where the run has
+    come too slowly without; else 0.
     """
 
     gaps: Sequence[float]
@@ -46,6 +48,7 @@ class Ending:
     out_of_time: bool
     seconds: float
     rounding: float = 0.0
+    enough_bytes: int = 0
 
 
 def advise(settings: Settings, end: Ending) -> tuple[str, str]:
@@ -101,6 +104,11 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             f"get on: pass --scale {'maxabs' if end.sparse else 'standard'}"
         )
     slow = "its gap hardly fell any more" if end.cause == STALLED else "its gap fell slowly"
+    if end.enough_bytes:
+        return "memory", (
+            "the memory limit has no room for all rows and second order over them, which takes far fewer passes "
+            f"({slow}): pass --memory-limit {math.ceil(end.enough_bytes / 1e6)}MB, or a smaller -C"
+        )
     if settings.solver in ("llsvm", "nesvm") and settings.only_solver is None:
         return (
             "solver",

@@ -40,6 +40,7 @@ class Run:
     feature_map: what the rows go through before they reach a solver, or None.
     support: (n_rows,) of a kernel machine: which rows are support vectors, else None.
     outlook: what was said of its memory limit on the way, or "". spent: the seconds by what they went into.
+    enough_bytes: the limit that was named then, or 0.
     """
 
     stream: Stream
@@ -54,6 +55,7 @@ class Run:
     support: NDArray[np.bool_] | None
     outlook: str = ""
     spent: dict[str, float] = field(default_factory=dict)
+    enough_bytes: int = 0
 
 
 def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, Any]:
@@ -244,6 +246,7 @@ def advice_on(run: Run) -> tuple[str, str]:
         run.out_of_time,
         run.seconds,
         0.0 if report.certificate is None else report.certificate.rounding_floor,
+        run.enough_bytes,
     )
     return advise(run.settings, ending)
 

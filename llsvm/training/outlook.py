@@ -28,10 +28,10 @@ _SENTENCE = (
 
 
 class Outlook:
-    """sentence: that was said, or ""."""
+    """sentence: that was said, or "". enough_bytes: the limit that it names, or 0."""
 
     def __init__(self) -> None:
-        self.sentence = ""
+        self.sentence, self.enough_bytes = "", 0
         self._looked = False
 
     def look(self, report: Report, run: Run, enough: Callable[[], SmallestLimit]) -> None:
@@ -59,6 +59,7 @@ class Outlook:
             if 0 < to_come < HARDLY
             else "it hardly falls"
         )
+        self.enough_bytes = nbytes
         self.sentence = _SENTENCE.format(
             passes=in_passes(report.passes),
             outlook=outlook,

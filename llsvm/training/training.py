@@ -387,7 +387,7 @@ class Training:
     def _run(self) -> Run:
         state = self.solver, self.why, self.history, self._last, self._clock.seconds, self._out_of_time()
         more = self._map, self._support, self._outlook.sentence, self._clock.spent
-        return Run(self.stream, self.settings, *state, *more)
+        return Run(self.stream, self.settings, *state, *more, self._outlook.enough_bytes)
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""

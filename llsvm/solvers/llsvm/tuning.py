@@ -284,7 +284,6 @@ class LLSVMTuning:
             ahead=False,
             parallel_above=sys.maxsize,
             face=replace(self.face, quiet_steps=0),
-            working_sets=replace(self.working_sets, rounds=0),
             all_rows=replace(self.all_rows, patience=math.inf),
         )
 

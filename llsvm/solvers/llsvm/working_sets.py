@@ -105,7 +105,7 @@ class WorkingSets:
         """Solve these problems over the survivors, to such a gap, a share of the objective, as far as they have
         room. Have all of them had any?"""
         run = self._run
-        shape, nbytes = run.start.shape, run.start.nbytes
+        shape, dtype, nbytes = run.start.shape, run.start.dtype, run.start.nbytes
         self.begun = True
         run.start = np.zeros((0, shape[1]))
         with Gathered(run.stream, WEIGHTS, nbytes) as gathered:
@@ -116,7 +116,7 @@ class WorkingSets:
                 self._solve_together(gathered, problems, gap)
             else:
                 self._in_rounds(gathered, problems, gap, nbytes)
-        run.start = np.empty(shape)
+        run.start = np.empty(shape, dtype)
         run.begin_at_weights()
         return self._without_room.isdisjoint(problems)
 
