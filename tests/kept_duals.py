@@ -79,9 +79,7 @@ def problems_of(labels, classes, multiclass):
     if classes == 2:
         return [({0: -1.0, 1: 1.0}, {0: 0, 1: 0})]
     if multiclass == "ovo":
-        return [
-            ({i: 1.0, j: -1.0}, {i: j - 1, j: i}) for i, j in combinations(range(classes), 2)
-        ]
+        return [({i: 1.0, j: -1.0}, {i: j - 1, j: i}) for i, j in combinations(range(classes), 2)]
     return [
         ({m: 1.0 if m == c else -1.0 for m in range(classes)}, dict.fromkeys(range(classes), c))
         for c in range(classes)
@@ -91,7 +89,10 @@ def problems_of(labels, classes, multiclass):
 def by_hand(K, labels, cost, shares, loss, multiclass="ovr", epsilon=0.1):
     """(values, sizes) of the dual of each problem. K: (n, n) x_i · x_j, the constant feature's with it. cost: (n,)
     C c_i. shares: (n, width)."""
-    n, numbers = len(shares), loss in ("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber")
+    n, numbers = (
+        len(shares),
+        loss in ("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber"),
+    )
     values, sizes = [], []
     for sign_of, place_of in problems_of(labels, 0 if numbers else len(np.unique(labels)), multiclass):
         v, linear, size = np.zeros(n), 0.0, 0.0

@@ -23,7 +23,9 @@ from llsvm.verification.dual import KeptDual
 X, Y = rows(n=60, d=4, noise=0.6)
 X4, Y4 = rows(n=60, d=4, classes=4, noise=0.6)
 SPARSE, SPARSE_Y = rows(n=60, d=5, density=0.5, noise=0.6)
-NUMBERS = (X @ np.arange(4.0) * 2.0 + np.random.default_rng(0).normal(size=60)).astype(np.float32).astype(float)
+NUMBERS = (
+    (X @ np.arange(4.0) * 2.0 + np.random.default_rng(0).normal(size=60)).astype(np.float32).astype(float)
+)
 WEIGHTS = np.random.default_rng(7).uniform(0.2, 3.0, 60).astype(np.float32)
 WEIGHTS[::10] = 0.0
 GRAM = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)).astype(np.float32).astype(float)
@@ -302,7 +304,9 @@ def test_a_dual_that_proves_nothing_is_not_shown(balanced, tmp_path):
         shares[np.flatnonzero(WEIGHTS)[0], 2] = 0.5
         return shares
 
-    outside_ = with_shares(state, tmp_path / "S", lambda shares: np.where(shares == shares.max(), 1.1, shares))
+    outside_ = with_shares(
+        state, tmp_path / "S", lambda shares: np.where(shares == shares.max(), 1.1, shares)
+    )
     for folder in (outside_, with_shares(state, tmp_path / "T", one_more)):
         found = llsvm.verify(model, X4, Y4, WEIGHTS, state=folder)
         assert not found["holds"]
