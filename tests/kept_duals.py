@@ -53,10 +53,7 @@ BOUNDS = {  # loss -> lower and upper bound of a, ridge
 def random_shares(loss, shape, rng):
     """Within the bounds of the loss, some at them; of a loss without bounds up to 3."""
     lower, upper, _ = BOUNDS[loss]
-    low, high = max(lower, -3.0), min(upper, 3.0)
-    if np.isinf(lower) and loss not in ("squared_hinge", "hinge", "logistic"):
-        low = -3.0
-    shares = rng.uniform(low, high, shape)
+    shares = rng.uniform(max(lower, -3.0), min(upper, 3.0), shape)
     kind = rng.random(shape)
     shares[kind < 0.15] = lower if np.isfinite(lower) else 0.0
     shares[kind > 0.85] = upper if np.isfinite(upper) else 0.0
@@ -65,10 +62,9 @@ def random_shares(loss, shape, rng):
 
 def of_row(loss, a, target, epsilon):
     """b(a, t)."""
-    lower, upper, ridge = BOUNDS[loss]
     if loss == "logistic":
         return sum(-p * log(p) for p in (a, 1.0 - a) if p > 0)
-    epsilon = epsilon if "epsilon" in loss else 0.0
+    epsilon, ridge = epsilon if "epsilon" in loss else 0.0, BOUNDS[loss][2]
     return target * a - epsilon * abs(a) - 0.5 * ridge * a * a
 
 

@@ -62,8 +62,8 @@ KINDS = {name: case[:3] for name, case in (BY_ROW | AT_WEIGHTS).items()}
 def trained(tmp_path_factory):
     """By name: a model and the folder of its state; trained once.
 
-    Both are then taken off their optimum, dual variables nearer to 0, or to each other where their sum is given, and
-    the claim is made theirs: there is a gap, and what is changed shows."""
+    Both are then taken off their optimum, dual variables nearer to 0, or to each other where their sum is given,
+    and the claim is made theirs: there is a gap, and what is changed shows."""
 
     @cache
     def of(name):

@@ -1,4 +1,4 @@
-"""The losses of ``verify``, one number after the other: what a row costs, its slope, and what its dual has of it."""
+"""The losses of ``verify``, number by number: what a row costs, its slope, and what its dual has of it."""
 
 from math import exp, hypot, log, log1p
 

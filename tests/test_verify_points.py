@@ -1,7 +1,8 @@
-"""``verify`` with a state: the dual point that a model's own weights make, whatever they are, held against loops."""
+"""``verify`` with a state: the dual point that a model's weights make, whatever they are, held against loops."""
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from math import exp, log
 
 import numpy as np
@@ -97,7 +98,7 @@ def best(linear, squares, sizes, l1, l2, bounded):
         [end],
     )
     if l2:
-        for low, high in zip(knots, knots[1:], strict=False):
+        for low, high in pairwise(knots):
             used = [size for size in sizes if 0.5 * (low + high) * size > l1]
             curvature = 2.0 * squares + sum(size * size for size in used) / l2
             if curvature > 0:

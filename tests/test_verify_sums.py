@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from kept_duals import (
-    BOUNDS,
     by_hand,
     found_in,
     joint_by_hand,
@@ -16,6 +15,7 @@ from kept_duals import (
 from oracle import rows, small_pages
 
 import llsvm
+from llsvm.data import open_source
 from llsvm.verification import dual as dual_module
 from llsvm.verification import products, sums
 from llsvm.verification.dual import KeptDual
@@ -284,7 +284,7 @@ def test_a_free_intercept_takes_dual_variables_that_sum_to_0(problem, times, bal
 
     def change(shares):
         alpha = WEIGHTS.astype(float)[:, None] * shares
-        signs = np.where(Y4 == problem, 1.0, -1.0)
+        signs = np.where(problem == Y4, 1.0, -1.0)
         free = int(np.argmin(np.abs(alpha[:, problem] - 0.5 * WEIGHTS) + (WEIGHTS == 0)))
         now, mass = signs @ alpha[:, problem], alpha[:, problem].sum()
         alpha[free, problem] += signs[free] * (times * 1e-10 * mass - now)
@@ -320,3 +320,23 @@ def test_a_dual_of_nothing_is_0_and_balanced(balanced, tmp_path):
     found = found_in(model, X4, Y4, WEIGHTS, with_shares(state, tmp_path / "S", np.zeros_like))
     assert found.dual.proves
     assert found.dual.values.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("as_matrix", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("width", [1, 7, 40])
+def test_pieces_are_no_larger_than_they_may_be(as_matrix, width, trained, monkeypatch):
+    """Of values, and of results for them; of single rows that are, each is a piece."""
+    monkeypatch.setattr(products, "PIECE_VALUES", 17)
+    features = as_matrix(np.where(np.abs(X) > 0.5, X, 0.0) if as_matrix is sp.csr_matrix else X)
+    source = open_source(features, Y)
+    block = next(iter(source.blocks(1 << 20)))
+    assert block.n_rows == 60
+    pieces = list(products.pieces(block, width))
+    assert np.concatenate([piece.rows for piece in pieces]).tolist() == list(range(60))
+    for number, piece in enumerate(pieces):
+        of_row = np.diff(features.indptr) if sp.issparse(features) else np.full(60, 4)
+        values = of_row[piece.rows].sum()
+        assert piece.n_rows == 1 or max(values, width * piece.n_rows) <= 17
+        if number + 1 < len(pieces):  # one more row would not fit
+            more = of_row[pieces[number + 1].rows[0]]
+            assert max(values + more, width * (piece.n_rows + 1)) > 17
