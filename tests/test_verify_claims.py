@@ -7,7 +7,7 @@ import pytest
 from oracle import rows, write_svmlight
 
 import llsvm
-from llsvm import Model
+from llsvm import BudgetError, Model
 from llsvm.models.header import PRUNED
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
@@ -231,3 +231,81 @@ def test_the_dual_of_another_training_is_not_shown(tmp_path):
     found = llsvm.verify(llsvm.train(X, Y, **options), X, Y, state=tmp_path)
     assert found["differences"] == ["the state is of -C 2.0, and the model of 1.0"]
     assert (found["dual"], found["problems"][0]["dual"]) == (None, None)
+
+
+def test_the_answer_has_all_figures_beside_the_claim(tmp_path):
+    features, labels = rows(n=60, d=4, classes=3, noise=0.6)
+    options = {"solver": "llsvm", "threads": 1}
+    model = llsvm.train(features, labels, state=tmp_path, **options)
+    claim = model.certificate
+    answer = llsvm.verify(model, features, labels)
+    assert list(answer) == [
+        "holds",
+        "differences",
+        "not_checked",
+        "rows",
+        "primal",
+        "claimed_primal",
+        "dual",
+        "claimed_dual",
+        "relative_gap",
+        "claimed_gap",
+        "problems",
+    ]
+    assert (answer["holds"], answer["differences"], answer["rows"], answer["dual"]) == (True, [], 60, None)
+    assert answer["primal"] == pytest.approx(sum(claim.primal), rel=1e-12)
+    assert (answer["claimed_primal"], answer["claimed_dual"]) == (sum(claim.primal), sum(claim.dual))
+    assert answer["claimed_gap"] == claim.relative_gap
+    kept = llsvm.verify(model, features, labels, state=tmp_path)
+    assert kept["dual"] == pytest.approx(sum(claim.dual), rel=1e-9)
+    assert kept["relative_gap"] == pytest.approx(claim.relative_gap, abs=1e-9)
+    for found, has_dual in ((answer, False), (kept, True)):
+        assert [each["name"] for each in found["problems"]] == model.problem_names
+        for number, each in enumerate(found["problems"]):
+            assert list(each) == ["name", "primal", "claimed_primal", "dual", "claimed_dual"]
+            assert each["primal"] == pytest.approx(claim.primal[number], rel=1e-12)
+            assert (each["claimed_primal"], each["claimed_dual"]) == (
+                claim.primal[number],
+                claim.dual[number],
+            )
+            assert (each["dual"] is not None) == has_dual
+            assert each["dual"] is None or each["dual"] == pytest.approx(claim.dual[number], rel=1e-9)
+    other = llsvm.verify(model, features[:, :3], labels)
+    assert other["differences"] == ["the data have 3 features, and the model 4"]
+    assert (other["primal"], other["dual"], other["relative_gap"], other["problems"]) == (
+        None,
+        None,
+        None,
+        [],
+    )
+
+
+def test_with_a_state_files_and_rows_are_looked_at_too(parts, tmp_path):
+    model = llsvm.train([str(parts[name]) for name in "ab"], threads=1, state=tmp_path / "S")
+    here = tmp_path / "b.svm"
+    here.write_text(parts["b"].read_text().replace("\n", "  \n", 1))
+    said = llsvm.verify(model, [str(parts["a"]), str(here)], state=tmp_path / "S")["differences"]
+    assert said == [OTHERS + "b.svm changed since"]
+    said = llsvm.verify(model, [str(parts["a"]), str(parts["c"]), str(parts["d"])], state=tmp_path / "S")
+    assert said["differences"][1:3] == [
+        "the data have 30 rows, and the model was trained on 20",
+        "the state has dual variables of 20 rows, 1 of each, and the data and the model make 30 rows, 1 of each",
+    ]
+    assert said["dual"] is None
+
+
+def test_the_limit_is_kept(parts, tmp_path):
+    llsvm.train(str(parts["a"]), threads=1, output=tmp_path / "m")
+    for model in (tmp_path / "m", Model.load(tmp_path / "m")):
+        with pytest.raises(BudgetError):
+            llsvm.verify(model, str(parts["a"]), memory_limit="1MB")
+
+
+def test_how_data_are_read_may_be_told(tmp_path):
+    """Which column is the label, and what the file's format is, where that has other names now."""
+    lines = ["a,b,what", *(f"{x!r},{z!r},{y}" for (x, z), y in zip(X[:, :2].tolist(), Y, strict=True))]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    model = llsvm.train(str(tmp_path / "a.csv"), label="what", threads=1)
+    (tmp_path / "b.dat").write_text("\n".join(["a,b,that", *lines[1:]]) + "\n")
+    found = llsvm.verify(model, str(tmp_path / "b.dat"), label="that", format="csv")
+    assert found["primal"] == pytest.approx(found["claimed_primal"], rel=1e-9)
