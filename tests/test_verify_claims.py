@@ -33,8 +33,8 @@ def test_figures_agree_to_1e_9_of_them(value, side):
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
 def test_where_they_are_near_0_to_1e_15_of_their_terms(side):
-    assert agree(side * 0.99e-15, 0.0, 1.0)
-    assert not agree(side * 1.01e-15, 0.0, 1.0)
+    assert agree(side * 0.99e-15 * 7.0, 0.0, 7.0)
+    assert not agree(side * 1.01e-15 * 7.0, 0.0, 7.0)
     assert agree(3.0 + side * 2.9e-9, 3.0, 1.0)
     assert agree(0.0, 0.0, 0.0)
 
@@ -124,6 +124,7 @@ def test_a_dual_above_the_primal_is_refused(primal, dual):
     assert gaps(claim, [primal - 1.01e-7 * 5.0]) == [
         f"the model says that the dual is {dual:.12g}, which is above the primal"
     ]
+    assert gaps(Certificate((0.0,), (0.0,), 1), [0.0]) == []
     three = Certificate((1.0, 5.0, 9.0), (1.0, 5.0, 9.0), 1)
     assert len(gaps(three, [1.0, 4.9, 9.0])) == 1
 

@@ -110,7 +110,7 @@ def best(linear, squares, sizes, l1, l2, bounded):
     return s * linear - less(s), s * linear + less(s)
 
 
-def margins_by_hand(features, labels, model, options, smoothings):
+def margins_by_hand(features, labels, model, options, smoothings, C=2.5):
     """(values, sizes) of each problem."""
     Z = features.toarray() if sp.issparse(features) else features
     numbers = labels is NUMBERS
@@ -129,7 +129,7 @@ def margins_by_hand(features, labels, model, options, smoothings):
             own, target = (0, labels[i]) if numbers else (labels[i], 1.0)
             if own not in sign_of:
                 continue
-            cost = 2.5 * float(WEIGHTS[i]) * factors.get(own, 1.0)
+            cost = C * float(WEIGHTS[i]) * factors.get(own, 1.0)
             a = slope_by_hand(loss, sign_of[own] * scores[i], target, smoothing)
             squares = {"squared_hinge": 0.25, "least-squares": 0.25, "squared_epsilon_insensitive": 0.25}.get(
                 loss, 0.0
@@ -171,12 +171,27 @@ def test_of_any_weights_it_is_the_best_on_its_ray(name, kind, trained, tmp_path,
     assert dual.sizes == pytest.approx(sizes, rel=1e-6)
 
 
-def softmax_by_hand(model, options):
+@pytest.mark.parametrize("name", [name for name in CASES if "squared" in name or "squares" in name])
+@pytest.mark.parametrize("C", [1e-2, 1e-4])
+def test_where_nothing_bounds_it_the_best_may_be_farther(name, C, trained, tmp_path):
+    """Than the slopes themselves: these are small, and with a small C nothing else is in the way."""
+    features, labels, options = CASES[name]
+    model, state = trained(name)
+    model = replace(model, settings=model.settings | {"C": C})
+    smoothings = [0.0] * len(model.coef_)
+    with_shares(state, tmp_path / "S", lambda shares: shares, **{AT_WEIGHTS: smoothings})
+    dual = found_in(model, features, labels, WEIGHTS, tmp_path / "S").dual
+    values, sizes = margins_by_hand(features, labels, model, options, smoothings, C)
+    assert np.abs(dual.values - values).max() <= 1e-9 * sizes.max()
+    assert dual.sizes == pytest.approx(sizes, rel=1e-6)
+
+
+def softmax_by_hand(model, options, C=2.5):
     free, bias = "intercept" in options, options.get("bias", 0.0)
     halves = model.coef_, model.intercept_
     scores = X3 @ halves[0].T + halves[1]
     n, k = scores.shape
-    cost = 2.5 * WEIGHTS.astype(float)
+    cost = C * WEIGHTS.astype(float)
     p, entropy = np.zeros((n, k)), 0.0
     for i in range(n):
         up = [exp(each - max(scores[i])) for each in scores[i]]
@@ -207,6 +222,23 @@ def test_so_it_is_of_softmax(name, kind, trained, tmp_path, in_pieces):
     model = weights_like(model, kind)
     dual = found_in(model, X3, Y3, WEIGHTS, state).dual
     value, size = softmax_by_hand(model, SOFTMAX[name])
+    assert dual.sizes[0] == pytest.approx(size, rel=1e-9)
+    assert abs(dual.values[0] - value) <= 1e-10 * size
+
+
+@pytest.mark.parametrize("C", [2.5, 1e-3])
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_so_it_is_where_most_rows_are_given_one_class(name, C, trained):
+    """Which takes most of the way back to the weights of the classes."""
+    model, state = trained(name)
+    model = replace(
+        model,
+        coef_=5.0 * model.coef_,
+        intercept_=model.intercept_ + np.array([30.0, 0.0, 0.0]),
+        settings=model.settings | {"C": C},
+    )
+    dual = found_in(model, X3, Y3, WEIGHTS, state).dual
+    value, size = softmax_by_hand(model, SOFTMAX[name], C)
     assert dual.sizes[0] == pytest.approx(size, rel=1e-9)
     assert abs(dual.values[0] - value) <= 1e-10 * size
 
