@@ -215,7 +215,7 @@ SINGLE = {  # of a case: what lies outside its bounds, what inside
 
 
 @pytest.mark.parametrize("name", SINGLE)
-def test_outside_its_bounds_none_passes(name, trained, tmp_path):
+def test_outside_its_bounds_none_passes(name, trained, tmp_path, in_pieces):
     for number, value in enumerate(SINGLE[name][0]):
         dual = outside(name, trained, tmp_path / f"S{number}", {(17, 0): value, (33, 0): value})
         assert (dual.infeasible, dual.proves) == (2, False)
@@ -230,7 +230,7 @@ def others_of(row):
 
 
 @pytest.mark.parametrize("name", JOINT)
-def test_nor_does_any_of_all_classes_at_once(name, trained, tmp_path):
+def test_nor_does_any_of_all_classes_at_once(name, trained, tmp_path, in_pieces):
     (one, two), own = others_of(17)
     sums_count = name == "crammer-singer"
     for number, (edits, infeasible) in enumerate(
@@ -340,3 +340,11 @@ def test_pieces_are_no_larger_than_they_may_be(as_matrix, width, trained, monkey
         if number + 1 < len(pieces):  # one more row would not fit
             more = of_row[pieces[number + 1].rows[0]]
             assert max(values + more, width * (piece.n_rows + 1)) > 17
+
+
+@pytest.mark.parametrize("name", ["pairs", "kernel, pairs"])
+def test_pairs_are_more_than_the_dual_variables_of_a_row(name, trained):
+    model, state = trained(name)
+    found = llsvm.verify(model, X4, Y4, WEIGHTS, state=state)
+    assert (found["differences"], len(found["problems"])) == ([], 6)
+    assert found["dual"] is not None
