@@ -43,6 +43,7 @@ CASES = {
     "64-bit values": (UNEVEN, Y, {"tol": 1e-8, "C": 0.1, "loss": "squared_hinge", "scale": "maxabs"}),
     "class weights": (X, Y, {"class_weight": {0: 3.0, "1": 0.5}}),
     "weight of one class": (X3, Y3, {"class_weight": {1: 3.0}}),
+    "weights of words": (X, np.array(["no", "yes"])[Y], {"class_weight": {"no": 3.0, "yes": 0.5}}),
     "balanced": (X3, Y3, {"class_weight": "balanced"}),
     "balanced pairs": (X3, Y3, {"class_weight": "balanced", "multiclass": "ovo"}),
     "balanced, joint": (X3, Y3, {"class_weight": "balanced", "multiclass": "weston-watkins"}),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from kept_duals import with_shares
 from oracle import rows, small_pages, write_svmlight
 from resume import Case, go
 from typer.testing import CliRunner
@@ -144,21 +145,6 @@ def trained(tmp_path_factory):
     data = write_svmlight(folder / "a.svm", X3, Y3)
     llsvm.train(str(data), output=folder / "m", bias=1.0, threads=1, state=folder / "S")
     return data, folder / "m", folder / "S"
-
-
-def with_shares(state, target, change):
-    """A state whose dual variables, (90, 3), were changed, in a file that has no damage."""
-    shutil.copytree(state, target)
-    with Container.open(state / RESULT) as result:
-        writer = ContainerWriter(target / RESULT)
-        for name, part in result.parts.items():
-            array = result.array(name)
-            if name == SHARES:
-                array = change(array)
-            writer.add(name, np.dtype(part.dtype), array.shape, [array])
-        writer.end(result.about)
-        writer.close()
-    return target
 
 
 def set_to(row, value):
