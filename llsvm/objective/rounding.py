@@ -23,9 +23,9 @@ the objective.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -172,7 +172,7 @@ class RoundingBound:
         more, less, part, floor = [], [], 0.0, 0.0
         close = repeat(math.inf) if close_squares is None else map(math.sqrt, close_squares)
         for p, d, norm, (total, largest), some in zip(
-            measured.primal, measured.dual, norms, self._costs(len(primal)), close, strict=False
+            measured.primal, measured.dual, norms, self._costs(len(primal)).tolist(), close, strict=False
         ):
             costs = (total, largest, some)
             up, down = self._moved(costs, beyond, p, d, *map(float, norm))
@@ -193,7 +193,7 @@ class RoundingBound:
         of_features = float(np.einsum("i,i", w[:-1], w[:-1]))
         of_all = of_features + float(w[-1]) ** 2
         norms = map(math.sqrt, (of_features, of_all, of_features if self.free_bias else of_all))
-        total, largest = next(islice(self._costs(n), c, None))
+        total, largest = self._costs(n)[c].tolist()
         return sum(self._moved((total, largest, close), CLOSE, primal, primal, *norms)) / primal
 
     def margin_shift(self, coef: NDArray[np.float64]) -> float:
@@ -210,23 +210,19 @@ class RoundingBound:
         terms = 2.0 * self.total * abs(float(coef[0, -1])) + float(of_features[0])
         return terms * (4.0 * HALF_ULP if self.weights else NOISE)
 
-    def _costs(self, n: int) -> Iterator[tuple[float, float]]:
-        """sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
+    def _costs(self, n: int) -> NDArray[np.float64]:
+        """(n, 2) sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
+        each, costs = n // len(self.variants), []
         for variant in self.variants:
             weight = np.array(variant.class_weight or 1.0)
-            of_classes = self._costs_of_classes(self.cost_squares * weight**2, self.largest_cost * weight)
-            for total, largest in islice(of_classes, n // len(self.variants)):
-                yield variant.cost * total, variant.cost * largest
-
-    def _costs_of_classes(
-        self, squares: NDArray[np.float64], largest: NDArray[np.float64]
-    ) -> Iterator[tuple[float, float]]:
-        """The same of the problems that the classes make, without end where they are the same for all. squares,
-        largest: as ``cost_squares`` and ``largest_cost``."""
-        if not self.pairs:
-            yield from repeat((math.sqrt(squares.sum()), float(largest.max())))
-        for i, j in combinations(range(len(squares)), 2):
-            yield math.sqrt(float(squares[i] + squares[j])), float(max(largest[i], largest[j]))
+            squares, largest = self.cost_squares * weight**2, self.largest_cost * weight
+            if self.pairs:
+                i, j = np.triu_indices(len(squares), 1)
+                squares, largest = squares[i] + squares[j], np.maximum(largest[i], largest[j])
+            else:
+                squares, largest = np.full(each, squares.sum()), np.full(each, largest.max())
+            costs.append(variant.cost * np.stack([np.sqrt(squares), largest], axis=1)[:each])
+        return np.concatenate(costs)
 
     def _moved(
         self,
