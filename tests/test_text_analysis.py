@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 from llsvm.features.text.analyzer import Analyzer, Documents, NotUTF8
 from llsvm.features.text.counting import VocabularyCounter
 from llsvm.features.text.options import TextOptions
-from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer, piece_bytes
+from llsvm.features.text.vectorizer import Vectorizer, share_bytes
 from llsvm.kernels.text import PADDING_BYTES, combined, hash_of
 from llsvm.process.threads import Threads, row_ranges
 
@@ -367,10 +367,9 @@ def test_text_that_is_not_utf_8_is_refused_with_its_place(analyzer, bad):
 def test_threads_have_as_much_text(threads, n_bytes):
     lengths = np.full(n_bytes // 600, 600) + np.arange(n_bytes // 600) % 7
     documents = Documents(np.zeros(lengths.sum(), np.uint8), np.r_[0, np.cumsum(lengths)])
-    edges = documents.pieces(piece_bytes(documents, threads))
+    edges = documents.pieces(share_bytes(documents, threads))
     sizes = [int(documents.offsets[stop] - documents.offsets[start]) for start, stop in edges]
     assert sum(sizes) == lengths.sum()
-    assert max(sizes) <= PIECE_BYTES
-    shares = [sum(sizes[t::threads]) for t in range(threads)]
-    assert max(shares) < 1.15 * lengths.sum() / threads + 700
-    assert piece_bytes(Documents(np.zeros(0, np.uint8), np.zeros(3, np.int64)), threads) > 0
+    assert len(sizes) == threads
+    assert max(sizes) < 1.15 * lengths.sum() / threads + 700
+    assert share_bytes(Documents(np.zeros(0, np.uint8), np.zeros(3, np.int64)), threads) > 0

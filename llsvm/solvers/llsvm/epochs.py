@@ -122,13 +122,12 @@ class Epochs:
         are few, and all of them take part. in_cache: nothing was spilled, the cache has them."""
         run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
         run.stream.progress.begin("survivors", len(survivors))
-        first = np.zeros(len(sweeps.w))
+        first, n_rows = np.zeros(len(sweeps.w)), run.stream.dataset.n_rows
         run.start[...] = sweeps.w
-        n_kept = len(survivors)
+        n_kept, n_read = len(survivors), 0
         within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
-        self._faces.begin()
-        self._sets.begin()
-        self._all_rows.begin()
+        for each in (self._faces, self._sets, self._all_rows):
+            each.begin()
         self._waiting = []
         self._settled[:] = False
         for epoch in range(run.tuning.face.max_steps):
@@ -141,8 +140,9 @@ class Epochs:
                 break
             if cached:
                 sweeps.begin()  # threads that conflicted may no longer, now that weights move less
-                met, rewrite = self._over_cache(), False
-            elif survivors.spilled is not None:
+                met, rewrite, n_read = self._over_cache(), False, n_read + n_rows
+            elif (spilled := survivors.spilled) is not None:
+                n_read += spilled.n_rows
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
             elif not self._waiting:
                 break
@@ -156,7 +156,8 @@ class Epochs:
                 break
             if self._together(met, in_cache):
                 return n_kept
-            if not self._along_faces(met, in_cache) and epoch + 1 >= run.tuning.max_spill_epochs:
+            many = epoch + 1 >= run.tuning.max_spill_epochs and n_read > run.tuning.spill_reads * n_rows
+            if not self._along_faces(met, in_cache) and many:
                 break
             if self._faces.done[sweeps.open].all():
                 break
@@ -379,8 +380,9 @@ class Epochs:
     def _enough_spilled(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
         """(k,) the gaps at which epochs over spilled rows end that began with gaps of ``first``, (k,)."""
         tuning, tol = self._run.tuning, self._run.settings.tol
-        until = np.where(self._faces.stepped, 0.0, tuning.first_until if self._first else tuning.spill_until)
-        return np.maximum(until * first, tuning.spill_tol_share * tol * self._run.sizes)
+        until = tuning.first_until if self._first else tuning.spill_until
+        gaps, wanted = np.where(self._faces.stepped, 0.0, until * first), tol * self._run.sizes
+        return np.maximum(np.where(gaps > wanted, gaps, 0.0), tuning.spill_tol_share * wanted)
 
     @property
     def _of_tol(self) -> float:
