@@ -3,6 +3,8 @@ them, in so much memory and by so many threads."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,10 +60,10 @@ class Vectorizer:
 
     def rows(self, documents: Documents) -> CSR:
         """Of each document, float32, made by all threads. Raises NotUTF8."""
-        shares = documents.pieces(share_bytes(documents, self._threads.number))
-        if len(shares) <= 1:
+        own = shares(documents, self._threads.number)
+        if len(own) <= 1:
             return self.rows_of(documents, 0, documents.number)
-        parts = self._threads.map(lambda share: self.rows_of(documents, *share), shares)
+        parts = self._threads.map(lambda share: self.rows_of(documents, *share), own)
         ends = np.cumsum([0, *(part.indptr[-1] for part in parts)])
         return CSR(
             np.concatenate(
@@ -107,10 +109,8 @@ def _room(n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     return np.empty(n, np.int32), np.empty(n, np.float32)
 
 
-def share_bytes(documents: Documents, n_threads: int) -> int:
-    """Of text, so that each thread has about as much of it to analyse."""
-    n_bytes = int(documents.offsets[-1] - documents.offsets[0])
-    longest = int(
-        np.diff(documents.offsets).max(initial=0)
-    )  # a share ends before a document that is too much
-    return n_bytes // n_threads + longest // 2 + 1
+def shares(documents: Documents, n_threads: int) -> list[tuple[int, int]]:
+    """(start, stop) of documents, in order, so that each thread has about as much text to analyse."""
+    offsets = documents.offsets
+    cuts = np.searchsorted(offsets, np.linspace(offsets[0], offsets[-1], n_threads + 1)[1:-1]).tolist()
+    return [(start, stop) for start, stop in pairwise([0, *cuts, documents.number]) if start < stop]

@@ -204,7 +204,8 @@ class LLSVMTuning:
     first_until: float = 0.1
     """... this one after the first pass, which knows no drift yet, so that rows that will matter are missing,"""
     spill_tol_share: float = 0.3
-    """... or, where these are less than the gap that is asked for, to this share of it."""
+    """... or to this share of the gap that is asked for; where few rows are spilled (``spill_reads``), only to that
+    where the other share would be less than all of it."""
     average: bool = False
     """What the next full pass measures is the average of the weights that the blocks of the last epoch over spilled
     or cached rows have left, not the last ones, which suit the last block best: 20 to 40 % less of a gap, for one
