@@ -1,5 +1,6 @@
 """Slow twins of the coordinate descent kernels; run once more without the compiler."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -12,9 +13,11 @@ from llsvm.kernels.pages import (
     ESCAPE,
     gather,
     pack_indices,
+    pack_rows,
     pack_values,
     scatter,
     unpack_indices,
+    unpack_rows,
     unpack_values,
 )
 from llsvm.objective.losses import LogisticLoss, new_loss
@@ -270,6 +273,43 @@ def test_pack_and_unpack_values(different):
     out = np.zeros(2000, np.float32)
     unpack_values(codes, table.view(np.float32), out)
     assert np.array_equal(out, values)
+
+
+@pytest.mark.parametrize("odd_share", [0.0, 0.07, 1.0])
+def test_pack_and_unpack_rows(odd_share):
+    rng = np.random.default_rng(3)
+    lengths = np.r_[rng.integers(0, 40, 60), 0, 1]
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    values = np.repeat(rng.integers(1, 9, 62).astype(np.float32), lengths)
+    other = rng.random(len(values)) < odd_share
+    values[other] += rng.integers(0, 3, other.sum())
+    usual, n_odd, places = [], [], []
+    for begin, end in itertools.pairwise(indptr):
+        row = values[begin:end].tolist()
+        usual.append(row[-1] if row else None)
+        found = [(place, value) for place, value in enumerate(row[:-1]) if value != row[-1]]
+        n_odd.append(len(found))
+        places += found
+    out = [np.zeros(62, np.uint16), np.zeros(62, np.uint16), np.zeros(2 * len(values), np.uint16)]
+    table = np.zeros(20, np.uint32)
+    with np.errstate(over="ignore"):  # without the compiler
+        n, n_codes = pack_rows(indptr, values.view(np.uint32), *out, table, np.zeros(64, np.int32))
+        few = pack_rows(indptr, values.view(np.uint32), *out, table[:1].copy(), np.zeros(64, np.int32))
+        small = [*out[:2], np.zeros(7, np.uint16)]
+        full = pack_rows(indptr, values.view(np.uint32), *small, table, np.zeros(64, np.int32))
+        n, n_codes = pack_rows(indptr, values.view(np.uint32), *out, table, np.zeros(64, np.int32))
+    known = table[:n_codes].view(np.float32)
+    assert (few[0], full[0]) == (-1, -1)
+    assert sorted(known.tolist()) == sorted(set(values.tolist()))
+    assert [known[code] for code, value in zip(out[0], usual, strict=True) if value is not None] == [
+        value for value in usual if value is not None
+    ]
+    assert out[1].tolist() == n_odd
+    pairs = out[2][:n].reshape(-1, 2)
+    assert [(int(place), float(known[code])) for place, code in pairs] == places
+    back = np.zeros(len(values), np.float32)
+    unpack_rows(indptr, out[0], out[1], out[2][:n], known, back)
+    assert np.array_equal(back, values)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, 
 from llsvm.features.text.analyzer import Analyzer, Documents, NotUTF8
 from llsvm.features.text.counting import VocabularyCounter
 from llsvm.features.text.options import TextOptions
-from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer, piece_bytes
+from llsvm.features.text.vectorizer import Vectorizer, shares
 from llsvm.kernels.text import PADDING_BYTES, combined, hash_of
 from llsvm.process.threads import Threads, row_ranges
 
@@ -165,6 +165,32 @@ def test_words_fill_the_room_behind_the_text():
     for length in range(2, 20):
         texts = ["é" * (length // 2 + 1), "a" * length, "b" * length]
         assert counted(texts, TextOptions()) == [{text: 1} for text in texts]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "\u201c"])
+def test_words_that_begin_and_end_anywhere_in_64_bytes(letter):
+    """Which are looked at together: words, and what parts them, at every place of them and beyond them."""
+    lengths = (1, 2, 7, 8, 9, 16, 62, 63, 64, 65, 127, 128, 129, 200)
+    texts = [" " * before + letter + "a" * (n - 1) for before in range(66) for n in lengths]
+    texts += [text + "  " + letter * 2 + "-bb" for text in texts]
+    options = TextOptions(ngrams=(1, 2))
+    expected = counted_by_scikit_learn(texts, options)
+    assert counted(texts, options) == expected
+    X, _ = vectorized(texts, TextOptions(ngrams=(1, 2), weight="count", hash_bits=30), threads=2)
+    assert X.sum(axis=1).A1.tolist() == [sum(counts.values()) for counts in expected]
+
+
+@pytest.mark.parametrize("bits", [4, 20])
+def test_values_of_n_grams_that_are_there_however_often(bits):
+    times = [1, 2, 3, 15, 16, 17, 40, 300]
+    texts = [" ".join(f"w{n} " * n for n in times[:last]) for last in range(1, len(times) + 1)]
+    counts, _ = vectorized(texts, TextOptions(weight="count", hash_bits=bits))
+    X, _ = vectorized(texts, TextOptions(weight="tf", hash_bits=bits))
+    length = np.sqrt(counts.multiply(counts).sum(axis=1).A1.astype(np.float64))
+    expected = (counts.data / np.repeat(length, np.diff(counts.indptr))).astype(np.float32)
+    np.testing.assert_array_equal(X.data, expected)
+    binary, _ = vectorized(texts, TextOptions(weight="binary", hash_bits=bits))
+    assert np.all(binary.data == 1)
 
 
 def test_stop_words_are_left_out_before_n_grams_are_made():
@@ -367,10 +393,10 @@ def test_text_that_is_not_utf_8_is_refused_with_its_place(analyzer, bad):
 def test_threads_have_as_much_text(threads, n_bytes):
     lengths = np.full(n_bytes // 600, 600) + np.arange(n_bytes // 600) % 7
     documents = Documents(np.zeros(lengths.sum(), np.uint8), np.r_[0, np.cumsum(lengths)])
-    edges = documents.pieces(piece_bytes(documents, threads))
+    edges = shares(documents, threads)
     sizes = [int(documents.offsets[stop] - documents.offsets[start]) for start, stop in edges]
     assert sum(sizes) == lengths.sum()
-    assert max(sizes) <= PIECE_BYTES
-    shares = [sum(sizes[t::threads]) for t in range(threads)]
-    assert max(shares) < 1.15 * lengths.sum() / threads + 700
-    assert piece_bytes(Documents(np.zeros(0, np.uint8), np.zeros(3, np.int64)), threads) > 0
+    assert len(sizes) == threads
+    assert max(sizes) < 1.15 * lengths.sum() / threads + 700
+    nothing = Documents(np.zeros(0, np.uint8), np.zeros(3, np.int64))
+    assert sum(stop - start for start, stop in shares(nothing, threads)) == 2

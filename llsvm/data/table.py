@@ -33,6 +33,7 @@ from llsvm.features.table_options import (
     usual_label,
 )
 from llsvm.features.text.column_order import renumbered
+from llsvm.features.text.rows_ahead import RowsAhead, with_documents
 from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes
@@ -235,13 +236,12 @@ class TableSource(ABC):
     def _blocks(self, max_bytes: int) -> Iterator[Block]:
         row, counts, documents = 0, list[int](), self.encoder.documents
         used = tuple(dict.fromkeys((*self.encoder.used, *self._kept)))
-        growth = 1 if documents is None else documents.growth
-        if documents is not None:
-            documents.begin()
+        growth = 1 if documents is None else documents.begin()
         for number in range(len(self._paths)):
             with self._unchanged(number):
-                for batch in self._read(number, max_bytes // growth, used, self._reading(number)):
-                    block = self._encoded(number, batch, row)
+                read = self._read(number, max_bytes // growth, used, self._reading(number))
+                for batch, begun in with_documents(read, documents):
+                    block = self._encoded(number, batch, begun, row)
                     self._check_label_kind(number, block)
                     row += block.n_rows
                     if block.n_rows:
@@ -290,9 +290,9 @@ class TableSource(ABC):
         path = self._paths[number]
         return self._of_stdin if path == STDIN else Reading(path, self._fingerprints[number])
 
-    def _encoded(self, number: int, batch: ColumnsBatch, first_id: int) -> Block:
+    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
         try:
-            rows = self.encoder.encode(batch.rows)
+            rows = self.encoder.encode(batch.rows, begun)
         except MissingValues as error:
             self._refuse_missing(number, error.name, batch.row(error.row))
         except ValueError as error:

@@ -29,6 +29,7 @@ from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
 if TYPE_CHECKING:
     from llsvm.features.text.columns import DocumentColumns
+    from llsvm.features.text.rows_ahead import RowsAhead
 
 MAX_NAMES = 1_000_000
 LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
@@ -257,8 +258,9 @@ class TableEncoder:
 
     # -- encoding ---------------------------------------------------------------------------------------
 
-    def encode(self, batch: pa.RecordBatch) -> Encoded:
-        """The rows of a batch. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
+    def encode(self, batch: pa.RecordBatch, begun: RowsAhead | None = None) -> Encoded:
+        """The rows of a batch. begun: those of its documents, where threads are making them. Raises MissingValues,
+        and ValueError(row, reason) for other bad cells."""
         dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         crosses, numbers, at = self.crosses, {}, 0
@@ -289,7 +291,7 @@ class TableEncoder:
         if crosses.slopes:
             parts.append(self._slopes(numbers, ids))
         if self.documents is not None:
-            parts.append(moved(self.documents.rows(columns), self._first_document))
+            parts.append(moved(self.documents.rows(columns, begun), self._first_document))
         if self.categories.names:
             parts.append(_ones(*self.categories.cells(ids), self._first_category, batch.num_rows))
         if crosses.pairs:

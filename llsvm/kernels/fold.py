@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.intrinsics import load_word, store_word
+from llsvm.kernels.intrinsics import load_word, store_word, trailing_zeros
 from llsvm.kernels.options import JIT, njit
 
 IN_CONTEXT = np.uint8(4)  # of a character: what it folds to depends on what stands beside it
 MOST_BYTES = 4 * 18  # that a character may fold to: U+FDFA is 18 characters under NFKD
 EACH_BYTE = 0x0101010101010101
 HIGH_BITS = np.uint64(EACH_BYTE * 0x80)
+LOW_BITS = np.uint64(EACH_BYTE * 0x7F)
 FROM_A, BEYOND_Z = np.uint64(EACH_BYTE * (0x80 - ord("A"))), np.uint64(EACH_BYTE * (0x80 - ord("Z") - 1))
 TWO, ZERO = np.uint64(2), np.uint64(0)
 
@@ -89,6 +90,7 @@ def fold(text, offsets, first, stop, lower, in_context, flags, fold_at, folds, o
     Returns why it came back, how many documents are done, and of NOT_UTF8 where in ``text``.
     """
     room = out.shape[0] - MOST_BYTES - 8
+    whole = np.int64(offsets[stop])  # where all end: 8 bytes before it can be looked at, whose they may be
     q = 0
     ends[0] = 0
     for i in range(first, stop):
@@ -96,15 +98,21 @@ def fold(text, offsets, first, stop, lower, in_context, flags, fold_at, folds, o
         while p < end:
             if q > room:
                 return NO_ROOM, i - first, p
-            if p + 8 <= end:
+            if p + 8 <= whole:
                 word = load_word(text, p)
-                if word & HIGH_BITS == ZERO:
-                    if lower:
-                        letters = (word + FROM_A) & ~(word + BEYOND_Z) & HIGH_BITS
-                        word |= letters >> TWO  # 0x80 becomes 0x20, which makes letters small
-                    store_word(out, q, word)
+                low = word & LOW_BITS
+                if lower:
+                    letters = (low + FROM_A) & ~(low + BEYOND_Z) & ~word & HIGH_BITS
+                    word |= letters >> TWO  # 0x80 becomes 0x20, which makes letters small
+                store_word(out, q, word)
+                if p + 8 <= end and word & HIGH_BITS == ZERO:  # a step that is known before the bytes are
                     p += 8
                     q += 8
+                    continue
+                n = min(end - p, trailing_zeros(word & HIGH_BITS) >> 3)  # what is behind is written over
+                if n > 0:
+                    p += n
+                    q += n
                     continue
             c = text[p]
             if c < 128:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.intrinsics import fetch, load_word
+from llsvm.kernels.intrinsics import fetch, load_word, trailing_zeros
 from llsvm.kernels.options import JIT, njit
 
 COUNTS, BINARY, SUBLINEAR = 0, 1, 2  # what a value is made of
@@ -16,6 +16,9 @@ COUNTS, BINARY, SUBLINEAR = 0, 1, 2  # what a value is made of
 TWO, ONE, ZERO = (np.uint64(n) for n in (2, 1, 0))
 S32, S64 = np.uint64(32), np.uint64(64)
 SORT_BY_DIGITS = 24  # columns of a row; fewer are put in their places one by one
+COUNTED = 1024  # of the first columns, each is counted in its place, not sorted
+FEW = 16  # times that an n-gram is there: fewer are looked up, not worked out
+SIX, LOW_SIX = np.uint32(6), np.uint32(63)
 LOW_HALF = np.uint64(0xFFFFFFFF)
 KEY_BITS, ENTRY_BYTES = 48, 10  # of an n-gram that has a column: of its key, and with the column's four bytes
 KEY_MASK, OTHER_BITS = np.uint64((1 << KEY_BITS) - 1), np.uint64(64 - KEY_BITS)
@@ -109,7 +112,7 @@ def gather(strings, starts, lengths, out):
 @njit(**JIT)
 def _sort(columns, n, bits, other, counts):
     """Sort the first ``n`` columns (uint32, below 2^bits) by their digits, the low ones first. other: as long, and
-    counts: (4, 256) int64, workspaces. Returns where they are: True in ``other``."""
+    counts: (256,) int32, workspaces. Returns where they are: True in ``other``."""
     if n < SORT_BY_DIGITS:
         for i in range(1, n):
             column, at = columns[i], i
@@ -121,28 +124,73 @@ def _sort(columns, n, bits, other, counts):
     digits = (bits + 7) // 8
     width = np.uint32((bits + digits - 1) // digits)
     mask = np.uint32((1 << width) - 1)
-    for digit in range(digits):
-        for value in range(mask + 1):
-            counts[digit, value] = 0
-    for i in range(n):
-        column = columns[i]
-        for digit in range(digits):
-            counts[digit, column & mask] += 1
-            column >>= width
     down = np.uint32(0)
-    for digit in range(digits):
-        place = 0
+    for _ in range(digits):
         for value in range(mask + 1):
-            count = counts[digit, value]
-            counts[digit, value] = place
+            counts[value] = 0
+        for i in range(n):
+            counts[columns[i] >> down & mask] += 1
+        place = np.int32(0)
+        for value in range(mask + 1):
+            count = counts[value]
+            counts[value] = place
             place += count
         for i in range(n):
-            value = columns[i] >> down & mask
-            other[counts[digit, value]] = columns[i]
-            counts[digit, value] += 1
+            column = columns[i]
+            value = column >> down & mask
+            other[counts[value]] = column
+            counts[value] += 1
         columns, other = other, columns
         down += width
     return digits & 1 == 1
+
+
+@njit(**JIT)
+def _distinct(columns, n, bits, other, counts, seen, marks, out, times):
+    """Write the distinct ones of the first ``n`` columns (uint32, below 2^bits), ascending, to ``out``, and how
+    often each is there to ``times``; returns how many they are. The first columns, which are frequent ones, are
+    counted each in its place, so that the processor need not guess which of them come again; the rest is sorted.
+
+    other, counts: workspaces, see ``_sort``; what is in ``columns`` is lost. seen: (COUNTED + 1,) int32, marks:
+    (COUNTED / 64 + 1,) uint64, of zeros, as they are again afterwards. out, times: (any,) int32, float64."""
+    rest = 0
+    for i in range(n):
+        column = columns[i]
+        at = min(column, np.uint32(COUNTED))
+        seen[at] += 1
+        marks[at >> SIX] |= ONE << np.uint64(at & LOW_SIX)
+        columns[rest] = column
+        rest += column >= np.uint32(COUNTED)
+    m = 0
+    for word in range(COUNTED // 64):
+        left = marks[word]
+        marks[word] = ZERO
+        while left != ZERO:
+            at = word * 64 + trailing_zeros(left)
+            left &= left - ONE
+            out[m], times[m] = at, seen[at]
+            seen[at] = 0
+            m += 1
+    marks[COUNTED // 64], seen[COUNTED] = ZERO, 0
+    moved = _sort(columns, rest, bits, other, counts)
+    row = other if moved else columns
+    i = 0
+    while i < rest:
+        column, begin = row[i], i
+        i += 1
+        while i < rest and row[i] == column:
+            i += 1
+        out[m], times[m] = column, i - begin
+        m += 1
+    return m
+
+
+@njit(**JIT)
+def _value(times, tf):
+    """Of an n-gram that is there so often."""
+    if tf == BINARY:
+        return 1.0
+    return 1.0 + np.log(times) if tf == SUBLINEAR else times
 
 
 @njit(**JIT)
@@ -178,16 +226,21 @@ def encode(
         of the first columns; (runs,) int32, ascending, and float64: of those from such a column on. All (0,): 1.
     tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.
     found: (2, most of a document) uint32, values: (most of a document,) float64, workspaces.
-    indptr: (documents + 1,) int64; indices: (grams,) int32; data: (grams,) float32; filled.
+    indptr: (documents + 1,) int64, filled from its second entry on; the first says where rows begin in these:
+    indices: (any,) int32; data: (any,) float32; filled.
     """
     down = S64 - np.uint64(column_bits)
     bits = 0
     while (1 << bits) < buckets.shape[0] - 1:
         bits += 1
     to_bucket, in_bucket = np.uint64(64 - bits), np.uint64(bits)
-    counts = np.empty((4, 256), np.int64)
-    k = 0
-    indptr[0] = 0
+    counts, seen = np.empty(256, np.int32), np.zeros(COUNTED + 1, np.int32)
+    marks = np.zeros(COUNTED // 64 + 1, np.uint64)
+    weighted = alone.shape[0] > 0 or shared.shape[0] > 0
+    few, shares = np.empty(FEW), np.empty(FEW, np.float32)
+    for times in range(1, FEW):
+        few[times] = _value(np.float64(times), tf)
+    k = indptr[0]
     for document in range(first.shape[0] - 1):
         start, stop = first[document], first[document + 1]
         n = 0
@@ -215,36 +268,37 @@ def encode(
                 if at < end and load_word(entries, at) & KEY_MASK == rest:
                     found[0, n] = load_word(entries, at + ENTRY_BYTES - 8) >> S32
                     n += 1
-        moved = _sort(found[0], n, column_bits, found[1], counts)
-        row = found[1] if moved else found[0]
-        length, m, i = 0.0, 0, 0
-        while i < n:
-            column, begin = row[i], i
-            i += 1
-            while i < n and row[i] == column:
-                i += 1
-            value = np.float64(i - begin)
-            if tf == BINARY:
-                value = 1.0
-            elif tf == SUBLINEAR:
-                value = 1.0 + np.log(value)
-            if column < alone.shape[0]:
-                value *= alone[column]
-            elif shared.shape[0] > 0:
-                low, high = 0, shared.shape[0]
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    if shared_from[middle] <= column:
-                        low = middle
-                    else:
-                        high = middle
-                value *= shared[low]
-            length += value * value
-            indices[k + m] = column
-            values[m] = value
-            m += 1
-        length = np.sqrt(length) if unit and length > 0.0 else 1.0
-        for i in range(m):
-            data[k + i] = values[i] / length
+        m = _distinct(found[0], n, column_bits, found[1], counts, seen, marks, indices[k:], values)
+        length = 0.0
+        if weighted:
+            for i in range(m):
+                column, value = indices[k + i], _value(values[i], tf)
+                if column < alone.shape[0]:
+                    value *= alone[column]
+                elif shared.shape[0] > 0:
+                    low, high = 0, shared.shape[0]
+                    while high - low > 1:
+                        middle = (low + high) // 2
+                        if shared_from[middle] <= column:
+                            low = middle
+                        else:
+                            high = middle
+                    value *= shared[low]
+                length += value * value
+                values[i] = value
+            length = np.sqrt(length) if unit and length > 0.0 else 1.0
+            for i in range(m):
+                data[k + i] = values[i] / length
+        else:  # most n-grams are there a few times: that often has one value in a row
+            for i in range(m):
+                times = np.int64(values[i])
+                value = few[times] if times < FEW else _value(values[i], tf)
+                length += value * value
+            length = np.sqrt(length) if unit and length > 0.0 else 1.0
+            for times in range(1, FEW):
+                shares[times] = few[times] / length
+            for i in range(m):
+                times = np.int64(values[i])
+                data[k + i] = shares[times] if times < FEW else _value(values[i], tf) / length
         k += m
         indptr[document + 1] = k

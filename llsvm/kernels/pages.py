@@ -154,6 +154,72 @@ def unpack_values(codes, table, out):
 
 
 @njit(**JIT)
+def pack_rows(indptr, bits, usual, n_odd, odd, table, slots):
+    """Number the different values as ``pack_values`` does, where most of a row are the same as its last, such as
+    those of n-grams that are there once. Of the others, place and number are kept.
+
+    indptr: (n + 1,) int64, offsets into bits.
+    bits: (nnz,) uint32, float32 values as they are stored.
+    usual: (n,) uint16, filled: the number of each row's last value, 0 of a row without values.
+    n_odd: (n,) uint16, filled: how many values of each row are others.
+    odd: (any,) uint16, filled from the front: of each of these its place in the row, and its number.
+    table, slots: see ``pack_values``.
+    Returns how many numbers ``odd`` got, and how many different values there are; -1 for the first if ``odd`` or
+    the table is too small, or a row too long.
+    """
+    n = 0
+    k = np.uint64(0)
+    mask = np.uint64(slots.shape[0] - 1)
+    shift = np.uint64(64)
+    while mask >> (np.uint64(64) - shift):
+        shift -= ONE
+    for i in range(indptr.shape[0] - 1):
+        first, last = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+        usual[i], n_odd[i] = 0, 0
+        if first == last:
+            continue
+        if last - first > ESCAPE or k + TWO * (last - first) > np.uint64(odd.shape[0]):
+            return -1, n
+        begin, most = k, bits[last - ONE]
+        for j in range(first, last):
+            b = bits[j]
+            if b == most and j + ONE < last:
+                continue
+            at = np.uint64(b) * GOLDEN >> shift
+            code = slots[at]
+            while code != 0 and table[np.uint32(code - 1)] != b:
+                at = (at + ONE) & mask
+                code = slots[at]
+            if code == 0:
+                if n == table.shape[0]:
+                    return -1, n
+                table[n] = b
+                n += 1
+                slots[at] = code = n
+            if j + ONE == last:
+                usual[i] = code - 1
+            else:
+                odd[k] = j - first
+                odd[k + ONE] = code - 1
+                k += TWO
+        n_odd[i] = (k - begin) >> ONE
+    return np.int64(k), n
+
+
+@njit(**JIT)
+def unpack_rows(indptr, usual, n_odd, odd, table, out):
+    """The inverse of ``pack_rows``; table: (any,) float32, out: (nnz,) float32, filled."""
+    k = np.uint64(0)
+    for i in range(indptr.shape[0] - 1):
+        first, value = np.uint64(indptr[i]), table[usual[i]]
+        for j in range(first, np.uint64(indptr[i + 1])):
+            out[j] = value
+        for _ in range(n_odd[i]):
+            out[first + odd[k]] = table[odd[k + ONE]]
+            k += TWO
+
+
+@njit(**JIT)
 def fletcher(data, state):
     """Go on with Fletcher's checksum of a stream of bytes, taken as little-endian words of 64 bits.
 

@@ -37,7 +37,10 @@ EIGHT, TWO, ONE, ZERO = (np.uint64(n) for n in (8, 2, 1, 0))
 ZERO8 = np.uint8(0)
 ODD1, ODD2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 ODD3, ODD4 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
-S29, S32, S33 = (np.uint64(n) for n in (29, 32, 33))
+SEVEN, S29, S32, S33, S56, S63 = (np.uint64(n) for n in (7, 29, 32, 33, 56, 63))
+GATHER = np.uint64(
+    0x0102040810204080
+)  # times a number whose bytes are 0 or 1: these are the bits of its high byte
 
 
 @njit(**JIT)
@@ -123,17 +126,18 @@ def _word_bytes(word):
 
 @njit(**JIT)
 def words(folded, ends, flags, stops, out, starts, keys, first_word):
-    """Write the words of documents: runs of two or more word characters, as scikit-learn's ``(?u)\\b\\w\\w+\\b``.
+    """Hash, and write, the words of documents: runs of two or more word characters, as scikit-learn's
+    ``(?u)\\b\\w\\w+\\b``.
 
-    Eight bytes are looked at together; most words are no longer.
+    64 bytes are looked at together: where word characters begin and end is a bit of one number.
 
     folded: (any,) uint8, valid UTF-8, documents one behind the other, and PADDING_BYTES more.
     ends: (documents + 1,) int64, of each.
     flags: uint8 by code point, none for those beyond its end: WORD.
     stops: (any,) uint64, ascending, the keys of words that are left out.
-    out: (bytes + documents + PADDING_BYTES,) uint8, filled: a space behind each word.
+    out: (bytes + documents + PADDING_BYTES,) uint8, filled: a space behind each word; or (0,): nothing is written.
     starts, keys: (bytes // 2 + 1,) int64, uint64, filled: where words start in ``out``, one more for the end, and
-        their hashes.
+        their hashes. starts: (0,) where nothing is written.
     first_word: (documents + 1,) int64, filled: of each document.
     """
     q = 0
@@ -141,61 +145,89 @@ def words(folded, ends, flags, stops, out, starts, keys, first_word):
     for i in range(ends.shape[0] - 1):
         first_word[i] = n_words
         p, end = ends[i], ends[i + 1]
-        while p < end:
-            word = load_word(folded, p)
-            begin = _word_bytes(word) | (word & HIGH_BITS)
-            if begin == ZERO:
-                p += 8
-                continue
-            p += trailing_zeros(begin) >> 3
-            if p >= end:
-                break
-            word = load_word(folded, p)
-            n = min(trailing_zeros(~_word_bytes(word) & HIGH_BITS) >> 3, end - p)
-            store_word(out, q, word)
-            if n < 8 and (p + n == end or folded[p + n] < 128):
-                p += n
-                if n < 2:
+        begin = end
+        begun = ZERO  # 1: a run of them has, at ``begin``
+        while p < end or begun != ZERO:
+            n = min(end - p, 64)
+            runs = ZERO
+            for k in range(0, n, 8):
+                word = load_word(folded, p + k)
+                each = _word_bytes(word) | (word & HIGH_BITS)
+                runs |= ((each >> SEVEN) * GATHER >> S56) << np.uint64(k)
+            if n < 64:
+                runs &= (ONE << np.uint64(n)) - ONE
+            edges = runs ^ (runs << ONE | begun)
+            while edges != ZERO:
+                at = p + trailing_zeros(edges)
+                edges &= edges - ONE
+                begun ^= ONE
+                if begun != ZERO:
+                    begin = at
                     continue
-                shift = EIGHT * np.uint64(8 - n)
-                key = max(_mixed(_hashed(np.uint64(n) * ODD1, (word << shift) >> shift)), ONE)
-                n_bytes = n
-            else:
-                p, n_bytes, n_characters = _long_word(folded, p, end, flags, out, q)
-                if n_characters < 2:
+                length = at - begin
+                if length < 2:
                     continue
-                key = _hash(out, q, q + n_bytes)
-            if not _is_there(stops, key):
-                starts[n_words], keys[n_words] = q, key
+                h, high, k = np.uint64(length) * ODD1, ZERO, begin
+                while k < at:
+                    word = load_word(folded, k)
+                    k += 8
+                    if k > at:
+                        shift = EIGHT * np.uint64(k - at)
+                        word = (word << shift) >> shift
+                    h = _hashed(h, word)
+                    high |= word
+                if high & HIGH_BITS != ZERO:
+                    n_words, q = _beyond_ascii(folded, begin, at, flags, stops, out, starts, keys, n_words, q)
+                    continue
+                key = max(_mixed(h), ONE)
+                if stops.shape[0] > 0 and _is_there(stops, key):
+                    continue
+                keys[n_words] = key
+                if out.shape[0] > 0:
+                    starts[n_words] = q
+                    for k in range(0, length, 8):
+                        store_word(out, q + k, load_word(folded, begin + k))
+                    q += length
+                    out[q] = SPACE
+                    q += 1
                 n_words += 1
-                q += n_bytes
-                out[q] = SPACE
-                q += 1
+            p += n
     first_word[ends.shape[0] - 1] = n_words
-    starts[n_words] = q
+    if starts.shape[0] > 0:
+        starts[n_words] = q
 
 
 @njit(**JIT)
-def _long_word(folded, p, end, flags, out, q):
-    """Write word characters to ``out`` at ``q``, of any length or beyond ASCII; returns where they end, their bytes
-    and their number. If there is none, the character there is passed over."""
-    first, number = q, 0
+def _beyond_ascii(folded, p, end, flags, stops, out, starts, keys, n_words, q):
+    """The words in a run of ASCII word characters and whatever is beyond ASCII; returns ``n_words`` and ``q``
+    behind them. See ``words``."""
     while p < end:
-        if folded[p] >= 128:
-            code, n = _character(folded, p)
-            if code >= flags.shape[0] or not flags[code] & WORD:
-                return p + (n if number == 0 else 0), q - first, number
-            for k in range(n):
-                out[q + k] = folded[p + k]
-            p, q, number = p + n, q + n, number + 1
+        begin, number = p, 0
+        while p < end:
+            code, n = np.int64(folded[p]), 1
+            if code >= 128:
+                code, n = _character(folded, p)
+                if code >= flags.shape[0] or not flags[code] & WORD:
+                    break
+            p, number = p + n, number + 1
+        stop = p
+        if p < end:
+            p += _character(folded, p)[1]
+        if number < 2:
             continue
-        word = load_word(folded, p)
-        n = min(trailing_zeros(~_word_bytes(word) & HIGH_BITS) >> 3, end - p)
-        if n == 0:
-            break
-        store_word(out, q, word)
-        p, q, number = p + n, q + n, number + n
-    return p, q - first, number
+        key = _hash(folded, begin, stop)
+        if _is_there(stops, key):
+            continue
+        keys[n_words] = key
+        if out.shape[0] > 0:
+            starts[n_words] = q
+            for k in range(begin, stop):
+                out[q] = folded[k]
+                q += 1
+            out[q] = SPACE
+            q += 1
+        n_words += 1
+    return n_words, q
 
 
 @njit(**JIT)

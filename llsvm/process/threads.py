@@ -42,6 +42,10 @@ class Threads:
         """Return when no thread is at work any more; there will be none from here on."""
         self._pool.shutdown()
 
+    def submit(self, work: Callable[[], R]) -> Future[R]:
+        """``work``, begun and not waited for."""
+        return self._pool.submit(work)
+
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """``work`` of each item."""
         jobs: list[Future[R]] = []

@@ -1,7 +1,8 @@
 """Packing: the arrays that a page is stored as, smaller than in memory where that loses nothing.
 
 Column numbers become 16-bit differences, and float32 values become codes of 8 or 16 bits into a table, where the
-page has few different ones (counts, indicators, decimals of few digits). Row offsets are stored as lengths.
+page has few different ones (counts, indicators, decimals of few digits); where most values of a row are the same
+(those of text), one code for the row, and places and codes of the others. Row offsets are stored as lengths.
 Reading less is faster than reading more, even from memory: see ``python -m tools.bench read``.
 """
 
@@ -48,7 +49,7 @@ class Packer:
     again, page by page."""
 
     def __init__(self) -> None:
-        self._codes_pay = True
+        self._codes_pay = self._row_codes_pay = True
         self._scratch: Arrays = {}
 
     def pack(self, block: Block) -> tuple[Shape, Arrays]:
@@ -77,8 +78,40 @@ class Packer:
             indptr = X.indptr if start == 0 else X.indptr - start
             arrays = {"lengths": _small(np.diff(indptr))} | arrays
             arrays["index"] = self._packed_indices(indptr, arrays["index"])
-        self._pack_values("value" if isinstance(X, CSR) else "X", arrays)
+            packed = self._pack_rows(indptr, arrays)
+        else:
+            packed = False
+        if not packed:
+            self._pack_values("value" if isinstance(X, CSR) else "X", arrays)
         return shape, {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+    def _pack_rows(self, indptr: NDArray[np.int64], arrays: Arrays) -> bool:
+        """Replace the values of sparse rows by a code for each row, the codes of others, and a table, where that is
+        no larger than a code of 8 bits for each value."""
+        values, n_rows = arrays["value"], len(indptr) - 1
+        most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
+        if not self._row_codes_pay or values.dtype != np.float32 or not most:
+            return False
+        from llsvm.kernels.pages import pack_rows
+
+        usual, n_odd = self._room("usual", n_rows, np.uint16), self._room("n_odd", n_rows, np.uint16)
+        odd = self._room(
+            "odd", max(0, len(values) - 4 * n_rows) // 2, np.uint16
+        )  # a byte for each value, at most
+        table, slots = self._table(most)
+        n, n_codes = pack_rows(indptr, values.view(np.uint32), usual, n_odd, odd, table, slots)
+        self._row_codes_pay = n >= 0
+        if self._row_codes_pay:
+            del arrays["value"]
+            arrays |= {"usual": usual, "n_odd": n_odd, "odd": odd[:n]}
+            arrays["table"] = table[:n_codes].view(np.float32)
+        return self._row_codes_pay
+
+    def _table(self, most: int) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+        """Of so many values, and empty slots to find them by."""
+        slots = self._room("slots", 1 << (2 * most).bit_length(), np.int32)
+        slots[:] = 0
+        return self._room("table", most, np.uint32), slots
 
     def _pack_values(self, name: str, arrays: Arrays) -> None:
         """Replace the array ``name`` by codes and a table, where that is smaller."""
@@ -88,9 +121,8 @@ class Packer:
             return
         from llsvm.kernels.pages import pack_values
 
-        codes, table = self._room("codes", len(values), np.uint16), self._room("table", most, np.uint32)
-        slots = self._room("slots", 1 << (2 * most).bit_length(), np.int32)
-        slots[:] = 0
+        codes = self._room("codes", len(values), np.uint16)
+        table, slots = self._table(most)
         n = pack_values(values.view(np.uint32), codes, table, slots)
         self._codes_pay = n >= 0
         if self._codes_pay:
@@ -127,16 +159,18 @@ def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
     n, nnz = shape.n_rows, shape.nnz
     cuts = iter(np.split(room, np.cumsum(_rooms(shape, arrays))))
     rows = _rows(shape, arrays, next(cuts).view(np.int64)) if shape.first_row is not None else arrays["rows"]
-    value = arrays["value" if shape.width is None else "X"]
-    if "table" in arrays:
-        value = next(cuts).view(np.float32)[:nnz]
-        _values(arrays, value)
+    value = next(cuts).view(np.float32)[:nnz] if "table" in arrays else arrays.get("value", arrays.get("X"))
+    assert value is not None
     X: Matrix
     if shape.width is not None:
+        if "table" in arrays:
+            _values(arrays, None, value)
         X = value.reshape(n, shape.width)
     else:
         indptr, index = next(cuts).view(np.int64), arrays["index"]
         _offsets(arrays, indptr)
+        if "table" in arrays:
+            _values(arrays, indptr, value)
         if index.dtype == np.uint16:
             index = next(cuts).view(np.int32)[:nnz]
             _columns(arrays, indptr, index)
@@ -151,9 +185,9 @@ def unpack_into(into: Block, shape: Shape, arrays: Arrays) -> None:
     into.y[:] = arrays["y"]
     if into.weight is not None:
         into.weight[:] = arrays.get("weight", 1.0)
-    _values(arrays, into.X.data)
     indptr = np.empty(shape.n_rows + 1, np.int64)
     _offsets(arrays, indptr)
+    _values(arrays, indptr, into.X.data)
     _columns(arrays, indptr, into.X.indices)
     indptr += into.X.indptr[0]
     into.X.indptr[1:] = indptr[1:]
@@ -173,7 +207,13 @@ def _rows(shape: Shape, arrays: Arrays, out: NDArray[np.int64]) -> NDArray[np.in
     return out
 
 
-def _values(arrays: Arrays, out: NDArray[np.floating]) -> None:
+def _values(arrays: Arrays, indptr: NDArray[np.int64] | None, out: NDArray[np.floating]) -> None:
+    """indptr: of sparse rows, from 0 on."""
+    if "usual" in arrays:
+        from llsvm.kernels.pages import unpack_rows
+
+        unpack_rows(indptr, arrays["usual"], arrays["n_odd"], arrays["odd"], arrays["table"], out)
+        return
     value = arrays["value"] if "value" in arrays else arrays["X"]
     if "table" in arrays:
         from llsvm.kernels.pages import unpack_values
@@ -202,7 +242,7 @@ def _columns(arrays: Arrays, indptr: NDArray[np.int64], out: NDArray[np.int32]) 
 def csr_dtype(layout: Layout) -> str | None:
     """Of the values that ``unpack`` makes of arrays laid out so; None for dense rows."""
     arrays = dict(layout)
-    if "value" not in arrays:
+    if "index" not in arrays:
         return None
     return "float32" if "table" in arrays else arrays["value"]
 

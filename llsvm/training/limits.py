@@ -15,8 +15,8 @@ _JOINT = ("crammer-singer", "weston-watkins")
 # Their kernels take more to compile than the others: measured 308 MB under a limit of 300, 8 MB too many. It is
 # asked for whether they are compiled or not, so that the same limit gives the same model.
 _JOINT_COMPILE_BYTES = 20_000_000
-# As those of text do: measured 400 MB under a limit of 390.
-_TEXT_COMPILE_BYTES = 20_000_000
+# As those of text do: measured 431 MB under a limit of 430, of which 20 MB were for this.
+_TEXT_COMPILE_BYTES = 32_000_000
 # As those that score held-out rows do, beside a solver's: measured 325 MB under a limit of 320.
 _TUNE_COMPILE_BYTES = 20_000_000
 _MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works

@@ -20,6 +20,7 @@ _GROWTH = 1.2  # of text that is folded, at first
 # of workspace, by byte of text: folded, as it is analysed, where units start and their keys; and of each length
 _TEXT_BYTES, _WORD_BYTES, _CHARACTER_BYTES = 3, 10, 10
 _GRAM_BYTES = 48  # as it is found, counted and encoded
+_LIKELY_WORD = 4  # bytes, with what is between them
 _SPARE = 1.25  # arrays are larger than was needed
 
 
@@ -32,6 +33,12 @@ def workspace_bytes(options: TextOptions, n_bytes: int) -> int:
     else:
         each = _TEXT_BYTES + _CHARACTER_BYTES + sizes * _GRAM_BYTES
     return int(_SPARE * each * n_bytes)
+
+
+def likely_grams(options: TextOptions, n_bytes: int) -> int:
+    """In so much text as people write."""
+    sizes = options.ngrams[1] - options.ngrams[0] + 1
+    return sizes * n_bytes // _LIKELY_WORD if options.analyzer == "word" else sizes * n_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +56,13 @@ class Documents:
         """(start, stop) of documents, in order, of so much text together, or one."""
         edges = [0]
         while edges[-1] < self.number:
-            end = np.searchsorted(self.offsets, self.offsets[edges[-1]] + max_bytes, "right") - 1
-            edges.append(max(int(end), edges[-1] + 1))
+            edges.append(self.end_of(edges[-1], self.number, max_bytes))
         return list(pairwise(edges))
+
+    def end_of(self, first: int, stop: int, max_bytes: int) -> int:
+        """Of a piece that begins with document ``first``: at most ``stop``."""
+        end = np.searchsorted(self.offsets, self.offsets[first] + max_bytes, "right") - 1
+        return min(max(int(end), first + 1), stop)
 
     @classmethod
     def of(cls, column: pa.Array, encoding: str = UTF_8) -> Documents:
@@ -140,7 +151,7 @@ class Analyzer:
         array, (shortest, longest) = self.workspace.array, self.options.ngrams
         first_gram = array("first", stop - first + 1, np.int64)
         if self.options.analyzer == "word":
-            text, starts, keys, first_word = self._words(documents, first, stop)
+            text, starts, keys, first_word = self._words(documents, first, stop, written=True)
             grams = array("grams", int(first_word[-1]) * (longest - shortest + 1), np.uint64, 3)
             kernels.word_grams(starts, keys, first_word, shortest, longest, grams, first_gram)
         else:
@@ -158,7 +169,7 @@ class Analyzer:
         array, (shortest, longest) = self.workspace.array, self.options.ngrams
         first_gram = array("first", stop - first + 1, np.int64)
         if self.options.analyzer == "word":
-            _, _, keys, first_word = self._words(documents, first, stop)
+            _, _, keys, first_word = self._words(documents, first, stop, written=False)
             out = array("gram keys", int(first_word[-1]) * (longest - shortest + 1), np.uint64)
             kernels.word_gram_keys(keys, first_word, shortest, longest, out, first_gram)
         else:
@@ -167,15 +178,14 @@ class Analyzer:
             out[:] = grams[: len(out), 0]
         return out[: first_gram[-1]], first_gram
 
-    def _words(self, documents: Documents, first: int, stop: int) -> tuple[NDArray[Any], ...]:
-        """(out, starts, keys, first_word) of ``llsvm.kernels.text.words``."""
+    def _words(self, documents: Documents, first: int, stop: int, written: bool) -> tuple[NDArray[Any], ...]:
+        """(out, starts, keys, first_word) of ``llsvm.kernels.text.words``; the first two are empty unless they are
+        to be ``written``."""
         folded, ends = self._fold(documents, first, stop)
         array, n_bytes, n = self.workspace.array, int(ends[-1]), stop - first
-        text, first_word = (
-            array("text", n_bytes + n + kernels.PADDING_BYTES, np.uint8),
-            array("units", n + 1, np.int64),
-        )
-        starts, keys = array("starts", n_bytes // 2 + 1, np.int64), array("keys", n_bytes // 2 + 1, np.uint64)
+        text = array("text", n_bytes + n + kernels.PADDING_BYTES if written else 0, np.uint8)
+        starts = array("starts", n_bytes // 2 + 1 if written else 0, np.int64)
+        first_word, keys = array("units", n + 1, np.int64), array("keys", n_bytes // 2 + 1, np.uint64)
         kernels.words(folded, ends, flags(), self._stops, text, starts, keys, first_word)
         return text, starts, keys, first_word
 

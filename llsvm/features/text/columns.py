@@ -6,7 +6,7 @@ of its own, before any row can be made (``llsvm.training.texts``); hashed column
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,7 @@ from llsvm.features.text.column_order import Places, frequent_first
 from llsvm.features.text.frequencies import ColumnFrequencies
 from llsvm.features.text.lookup import lookup_bytes
 from llsvm.features.text.options import TextOptions
+from llsvm.features.text.rows_ahead import RowsAhead
 from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
 from llsvm.features.text.vocabulary import Vocabulary
 from llsvm.files.recoded import UTF_8
@@ -199,10 +200,11 @@ class DocumentColumns:
         self.options, self.note = replace(self.options, hash_bits=bits), note
         self.vocabularies = self._vectorizers = self.places = None
 
-    def begin(self) -> None:
-        """Rows are about to be made of all documents."""
+    def begin(self) -> int:
+        """Rows are about to be made of all documents; returns ``growth``."""
         wanted = self.learning and self.column_names is None and self.options.hash_bits is not None
         self._samplers = [NameSampler(self.options) for _ in self.names] if wanted else []
+        return self.growth
 
     def rest(self) -> None:
         """All rows have been made, for now: what that takes is let go."""
@@ -241,16 +243,29 @@ class DocumentColumns:
                 f"of {format_size(self.most_bytes)}; part it among several rows{more}",
             )
 
-    def rows(self, columns: Mapping[str, pa.Array]) -> CSR:
-        """N-grams of a batch's documents, numbered from 0. Raises ValueError(row, reason) for text that is not
-        UTF-8."""
-        assert self.known, "vocabularies are learned before rows are made"
-        if self._vectorizers is None:
-            self._vectorizers = self._made()
-        parts, offset, found = [], 0, self.documents(columns)
-        for name, documents, vectorizer in zip(self.names, found, self._vectorizers, strict=True):
+    def begin_rows(self, columns: Mapping[str, pa.Array]) -> RowsAhead | None:
+        """Have threads make the rows of a batch, where there are several; None where ``rows`` is to make them."""
+        if self.n_threads == 1:
+            return None
+        try:
+            documents = self.documents(columns)
+        except ValueError:
+            return None  # which ``rows`` raises when it is the batch's turn
+        return RowsAhead(documents, self._ready(), self._threads)
+
+    def rows(self, columns: Mapping[str, pa.Array], begun: RowsAhead | None = None) -> CSR:
+        """N-grams of a batch's documents, numbered from 0. begun: of ``begin_rows``. Raises
+        ValueError(row, reason) for text that is not UTF-8."""
+        vectorizers, parts, offset = self._ready(), list[CSR](), 0
+        found = begun.documents if begun is not None else self.documents(columns)
+        made: list[Callable[[Documents], CSR]] = [vectorizer.rows for vectorizer in vectorizers]
+        if (
+            begun is not None and begun.vectorizers is vectorizers
+        ):  # else columns have got their places meanwhile
+            made = begun.rows
+        for name, documents, vectorizer, rows in zip(self.names, found, vectorizers, made, strict=True):
             try:
-                parts.append(moved(vectorizer.rows(documents), offset))
+                parts.append(moved(rows(documents), offset))
             except NotUTF8 as error:
                 raise not_utf8(name, error) from error
             offset += vectorizer.n_columns
@@ -258,8 +273,19 @@ class DocumentColumns:
             sampler.add(documents)
         return beside(parts)
 
+    @property
+    def _threads(self) -> Threads:
+        self._pool = self._pool or Threads(self.n_threads)
+        return self._pool
+
+    def _ready(self) -> list[Vectorizer]:
+        assert self.known, "vocabularies are learned before rows are made"
+        if self._vectorizers is None:
+            self._vectorizers = self._made()
+        return self._vectorizers
+
     def _made(self) -> list[Vectorizer]:
-        pool = self._pool = self._pool or Threads(self.n_threads)
+        pool = self._threads
         known: Sequence[Vocabulary | None] = self.vocabularies or [None] * len(self.names)
         weights = [None if not self.options.idf else each.weights() for each in self.frequencies or ()]
         weights = weights or [None] * len(self.names)

@@ -3,10 +3,13 @@ them, in so much memory and by so many threads."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+from numpy.typing import NDArray
 
 from llsvm.block import CSR
-from llsvm.features.text.analyzer import Analyzer, Documents
+from llsvm.features.text.analyzer import Analyzer, Documents, likely_grams
 from llsvm.features.text.column_order import Places
 from llsvm.features.text.frequencies import ColumnWeights
 from llsvm.features.text.lookup import Lookup
@@ -41,7 +44,7 @@ class Vectorizer:
         places: Places | None = None,
     ) -> None:
         self.options = options
-        self._analyzers = [Analyzer(options) for _ in range(threads.number)]
+        self._idle: list[Analyzer] = []
         self._threads = threads
         self._lookup = Lookup(np.zeros(0, np.uint8), np.zeros(2, np.int32))
         self.n_columns = 1 << (options.hash_bits or 0)
@@ -56,60 +59,58 @@ class Vectorizer:
         self._column_bits = options.hash_bits or max(1, self.n_columns.bit_length())
 
     def rows(self, documents: Documents) -> CSR:
-        """Of each document, float32. Raises NotUTF8."""
-        pieces = documents.pieces(piece_bytes(documents, self._threads.number))
-        n_threads = max(1, min(self._threads.number, len(pieces)))
-
-        def encode(t: int) -> list[CSR]:
-            found = []
-            for start, stop in pieces[t::n_threads]:
-                part = self._encoded(documents, t, start, stop)
-                alone = len(pieces) <= n_threads  # else the workspace is needed again
-                found.append(
-                    part if alone else CSR(part.indptr.copy(), part.indices.copy(), part.data.copy())
-                )
-            return found
-
-        encoded = self._threads.map(encode, range(n_threads))
-        parts = [encoded[i % n_threads][i // n_threads] for i in range(len(pieces))]
-        before = np.cumsum([0, *(part.indptr[-1] for part in parts)])
-        indices, data = np.empty(before[-1], np.int32), np.empty(before[-1], np.float32)
-
-        def put(t: int) -> None:
-            for i in range(t, len(parts), n_threads):
-                place = slice(before[i], before[i + 1])
-                indices[place], data[place] = parts[i].indices, parts[i].data
-
-        self._threads.map(put, range(n_threads))
-        indptr = [part.indptr[1:] + start for part, start in zip(parts, before, strict=False)]
-        return CSR(np.concatenate([np.zeros(1, np.int64), *indptr]), indices, data)
-
-    def _encoded(self, documents: Documents, t: int, first_document: int, stop: int) -> CSR:
-        """By thread ``t``, in its workspace."""
-        keys, first = self._analyzers[t].keys(documents, first_document, stop)
-        array, n = self._analyzers[t].workspace.array, len(keys)
-        most = int(np.diff(first).max(initial=1))
-        found, values = array("found", 2, np.uint32, most), array("values", most, np.float64)
-        indptr, indices, data = (
-            array("indptr", len(first), np.int64),
-            array("indices", n, np.int32),
-            array("data", n, np.float32),
+        """Of each document, float32, made by all threads. Raises NotUTF8."""
+        own = shares(documents, self._threads.number)
+        if len(own) <= 1:
+            return self.rows_of(documents, 0, documents.number)
+        parts = self._threads.map(lambda share: self.rows_of(documents, *share), own)
+        ends = np.cumsum([0, *(part.indptr[-1] for part in parts)])
+        return CSR(
+            np.concatenate(
+                [ends[:1], *(part.indptr[1:] + end for part, end in zip(parts, ends, strict=False))]
+            ),
+            np.concatenate([part.indices for part in parts]),
+            np.concatenate([part.data for part in parts]),
         )
-        kernels.encode(
-            *(keys, first, self._lookup.entries, self._lookup.buckets, self._column_bits),
-            *(self.options.hash_bits is not None, self._places),
-            *(self._weights.alone, self._weights.first, self._weights.shared),
-            *(_TF[self.options.weight], self.options.unit_rows),
-            *(found, values, indptr, indices, data),
-        )
-        return CSR(indptr, indices[: indptr[-1]], data[: indptr[-1]])
+
+    def rows_of(self, documents: Documents, first: int, stop: int) -> CSR:
+        """Of documents ``first`` to ``stop``, float32, made by the thread that calls. Raises NotUTF8."""
+        try:
+            analyzer = self._idle.pop()
+        except IndexError:
+            analyzer = Analyzer(self.options)
+        array, at = analyzer.workspace.array, first
+        indptr = np.zeros(stop - first + 1, np.int64)
+        n_bytes = int(documents.offsets[stop] - documents.offsets[first])
+        indices, data = _room(likely_grams(self.options, n_bytes))
+        while at < stop:
+            end = documents.end_of(at, stop, PIECE_BYTES)
+            keys, of_document = analyzer.keys(documents, at, end)
+            k = int(indptr[at - first])
+            if k + len(keys) > len(indices):
+                before, (indices, data) = (indices, data), _room(2 * (k + len(keys)))
+                indices[:k], data[:k] = before[0][:k], before[1][:k]
+            most = int(np.diff(of_document).max(initial=1))
+            kernels.encode(
+                *(keys, of_document, self._lookup.entries, self._lookup.buckets, self._column_bits),
+                *(self.options.hash_bits is not None, self._places),
+                *(self._weights.alone, self._weights.first, self._weights.shared),
+                *(_TF[self.options.weight], self.options.unit_rows),
+                *(array("found", 2, np.uint32, most), array("values", most, np.float64)),
+                *(indptr[at - first : end - first + 1], indices, data),
+            )
+            at = end
+        self._idle.append(analyzer)
+        n = int(indptr[-1])
+        return CSR(indptr, indices[:n], data[:n])
 
 
-def piece_bytes(documents: Documents, n_threads: int) -> int:
-    """Of text that a thread analyses at a time: so many pieces that all threads have as much to do."""
-    n_bytes = int(documents.offsets[-1] - documents.offsets[0])
-    number = n_threads * -(-n_bytes // (n_threads * PIECE_BYTES))
-    longest = int(
-        np.diff(documents.offsets).max(initial=0)
-    )  # a piece ends before a document that is too much
-    return min(PIECE_BYTES, n_bytes // max(number, 1) + longest // 2 + 1)
+def _room(n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    return np.empty(n, np.int32), np.empty(n, np.float32)
+
+
+def shares(documents: Documents, n_threads: int) -> list[tuple[int, int]]:
+    """(start, stop) of documents, in order, so that each thread has about as much text to analyse."""
+    offsets = documents.offsets
+    cuts = np.searchsorted(offsets, np.linspace(offsets[0], offsets[-1], n_threads + 1)[1:-1]).tolist()
+    return [(start, stop) for start, stop in pairwise([0, *cuts, documents.number]) if start < stop]

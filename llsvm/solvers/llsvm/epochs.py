@@ -127,27 +127,27 @@ class Epochs:
         are few, and all of them take part. in_cache: nothing was spilled, the cache has them."""
         run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
         run.stream.progress.begin("survivors", len(survivors))
-        first = np.zeros(len(sweeps.w))
+        tuning, first, n_rows, few = run.tuning, np.zeros(len(sweeps.w)), run.stream.dataset.n_rows, False
         run.start[...] = sweeps.w
-        n_kept = len(survivors)
-        within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
-        self._faces.begin()
-        self._sets.begin()
-        self._all_rows.begin()
+        n_kept, n_read, most_read = len(survivors), 0, tuning.spill_reads * n_rows
+        within, rewrite = threshold, n_active < tuning.rewrite_below * len(survivors)
+        for each in (self._faces, self._sets, self._all_rows):
+            each.begin()
         self._waiting = []
         self._settled[:] = False
-        for epoch in range(run.tuning.face.max_steps):
+        for epoch in range(tuning.face.max_steps):
             self._forget_left()
-            cached = in_cache and run.tuning.cached_epochs
-            if not (cached and run.tuning.average):  # else the cache has them, and they are averaged with all
+            cached = in_cache and tuning.cached_epochs
+            if not (cached and tuning.average):  # else the cache has them, and they are averaged with all
                 chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
                 self._over_resident(chosen, threshold, self._crawls and not in_cache)
             if self._progress.out_of_time:
                 break
             if cached:
                 sweeps.begin()  # threads that conflicted may no longer, now that weights move less
-                met, rewrite = self._over_cache(), False
-            elif survivors.spilled is not None:
+                met, rewrite, n_read = self._over_cache(), False, n_read + n_rows
+            elif (spilled := survivors.spilled) is not None:
+                few, n_read = spilled.n_rows * tuning.max_spill_epochs <= most_read, n_read + spilled.n_rows
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
             elif not self._waiting:
                 break
@@ -157,11 +157,12 @@ class Epochs:
                 continue
             if epoch == 0:
                 first = met
-            if np.all(met <= self._enough_spilled(first)) or all(map(self._is_spent, sweeps.open)):
+            if np.all(met <= self._enough_spilled(first, few)) or all(map(self._is_spent, sweeps.open)):
                 break
             if self._together(met, in_cache):
                 return n_kept
-            if not self._along_faces(met, in_cache) and epoch + 1 >= run.tuning.max_spill_epochs:
+            many = epoch + 1 >= tuning.max_spill_epochs and n_read > most_read
+            if not self._along_faces(met, in_cache) and many:
                 break
             if self._faces.done[sweeps.open].all():
                 break
@@ -381,11 +382,12 @@ class Epochs:
         """The gap at which epochs over rows in memory end that began with a gap of ``first``, of problem ``c``."""
         return max(self._run.tuning.survivors_until * first, self._of_tol * float(self._run.sizes[c]))
 
-    def _enough_spilled(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(k,) the gaps at which epochs over spilled rows end that began with gaps of ``first``, (k,)."""
-        tuning, tol = self._run.tuning, self._run.settings.tol
-        until = np.where(self._faces.stepped, 0.0, tuning.first_until if self._first else tuning.spill_until)
-        return np.maximum(until * first, tuning.spill_tol_share * tol * self._run.sizes)
+    def _enough_spilled(self, first: NDArray[np.float64], few: bool = False) -> NDArray[np.float64]:
+        """(k,) the gaps at which epochs over spilled rows (few?) end that began with gaps of ``first``, (k,)."""
+        tuning, wanted = self._run.tuning, self._run.settings.tol * self._run.sizes
+        gaps = first * (tuning.first_until if self._first else tuning.spill_until) * ~self._faces.stepped
+        gaps[few & (gaps < wanted)] = 0.0
+        return np.maximum(gaps, tuning.spill_tol_share * wanted)
 
     @property
     def _of_tol(self) -> float:

@@ -193,7 +193,9 @@ class LLSVMTuning:
     max_epochs: int = 50
     """Over all the survivors in memory."""
     max_spill_epochs: int = 8
-    """Over the spilled ones: reading the spill again against reading all rows again."""
+    """Over the spilled ones: reading the spill again against reading all rows again;"""
+    spill_reads: float = 1.5
+    """... more, while they have read no more than so many times all rows: few that are spilled are soon read."""
     scan_spilled: bool = False
     """A block's margins are measured before it is swept over: only rows that are free or violate are visited."""
     ahead: bool = False
@@ -204,7 +206,8 @@ class LLSVMTuning:
     first_until: float = 0.1
     """... this one after the first pass, which knows no drift yet, so that rows that will matter are missing,"""
     spill_tol_share: float = 0.3
-    """... or to this share of the gap that is asked for."""
+    """... or to this share of the gap that is asked for; where few rows are spilled (``spill_reads``), only to that
+    where the other share would be less than all of it."""
     average: bool = False
     """What the next full pass measures is the average of the weights that the blocks of the last epoch over spilled
     or cached rows have left, not the last ones, which suit the last block best: 20 to 40 % less of a gap, for one
@@ -312,6 +315,7 @@ NUMBERS = replace(
     spill_until=0.03,
     spill_tol_share=0.55,
     max_spill_epochs=16,
+    spill_reads=0.0,
 )
 SMOOTH_NUMBERS = replace(
     FREE, average=True, first_until=0.0, spill_until=0.0, spill_tol_share=2.5, max_spill_epochs=12
