@@ -27,7 +27,7 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
-from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
+from llsvm.solvers.llsvm.newton_system import NewtonSystem, OuterSum, Prices
 from llsvm.solvers.llsvm.tuning import MultipliersTuning
 from llsvm.solvers.regula_falsi import regula_falsi
 from llsvm.stream.progress import OutOfTime
@@ -123,6 +123,9 @@ class Multipliers:
         self._alpha, self._curvature = np.empty(n), np.empty(n)
         self._v, self._of_v = problem.rest, np.zeros(n)  # weights, and the α that make them
         self._totals = np.zeros(N_TOTALS)
+        columns = len(problem.rest)
+        keeps = prices.keeps(columns)
+        self._kept = OuterSum(problem.rows, problem.at, columns) if keeps else None
 
     def solve(
         self,
@@ -208,8 +211,9 @@ class Multipliers:
         """Newton's step where ∇ψ is g. Raises OutOfTime."""
         problem = self._problem
         problem.rows.progress.check()
-        J = np.flatnonzero(self._curvature)
-        system = NewtonSystem(problem.rows, problem.at[J], self._curvature[J], len(g), self._prices)
+        J, h, kept = np.flatnonzero(self._curvature), self._curvature, self._kept
+        matrix = None if kept is None else lambda: kept.matrix(h)
+        system = NewtonSystem(problem.rows, problem.at[J], h[J], len(g), self._prices, matrix)
         return system.solve(g, self._tuning.cg_until)
 
     def _point(self, residual: Vector, change: Vector, step: float, before: Vector, inverse: float) -> None:

@@ -10,6 +10,7 @@ runs repeat.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -23,6 +24,7 @@ from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 Vector = NDArray[np.float64]
 
 MATRICES, DENSE_MATRICES = 1, 3  # as large as the one that is decomposed, in its place, at a time
+KEPT_MATRICES = 2  # where the sum that it is made of is kept for the next step
 READ_PRICE = 5.0  # ns: of a value, of a survivor, read from its spill
 SMALL = (
     100  # columns: so few are solved for as they are, since of nearly parallel rows ROWS leaves only rounding
@@ -58,24 +60,34 @@ class Prices:
 
     def product(self) -> float:
         """Of a row with a vector, or adding it to one."""
+        return 10 + (0.13 if self.dense else 1.5) * self.values
+
+    def worth(self) -> float:
+        """The same in conjugate gradients, whose steps end early: of dense rows, that matrices are made of so fast,
+        ten of them are not worth one of Cholesky's."""
         return 10 + 1.5 * self.values
 
     def has_room(self, order: int) -> bool:
         matrices = DENSE_MATRICES if self.dense else MATRICES
         return order <= self.max_order and matrices * 8 * order * order <= self.room_bytes
 
+    def keeps(self, order: int) -> bool:
+        """Is there room for the sum that a matrix of that order is made of, beside it?"""
+        room = KEPT_MATRICES * 8 * order * order <= self.room_bytes
+        return self.has_room(order) and room and not self.by_columns
+
     def by(self, way: Way, n_rows: int) -> float:
         """Of a step with so many rows in J; infinite where there is no room."""
         if way is Way.PRODUCTS:
-            return self.max_products * (2 * n_rows * self.product() + 5 * self.columns)
+            return self.max_products * (2 * n_rows * self.worth() + 5 * self.columns)
         order = self.columns if way is Way.COLUMNS else n_rows
         if not self.has_room(order):
             return np.inf
         decompose = order**3 / 60 + 10 * order * order
         if way is Way.COLUMNS:
-            gram = 0.1 * self.columns**2 if self.dense else 0.4 * self.values**2
+            gram = 0.02 * self.columns**2 if self.dense else 0.4 * self.values**2
             return n_rows * (self.product() + gram) + decompose
-        inner = 0.1 if self.dense else 0.7
+        inner = 0.06 if self.dense else 0.7
         return n_rows * (0.5 * n_rows * (10 + inner * self.values) + 2 * self.product()) + decompose
 
     def best(self, n_rows: int) -> Way:
@@ -84,13 +96,54 @@ class Prices:
         return min(Way, key=lambda way: self.by(way, n_rows))
 
 
+class OuterSum:
+    """Σ h_i x_i x_iᵀ of rows, (d + 1, d + 1), as the last step has left it: to that, the next one adds what has
+    changed."""
+
+    def __init__(self, rows: ChosenRows, at: Positions, columns: int) -> None:
+        """at: (n,) positions of rows. columns: d + 1."""
+        self._rows, self._at, self._d = rows, at, columns
+        self._of = np.zeros(len(at))  # h_i of the sum, in units of the largest
+        self._taken = 0  # rows that were taken away again
+        self._sum: Vector | None = None
+
+    def matrix(self, curvature: Vector) -> Vector:
+        """I + the sum, whose lower triangle is to be looked at; curvature: (n,) h_i ≥ 0. It may be overwritten.
+        Raises OutOfTime."""
+        # of a loss without a ridge all h_i are σ or 0, and σ grows
+        unit = float(curvature.max())
+        share = curvature / unit
+        change = share - self._of
+        some = np.flatnonzero(change)
+        self._taken += int(np.count_nonzero(change < 0))
+        in_sum = int(np.count_nonzero(share))
+        # as much as was taken away leaves rounding of its own
+        if self._sum is None or len(some) >= in_sum or self._taken > in_sum:
+            self._sum, self._taken = np.zeros((self._d, self._d)), 0
+            change, some = share, np.flatnonzero(share)
+        total, self._sum = self._sum, None  # until all is added
+        self._rows.outer(self._at[some], change[some], total)
+        self._sum, self._of = total, share
+        H = unit * total
+        H.flat[:: self._d + 1] += 1.0
+        return H
+
+
 class NewtonSystem:
     """Of one point. J: (r,) positions of rows, curvature: (r,) float64 h_i > 0; columns: d + 1."""
 
     def __init__(
-        self, rows: ChosenRows, J: Positions, curvature: Vector, columns: int, prices: Prices
+        self,
+        rows: ChosenRows,
+        J: Positions,
+        curvature: Vector,
+        columns: int,
+        prices: Prices,
+        matrix: Callable[[], Vector] | None = None,
     ) -> None:
+        """matrix: makes the matrix of columns, of a sum that is kept; None: it is summed."""
         self._rows, self._J, self._h, self._d = rows, J, curvature, columns
+        self._matrix = matrix or self._summed
         self.way, self._has_room = prices.best(len(J)), prices.has_room(columns)
         self._max_products = prices.max_products
 
@@ -110,10 +163,13 @@ class NewtonSystem:
         return s
 
     def _by_columns(self, g: Vector) -> Vector:
+        return -_solve(self._matrix(), g)
+
+    def _summed(self) -> Vector:
         H = np.zeros((self._d, self._d))
         self._rows.outer(self._J, self._h, H)
         H.flat[:: self._d + 1] += 1.0
-        return -_solve(H, g)
+        return H
 
     def _by_rows(self, g: Vector) -> Vector:
         r = len(self._J)
