@@ -27,7 +27,7 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
-from llsvm.solvers.llsvm.newton_system import NewtonSystem, OuterSum, Prices
+from llsvm.solvers.llsvm.newton_system import KeptSystem, NewtonSystem, Prices, Way
 from llsvm.solvers.llsvm.tuning import MultipliersTuning
 from llsvm.solvers.regula_falsi import regula_falsi
 from llsvm.stream.progress import OutOfTime
@@ -125,7 +125,7 @@ class Multipliers:
         self._totals = np.zeros(N_TOTALS)
         columns = len(problem.rest)
         keeps = prices.keeps(columns)
-        self._kept = OuterSum(problem.rows, problem.at, columns) if keeps else None
+        self._kept = KeptSystem(problem.rows, problem.at, columns, prices) if keeps else None
 
     def solve(
         self,
@@ -181,6 +181,8 @@ class Multipliers:
         v = problem.weights(self._alpha)
         residual *= -1.0
         residual += problem.target
+        import os
+        if "DBG" in os.environ: print("STEPS", steps, len(self._alpha), problem.cost[0])
         return Solution(self._alpha, v, problem.dual(self._alpha, v), w, residual, steps)
 
     def _weights(self) -> Vector:
@@ -211,9 +213,10 @@ class Multipliers:
         """Newton's step where ∇ψ is g. Raises OutOfTime."""
         problem = self._problem
         problem.rows.progress.check()
-        J, h, kept = np.flatnonzero(self._curvature), self._curvature, self._kept
-        matrix = None if kept is None else lambda: kept.matrix(h)
-        system = NewtonSystem(problem.rows, problem.at[J], h[J], len(g), self._prices, matrix)
+        J = np.flatnonzero(self._curvature)
+        if self._kept is not None and len(J) and self._prices.best(len(J)) is Way.COLUMNS:
+            return self._kept.solve(self._curvature, g, self._tuning.close_until)
+        system = NewtonSystem(problem.rows, problem.at[J], self._curvature[J], len(g), self._prices)
         return system.solve(g, self._tuning.cg_until)
 
     def _point(self, residual: Vector, change: Vector, step: float, before: Vector, inverse: float) -> None:

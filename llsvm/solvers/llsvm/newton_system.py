@@ -10,7 +10,6 @@ runs repeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -18,13 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
-from llsvm.solvers.lapack import factor_with_ridge
+from llsvm.solvers.lapack import Cholesky, factor_with_ridge
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 
 Vector = NDArray[np.float64]
 
 MATRICES, DENSE_MATRICES = 1, 3  # as large as the one that is decomposed, in its place, at a time
 KEPT_MATRICES = 2  # where the sum that it is made of is kept for the next step
+PATIENCE = 0.5  # with products: of what they save
+LEAST_PRODUCTS = 5  # ... or none;
+# where so many times as many rows have changed, they take more, unless others of these many rows, as a multiple of
+# the columns, are in the same directions
+CHANGED, MANY = 6, 1.3
 READ_PRICE = 5.0  # ns: of a value, of a survivor, read from its spill
 SMALL = (
     100  # columns: so few are solved for as they are, since of nearly parallel rows ROWS leaves only rounding
@@ -62,6 +66,10 @@ class Prices:
         """Of a row with a vector, or adding it to one."""
         return 10 + (0.13 if self.dense else 1.5) * self.values
 
+    def preconditioned(self, n_rows: int) -> float:
+        """Of a product with so many rows, and a solution with a factor at hand."""
+        return 2 * n_rows * self.product() + 0.5 * self.columns**2
+
     def worth(self) -> float:
         """The same in conjugate gradients, whose steps end early: of dense rows, that matrices are made of so fast,
         ten of them are not worth one of Cholesky's."""
@@ -96,20 +104,62 @@ class Prices:
         return min(Way, key=lambda way: self.by(way, n_rows))
 
 
-class OuterSum:
-    """Σ h_i x_i x_iᵀ of rows, (d + 1, d + 1), as the last step has left it: to that, the next one adds what has
-    changed."""
+class KeptSystem:
+    """The matrix of columns, and its factor, as earlier steps over the same rows have left them: a step adds to the
+    sum only rows whose h_i has changed; and where the factor of an earlier one is close, it does without: that
+    preconditions conjugate gradients, which take a few products then."""
 
-    def __init__(self, rows: ChosenRows, at: Positions, columns: int) -> None:
+    def __init__(self, rows: ChosenRows, at: Positions, columns: int, prices: Prices) -> None:
         """at: (n,) positions of rows. columns: d + 1."""
-        self._rows, self._at, self._d = rows, at, columns
+        self._rows, self._at, self._d, self._prices = rows, at, columns, prices
         self._of = np.zeros(len(at))  # h_i of the sum, in units of the largest
         self._taken = 0  # rows that were taken away again
         self._sum: Vector | None = None
+        self._factor: Cholesky | None = None
+        self._in_factor = np.zeros(len(at), bool)  # rows of h_i > 0
 
-    def matrix(self, curvature: Vector) -> Vector:
-        """I + the sum, whose lower triangle is to be looked at; curvature: (n,) h_i ≥ 0. It may be overwritten.
-        Raises OutOfTime."""
+    def solve(self, curvature: Vector, g: Vector, until: float) -> Vector:
+        """s, (d + 1,). curvature: (n,) h_i ≥ 0. until: see NewtonSystem. Raises OutOfTime."""
+        J = np.flatnonzero(curvature)
+        if self._factor is not None:
+            s = self._by_products(J, curvature, g, until)
+            if s is not None:
+                return s
+        self._factor = None  # before there is another
+        H = self._matrix(curvature)
+        diagonal = H.diagonal().copy()
+        self._factor, self._in_factor = factor_with_ridge(H), curvature > 0
+        return -g / diagonal if self._factor is None else -self._factor.solve(g)
+
+    def _by_products(self, J: Positions, curvature: Vector, g: Vector, until: float) -> Vector | None:
+        """By conjugate gradients; None where they are not expected to be worth it, or take more products."""
+        most = int(PATIENCE * self._prices.by(Way.COLUMNS, 0) / self._prices.preconditioned(len(J)))
+        changed = int(np.count_nonzero((curvature > 0) != self._in_factor))
+        if most < LEAST_PRODUCTS or (changed > CHANGED * most and len(J) < MANY * self._d):
+            return None
+        factor, at, h = self._factor, self._at[J], curvature[J]
+        assert factor is not None
+        s, residual = np.zeros_like(g), -g
+        direction = factor.solve(residual)
+        size = float(residual @ direction)
+        enough = until * until * size
+        for _ in range(most):
+            self._rows.progress.check()
+            product = direction.copy()
+            self._rows.add(at, h * self._rows.dots(at, direction), product)
+            length = size / float(direction @ product)
+            s += length * direction
+            residual -= length * product
+            scaled = factor.solve(residual)
+            before, size = size, float(residual @ scaled)
+            if not size > enough:
+                return s
+            direction *= size / before
+            direction += scaled
+        return None
+
+    def _matrix(self, curvature: Vector) -> Vector:
+        """I + the sum, whose lower triangle is to be looked at. It may be overwritten."""
         # of a loss without a ridge all h_i are σ or 0, and σ grows
         unit = float(curvature.max())
         share = curvature / unit
@@ -139,11 +189,8 @@ class NewtonSystem:
         curvature: Vector,
         columns: int,
         prices: Prices,
-        matrix: Callable[[], Vector] | None = None,
     ) -> None:
-        """matrix: makes the matrix of columns, of a sum that is kept; None: it is summed."""
         self._rows, self._J, self._h, self._d = rows, J, curvature, columns
-        self._matrix = matrix or self._summed
         self.way, self._has_room = prices.best(len(J)), prices.has_room(columns)
         self._max_products = prices.max_products
 
@@ -163,13 +210,10 @@ class NewtonSystem:
         return s
 
     def _by_columns(self, g: Vector) -> Vector:
-        return -_solve(self._matrix(), g)
-
-    def _summed(self) -> Vector:
         H = np.zeros((self._d, self._d))
         self._rows.outer(self._J, self._h, H)
         H.flat[:: self._d + 1] += 1.0
-        return H
+        return -_solve(H, g)
 
     def _by_rows(self, g: Vector) -> Vector:
         r = len(self._J)
