@@ -123,9 +123,8 @@ class Multipliers:
         self._alpha, self._curvature = np.empty(n), np.empty(n)
         self._v, self._of_v = problem.rest, np.zeros(n)  # weights, and the α that make them
         self._totals = np.zeros(N_TOTALS)
-        columns = len(problem.rest)
-        keeps = prices.keeps(columns)
-        self._kept = KeptSystem(problem.rows, problem.at, columns, prices) if keeps else None
+        given = problem.rows, problem.at, len(problem.rest), prices
+        self._kept = KeptSystem(*given) if prices.keeps(n) else None
 
     def solve(
         self,
@@ -181,8 +180,6 @@ class Multipliers:
         v = problem.weights(self._alpha)
         residual *= -1.0
         residual += problem.target
-        import os
-        if "DBG" in os.environ: print("STEPS", steps, len(self._alpha), problem.cost[0])
         return Solution(self._alpha, v, problem.dual(self._alpha, v), w, residual, steps)
 
     def _weights(self) -> Vector:

@@ -24,6 +24,7 @@ Vector = NDArray[np.float64]
 
 MATRICES, DENSE_MATRICES = 1, 3  # as large as the one that is decomposed, in its place, at a time
 KEPT_MATRICES = 2  # where the sum that it is made of is kept for the next step
+KEEPING = 10.0  # ns: of finding whether a row of the problem has changed
 PATIENCE = 0.5  # with products: of what they save
 LEAST_PRODUCTS = 5  # ... or none;
 # where so many times as many rows have changed, they take more, unless others of these many rows, as a multiple of
@@ -79,10 +80,17 @@ class Prices:
         matrices = DENSE_MATRICES if self.dense else MATRICES
         return order <= self.max_order and matrices * 8 * order * order <= self.room_bytes
 
-    def keeps(self, order: int) -> bool:
-        """Is there room for the sum that a matrix of that order is made of, beside it?"""
-        room = KEPT_MATRICES * 8 * order * order <= self.room_bytes
-        return self.has_room(order) and room and not self.by_columns
+    def keeps(self, n_rows: int) -> bool:
+        """Is the sum that the matrix of columns is made of worth keeping beside it, of a problem of so many rows, and
+        is there room for it?"""
+        worth = self.columns * self._gram > KEEPING * n_rows
+        room = KEPT_MATRICES * 8 * self.columns**2 <= self.room_bytes
+        return worth and room and self.has_room(self.columns) and not self.by_columns
+
+    @property
+    def _gram(self) -> float:
+        """Of adding a row to the matrix of columns."""
+        return 0.02 * self.columns**2 if self.dense else 0.4 * self.values**2
 
     def by(self, way: Way, n_rows: int) -> float:
         """Of a step with so many rows in J; infinite where there is no room."""
@@ -93,8 +101,7 @@ class Prices:
             return np.inf
         decompose = order**3 / 60 + 10 * order * order
         if way is Way.COLUMNS:
-            gram = 0.02 * self.columns**2 if self.dense else 0.4 * self.values**2
-            return n_rows * (self.product() + gram) + decompose
+            return n_rows * (self.product() + self._gram) + decompose
         inner = 0.06 if self.dense else 0.7
         return n_rows * (0.5 * n_rows * (10 + inner * self.values) + 2 * self.product()) + decompose
 

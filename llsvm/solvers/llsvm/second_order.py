@@ -263,7 +263,9 @@ class SecondOrder:
     ) -> None:
         run, sweeps, progress = self._run, self._run.sweeps, self._run.stream.progress
         loss, threshold = sweeps.loss, run.threshold
-        at = np.sort(at[part.cost(c)[at] > 0])
+        at = at[part.cost(c)[at] > 0]
+        if not (at[:-1] < at[1:]).all():
+            at = np.sort(at)
         if not len(at) or progress.out_of_time:
             return
         prices, piece_bytes = self._prices(part, len(at))
@@ -310,6 +312,8 @@ class SecondOrder:
             v = problem.weights(new)
             dual = problem.dual(new, v)
         if dual + others < begun:
+            if whole and start is not None:  # weights as good, beside dual variables that were better
+                run.start[c] = found.w
             return
         # those of all rows are measured next, at w
         alpha[at], margin[at] = new, found.margins if start is not None else problem.margins(v)
