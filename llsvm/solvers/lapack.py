@@ -120,7 +120,9 @@ def _call(name: str, *arguments: bytes | float | NDArray[Any], info: bool = True
             return ctypes.c_void_p(argument.ctypes.data)
         if isinstance(argument, bytes):
             return argument
-        return ctypes.byref(ctypes.c_int(argument) if isinstance(argument, int) else ctypes.c_double(argument))
+        return ctypes.byref(
+            ctypes.c_int(argument) if isinstance(argument, int) else ctypes.c_double(argument)
+        )
 
     _routine(name)(*map(pointer, arguments), *([ctypes.byref(found)] if info else []))
     return found.value

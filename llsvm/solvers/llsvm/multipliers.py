@@ -162,7 +162,7 @@ class Multipliers:
                 self._point(residual, residual, 0.0, before, inverse)
                 continue
             try:
-                s = self._newton(g)
+                s = self._newton(g, smooth)
             except OutOfTime:
                 break
             steps += 1
@@ -206,13 +206,14 @@ class Multipliers:
         """Is the gap small enough at v(α), too?"""
         return self._problem.gap(self._alpha, self._problem.margins(v)) <= enough
 
-    def _newton(self, g: Vector) -> Vector:
-        """Newton's step where ∇ψ is g. Raises OutOfTime."""
+    def _newton(self, g: Vector, smooth: bool) -> Vector:
+        """Newton's step where ∇ψ is g. smooth: see ``_is_smooth``. Raises OutOfTime."""
         problem = self._problem
         problem.rows.progress.check()
         J = np.flatnonzero(self._curvature)
         if self._kept is not None and len(J) and self._prices.best(len(J)) is Way.COLUMNS:
-            return self._kept.solve(self._curvature, g, self._tuning.close_until)
+            # of a smooth loss, steps that are exact come to double digits; between proximal points few are needed
+            return self._kept.solve(self._curvature, g, 0.0 if smooth else self._tuning.close_until)
         system = NewtonSystem(problem.rows, problem.at[J], self._curvature[J], len(g), self._prices)
         return system.solve(g, self._tuning.cg_until)
 

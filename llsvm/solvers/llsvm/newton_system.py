@@ -5,7 +5,8 @@ By Cholesky's decomposition of the d × d matrix; or, where J is small, of a |J|
     (I + XᵀhX)⁻¹ = I − Xᵀ (h⁻¹ + XXᵀ)⁻¹ X                                      (Sherman, Morrison, Woodbury)
 
 or by conjugate gradients, preconditioned by the diagonal. Which is a matter of counts and of room alone, so that
-runs repeat.
+runs repeat. Steps over the same rows keep the d × d matrix and its factor (KeptSystem): most rows of J were in the
+one before.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 Vector = NDArray[np.float64]
 
 MATRICES, DENSE_MATRICES = 1, 3  # as large as the one that is decomposed, in its place, at a time
-KEPT_MATRICES = 2  # where the sum that it is made of is kept for the next step
+KEPT_MATRICES, KEPT_ROW_BYTES = 2, 32  # where the sum that it is made of is kept for the next step
 KEEPING = 10.0  # ns: of finding whether a row of the problem has changed
 PATIENCE = 0.5  # with products: of what they save
-LEAST_PRODUCTS = 5  # ... or none;
-# where so many times as many rows have changed, they take more, unless others of these many rows, as a multiple of
-# the columns, are in the same directions
+LEAST_PRODUCTS = 10  # ... or none
+# So many rows have changed for each product that is allowed: then it would take more; unless there are so many rows
+# in J, as a multiple of the columns, that others are in the same directions.
 CHANGED, MANY = 6, 1.3
 READ_PRICE = 5.0  # ns: of a value, of a survivor, read from its spill
 SMALL = (
@@ -81,11 +82,11 @@ class Prices:
         return order <= self.max_order and matrices * 8 * order * order <= self.room_bytes
 
     def keeps(self, n_rows: int) -> bool:
-        """Is the sum that the matrix of columns is made of worth keeping beside it, of a problem of so many rows, and
-        is there room for it?"""
+        """Of a problem of so many rows: is the sum that the matrix of columns is made of worth keeping beside it,
+        and is there room for it?"""
         worth = self.columns * self._gram > KEEPING * n_rows
-        room = KEPT_MATRICES * 8 * self.columns**2 <= self.room_bytes
-        return worth and room and self.has_room(self.columns) and not self.by_columns
+        needed = KEPT_MATRICES * 8 * self.columns**2 + KEPT_ROW_BYTES * n_rows
+        return worth and needed <= self.room_bytes and self.has_room(self.columns) and not self.by_columns
 
     @property
     def _gram(self) -> float:
@@ -126,9 +127,10 @@ class KeptSystem:
         self._in_factor = np.zeros(len(at), bool)  # rows of h_i > 0
 
     def solve(self, curvature: Vector, g: Vector, until: float) -> Vector:
-        """s, (d + 1,). curvature: (n,) h_i ≥ 0. until: see NewtonSystem. Raises OutOfTime."""
+        """s, (d + 1,). curvature: (n,) h_i ≥ 0. until: see NewtonSystem; 0: no conjugate gradients. Raises
+        OutOfTime."""
         J = np.flatnonzero(curvature)
-        if self._factor is not None:
+        if self._factor is not None and until > 0:
             s = self._by_products(J, curvature, g, until)
             if s is not None:
                 return s
