@@ -1,5 +1,7 @@
 """Grids and folds whose problems begin at each other: the same optima, for a fraction of the work."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracle import rows
@@ -90,3 +92,25 @@ def test_where_second_order_has_finished_a_problem_it_is_all_that_those_after_it
     assert last.passes == 2  # the first of which has settled them, and the second measured
     assert len(solving) == 5 * len(COSTS)
     assert few <= 100 * len(y)  # of the five problems of the smallest C, until it took over
+
+
+def test_weights_that_second_order_finds_count_where_the_dual_variables_before_were_better(monkeypatch):
+    X, y = rows(n=3000, d=6, seed=1, noise=0.6)
+    X = X * np.array([1, 30, 1, 1, 1000, 1])
+    found, solve, of_problem = [], second_order.Multipliers.solve, second_order.SecondOrder._solve
+
+    def worse(self, *given):
+        found.append(replace(solve(self, *given), dual=-np.inf))
+        return found[-1]
+
+    def checked(self, part, c, *given):
+        before = part.alpha[c].copy()
+        of_problem(self, part, c, *given)
+        if given[-1] is not None:  # in turn
+            np.testing.assert_array_equal(self._run.start[c], found[-1].w)
+            np.testing.assert_array_equal(part.alpha[c], before)
+
+    monkeypatch.setattr(second_order.Multipliers, "solve", worse)
+    monkeypatch.setattr(second_order.SecondOrder, "_solve", checked)
+    solved(X, y, PARENTS, max_passes=2)
+    assert found

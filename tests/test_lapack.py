@@ -18,7 +18,10 @@ A = np.random.default_rng(0).standard_normal((60, 40))
 with one_blas_thread():
     solved = lapack.Cholesky(A.T @ A).solve(np.arange(80.0).reshape(40, 2))
     values, vectors = lapack.eigenvectors(A.T @ A)
-digest = hashlib.sha256(solved.tobytes() + values.tobytes() + vectors.tobytes()).hexdigest()
+    total = np.zeros((40, 40))
+    lapack.add_outer(total, A, 0.3)
+arrays = solved, values, vectors, total
+digest = hashlib.sha256(b"".join(each.tobytes() for each in arrays)).hexdigest()
 print(digest, "scipy.linalg" in sys.modules)
 """
 
@@ -36,6 +39,16 @@ def test_scipy_is_not_loaded_for_its_library_and_what_is_solved_is_the_same():
     alone, scipy_loaded = solved(lapack.LIBRARIES)
     assert not scipy_loaded
     assert solved("none-*.so") == (alone, True)
+
+
+@pytest.mark.parametrize("factor", [1.0, -0.3])
+def test_a_sum_of_outer_products(factor):
+    rng = np.random.default_rng(2)
+    X, H = rng.standard_normal((7, 20)), rng.standard_normal((20, 20))
+    right, above = H + factor * X.T @ X, np.triu(H, 1)
+    lapack.add_outer(H, X, factor)
+    np.testing.assert_allclose(np.tril(H), np.tril(right))
+    np.testing.assert_array_equal(np.triu(H, 1), above)
 
 
 def test_against_numpy():

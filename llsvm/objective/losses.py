@@ -230,6 +230,8 @@ class PLQLoss(Loss):
         return np.where(self.free(a), step / (1.0 + step * self.ridge), 0.0)
 
     def _value(self, z: Vector) -> Vector:
+        if self.lower == 0:
+            return self._of_side(np.maximum(z - self.epsilon if self.epsilon else z, 0.0), self.upper)
         above, below = self._sides(z)
         return self._of_side(above, self.upper) + self._of_side(below, -self.lower)
 
@@ -245,7 +247,7 @@ class PLQLoss(Loss):
         if bound == 0:
             return np.zeros_like(part)
         if self.ridge == 0:
-            return bound * part
+            return bound * part if bound != 1 else part
         if math.isinf(bound):
             return part * part * (0.5 / self.ridge)
         a = self._dual(part, bound)

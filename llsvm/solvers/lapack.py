@@ -1,4 +1,5 @@
-"""Decompositions of symmetric matrices by LAPACK, which leave the interpreter to other threads.
+"""Decompositions of symmetric matrices by LAPACK, and sums that make them by BLAS, which leave the interpreter to
+other threads.
 
 SciPy's functions hold its lock while they are at work: seconds, for some thousands of unknowns, in which no other
 thread gets on and no signal is answered. The same routines, called from here, do not.
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-ROUTINES = ("dpotrf", "dpotrs", "dsyevd")
+ROUTINES = ("dpotrf", "dpotrs", "dsyevd", "dsyrk")
+OF_BLAS = ("dsyrk",)
 LIBRARIES = "libscipy_openblas-*.so"  # SciPy's own, of 32-bit integers
 _NAME = "scipy_{}_"  # of a routine there
 _RIDGE_GROWTH = 100.0
@@ -86,6 +88,15 @@ def mirror(H: Array, back: bool = False) -> None:
             square[...] = np.tril(square) + np.tril(square, -1).T
 
 
+def add_outer(H: Array, X: Array, factor: float = 1.0) -> None:
+    """Lower triangle of H (n, n) += factor Xᵀ X, in its place; X: (p, n); both float64, contiguous, in C order."""
+    p, n = X.shape
+    assert H.flags.c_contiguous
+    assert X.flags.c_contiguous
+    # as Fortran sees them, transposed: upper triangle, X Xᵀ
+    _call("dsyrk", b"U", b"N", n, p, factor, X, max(n, 1), 1.0, H, max(n, 1), info=False)
+
+
 def eigenvectors(H: Array) -> tuple[Array, Array]:
     """Eigenvalues (n,), ascending, and eigenvectors (n, n), in columns, of a symmetric H (n, n), whose lower
     triangle is looked at. Raises np.linalg.LinAlgError where they are not found."""
@@ -100,17 +111,21 @@ def eigenvectors(H: Array) -> tuple[Array, Array]:
     return values, vectors
 
 
-def _call(name: str, *arguments: bytes | int | NDArray[Any]) -> int:
-    """A routine of LAPACK with these arguments and ``info``, which it returns."""
-    info = ctypes.c_int(0)
+def _call(name: str, *arguments: bytes | float | NDArray[Any], info: bool = True) -> int:
+    """A routine with these arguments and, of LAPACK, ``info``, which it returns."""
+    found = ctypes.c_int(0)
 
-    def pointer(argument: bytes | int | NDArray[Any]) -> Any:
+    def pointer(argument: bytes | float | NDArray[Any]) -> Any:
         if isinstance(argument, np.ndarray):
             return ctypes.c_void_p(argument.ctypes.data)
-        return argument if isinstance(argument, bytes) else ctypes.byref(ctypes.c_int(argument))
+        if isinstance(argument, bytes):
+            return argument
+        return ctypes.byref(
+            ctypes.c_int(argument) if isinstance(argument, int) else ctypes.c_double(argument)
+        )
 
-    _routine(name)(*map(pointer, arguments), ctypes.byref(info))
-    return info.value
+    _routine(name)(*map(pointer, arguments), *([ctypes.byref(found)] if info else []))
+    return found.value
 
 
 @cache
@@ -136,15 +151,15 @@ def _beside_scipy(pattern: str) -> list[str]:
 
 @cache
 def _routine(name: str) -> Any:
-    """LAPACK's; its arguments are pointers, and ctypes calls it without the interpreter's lock."""
+    """LAPACK's or BLAS's; its arguments are pointers, and ctypes calls it without the interpreter's lock."""
     library = load()
     if library is not None:
         routine = library[_NAME.format(name)]
         routine.restype = None
         return routine
-    from scipy.linalg import cython_lapack  # which has addresses for compiled code
+    from scipy.linalg import cython_blas, cython_lapack  # which have addresses for compiled code
 
-    capsule = cython_lapack.__pyx_capi__[name]
+    capsule = (cython_blas if name in OF_BLAS else cython_lapack).__pyx_capi__[name]
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p

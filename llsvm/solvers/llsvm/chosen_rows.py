@@ -1,5 +1,5 @@
-"""Rows of a block chosen by position, as linear algebra sees them: sparse by kernels, dense by the machine's matrix
-products in float64, a piece at a time. The constant feature is the last column of both."""
+"""Rows of a block chosen by position, as linear algebra sees them: by kernels, and matrices of dense ones by the
+machine's matrix products in float64, a piece at a time. The constant feature is the last column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.multiplier_kernels import add_at, dots_at, inner_at, outer_at
+from llsvm.solvers.lapack import add_outer
+from llsvm.solvers.llsvm.multiplier_kernels import (
+    add_at,
+    dense_add_at,
+    dense_dots_at,
+    dots_at,
+    inner_at,
+    outer_at,
+)
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
@@ -43,7 +51,7 @@ class ChosenRows(Protocol):
         ...
 
     def outer(self, rows: Positions, factor: Vector, out: Vector) -> None:
-        """Lower triangle of out (d + 1, d + 1) += Σ factor_i x_i x_iᵀ; factor ≥ 0."""
+        """Lower triangle of out (d + 1, d + 1) += Σ factor_i x_i x_iᵀ."""
         ...
 
     def inner(self, rows: Positions, out: Vector) -> None:
@@ -55,7 +63,7 @@ def chosen_rows(X: Matrix, n_columns: int, bias: float, piece_bytes: int, progre
     """n_columns: d. bias: value of the constant feature. piece_bytes: of dense rows as float64, at a time."""
     if isinstance(X, CSR):
         return _Sparse(X, n_columns, bias, progress)
-    return _Dense(X, bias, piece_bytes, progress)
+    return _Dense(X, n_columns, bias, piece_bytes, progress)
 
 
 class _Sparse:
@@ -98,35 +106,26 @@ class _Sparse:
 
 
 class _Dense:
-    def __init__(self, X: NDArray[np.floating], bias: float, piece_bytes: int, progress: Progress) -> None:
-        n, d = X.shape
+    def __init__(
+        self, X: NDArray[np.floating], n_columns: int, bias: float, piece_bytes: int, progress: Progress
+    ) -> None:
+        """X may have fewer columns than there are features."""
         self.X = X
         self.bias = bias
+        self._n_columns = n_columns
         self.progress = progress
-        self._step = max(1, piece_bytes // (8 * (d + 1)))
-        self._wide: Vector | None = None
-        if n <= self._step:  # all of them as one piece, made once
-            self._wide = np.empty((n, d + 1))
-            self._wide[:, :d], self._wide[:, d] = X, bias
+        self._step = max(1, piece_bytes // (8 * (n_columns + 1)))
 
     def dots(self, rows: Positions, w: Vector) -> Vector:
         out = np.empty(len(rows))
-        at = self._columns(w)
-        for piece, X in self._pieces(rows):
-            np.matmul(X, at, out=out[piece])
+        dense_dots_at(self.X, rows, w, self.bias, out)
         return out
 
     def add(self, rows: Positions, factor: Vector, out: Vector) -> None:
-        total = np.zeros(self.X.shape[1] + 1)
-        for piece, X in self._pieces(rows):
-            total += factor[piece] @ X
-        self._add_columns(total, out)
+        dense_add_at(self.X, rows, factor, self.bias, False, out)
 
     def add_squares(self, rows: Positions, factor: Vector, out: Vector) -> None:
-        total = np.zeros(self.X.shape[1] + 1)
-        for piece, X in self._pieces(rows):
-            total += np.einsum("i,ij,ij->j", factor[piece], X, X)
-        self._add_columns(total, out)
+        dense_add_at(self.X, rows, factor, self.bias, True, out)
 
     def squares(self, rows: Positions) -> Vector:
         out = np.empty(len(rows))
@@ -135,46 +134,29 @@ class _Dense:
         return out
 
     def outer(self, rows: Positions, factor: Vector, out: Vector) -> None:
-        d = self.X.shape[1]
-        root = np.sqrt(factor)
-        for piece, X in self._pieces(rows):
-            self.progress.check()
-            part = X * root[piece][:, None]
-            product = part.T @ part
-            out[:d, :d] += product[:d, :d]
-            out[-1, :d] += product[-1, :d]
-            out[-1, -1] += product[-1, -1]
+        for sign, some in ((1.0, factor > 0), (-1.0, factor < 0)):
+            root = np.sqrt(np.abs(factor[some]))
+            for piece, X in self._pieces(rows[some]):
+                self.progress.check()
+                X *= root[piece][:, None]
+                add_outer(out, X, sign)
 
     def inner(self, rows: Positions, out: Vector) -> None:
-        pieces = [(piece, rows[piece]) for piece, _ in self._pieces(rows)]
         for piece, X in self._pieces(rows):
-            for other, some in pieces:
-                if other.start > piece.start:
-                    break
+            for start in range(0, piece.start, self._step):
                 self.progress.check()
-                out[piece, other] = X @ (X if other == piece else self._piece(some)).T
-
-    def _columns(self, w: Vector) -> Vector:
-        """The entries of w that the rows have columns for; they may be fewer than there are features."""
-        d = self.X.shape[1]
-        return w if len(w) == d + 1 else np.append(w[:d], w[-1])
-
-    def _add_columns(self, total: Vector, out: Vector) -> None:
-        out[: len(total) - 1] += total[:-1]
-        out[-1] += total[-1]
+                other = slice(start, start + self._step)
+                out[piece, other] = X @ self._piece(rows[other]).T
+            out[piece, piece] = X @ X.T
 
     def _pieces(self, rows: Positions) -> Iterator[tuple[slice, Vector]]:
         """Some of the rows at a time, (p, d + 1) float64, and where among ``rows`` they are."""
-        if self._wide is not None:
-            everyone = len(rows) == len(self._wide) and bool((np.diff(rows) == 1).all())
-            yield slice(0, len(rows)), self._wide if everyone else self._wide[rows]
-            return
         for start in range(0, len(rows), self._step):
             piece = slice(start, min(start + self._step, len(rows)))
             yield piece, self._piece(rows[piece])
 
     def _piece(self, rows: Positions) -> Vector:
         d = self.X.shape[1]
-        X = np.empty((len(rows), d + 1))
-        X[:, :d], X[:, d] = self.X[rows], self.bias
+        X = np.zeros((len(rows), self._n_columns + 1))
+        X[:, :d], X[:, -1] = self.X[rows], self.bias
         return X

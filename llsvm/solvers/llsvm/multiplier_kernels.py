@@ -1,5 +1,5 @@
 """Kernels of the method of multipliers (multipliers.py): what a point w makes of the dual variables of rows at
-hand where the loss is logistic, and products of sparse rows, chosen by position."""
+hand where the loss is logistic, and products of rows, chosen by position."""
 
 # mypy: ignore-errors
 # Numba infers the types here, and mypy cannot follow it.
@@ -107,3 +107,36 @@ def inner_at(indptr, indices, data, rows, start, bias, scratch, out):
             out[s, t] = dot
         for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             scratch[np.uint32(indices[k])] = 0.0
+
+
+@njit(**ANY_ORDER)
+def dense_dots_at(X, rows, w, bias, out):
+    """``dots_at`` for X dense, its columns as many as w has features, or fewer."""
+    d = X.shape[1]
+    constant = w[w.shape[0] - 1] * bias
+    for t in range(rows.shape[0]):
+        row = X[rows[t]]
+        dot = 0.0
+        for j in range(d):
+            dot += w[j] * np.float64(row[j])
+        out[t] = dot + constant
+
+
+@njit(**ANY_ORDER)
+def dense_add_at(X, rows, factor, bias, squares, out):
+    """``add_at`` for X dense, its columns as many as ``out`` has features, or fewer."""
+    d = X.shape[1]
+    constant = 0.0
+    for t in range(rows.shape[0]):
+        f = factor[t]
+        if f == 0.0:
+            continue
+        row = X[rows[t]]
+        constant += f
+        if squares:
+            for j in range(d):
+                out[j] += f * np.float64(row[j]) * np.float64(row[j])
+        else:
+            for j in range(d):
+                out[j] += f * row[j]
+    out[out.shape[0] - 1] += constant * bias * bias if squares else constant * bias

@@ -21,7 +21,15 @@ from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
-from llsvm.solvers.llsvm.newton_system import DENSE_MATRICES, MATRICES, SMALL, Prices, Way
+from llsvm.solvers.llsvm.newton_system import (
+    DENSE_MATRICES,
+    KEPT_MATRICES,
+    KEPT_ROW_BYTES,
+    MATRICES,
+    SMALL,
+    Prices,
+    Way,
+)
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
@@ -37,15 +45,18 @@ RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and
 def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     """What so many problems at the same time can do with, at most, where all rows are at hand."""
     order = min(_order(memory), tuning.multipliers.max_order)
-    return at_once * _bytes(memory, order)
+    matrices = DENSE_MATRICES if memory.dataset.is_dense else KEPT_MATRICES
+    return at_once * (_bytes(memory, order, matrices) + KEPT_ROW_BYTES * memory.dataset.n_rows)
 
 
 def missing_bytes(memory: MemoryLeft, room: int, tuning: LLSVMTuning) -> int:
     """Of what one problem wants at least, where all rows are at hand: a matrix, unless that is too large. room:
     bytes that there are for it."""
     order = _order(memory)
-    wanted = _bytes(memory, order if order <= tuning.multipliers.max_order else 0)
-    if not memory.dataset.is_dense:
+    dense = memory.dataset.is_dense
+    order = order if order <= tuning.multipliers.max_order else 0
+    wanted = _bytes(memory, order, DENSE_MATRICES if dense else MATRICES)
+    if not dense:
         wanted -= PIECES * PIECE_BYTES
     return max(0, wanted - room)
 
@@ -55,12 +66,11 @@ def _order(memory: MemoryLeft) -> int:
     return min(memory.dataset.n_columns + 1, memory.dataset.n_rows)
 
 
-def _bytes(memory: MemoryLeft, order: int) -> int:
-    """Of one problem, with a matrix of that order."""
-    dataset = memory.dataset
-    matrices = (DENSE_MATRICES if dataset.is_dense else MATRICES) * 8 * order * order
-    columns = dataset.n_columns + 1
-    return ROW_BYTES * dataset.n_rows + 8 * VECTORS * columns + PIECES * PIECE_BYTES + matrices
+def _bytes(memory: MemoryLeft, order: int, matrices: int) -> int:
+    """Of one problem, with so many matrices of that order."""
+    columns = memory.dataset.n_columns + 1
+    vectors = ROW_BYTES * memory.dataset.n_rows + 8 * VECTORS * columns
+    return vectors + PIECES * PIECE_BYTES + matrices * 8 * order * order
 
 
 class SecondOrder:
@@ -117,7 +127,7 @@ class SecondOrder:
         patience: None for that of the tuning."""
         run = self._run
         if self._is_wide(prices, n_rows, free, lent):
-            return run.tuning.face.products * 2 * free * prices.product()
+            return run.tuning.face.products * 2 * free * prices.worth()
         patience = run.tuning.multipliers.patience if patience is None else patience
         return self._price(prices, n_rows, free, patience)
 
@@ -168,7 +178,7 @@ class SecondOrder:
         if prices.best(n_free) is Way.PRODUCTS:
             return True
         tuning = self._run.tuning.face
-        step = tuning.products * 2 * n_free * prices.product()
+        step = tuning.products * 2 * n_free * prices.worth()
         is_wide = self._columns > SMALL and n_rows <= self._columns
         return lent and is_wide and tuning.few_steps * step < self._price(prices, n_rows, n_free)
 
@@ -254,7 +264,9 @@ class SecondOrder:
     ) -> None:
         run, sweeps, progress = self._run, self._run.sweeps, self._run.stream.progress
         loss, threshold = sweeps.loss, run.threshold
-        at = np.sort(at[part.cost(c)[at] > 0])
+        at = at[part.cost(c)[at] > 0]
+        if not (at[:-1] < at[1:]).all():
+            at = np.sort(at)
         if not len(at) or progress.out_of_time:
             return
         prices, piece_bytes = self._prices(part, len(at))
@@ -301,6 +313,8 @@ class SecondOrder:
             v = problem.weights(new)
             dual = problem.dual(new, v)
         if dual + others < begun:
+            if whole and start is not None:  # weights as good, beside dual variables that were better
+                run.start[c] = found.w
             return
         # those of all rows are measured next, at w
         alpha[at], margin[at] = new, found.margins if start is not None else problem.margins(v)

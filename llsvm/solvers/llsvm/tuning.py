@@ -28,6 +28,8 @@ class MultipliersTuning:
     """Conjugate gradients end where the residual fell to this share,"""
     max_products: int = 100
     """or after so many products."""
+    close_until: float = 0.1
+    """Those that the factor of an earlier step preconditions end where the residual fell to this share."""
     line_until: float = 0.1
     """The line search ends where the slope fell to this share,"""
     max_line: int = 40
