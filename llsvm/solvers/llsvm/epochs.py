@@ -19,8 +19,33 @@ from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
 from llsvm.solvers.llsvm.sweeps import used_columns
+from llsvm.solvers.llsvm.tuning import WarmTuning
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.progress import Progress
+
+
+class Probe:
+    """How far the margins of some rows of a problem have drifted since they were looked at."""
+
+    def __init__(self, part: BlockState, c: int, most: int) -> None:
+        """most: so many rows, at most."""
+        self._part, self._c, self._most = part, c, most
+        self._rows: Positions = np.zeros(0, np.intp)
+        self._margin = np.zeros(0)
+
+    def look(self, rows: Positions) -> None:
+        """At some of these."""
+        n = min(len(rows), self._most)
+        self._rows, _, self._margin = self._part.of(
+            self._c, rows[np.linspace(0, len(rows) - 1, n).astype(np.intp)]
+        )
+
+    def drift(self) -> float:
+        """Root mean square; infinite where none was looked at."""
+        if not len(self._rows):
+            return math.inf
+        moved = self._part.of(self._c, self._rows)[2] - self._margin
+        return float(np.sqrt(np.mean(moved * moved)))
 
 
 class Epochs:
@@ -42,6 +67,11 @@ class Epochs:
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
         self._tol_share = run.tuning.tol_share
+        # passes before the first of a run that began at dual variables from elsewhere, and how such goes on; None
+        self._warm_from: int | None = None
+        self._warm: WarmTuning | None = None
+        self._is_first_warm = False
+        self._met = np.zeros(len(run.sweeps.w))  # (k,) the gap of rows in memory, as the last sweep over them met it
         self._scale = Scale(run)
         self.hidden = Hidden(run)
         # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
@@ -58,6 +88,19 @@ class Epochs:
         self._late, self._first = passes >= tuning.multipliers.late, passes < tuning.face.first_pass
         self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)
         self._work_before = self._run.sweeps.work
+        if self._warm is not None:
+            assert self._warm_from is not None
+            self._is_first_warm = passes == self._warm_from + 1
+            self._crawls &= passes > self._warm_from + tuning.face.first_pass  # the first round is short on purpose
+            self._tol_share = self._warm.tol_share * self._tol_share / tuning.tol_share
+
+    def begin_warm(self, passes: int) -> None:
+        """The run begins at dual variables from elsewhere, whose weights so many passes have summed."""
+        self._warm_from, self._warm = passes, self._run.tuning.warm
+
+    def is_first_warm_pass(self, passes: int) -> bool:
+        """Is it the first after these many, at dual variables from elsewhere?"""
+        return self._warm is not None and passes == self._warm_from
 
     @property
     def second_order(self) -> bool:
@@ -102,6 +145,7 @@ class Epochs:
         sweeps, part = self._run.sweeps, self._run.duals.whole
         assert part is not None
         kept, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
+        threshold *= self._threshold_share
 
         def settle(c: int) -> None:
             if self._progress.out_of_time:
@@ -125,6 +169,7 @@ class Epochs:
         first = np.zeros(len(sweeps.w))
         run.start[...] = sweeps.w
         n_kept = len(survivors)
+        threshold *= self._threshold_share
         within, rewrite = threshold, n_active < run.tuning.rewrite_below * len(survivors)
         self._faces.begin()
         self._sets.begin()
@@ -150,6 +195,8 @@ class Epochs:
                 return n_kept
             else:
                 continue
+            if self._warm is not None:
+                met = met + self._met
             if epoch == 0:
                 first = met
             if np.all(met <= self._enough_spilled(first)) or all(map(self._is_spent, sweeps.open)):
@@ -351,11 +398,13 @@ class Epochs:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
         second order over ``n_rows`` pays, and then returns True. may_wait: in the room of working sets."""
         sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
+        probe = Probe(part, c, tuning.probe_rows)
         lent_bytes = self._sets.lent_bytes if may_wait else 0
         for epoch in range(tuning.max_epochs):
             part.active[c] = rows
             gap = sweeps.sweep(part, c)
             first = gap if epoch == 0 else first
+            self._met[c] = gap
             if gap <= self._enough(first, c) or self._is_spent(c):
                 return False
             if self._scale.is_enough(part, c, gap, self._of_tol * float(sweeps.dual[c])):
@@ -367,20 +416,47 @@ class Epochs:
             if epoch == 0:
                 # the others survived on account of other problems
                 rows = part.violating(c, threshold, rows)
+            if self._warm is not None:
+                threshold = min(threshold, self._warm.scan_drift_share * probe.drift())
+                rows = part.violating(c, threshold, rows)
+                probe.look(rows)
+            met = gap
             for _ in range(tuning.block_sweeps):
-                if self._progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * gap:
+                if self._progress.out_of_time:
+                    break
+                last, most = met, 2 * len(part.active[c]) >= len(rows)
+                met = sweeps.sweep(part, c)
+                if self._warm is not None and most and met * min(1.0, met / last) <= self._enough(first, c):
+                    self._met[c] = met
+                    return False
+                if met <= tuning.sweep_until * gap:
                     break
         return False
 
     def _enough(self, first: float, c: int) -> float:
         """The gap at which epochs over rows in memory end that began with a gap of ``first``, of problem ``c``."""
-        return max(self._run.tuning.survivors_until * first, self._of_tol * float(self._run.sizes[c]))
+        until = self._run.tuning.survivors_until if self._warm is None else self._warm_until
+        return max(until * first, self._of_tol * float(self._run.sizes[c]))
 
     def _enough_spilled(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
         """(k,) the gaps at which epochs over spilled rows end that began with gaps of ``first``, (k,)."""
         tuning, tol = self._run.tuning, self._run.settings.tol
+        if self._warm is not None:
+            return np.maximum(self._warm_until * first, self._of_tol * self._run.sizes)
         until = np.where(self._faces.stepped, 0.0, tuning.first_until if self._first else tuning.spill_until)
         return np.maximum(until * first, tuning.spill_tol_share * tol * self._run.sizes)
+
+    @property
+    def _warm_until(self) -> float:
+        assert self._warm is not None
+        return self._warm.first_until if self._is_first_warm else self._warm.until
+
+    @property
+    def _threshold_share(self) -> float:
+        """Of the slack up to which rows are swept over, that the last pass has asked for."""
+        if self._warm is None:
+            return 1.0
+        return self._warm.first_drift_share if self._is_first_warm else self._warm.drift_share
 
     @property
     def _of_tol(self) -> float:

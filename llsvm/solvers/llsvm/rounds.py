@@ -162,6 +162,8 @@ class Rounds:
                     self._close and self._is_solved(c, tried[:, 0, c])
                 ):
                     part.active[c] = part.violating(c) if measure else part.members(c)
+                    if self._epochs.is_first_warm_pass(self.passes):
+                        self._train_own(part, c)
                     self._train(part, c)
 
             def alone(c: int, part: BlockState = part) -> None:
@@ -235,6 +237,17 @@ class Rounds:
             if progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * first:
                 return
 
+    def _train_own(self, part: BlockState, c: int) -> None:
+        """Sweep over those of a block's active rows that are at a bound where they do not belong: most are new, and
+        what the others are to make of them shows once they have come to terms with each other."""
+        warm, active = self._run.tuning.warm, part.active[c]
+        assert warm is not None
+        rows, alpha, _ = part.of(c, active)
+        part.active[c] = rows[~self._run.sweeps.loss.free(alpha, part.cost(c)[rows])]
+        for _ in range(warm.own_sweeps):
+            self._run.sweeps.sweep(part, c)
+        part.active[c] = active
+
     def _train_together(self, part: BlockState) -> None:
         """Sweep over a block and, in turn with it, the rows of the blocks before it that were kept in memory.
 
@@ -258,6 +271,8 @@ class Rounds:
         """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
         measures them. close: and leaves those alone whose gap is small enough."""
         self.passes, self._close, self._has_start = passes, close, True
+        if not close:
+            self._epochs.begin_warm(passes)
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""

@@ -146,6 +146,31 @@ class InTurnTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmTuning:
+    """Of a run that begins at dual variables found elsewhere. Most rows are where they belong, and what moves the
+    margins at first is a few rows that are new: so the first round is short, over rows that are free or violate
+    alone, and the pass after it finds who else does; the second is to end where the next pass certifies."""
+
+    own_sweeps: int = 1
+    """Over the rows of a block that violate and are not free, before those that are free move with them, in the
+    first pass."""
+    first_drift_share: float = 0.0
+    """``drift_share`` after the first pass, in which a few rows have moved the margins far,"""
+    drift_share: float = 1.0
+    """and after the others."""
+    first_until: float = 0.3
+    """``survivors_until`` and ``first_until`` of the first round,"""
+    until: float = 0.03
+    """and of the others,"""
+    tol_share: float = 0.7
+    """or the share of the gap asked for at which to end: a round more costs more than a little overshooting, which
+    is less the nearer this is to 1."""
+    scan_drift_share: float = 2.0
+    """Between epochs over rows in memory, those of a slack up to so many times what margins have drifted since the
+    last are looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
@@ -252,6 +277,8 @@ class LLSVMTuning:
     """where few columns have a matrix."""
     in_turn: InTurnTuning = InTurnTuning()
     """Of grids and folds."""
+    warm: WarmTuning | None = WarmTuning()
+    """Of runs that begin elsewhere; None: as those from nothing."""
 
     # The one-class SVM's threshold
     threshold_bias: float = 3.0
@@ -289,7 +316,7 @@ class LLSVMTuning:
 
 DEFAULT = LLSVMTuning()
 # Where hardly any dual variable ever rests: all rows are wanted again.
-FREE = replace(DEFAULT, spill_most=1.0, unspilled_passes=math.inf, cached_epochs=True)
+FREE = replace(DEFAULT, spill_most=1.0, unspilled_passes=math.inf, cached_epochs=True, warm=None)
 # Regression: the gap of averaged weights is, where all rows are swept over, a quarter to a half of what the last
 # epoch met; and a pass that only measures on the way is an epoch that costs more. Where dual variables rest at 0 or
 # at either bound, the spill, of most rows at first, is gone over many times, and loses rows on the way: that is
@@ -298,6 +325,7 @@ FREE = replace(DEFAULT, spill_most=1.0, unspilled_passes=math.inf, cached_epochs
 NUMBERS = replace(
     DEFAULT,
     average=True,
+    warm=None,
     wide_sweeps=2,
     scan_spilled=True,
     ahead=True,
