@@ -58,6 +58,14 @@ class SequentialDualTuning:
     max_skipped_rounds: int = 7
     """1, 3, or so many of them."""
 
+    # The average of the weights, where all rows are in memory
+    average_below: float = 0.01
+    """Of the values that the rows have: where the weights are no more, their average costs next to nothing."""
+    average_from: int = 20
+    """Loops: fewer are not worth measuring what their average is,"""
+    average_share: float = 0.03
+    """of which the last is this part, or more."""
+
     # Newton's method (multipliers.py), where rows and shares of 8 bytes are in memory. The prices are processor
     # time in ns on the machine of tools/bench/README.md; only their ratios matter.
     newton: bool = True
@@ -125,7 +133,9 @@ class SequentialDualTuning:
     tol_share_falls: float = 0.5
     """times this after each pass that did not do."""
     tol_share_in_memory: float = 2.4
-    """The same where it costs little to measure what loops left, which is less than what they met."""
+    """The same where it costs little to measure what loops left, which is less than what they met,"""
+    averaged_tol_share: float = 3.0
+    """and where their average is measured, too."""
     spill_share: float = 0.9
     """Free and violating rows beyond memory are spilled if they are at most this share: it saves most passes."""
 
