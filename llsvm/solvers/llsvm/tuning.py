@@ -160,13 +160,13 @@ class WarmTuning:
     """and after the others;"""
     spill_share: float = 0.6
     """so much of it where it says what is spilled."""
-    epoch_drift_share: float = 2.0
+    epoch_drift_share: float = 3.0
     """``epoch_drift_share``; rows in memory that have more slack are not swept over again in a round, either."""
-    first_until: float = 0.3
+    first_until: float = 0.1
     """``survivors_until``, and ``first_until``, of the first round,"""
-    until: float = 0.03
+    until: float = 0.01
     """and of the others,"""
-    tol_share: float = 0.7
+    tol_share: float = 0.5
     """or the share of the gap asked for at which to end: nearer to 1 is less that is overshot, and the more often
     one more round is needed."""
     max_spill_epochs: int = 16
@@ -322,6 +322,7 @@ class LLSVMTuning:
 
 
 DEFAULT = LLSVMTuning()
+SQUARED = replace(DEFAULT, warm=None, other_costs=None)
 # Where hardly any dual variable ever rests: all rows are wanted again.
 FREE = replace(
     DEFAULT, spill_most=1.0, unspilled_passes=math.inf, cached_epochs=True, warm=None, other_costs=None
@@ -357,8 +358,10 @@ SMOOTH_NUMBERS = replace(
 
 def tuning_of(loss: Loss) -> LLSVMTuning:
     """The constants that suit a loss."""
-    if loss.name in ("hinge", "squared_hinge", "one_class"):
+    if loss.name in ("hinge", "one_class"):
         return DEFAULT
+    if loss.name == "squared_hinge":
+        return SQUARED
     if loss.kind != REGRESSION:
         return FREE
     return NUMBERS if math.isinf(loss.smoothness) else SMOOTH_NUMBERS

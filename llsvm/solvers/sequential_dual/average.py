@@ -14,16 +14,12 @@ _PIECE = 1 << 15
 
 
 class Average:
-    """w: (d + 1, k), the average. loops: of so many."""
+    """w: (d + 1, k), the average. loops: of so many; 0: what comes next is the first."""
 
     def __init__(self, shape: tuple[int, int], least: float) -> None:
         """shape: of w. least: the part of the last loop, at least."""
         self.w = np.zeros(shape)
         self.loops, self._least = 0, least
-
-    def begin(self) -> None:
-        """What comes now is to be averaged."""
-        self.loops = 0
 
     def add(self, w: Array) -> None:
         """The weights that a loop has left; in pieces, so that nothing as large is needed."""

@@ -59,7 +59,7 @@ class Loops:
         self.dual = 0.0
         self.tol_share = tuning.tol_share
         self.ignore = 0.0
-        self.average: Average | None = None
+        self.average = Average(shape, tuning.average_share) if plan.averages else None
         self.on_loop = on_loop
         self.loss = loss
         self._weston_watkins = loss.number == WESTON_WATKINS
@@ -80,6 +80,14 @@ class Loops:
 
     def __exit__(self, *error: object) -> None:
         self.threads.close()
+
+    def averaged(self) -> NDArray[np.float64] | None:
+        """(d + 1, k) the average of what loops have left of the weights since this was last asked, if many have."""
+        average = self.average
+        if average is None:
+            return None
+        loops, average.loops = average.loops, 0
+        return average.w if loops >= self._tuning.average_from else None
 
     @property
     def goal(self) -> float:

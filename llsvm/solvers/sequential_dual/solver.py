@@ -40,7 +40,6 @@ from llsvm.objective.joint_loss import joint_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.sequential_dual.all_rows import AllRows, has_room
-from llsvm.solvers.sequential_dual.average import Average
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.layout import Layout, layout
@@ -124,7 +123,6 @@ class SequentialDual:
         self._best = BestWeights(kept, bound, settings.multiclass == "weston-watkins", much)
         with Loops(shape, loss, plan, *numbers, self.tuning, stream.progress, self.on_loop) as loops:
             self._loops, dual = loops, joint_dual(settings.multiclass)
-            loops.average = Average(shape, self.tuning.average_share) if plan.averages else None
             if plan.worst is not None:
                 of_worst = (self.tuning.worst_rows, loops.threads, plan.worst, loops.grid)
                 self._many_columns = ManyColumns(WorstRows(dual, settings.constant, *of_worst), self.tuning)
@@ -132,8 +130,7 @@ class SequentialDual:
                 tail = (loops.threads, plan.matrix_numbers, loops.grid)
                 self._newton = Multipliers(dual, settings.constant, *tail)
             if stream.in_one_block:
-                tuning = self.tuning
-                loops.tol_share = tuning.averaged_tol_share if plan.averages else tuning.tol_share_in_memory
+                loops.tol_share = self.tuning.tol_share_in_memory
                 self._share = SharesAtHand(np.zeros((dataset.n_rows, k), plan.dtype))
                 reports = self._in_memory(stream, loops, self._best, state is not None)
             else:
@@ -163,8 +160,7 @@ class SequentialDual:
                 self._terms = terms(part, loops.bias, loops.w.shape)
             w = loops.w if self._newton is None or self._newton.W is None else self._newton.W
             has_start, self._has_start = before > 0 or self._has_start, True
-            if loops.average is not None and loops.average.loops >= self.tuning.average_from:
-                averaged = loops.average.w
+            if (averaged := loops.averaged()) is not None:
                 losses = measured_losses(whole, part, loops, averaged)
                 best.offer(self._multiple(whole, averaged, losses, best), averaged)
             losses = measured_losses(whole, part, loops, w) if has_start else loops.loss_at_zero(whole)
@@ -184,8 +180,6 @@ class SequentialDual:
             if self._is_last_pass:
                 return
             part = self._with_needed_costs(whole, part, loops, best.best.primal)
-            if loops.average is not None:
-                loops.average.begin()
             if not self._second_order_stage(stream, loops, part):
                 loops.train([part], self.tuning.block_until_in_memory, self.tuning.loops_in_memory)
 

@@ -133,9 +133,7 @@ class SequentialDualTuning:
     tol_share_falls: float = 0.5
     """times this after each pass that did not do."""
     tol_share_in_memory: float = 2.4
-    """The same where it costs little to measure what loops left, which is less than what they met,"""
-    averaged_tol_share: float = 3.0
-    """and where their average is measured, too."""
+    """The same where it costs little to measure what loops left, which is less than what they met."""
     spill_share: float = 0.9
     """Free and violating rows beyond memory are spilled if they are at most this share: it saves most passes."""
 
