@@ -4,7 +4,6 @@ second order (second_order.py) over those in memory where sweeps crawl."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +13,20 @@ from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.hidden import Hidden
 from llsvm.solvers.llsvm.parts import Parts
+from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
-from llsvm.solvers.llsvm.sweeps import used_columns
+from llsvm.solvers.llsvm.warm import Probe, Warm
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.progress import Progress
 
 
 class Epochs:
-    """What comes between two full passes."""
+    """What comes between two full passes.
+
+    warm: how a run goes on that has begun at dual variables from elsewhere; None: it has not."""
 
     def __init__(self, run: Run, allowance: float, at_once: bool) -> None:
         """allowance: epochs end early once a round has taken so many updates, all problems together. at_once: see
@@ -33,19 +35,21 @@ class Epochs:
         self.allowance, self.at_once = allowance, at_once
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
+        self._at_hand = RowsAtHand(run, self._second_order)
         self._faces = SpilledFaces(run)
         self._sets = WorkingSets(run, self._second_order, self._faces.done)
         self._all_rows = AllRows(run, self._second_order, self._faces.done)
         self._late, self._first, self._again = False, True, False
-        self._crawls, self._to_faces = (
-            False,
-            False,
-        )  # so slowly that working sets, or steps along faces, may pay
+        self._crawls = self._to_faces = False  # so slowly that working sets, or steps along faces, may pay
         self._waiting = list[int]()  # problems that crawl, for ``_sets`` or ``_all_rows``
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
         self._tol_share = run.tuning.tol_share
+        self.warm: Warm | None = None
+        self._passes = 0
+        # (k,) the gap of rows in memory, as the last sweep over them met it
+        self._met = np.zeros(len(run.sweeps.w))
         self._scale = Scale(run)
         self.hidden = Hidden(run)
         # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
@@ -63,6 +67,12 @@ class Epochs:
         self._again, self._late = again, passes >= tuning.multipliers.late
         self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)
         self._work_before = self._run.sweeps.work
+        self._passes = passes
+        if self.warm is not None:
+            # a short round tells no rate
+            measured = passes > self.warm.begun_after + tuning.face.first_pass
+            self._crawls, self._to_faces = self._crawls & measured, self._to_faces & measured
+            self._tol_share *= self.warm.tuning.tol_share / tuning.tol_share
 
     @property
     def second_order(self) -> bool:
@@ -73,25 +83,9 @@ class Epochs:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
         are, all problems together."""
         kept = 0
-        for _ in self._multipliers(self._run.duals.whole):
+        for _ in self._at_hand.multipliers(self._run.duals.whole):
             kept = self._in_block(threshold)
         return kept
-
-    def _multipliers(self, part: BlockState | None, missing: float | None = None) -> Iterator[None]:
-        """Once; of the one-class SVM, until the sum of its dual variables is where it should be, as far as the rows
-        of the part can bring it there. missing: a share of it that still may be; None for the usual."""
-        yield
-        threshold, tuning = self._run.threshold, self._run.tuning
-        if threshold is None or part is None:
-            return
-        most = tuning.sum_share * self._run.settings.tol if missing is None else missing
-        for _ in range(tuning.max_multipliers):
-            reached = threshold.within_reach(part)
-            if threshold.update() <= most or threshold.cautious or not reached:
-                break
-            if self._run.stream.progress.out_of_time:
-                break
-            yield
 
     @property
     def second_order_price(self) -> float:
@@ -107,6 +101,7 @@ class Epochs:
         sweeps, part = self._run.sweeps, self._run.duals.whole
         assert part is not None
         kept, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
+        threshold *= 1.0 if self.warm is None else self.warm.drift_share(self._passes)
 
         def settle(c: int) -> None:
             if self._progress.out_of_time:
@@ -117,7 +112,7 @@ class Epochs:
                 crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
 
         if not self.hidden.shows(part, settle, crawl):
-            self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
+            self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
         return int(kept.sum())
 
     def over_survivors(self, n_active: int, threshold: float, limited: bool, in_cache: bool) -> int:
@@ -129,12 +124,18 @@ class Epochs:
         run.stream.progress.begin("survivors", len(survivors))
         tuning, first, n_rows, few = run.tuning, np.zeros(len(sweeps.w)), run.stream.dataset.n_rows, False
         run.start[...] = sweeps.w
-        n_kept, n_read, most_read = len(survivors), 0, tuning.spill_reads * n_rows
+        if self.warm is None:
+            most, most_read = tuning.max_spill_epochs, tuning.spill_reads * n_rows
+        else:
+            most, most_read = self.warm.tuning.max_spill_epochs, 0.0
+            threshold *= self.warm.drift_share(self._passes)
+        n_kept, n_read = len(survivors), 0
         within, rewrite = threshold, n_active < tuning.rewrite_below * len(survivors)
         for each in (self._faces, self._sets, self._all_rows):
             each.begin()
         self._waiting = []
         self._settled[:] = False
+        self._met[:] = 0.0
         for epoch in range(tuning.face.max_steps):
             self._forget_left()
             cached = in_cache and tuning.cached_epochs
@@ -147,7 +148,7 @@ class Epochs:
                 sweeps.begin()  # threads that conflicted may no longer, now that weights move less
                 met, rewrite, n_read = self._over_cache(), False, n_read + n_rows
             elif (spilled := survivors.spilled) is not None:
-                few, n_read = spilled.n_rows * tuning.max_spill_epochs <= most_read, n_read + spilled.n_rows
+                few, n_read = spilled.n_rows * most <= most_read, n_read + spilled.n_rows
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
             elif not self._waiting:
                 break
@@ -155,13 +156,15 @@ class Epochs:
                 return n_kept
             else:
                 continue
+            if self.warm is not None:
+                met = met + self._met
             if epoch == 0:
                 first = met
             if np.all(met <= self._enough_spilled(first, few)) or all(map(self._is_spent, sweeps.open)):
                 break
             if self._together(met, in_cache):
                 return n_kept
-            many = epoch + 1 >= tuning.max_spill_epochs and n_read > most_read
+            many = epoch + 1 >= most and n_read > most_read
             if not self._along_faces(met, in_cache) and many:
                 break
             if self._faces.done[sweeps.open].all():
@@ -175,7 +178,7 @@ class Epochs:
         """Epochs over the chosen survivors in memory, chosen: (n,). Nothing may hold on to these rows after: second
         order over others takes their room."""
         resident = self._run.duals.of(self._run.stream.survivors.resident)
-        for _ in self._multipliers(resident):
+        for _ in self._at_hand.multipliers(resident):
             self._settle_resident(resident, chosen, threshold, may_wait)
         self.put_back(resident)
 
@@ -214,46 +217,8 @@ class Epochs:
         return bool(crawling)
 
     def to_standstill(self, all_problems: bool) -> int:
-        """Sweep over small data until w stands still; returns how many rows that are.
-
-        Where it costs next to nothing it makes the answer the same to the last digits, whatever the order of the
-        rows, and whether a row is written twice or weighs 2. all_problems: those that have converged, too."""
-        run, sweeps, tuning = self._run, self._run.sweeps, self._run.tuning
-        part, k = run.duals.whole, len(sweeps.w)
-        assert part is not None
-        if all_problems:
-            sweeps.open = list(range(k))
-        run.duals.set_enough(0.0)
-        if run.threshold is not None and self._second_order.pays(
-            part, part.n_rows, part.n_rows, 0, late=True
-        ):
-            for _ in self._multipliers(part, tuning.standstill):  # sweeps would take many to stand still
-                self._finish(part, [0], 0.0)
-            return part.n_rows
-        runs = tuning.small_visits // (k * tuning.small_sweeps * (part.n_rows + part.block.nnz))
-        crawling, used = [], used_columns(part.block, sweeps.w.shape[1])
-        for c in sweeps.open:
-            if self._progress.out_of_time:
-                break
-            w, rows = sweeps.w[c], np.tile(part.members(c), tuning.small_sweeps)
-            for done in range(runs):
-                before = w[used].copy()
-                n_active, _ = sweeps.visit(part, c, sweeps.shuffled(c, rows))
-                stands = np.max(np.abs(w[used] - before)) <= tuning.standstill * np.max(np.abs(before))
-                if stands or self._progress.out_of_time:
-                    break
-                visits, n_rows = (done + 1) * len(rows), len(part.members(c))
-                if self._second_order.pays(part, n_rows, n_active // tuning.small_sweeps, visits):
-                    crawling.append(c)
-                    break
-        self._finish(part, crawling, tuning.standstill)
-        return part.n_rows
-
-    def _finish(self, part: BlockState, crawling: list[int], gap: float) -> None:
-        """Solve these problems over all their rows, which the part has, to such a gap, a share of the dual."""
-        self._run.begin_at_weights()
-        members = [part.members(c) for c in crawling]
-        self._second_order.solve(part, crawling, members, gap, whole=True)
+        """See ``RowsAtHand``."""
+        return self._at_hand.to_standstill(all_problems)
 
     def _settle_resident(
         self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float, may_wait: bool
@@ -302,6 +267,7 @@ class Epochs:
         assert spilled is not None
         met, n_rows, n_within, drift = np.zeros(len(run.sweeps.w)), 0, 0, 0.0
         shrinks, n_spilled = not self._faces.begun, spilled.n_rows
+        drifts = (run.tuning if self.warm is None else self.warm.tuning).epoch_drift_share
         if shrinks:
             run.start[...] = run.sweeps.w
         self._faces.begin_count(run.duals.of(survivors.resident))
@@ -312,7 +278,7 @@ class Epochs:
             self._faces.count(part)
             slack, n_rows = part.slack(), n_rows + part.n_rows
             if shrinks and (rewrite or n_rows == n_spilled):
-                drift = max(drift, run.tuning.epoch_drift_share * run.drift(part.block))
+                drift = max(drift, drifts * run.drift(part.block))
             if rewrite:
                 survivors.add(part.block, slack, min(within, drift))
             n_within += int(np.count_nonzero(slack <= within))
@@ -357,11 +323,13 @@ class Epochs:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
         second order over ``n_rows`` pays, and then returns True. may_wait: in the room of working sets."""
         sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
+        probe = Probe(part, c, tuning.probe_rows)
         lent_bytes = self._sets.lent_bytes if may_wait else 0
         for epoch in range(tuning.max_epochs):
             part.active[c] = rows
             gap = sweeps.sweep(part, c)
             first = gap if epoch == 0 else first
+            self._met[c] = gap
             if gap <= self._enough(first, c) or self._is_spent(c):
                 return False
             if self._scale.is_enough(part, c, gap, self._of_tol * float(sweeps.dual[c])):
@@ -373,18 +341,36 @@ class Epochs:
             if epoch == 0:
                 # the others survived on account of other problems
                 rows = part.violating(c, threshold, rows)
+            if self.warm is not None:
+                if self._run.stream.survivors.spilled is not None:
+                    return False  # these are to be heard before more is made of the others
+                threshold = min(threshold, self.warm.tuning.epoch_drift_share * probe.drift())
+                rows = part.violating(c, threshold, rows)
+                probe.look(rows)
+            met = gap
             for _ in range(tuning.block_sweeps):
-                if self._progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * gap:
+                if self._progress.out_of_time:
+                    break
+                last, most = met, 2 * len(part.active[c]) >= len(rows)
+                met = sweeps.sweep(part, c)
+                if self.warm is not None and most and met * min(1.0, met / last) <= self._enough(first, c):
+                    self._met[c] = met
+                    return False
+                if met <= tuning.sweep_until * gap:
                     break
         return False
 
     def _enough(self, first: float, c: int) -> float:
         """The gap at which epochs over rows in memory end that began with a gap of ``first``, of problem ``c``."""
-        return max(self._run.tuning.survivors_until * first, self._of_tol * float(self._run.sizes[c]))
+        warm = self.warm
+        until = self._run.tuning.survivors_until if warm is None else warm.until(self._passes)
+        return max(until * first, self._of_tol * float(self._run.sizes[c]))
 
     def _enough_spilled(self, first: NDArray[np.float64], few: bool = False) -> NDArray[np.float64]:
         """(k,) the gaps at which epochs over spilled rows (few?) end that began with gaps of ``first``, (k,)."""
         tuning, wanted = self._run.tuning, self._run.settings.tol * self._run.sizes
+        if self.warm is not None:
+            return np.maximum(self.warm.until(self._passes) * first, self._tol_share * wanted)
         gaps = first * (tuning.first_until if self._first else tuning.spill_until) * ~self._faces.stepped
         gaps[few & (gaps < wanted)] = 0.0
         return np.maximum(gaps, tuning.spill_tol_share * wanted)

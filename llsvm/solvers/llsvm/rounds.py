@@ -16,6 +16,8 @@ from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
+from llsvm.solvers.llsvm.tuning import WarmTuning
+from llsvm.solvers.llsvm.warm import Warm
 from llsvm.solvers.report import NO_ROOM, STALLED, UPDATES, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
@@ -53,6 +55,7 @@ class Rounds:
         self._bounds_left_out = hinge and run.duals.problems.variants[0].leaves_out is None
         self._left_out: LeaveOneOut | None = None  # of the last pass that counted
         self._gap = math.inf  # that was certified last
+        self._warm: Warm | None = None
 
     def reports(self) -> Iterator[Report]:
         run, sweeps = self._run, self._run.sweeps
@@ -162,6 +165,8 @@ class Rounds:
                     self._close and self._is_solved(c, tried[:, 0, c])
                 ):
                     part.active[c] = part.violating(c) if measure else part.members(c)
+                    if self._warm is not None and self._warm.is_first(self.passes + 1):
+                        self._train_own(part, c, self._warm.tuning.own_sweeps)
                     self._train(part, c)
 
             def alone(c: int, part: BlockState = part) -> None:
@@ -193,6 +198,8 @@ class Rounds:
             self._in_cache = not spills
         tuning = run.tuning
         self._slack = drift * (tuning.drift_share if stream.in_one_block else tuning.spill_drift_share)
+        if self._warm is not None and not stream.in_one_block:
+            self._slack *= self._warm.tuning.spill_share
         if threshold is not None:
             measured[0, 0] = threshold.end_pass(stream.in_one_block)
         return measured, n_active
@@ -235,6 +242,15 @@ class Rounds:
             if progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * first:
                 return
 
+    def _train_own(self, part: BlockState, c: int, sweeps: int) -> None:
+        """So many sweeps over those of a block's active rows that are at a bound where they do not belong: most are
+        new, and what free rows are to make of them shows once they have come to terms with each other."""
+        rows, alpha, _ = part.of(c, part.active[c])
+        part.active[c] = rows[~self._run.sweeps.loss.free(alpha, part.cost(c)[rows])]
+        for _ in range(sweeps):
+            self._run.sweeps.sweep(part, c)
+        part.active[c] = rows
+
     def _train_together(self, part: BlockState) -> None:
         """Sweep over a block and, in turn with it, the rows of the blocks before it that were kept in memory.
 
@@ -254,10 +270,15 @@ class Rounds:
 
     # -- what a SolverState holds of it, and other beginnings ---------------------------------------------
 
-    def begun(self, passes: int, close: bool = False) -> None:
+    def begun(self, passes: int, close: bool = False, warm: WarmTuning | None = None) -> None:
         """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
-        measures them. close: and leaves those alone whose gap is small enough."""
+        measures them. close: and leaves those alone whose gap is small enough. warm: how to go on; None: as from
+        nothing."""
+        self._set_warm(None if warm is None else Warm(passes, warm))
         self.passes, self._close, self._has_start = passes, close, True
+
+    def _set_warm(self, warm: Warm | None) -> None:
+        self._warm = self._epochs.warm = warm
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""
@@ -281,6 +302,7 @@ class Rounds:
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
+            "warm": None if self._warm is None else self._warm.numbers,
         }
 
     def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
@@ -294,3 +316,5 @@ class Rounds:
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
         self._along_faces, self._ever_along_faces = numbers["along faces"], numbers["ever along faces"]
         self._run.duals.set_enough(numbers["enough"])
+        warm = numbers.get("warm")  # which older states do not have
+        self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))

@@ -50,7 +50,8 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
-from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
+from llsvm.solvers.llsvm.tuning import LLSVMTuning, WarmTuning, tuning_of
+from llsvm.solvers.llsvm.warm import much_the_same
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
@@ -197,12 +198,21 @@ class LLSVM:
         return True
 
     def _begin(self, shares: Shares, sums: Sums | None, run: Run, mode: Rounds) -> None:
+        warm = self._warm(sums, run)
         if sums is not None and begin_at_sums(shares, sums, run):
             self._runs = sums.runs + 1
-            mode.begun(passes=0)
+            mode.begun(passes=0, warm=warm)
         else:
             begin_at(shares, run)
-            mode.begun(passes=1)
+            mode.begun(passes=1, warm=warm)
+
+    def _warm(self, sums: Sums | None, run: Run) -> WarmTuning | None:
+        """How to go on from there; None: as from nothing, as do small data, which are swept over to the end."""
+        if run.in_small_data:
+            return None
+        if sums is not None and much_the_same(run.duals.costs.by_class, sums.by_class):
+            return run.tuning.warm
+        return run.tuning.other_costs if run.stream.in_one_block else None
 
     def in_turn(self, parents: Sequence[int]) -> None:
         """Let ``solve``, where all rows are at hand, begin with each variant of the problems where another has

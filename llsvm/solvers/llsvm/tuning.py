@@ -150,6 +150,34 @@ class InTurnTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmTuning:
+    """Of a run that begins at dual variables found elsewhere, to which a few new rows have come. These are what
+    moves the margins at first: so the first round is short, over rows that are free or violate alone, and the pass
+    after it tells who else does; the second is to end where the next pass certifies."""
+
+    own_sweeps: int = 1
+    """Over the rows of a block that violate and are not free, before those that are free move with them, in the
+    first pass."""
+    first_drift_share: float = 0.0
+    """``drift_share``, or ``spill_drift_share``, of epochs after the first pass,"""
+    drift_share: float = 1.0
+    """and after the others;"""
+    spill_share: float = 0.6
+    """so much of it where it says what is spilled."""
+    epoch_drift_share: float = 3.0
+    """``epoch_drift_share``; rows in memory that have more slack are not swept over again in a round, either."""
+    first_until: float = 0.1
+    """``survivors_until``, and ``first_until``, of the first round,"""
+    until: float = 0.01
+    """and of the others,"""
+    tol_share: float = 0.5
+    """or the share of the gap asked for at which to end: nearer to 1 is less that is overshot, and the more often
+    one more round is needed."""
+    max_spill_epochs: int = 16
+    """See below; each has no more than a sweep over the rows in memory, if others are spilled."""
+
+
+@dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
@@ -259,6 +287,12 @@ class LLSVMTuning:
     """where few columns have a matrix."""
     in_turn: InTurnTuning = InTurnTuning()
     """Of grids and folds."""
+    warm: WarmTuning | None = WarmTuning()
+    """Of runs that begin at what was found for fewer rows; None: as from nothing,"""
+    other_costs: WarmTuning | None = WarmTuning(
+        own_sweeps=0, first_drift_share=1.0, first_until=0.01, tol_share=0.6
+    )
+    """and for other costs, which moves all margins: where all rows are at hand, the first round goes to the end."""
 
     # The one-class SVM's threshold
     threshold_bias: float = 3.0
@@ -294,8 +328,11 @@ class LLSVMTuning:
 
 
 DEFAULT = LLSVMTuning()
+SQUARED = replace(DEFAULT, warm=None, other_costs=None)
 # Where hardly any dual variable ever rests: all rows are wanted again.
-FREE = replace(DEFAULT, spill_most=1.0, unspilled_passes=math.inf, cached_epochs=True)
+FREE = replace(
+    DEFAULT, spill_most=1.0, unspilled_passes=math.inf, cached_epochs=True, warm=None, other_costs=None
+)
 # Regression: the gap of averaged weights is, where all rows are swept over, a quarter to a half of what the last
 # epoch met; and a pass that only measures on the way is an epoch that costs more. Where dual variables rest at 0 or
 # at either bound, the spill, of most rows at first, is gone over many times, and loses rows on the way: that is
@@ -304,6 +341,8 @@ FREE = replace(DEFAULT, spill_most=1.0, unspilled_passes=math.inf, cached_epochs
 NUMBERS = replace(
     DEFAULT,
     average=True,
+    warm=None,
+    other_costs=None,
     wide_sweeps=2,
     scan_spilled=True,
     ahead=True,
@@ -326,8 +365,10 @@ SMOOTH_NUMBERS = replace(
 
 def tuning_of(loss: Loss) -> LLSVMTuning:
     """The constants that suit a loss."""
-    if loss.name in ("hinge", "squared_hinge", "one_class"):
+    if loss.name in ("hinge", "one_class"):
         return DEFAULT
+    if loss.name == "squared_hinge":
+        return SQUARED
     if loss.kind != REGRESSION:
         return FREE
     return NUMBERS if math.isinf(loss.smoothness) else SMOOTH_NUMBERS

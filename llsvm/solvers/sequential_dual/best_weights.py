@@ -51,12 +51,16 @@ class BestWeights:
     ) -> tuple[Array, Certificate]:
         """Of the best weights so far, where they are kept, and which these are (d + 1, k)."""
         if self.kept is not None:
-            best = self.best
-            if multiple.primal + multiple.rounding < best.primal + best.rounding:
-                self.best = multiple
-                np.multiply(w, multiple.factor, out=self.kept)
+            self.offer(multiple, w)
             w, multiple = self.kept, self.best
         return w, self._certificate(multiple, w, dual, passes)
+
+    def offer(self, multiple: Multiple, w: Array) -> None:
+        """Keep these weights, where any are kept and they are better than what was."""
+        best = self.best
+        if self.kept is not None and multiple.primal + multiple.rounding < best.primal + best.rounding:
+            self.best = multiple
+            np.multiply(w, multiple.factor, out=self.kept)
 
     def _certificate(self, multiple: Multiple, w: Array, dual: float, passes: int) -> Certificate:
         close = np.array([multiple.close])

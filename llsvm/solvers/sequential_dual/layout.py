@@ -40,7 +40,8 @@ class Layout:
     """needs: for ``Stream.prepare``. extrapolates: there is room for that; extrapolation_bytes: for each row, or
     0. keeps: a copy of the weights as last certified has room. dtype: of shares. sparse: they are packed where they
     are stored. matrix_numbers: so many float64 have room for the matrices of Newton's steps;
-    None: there is no room for Newton's method. worst: what the worst rows have; None: these are left alone."""
+    None: there is no room for Newton's method. worst: what the worst rows have; None: these are left alone.
+    averages: all rows are in memory, and there is room for an average of the weights."""
 
     needs: Needs
     extrapolates: bool
@@ -50,6 +51,7 @@ class Layout:
     sparse: bool
     matrix_numbers: int | None = None
     worst: WorstRoom | None = None
+    averages: bool = False
 
 
 def layout(
@@ -174,7 +176,10 @@ def _layout(
     dtype = double if at_hand else stored
     at_hand = at_hand or memory.fits_in_one_block(needs(stored))
     if at_hand:
-        return Layout(needs(dtype), extrapolates, extrapolation_bytes, True, dtype, sparse)
+        few = k * (dataset.n_columns + 1) <= tuning.average_below * dataset.nnz
+        averages = extrapolates and few and memory.fits_in_one_block(needs(dtype, 1))
+        given = extrapolates, extrapolation_bytes, True, dtype, sparse
+        return Layout(needs(dtype, averages), *given, averages=averages)
     if not memory.has_room(needs(dtype, keeps)):
         dtype = np.dtype(np.float32)  # rather than to refuse
     chosen = replace(needs(dtype, keeps), row_state_bytes=k * dtype.itemsize, sparse_state=sparse)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual
+from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.shares import BlockShares
 
@@ -48,3 +49,10 @@ def lower_costs(part: BlockShares, most: float, dual: JointDual, bias: float, w:
         p = dual.prox(p, np.zeros_like(p), 0.0, y, cost)
         part.share[rows] = dual.shares(p, y, cost, grid)
     return resum([BlockShares(part.block, lower, part.share)], dual, bias, w)
+
+
+def measured_losses(whole: BlockShares, part: BlockShares, loops: Loops, w: Array) -> float:
+    """Σ C_i loss_i at the weights w (d + 1, k). whole: all rows, with the costs as they are; part: as they are
+    taken, whose active rows are set."""
+    losses = loops.measure(part, w)
+    return losses if part is whole else loops.measure(whole, w)

@@ -46,7 +46,7 @@ from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.many_columns import ManyColumns
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
-from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
+from llsvm.solvers.sequential_dual.needed_costs import lower_costs, measured_losses, needed_cost, with_costs
 from llsvm.solvers.sequential_dual.prices import Due, what_is_due, work_so_far, worst_rows_are_due
 from llsvm.solvers.sequential_dual.resum import resum_where_due, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
@@ -160,14 +160,17 @@ class SequentialDual:
                 self._terms = terms(part, loops.bias, loops.w.shape)
             w = loops.w if self._newton is None or self._newton.W is None else self._newton.W
             has_start, self._has_start = before > 0 or self._has_start, True
-            losses = self._losses(whole, part, loops, w) if has_start else loops.loss_at_zero(whole)
+            if (averaged := loops.averaged()) is not None:
+                losses = measured_losses(whole, part, loops, averaged)
+                best.offer(self._multiple(whole, averaged, losses, best), averaged)
+            losses = measured_losses(whole, part, loops, w) if has_start else loops.loss_at_zero(whole)
             loops.ignore_up_to(self.tuning.ignore_share, float(part.cost.sum()))
             if not again:
                 self._passes += 1
                 n_active = int(np.count_nonzero(part.slack <= 0))
                 multiple = self._multiple(whole, w, losses, best)
                 if self._resum([part], loops, multiple, w) and w is loops.w:
-                    multiple = self._multiple(whole, w, self._losses(whole, part, loops, w), best)
+                    multiple = self._multiple(whole, w, measured_losses(whole, part, loops, w), best)
                 report = self._report(multiple, w, n_active, best)
                 report.resumable = not (report.converged or report.cause)
                 yield report
@@ -179,11 +182,6 @@ class SequentialDual:
             part = self._with_needed_costs(whole, part, loops, best.best.primal)
             if not self._second_order_stage(stream, loops, part):
                 loops.train([part], self.tuning.block_until_in_memory, self.tuning.loops_in_memory)
-
-    def _losses(self, whole: BlockShares, part: BlockShares, loops: Loops, w: NDArray[np.float64]) -> float:
-        """Of all rows, with the costs as they are; sets the rows active, with the costs as they are taken."""
-        losses = loops.measure(part, w)
-        return losses if part is whole else loops.measure(whole, w)
 
     def _multiple(
         self, whole: BlockShares, w: NDArray[np.float64], losses: float, best: BestWeights

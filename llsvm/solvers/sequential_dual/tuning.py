@@ -58,6 +58,14 @@ class SequentialDualTuning:
     max_skipped_rounds: int = 7
     """1, 3, or so many of them."""
 
+    # The average of the weights, where all rows are in memory
+    average_below: float = 0.01
+    """Of the values that the rows have: where the weights are no more, their average costs next to nothing."""
+    average_from: int = 20
+    """Loops: fewer are not worth measuring what their average is,"""
+    average_share: float = 0.03
+    """of which the last is this part, or more."""
+
     # Newton's method (multipliers.py), where rows and shares of 8 bytes are in memory. The prices are processor
     # time in ns on the machine of tools/bench/README.md; only their ratios matter.
     newton: bool = True

@@ -1,0 +1,78 @@
+"""Warm: how a run goes on that has begun at dual variables from elsewhere, and a probe of how far margins drift."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.problems import Positions
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.tuning import LLSVMTuning, WarmTuning
+from llsvm.solvers.state import Value
+
+SAME = 1.1  # costs that differ by no more than this factor are much the same: what is new are rows
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """begun_after: passes that have summed the weights to begin at. tuning: what goes for it."""
+
+    begun_after: int
+    tuning: WarmTuning
+
+    def is_first(self, passes: int) -> bool:
+        """Is this pass, the first being 1, or the round that it begins, the first of the run?"""
+        return passes == self.begun_after + 1
+
+    def drift_share(self, passes: int) -> float:
+        """Of the slack that the pass has asked for, up to which epochs sweep over rows."""
+        return self.tuning.first_drift_share if self.is_first(passes) else self.tuning.drift_share
+
+    def until(self, passes: int) -> float:
+        """The share of what epochs have met first at which they end."""
+        return self.tuning.first_until if self.is_first(passes) else self.tuning.until
+
+    @property
+    def numbers(self) -> Value:
+        """For a SolverState."""
+        return {"begun after": self.begun_after, "new rows": self.tuning.own_sweeps > 0}
+
+    @classmethod
+    def of(cls, numbers: Mapping[str, Any], tuning: LLSVMTuning) -> Warm | None:
+        """What these were of."""
+        chosen = tuning.warm if numbers["new rows"] else tuning.other_costs
+        return None if chosen is None else cls(numbers["begun after"], chosen)
+
+
+def much_the_same(costs: NDArray[np.float64], before: NDArray[np.float64]) -> bool:
+    """Are the costs of each class what they were, or nearly?"""
+    if costs.shape != before.shape or not (costs > 0).all() or not (before > 0).all():
+        return False
+    return bool((np.maximum(costs / before, before / costs) <= SAME).all())
+
+
+class Probe:
+    """How far the margins of some rows of a problem have drifted since they were looked at."""
+
+    def __init__(self, part: BlockState, c: int, most: int) -> None:
+        """most: so many rows, at most."""
+        self._part, self._c, self._most = part, c, most
+        self._rows: Positions = np.zeros(0, np.intp)
+        self._margin = np.zeros(0)
+
+    def look(self, rows: Positions) -> None:
+        """At some of these."""
+        some = np.linspace(0, len(rows) - 1, min(len(rows), self._most)).astype(np.intp)
+        self._rows, _, self._margin = self._part.of(self._c, rows[some])
+
+    def drift(self) -> float:
+        """Root mean square; infinite where none was looked at."""
+        if not len(self._rows):
+            return math.inf
+        moved = self._part.of(self._c, self._rows)[2] - self._margin
+        return float(np.sqrt(np.mean(moved * moved)))

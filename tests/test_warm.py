@@ -1,0 +1,99 @@
+"""Runs that begin where another has come to, to which a few rows have come: what they cost, and how they go on."""
+
+import numpy as np
+import pytest
+from oracle import rows, write_svmlight
+
+import llsvm
+from llsvm.data import open_with_settings
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.tuning import DEFAULT, FREE
+from llsvm.solvers.llsvm.warm import SAME, Warm, much_the_same
+from llsvm.solvers.sequential_dual.average import Average
+from llsvm.state.checkpoints import checkpoints_in
+from llsvm.training.training import Training
+
+X, Y = rows(n=3000, d=40, noise=0.3)
+NEW = 150  # the last of these rows: a twentieth
+
+
+def train(files, state, model, limit_bytes=None, stop_after=None, **options):
+    """The passes and updates a row; stop_after: so many reports, as a kill would."""
+    settings = Settings(**{"threads": 1, "solver": "llsvm", **options})
+    source, updates = open_with_settings(settings, [str(file) for file in files], threads=1), 0.0
+    budget = None if limit_bytes is None else MemoryBudget(limit_bytes, runtime_bytes=0)
+    with (
+        checkpoints_in(state, 0.0, False) as checkpoints,
+        Training(source, settings, model, budget=budget, checkpoints=checkpoints) as training,
+    ):
+        for number, report in enumerate(training):
+            updates = report.extra.get("updates_per_row", updates)
+            if number == stop_after:
+                return None
+        return training.finish(model).certificate.passes, updates
+
+
+def cut(folder):
+    old = write_svmlight(folder / "old.svm", X[:-NEW], Y[:-NEW])
+    return [old, write_svmlight(folder / "new.svm", X[-NEW:], Y[-NEW:])]
+
+
+@pytest.mark.parametrize("limit_bytes", [None, 2_000_000])
+def test_a_twentieth_of_new_rows_costs_a_third(limit_bytes, tmp_path):
+    files, state, model = cut(tmp_path), tmp_path / "S", tmp_path / "m"
+    _, scratch = train(files, tmp_path / "A", model, limit_bytes)
+    train(files[:1], state, model, limit_bytes)
+    _, updates = train(files, state, model, limit_bytes)
+    assert updates <= scratch / 3
+    found = llsvm.verify(model, [str(file) for file in files], state=state)
+    assert found["differences"] == []
+    assert found["relative_gap"] <= 1e-3
+
+
+def test_another_cost_takes_a_round(tmp_path):
+    files, state, model = cut(tmp_path), tmp_path / "S", tmp_path / "m"
+    _, scratch = train(files, tmp_path / "A", model, C=3.0)
+    train(files, state, model)
+    _, updates = train(files, state, model, C=3.0)
+    assert updates <= scratch / 2
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3])
+def test_stopped_on_the_way_it_ends_the_same(stop_after, tmp_path):
+    files, models = cut(tmp_path), []
+    for name, stop in (("whole", None), ("stopped", stop_after)):
+        state, model = tmp_path / name, tmp_path / f"{name}.m"
+        train(files[:1], state, model, 2_000_000)
+        if stop is not None:
+            train(files, state, model, 2_000_000, stop_after=stop)
+        train(files, state, model, 2_000_000)
+        models.append(model.read_bytes())
+    assert models[0] == models[1]
+
+
+@pytest.mark.parametrize("tuning", [DEFAULT.warm, DEFAULT.other_costs])
+def test_a_state_tells_how_it_goes_on(tuning):
+    warm = Warm(1, tuning)
+    assert Warm.of(warm.numbers, DEFAULT) == warm
+    assert Warm.of(warm.numbers, FREE) is None
+    assert [warm.is_first(passes) for passes in (1, 2, 3)] == [False, True, False]
+
+
+def test_costs_that_are_much_the_same():
+    costs = np.array([1.0, 2.0])
+    assert much_the_same(costs, costs * (SAME - 0.01))
+    assert not much_the_same(costs, costs * np.array([1.0, SAME + 0.01]))
+    assert not much_the_same(costs, np.ones(3))
+    assert not much_the_same(costs, np.zeros(2))
+
+
+def test_an_average_is_of_the_latest_the_more():
+    weights = np.random.default_rng(0).normal(size=(50, 3, 20_000))
+    average, expected = Average((3, 20_000), 0.1), np.zeros((3, 20_000))
+    for number, w in enumerate(weights):
+        average.add(w)
+        share = max(0.1, 2.0 / (number + 2))
+        expected = (1.0 - share) * expected + share * w
+    np.testing.assert_allclose(average.w, expected, rtol=0, atol=1e-12)
+    assert average.loops == 50
