@@ -4,12 +4,13 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import psutil
 import pytest
 import scipy.sparse as sp
 
 from llsvm.data.arrays import ArraySource
 from llsvm.errors import BudgetError
-from llsvm.files.growing import is_mapped
+from llsvm.files.growing import is_mapped, let_go
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import STATE
 from llsvm.settings.settings import Settings
@@ -86,6 +87,29 @@ def test_weights_of_few_copies_are_as_good_and_certified_as_they_are_handed_back
         margin = sign * (X.astype(np.float64) @ w + b)
         measured += 0.5 * w @ w + 0.5 * b**2 + LOSSES[loss](margin)[there].sum()
     assert measured == pytest.approx(primal, rel=1e-12)
+
+
+def test_the_copy_on_disk_is_not_in_memory_beside_the_model(tmp_path):
+    X, y = rows(2)
+    run, model, last = trained(X, y, tmp_path, 28)
+    assert is_mapped(last.coef)
+    n_nonzero = np.count_nonzero(model.coef_) + np.count_nonzero(last.coef[:, -1])
+    assert np.count_nonzero(last.coef) == n_nonzero
+    assert mapped_bytes(last.coef) > 8 * MB
+    let_go(last.coef)
+    assert run.model is not None
+    assert run.summary()["nonzero_weights"] == n_nonzero
+    assert mapped_bytes(last.coef) < MB
+
+
+def mapped_bytes(array):
+    """Of the file that the array lies in, in memory."""
+    address = array.__array_interface__["data"][0]
+    for each in psutil.Process().memory_maps(grouped=False):
+        start, end = (int(part, 16) for part in each.addr.split("-"))
+        if start <= address < end:
+            return each.rss
+    raise AssertionError("it is not mapped")
 
 
 def test_few_copies_where_there_is_no_room_for_more(tmp_path):

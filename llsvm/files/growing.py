@@ -122,6 +122,20 @@ def copied(array: NDArray[Any]) -> NDArray[Any]:
     return copy
 
 
+def column(array: NDArray[Any], at: int) -> NDArray[Any]:
+    """(n,) a copy of a column of (n, m), which may be mapped: a row that is looked at is let go."""
+    copy = np.empty(len(array), array.dtype)
+    for i, row in enumerate(array):
+        copy[i] = row[at]
+        let_go(row)
+    return copy
+
+
+def count_nonzero(array: NDArray[Any]) -> int:
+    """How many values of (n, m) are not 0; of what is mapped, no more is in memory for it than a piece."""
+    return sum(int(np.count_nonzero(piece)) for row in array for piece in in_pieces(row))
+
+
 def is_mapped(array: NDArray[Any]) -> bool:
     """Does it lie in a file?"""
     return _map_of(array) is not None

@@ -12,7 +12,7 @@ from llsvm.data import DEFAULT_FORMAT
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import ROW_SCALE
 from llsvm.files.fingerprint import TRAINED_ON, files_summary
-from llsvm.files.growing import copied, in_pieces
+from llsvm.files.growing import column, copied, count_nonzero, in_pieces
 from llsvm.memory.process import peak_resident_bytes, resident_bytes
 from llsvm.models.header import CROSSES, PRUNED, SPREAD
 from llsvm.models.model import Model
@@ -81,10 +81,8 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
     if run.support is not None:
         coef, intercept = coef[:, :-1][:, run.support], coef[:, -1]
     else:
-        coef, intercept = (
-            copied(coef[:, : dataset.n_columns]),
-            coef[:, dataset.n_columns] * run.settings.constant,
-        )
+        intercept = column(coef, dataset.n_columns) * run.settings.constant
+        coef = copied(coef[:, : dataset.n_columns])
         if run.stream.scaling is not None:
             intercept = run.stream.scaling.raw_weights(coef, intercept)
         coef = coef[:, dataset.first_column :]
@@ -209,9 +207,7 @@ def summary(run: Run) -> dict[str, Any]:
         "why": run.why,
         "scale": run.settings.scale,
         "bias": run.settings.bias,
-        "nonzero_weights": None
-        if report is None or report.coef is None
-        else int(np.count_nonzero(report.coef)),
+        "nonzero_weights": None if report is None or report.coef is None else count_nonzero(report.coef),
         "leave_one_out": None
         if report is None or report.left_out is None or not report.converged
         else report.left_out.as_dict(),
