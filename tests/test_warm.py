@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from oracle import rows, write_svmlight
+from oracle import rows, small_pages, write_svmlight
 
 import llsvm
 from llsvm.data import open_with_settings
@@ -16,6 +16,7 @@ from llsvm.training.training import Training
 
 X, Y = rows(n=3000, d=40, noise=0.3)
 NEW = 150  # the last of these rows: a twentieth
+LITTLE = 450_000  # bytes, in which they do not fit
 
 
 def train(files, state, model, limit_bytes=None, stop_after=None, **options):
@@ -31,6 +32,7 @@ def train(files, state, model, limit_bytes=None, stop_after=None, **options):
             updates = report.extra.get("updates_per_row", updates)
             if number == stop_after:
                 return None
+        assert training.stream.in_one_block == (limit_bytes is None)
         return training.finish(model).certificate.passes, updates
 
 
@@ -39,8 +41,9 @@ def cut(folder):
     return [old, write_svmlight(folder / "new.svm", X[-NEW:], Y[-NEW:])]
 
 
-@pytest.mark.parametrize("limit_bytes", [None, 2_000_000])
-def test_a_twentieth_of_new_rows_costs_a_third(limit_bytes, tmp_path):
+@pytest.mark.parametrize("limit_bytes", [None, LITTLE])
+def test_a_twentieth_of_new_rows_costs_a_third(limit_bytes, tmp_path, monkeypatch):
+    small_pages(monkeypatch)
     files, state, model = cut(tmp_path), tmp_path / "S", tmp_path / "m"
     _, scratch = train(files, tmp_path / "A", model, limit_bytes)
     train(files[:1], state, model, limit_bytes)
@@ -60,14 +63,16 @@ def test_another_cost_takes_a_round(tmp_path):
 
 
 @pytest.mark.parametrize("stop_after", [1, 2, 3])
-def test_stopped_on_the_way_it_ends_the_same(stop_after, tmp_path):
+@pytest.mark.parametrize("limit_bytes", [None, LITTLE])
+def test_stopped_on_the_way_it_ends_the_same(stop_after, limit_bytes, tmp_path, monkeypatch):
+    small_pages(monkeypatch)
     files, models = cut(tmp_path), []
     for name, stop in (("whole", None), ("stopped", stop_after)):
         state, model = tmp_path / name, tmp_path / f"{name}.m"
-        train(files[:1], state, model, 2_000_000)
+        train(files[:1], state, model, limit_bytes)
         if stop is not None:
-            train(files, state, model, 2_000_000, stop_after=stop)
-        train(files, state, model, 2_000_000)
+            train(files, state, model, limit_bytes, stop_after=stop)
+        train(files, state, model, limit_bytes)
         models.append(model.read_bytes())
     assert models[0] == models[1]
 
