@@ -114,9 +114,11 @@ def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
 
 
 def _evaluate(model: Path, test: Path, memory_limit: str) -> None:
+    from llsvm.memory.process import return_dropped_memory
     from llsvm.models.model import Model
     from llsvm.scoring.measure import measure
 
+    return_dropped_memory()  # of training, which is over
     print_evaluation(
         measure(Model.load(model), open_data([os.fspath(test)], Settings()), memory_limit=memory_limit)
     )

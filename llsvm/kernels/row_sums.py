@@ -1,10 +1,10 @@
-"""Sums over sparse rows: of rows with a coefficient for each class, and of the squares of a row's values."""
+"""Sums of sparse rows with a coefficient for each class."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import ANY_ORDER, JIT, njit
+from llsvm.kernels.options import JIT, njit
 
 
 @njit(**JIT)
@@ -22,17 +22,3 @@ def add_rows(indptr, indices, data, coefficients, out):  # type: ignore[no-untyp
             row = out[np.uint32(indices[p])]
             for m in range(k):
                 row[m] += value * coefficients[i, m]
-
-
-@njit(**ANY_ORDER)
-def squares(indptr, data, rows, out):  # type: ignore[no-untyped-def]
-    """out[i] = the sum of the squares of the values of row ``rows[i]``.
-
-    indptr: (n + 1,) int64, data: (nnz,) float32 or float64: sparse rows. rows: (m,) int64. out: (m,) float64.
-    """
-    for i in range(len(rows)):
-        total = 0.0
-        for p in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
-            value = np.float64(data[p])
-            total += value * value
-        out[i] = total

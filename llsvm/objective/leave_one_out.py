@@ -63,10 +63,10 @@ class LeaveOneOutCounts:
         wrong = there & (margin <= 0)
         doubtful = np.flatnonzero(there & (margin > 0) & (alpha > 0))
         step = max(1, int(_PIECE_BYTES * block.n_rows / max(block.nbytes, 1)))
-        for start in range(0, len(doubtful), step):  # of dense rows, a piece is copied
-            some = doubtful[start : start + step]
-            squares = squared_norms(block.X, some) + self._bias**2
-            wrong[some] = alpha[some] * squares >= margin[some]
+        for some in np.split(doubtful, np.searchsorted(doubtful, range(step, block.n_rows, step))):
+            if len(some):
+                squares = squared_norms(block.X, some) + self._bias**2
+                wrong[some] = alpha[some] * squares >= margin[some]
         for row, side in zip(self._counts, (positive, ~positive), strict=True):
             row += np.count_nonzero(there & side), np.count_nonzero(wrong & side)
 
@@ -76,12 +76,14 @@ class LeaveOneOutCounts:
 
 
 def squared_norms(X: Matrix, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """‖x_i‖² of the rows (m,)."""
+    """‖x_i‖² of the rows (m,), which ascend and lie close together."""
     if not isinstance(X, CSR):
         some = X[rows]
         return np.einsum("ij,ij->i", some, some, dtype=np.float64)
-    from llsvm.kernels.row_sums import squares
-
-    out = np.empty(len(rows))
-    squares(X.indptr, X.data, rows, out)
-    return out
+    ends = np.column_stack([X.indptr[rows], X.indptr[rows + 1]])
+    squares = np.zeros(ends[-1, 1] - ends[0, 0] + 1)  # one more, so that the last row may end there
+    np.square(X.data[ends[0, 0] : ends[-1, 1]], out=squares[:-1], dtype=np.float64)
+    sums = np.add.reduceat(squares, (ends - ends[0, 0]).ravel())[::2]
+    return np.where(
+        ends[:, 0] < ends[:, 1], sums, 0.0
+    )  # of an empty row reduceat gives a value that is not its own
