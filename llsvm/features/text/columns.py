@@ -259,9 +259,7 @@ class DocumentColumns:
         vectorizers, parts, offset = self._ready(), list[CSR](), 0
         found = begun.documents if begun is not None else self.documents(columns)
         made: list[Callable[[Documents], CSR]] = [vectorizer.rows for vectorizer in vectorizers]
-        if (
-            begun is not None and begun.vectorizers is vectorizers
-        ):  # else columns have got their places meanwhile
+        if begun is not None and begun.vectorizers is vectorizers:  # else columns got their places meanwhile
             made = begun.rows
         for name, documents, vectorizer, rows in zip(self.names, found, vectorizers, made, strict=True):
             try:
