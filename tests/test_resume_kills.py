@@ -32,10 +32,32 @@ CASES = {
     "softmax": Case({"loss": "logistic", "multiclass": "softmax", "tol": 1e-8}, n=1000, classes=3),
     "kernel, smo": Case({"solver": "smo", "kernel": "rbf", "intercept": True, "tol": 1e-5}, n=300),
     "kernel, nesvm": Case({"solver": "nesvm", "kernel": "rbf", "tol": 1e-3}, n=300),
+    # begun at the dual variables of a run with another C, or of fewer rows
+    "warm, rows": Case({"solver": "llsvm", "tol": 1e-7}, n=3000, before={}, new=150),
+    "warm, rows, cache": Case(
+        {"solver": "llsvm", "tol": 1e-5}, ledger=120_000, n=3000, place="cache", before={}, new=150
+    ),
+    "warm, C, source": Case(
+        {"solver": "llsvm", "tol": 1e-5, "cache": "never"},
+        ledger=120_000,
+        n=3000,
+        place="source",
+        before={"C": 0.3},
+    ),
+    "warm, C, pairs": Case(
+        {"solver": "llsvm", "tol": 1e-6, "multiclass": "ovo"}, n=1000, classes=4, before={"C": 0.3}
+    ),
+    "warm, rows, sequential dual": Case(JOINT, n=1000, classes=3, before={}, new=50),
+    "warm, C, sequential dual, cache": Case(
+        JOINT, ledger=120_000, n=2000, classes=3, place="cache", before={"C": 0.3}
+    ),
+    "warm, rows, weston-watkins": Case(
+        {**JOINT, "multiclass": "weston-watkins"}, n=1000, classes=3, before={"C": 0.3}, new=50
+    ),
 }
 
 
-@pytest.mark.parametrize("name", ["memory", "cache", "sequential dual"])
+@pytest.mark.parametrize("name", ["memory", "cache", "sequential dual", "warm, rows, cache"])
 def test_a_run_that_is_killed_goes_on(name, tmp_path, monkeypatch):
     small_pages(monkeypatch, 2000, 8000)
     survives(CASES[name], tmp_path, kills=3)
