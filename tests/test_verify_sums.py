@@ -17,7 +17,7 @@ from oracle import rows, small_pages
 import llsvm
 from llsvm.data import open_source
 from llsvm.verification import dual as dual_module
-from llsvm.verification import products, sums
+from llsvm.verification import machines, products, sums
 from llsvm.verification.dual import KeptDual
 
 X, Y = rows(n=60, d=4, noise=0.6)
@@ -29,6 +29,9 @@ NUMBERS = (
 WEIGHTS = np.random.default_rng(7).uniform(0.2, 3.0, 60).astype(np.float32)
 WEIGHTS[::10] = 0.0
 GRAM = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)).astype(np.float32).astype(float)
+BANDS = np.where(
+    np.arange(60)[:, None] // 12 == np.arange(60) // 12, GRAM, 0.0
+)  # whose rows end where they do
 ROUGH = {"tol": 0.3, "threads": 1, "C": 2.5}
 LINEAR, SMO = {**ROUGH, "solver": "llsvm"}, {**ROUGH, "solver": "smo", "gamma": 0.3}
 
@@ -48,7 +51,8 @@ CASES = {
     "kernel, sparse": (sp.csr_matrix(SPARSE), SPARSE_Y, {**SMO, "kernel": "poly", "degree": 2, "coef0": 0.5}),
     "kernel, linear": (X, Y, {**SMO, "kernel": "linear"}),
     "matrix": (GRAM, Y, {**SMO, "kernel": "precomputed", "bias": 0.7}),
-    "matrix, sparse": (sp.csr_matrix(GRAM), Y, {**SMO, "kernel": "precomputed"}),
+    "matrix, sparse": (sp.csr_matrix(BANDS), Y, {**SMO, "kernel": "precomputed"}),
+    "matrix, against the rest": (GRAM, Y4, {**SMO, "kernel": "precomputed"}),
 }
 JOINT = {
     "crammer-singer": (X4, Y4, {**ROUGH, "multiclass": "crammer-singer", "bias": 0.7}),
@@ -75,7 +79,7 @@ def in_pieces(request, monkeypatch):
     """Rows come in many blocks, and these are cut."""
     if request.param:
         small_pages(monkeypatch)
-        for module in (products, sums, dual_module):
+        for module in (products, sums, dual_module, machines):
             monkeypatch.setattr(module, "PIECE_VALUES", 17)
 
 
@@ -201,8 +205,63 @@ def outside(name, trained, target, edits):
     return found_in(model, features, labels, WEIGHTS, with_shares(state, target, change)).dual
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "kernel" in name or "matrix" in name])
+def test_so_does_the_primal_of_kernels(name, trained, in_pieces):
+    """Whose support vectors, or the rows with the matrix of these, come in pieces too."""
+    features, labels, _ = CASES[name]
+    model, state = trained(name)
+    found = llsvm.verify(model, features, labels, WEIGHTS, state=state)
+    assert found["differences"] == []
+
+
+def test_so_does_that_of_one_class(trained, in_pieces):
+    """½ ‖w‖² + Σ C_i max(0, ρ − w·x_i) − ν Σ C_i ρ, of which the last may be as large as the others."""
+    features, _, options = ONE_CLASS
+    model, state = trained("one class")
+    found = found_in(model, features, None, WEIGHTS, state)
+    cost, rho = WEIGHTS.astype(float), -model.intercept_[0]
+    w = model.coef_[0]
+    losses = cost @ np.maximum(0.0, rho - features @ w)
+    given = options["nu"] * cost.sum() * rho
+    assert found.primal[0] == pytest.approx(0.5 * w @ w + losses - given, rel=1e-9)
+    assert found.size[0] == pytest.approx(0.5 * w @ w + losses + abs(given), rel=1e-9)
+
+
+@pytest.mark.parametrize(("cost", "factor"), [(0.0, 1.0), (1e-3, 1.0), (1e-3, 0.0)])
+def test_of_one_class_rows_may_cost_little_or_nothing(cost, factor, trained, tmp_path):
+    features, _, options = ONE_CLASS
+    model, state = trained("one class")
+    with_shares(state, tmp_path / "S", lambda before: np.full((60, 1), factor))
+    dual = found_in(model, features, None, np.full(60, cost), tmp_path / "S").dual
+    v = options["nu"] * np.float32(cost).astype(float) * features.sum(axis=0)
+    assert dual.values[0] == pytest.approx(-0.5 * v @ v, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["kernel", "matrix", "matrix, sparse"])
+def test_rows_are_held_where_their_kernel_takes_them_again(name, trained, tmp_path, monkeypatch):
+    """Those with dual variables; of a matrix none."""
+    features, labels, _ = CASES[name]
+    model, state = trained(name)
+
+    def change(shares):
+        shares[...] = 0.0
+        shares[[3, 16, 59]] = 0.25
+        return shares
+
+    made, new_sums = [], machines.KernelMachine.new_sums
+    monkeypatch.setattr(
+        machines.KernelMachine, "new_sums", lambda *given: made.append(new_sums(*given)) or made[-1]
+    )
+    small_pages(monkeypatch)
+    monkeypatch.setattr(products, "PIECE_VALUES", 17)
+    found_in(model, features, labels, WEIGHTS, with_shares(state, tmp_path / "S", change))
+    held = [int(row) for block in made[0].rows for row in block.rows]
+    assert sorted(held) == ([3, 16, 59] if name == "kernel" else [])
+    assert all(block.n_rows for block in made[0].rows)
+
+
 SINGLE = {  # of a case: what lies outside its bounds, what inside
-    "hinge": ([-1e-12, 1.0 + 1e-12, np.nan, np.inf], [0.0, 1.0]),
+    "hinge": ([-1e-12, 1.0 + 1e-12, np.nan, np.inf], [0.0, 1.0, np.nextafter(1.0, 2.0)]),
     "logistic": ([-1e-12, 1.0 + 1e-12], [0.0, 1.0]),
     "squared hinge": ([-1e-12, np.inf, np.nan], [0.0, 1e6]),
     "least squares": ([np.inf, -np.inf, np.nan], [-1e6, 1e6]),
