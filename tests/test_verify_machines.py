@@ -1,5 +1,6 @@
 """``verify``: what scores rows, as training had it, and how much of the rows is worked on at a time."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,9 @@ from oracle import rows
 import llsvm
 from llsvm.features.text import column_order
 from llsvm.settings.settings import Settings
-from llsvm.verification import machines, primal
+from llsvm.verification import machines, primal, products
 from llsvm.verification.machines import machine_of
+from llsvm.verification.problems import Problems
 from llsvm.verification.products import dense
 from llsvm.verification.rows import rows_of, settings_of
 
@@ -106,3 +108,30 @@ def test_support_vectors_come_in_pieces(as_matrix, values, monkeypatch):
         landmarks = map_.landmarks
         whole = landmarks if as_matrix is np.asarray else dense(landmarks, 0, map_.n_features)
         assert np.array_equal(np.concatenate(parts), whole)
+
+
+WIDE = {  # rows, and how they are trained, whose pieces are full
+    "dense": (np.random.default_rng(0).normal(size=(20_000, 20)), {}),
+    "sparse": (sp.random(40_000, 100, density=0.1, random_state=0, format="csr"), {}),
+    "features": (np.random.default_rng(0).normal(size=(9000, 20)), {"feature_map": "rff", "components": 50}),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_piece_takes_no_more_than_was_asked_for(name):
+    features, options = WIDE[name]
+    labels = np.asarray(features[:, [0]].sum(axis=1)).ravel() > 0.0
+    model = llsvm.train(features, labels, threads=1, tol=0.5, **options)
+    settings = settings_of(model, Settings(threads=1))
+    with rows_of(model, settings, features, labels, None) as stream:
+        machine = machine_of(model, settings, stream.dataset, stream.scaling, None, np.float32)
+        problems = Problems.of(settings, stream.dataset)
+        (block,) = stream.all()
+        tracemalloc.start()
+        try:
+            for piece in products.pieces(block, machine.width):
+                problems.losses(piece, machine.scores(piece))
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert most <= products.WORK_BYTES

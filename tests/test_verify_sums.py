@@ -18,7 +18,6 @@ import llsvm
 from llsvm.data import open_source
 from llsvm.verification import dual as dual_module
 from llsvm.verification import machines, products, sums
-from llsvm.verification.dual import KeptDual
 
 X, Y = rows(n=60, d=4, noise=0.6)
 X4, Y4 = rows(n=60, d=4, classes=4, noise=0.6)
@@ -237,29 +236,6 @@ def test_of_one_class_rows_may_cost_little_or_nothing(cost, factor, trained, tmp
     assert dual.values[0] == pytest.approx(-0.5 * v @ v, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["kernel", "matrix", "matrix, sparse"])
-def test_rows_are_held_where_their_kernel_takes_them_again(name, trained, tmp_path, monkeypatch):
-    """Those with dual variables; of a matrix none."""
-    features, labels, _ = CASES[name]
-    model, state = trained(name)
-
-    def change(shares):
-        shares[...] = 0.0
-        shares[[3, 16, 59]] = 0.25
-        return shares
-
-    made, new_sums = [], machines.KernelMachine.new_sums
-    monkeypatch.setattr(
-        machines.KernelMachine, "new_sums", lambda *given: made.append(new_sums(*given)) or made[-1]
-    )
-    small_pages(monkeypatch)
-    monkeypatch.setattr(products, "PIECE_VALUES", 17)
-    found_in(model, features, labels, WEIGHTS, with_shares(state, tmp_path / "S", change))
-    held = [int(row) for block in made[0].rows for row in block.rows]
-    assert sorted(held) == ([3, 16, 59] if name == "kernel" else [])
-    assert all(block.n_rows for block in made[0].rows)
-
-
 SINGLE = {  # of a case: what lies outside its bounds, what inside
     "hinge": ([-1e-12, 1.0 + 1e-12, np.nan, np.inf], [0.0, 1.0, np.nextafter(1.0, 2.0)]),
     "logistic": ([-1e-12, 1.0 + 1e-12], [0.0, 1.0]),
@@ -315,17 +291,6 @@ def test_rows_that_cost_nothing_may_have_any(name, trained, tmp_path):
         assert WEIGHTS[10] == 0
         assert dual.proves
         assert (dual.values[0], dual.sizes[0]) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize("name", ["kernel", "kernel, pairs"])
-def test_rows_that_have_dual_variables_are_counted(name, trained, tmp_path, in_pieces):
-    def change(shares):
-        shares[...] = 0.0
-        shares[[0, 3, 16, 17, 18, 59], shares.shape[1] - 1] = 0.25
-        return shares
-
-    with KeptDual(with_shares(trained(name)[1], tmp_path / "S", change)) as kept:
-        assert kept.rows_used() == 6
 
 
 @pytest.fixture(scope="module")
