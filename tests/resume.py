@@ -113,19 +113,20 @@ def command(*words: object) -> None:
     main()
 
 
+def copied(begun: Path, state: Path) -> Path:
+    """The state as it was when the run began; returns its folder."""
+    shutil.rmtree(state, ignore_errors=True)
+    return Path(shutil.copytree(begun, state))
+
+
 def survives(case: Case, folder: Path, kills: int, seed: int = 0) -> int:
     """Kill the training at random times, go on with it each time, compare the models; how often it was alive."""
     data, model, state, begun = (folder / name for name in ("rows.svm", "model", "state", "begun"))
     case.begin(data, begun)
-
-    def begin_again(state: Path) -> Path:
-        shutil.rmtree(state, ignore_errors=True)
-        return Path(shutil.copytree(begun, state))
-
-    first = None if case.before is None else begin_again(folder / "another")
+    first = None if case.before is None else copied(begun, folder / "another")
     go(case, data, folder / "undisturbed", first)
     want = (folder / "undisturbed").read_bytes()
-    begin_again(folder / "another")
+    copied(begun, folder / "another")
     began = time.monotonic()
     done = go(case, data, folder / "undisturbed", folder / "another", every=0)
     longest = time.monotonic() - began
@@ -134,7 +135,7 @@ def survives(case: Case, folder: Path, kills: int, seed: int = 0) -> int:
     assert done.notes[0].startswith("beginning at the dual variables" if case.before is not None else "")
     assert (folder / "undisturbed").read_bytes() == want
     rng, hit = np.random.default_rng(seed), 0
-    begin_again(state)
+    copied(begun, state)
     for _ in range(kills):
         status = killed(lambda: go(case, data, model, state), rng.uniform(0.0, 1.1 * longest))
         assert status in (0, -signal.SIGKILL)
@@ -142,7 +143,7 @@ def survives(case: Case, folder: Path, kills: int, seed: int = 0) -> int:
         if status == 0:
             assert model.read_bytes() == want
             model.unlink()
-            begin_again(state)
+            copied(begun, state)
     go(case, data, model, state)
     assert model.read_bytes() == want
     assert {each.name for each in state.iterdir()} <= {"lock", "state", "result"}
