@@ -78,8 +78,9 @@ def in_pieces(request, monkeypatch):
     """Rows come in many blocks, and these are cut."""
     if request.param:
         small_pages(monkeypatch)
-        for module in (products, sums, dual_module, machines):
+        for module in (products, sums, dual_module):
             monkeypatch.setattr(module, "PIECE_VALUES", 17)
+        monkeypatch.setattr(machines, "PIECE_VALUES", 400)
 
 
 def dense(X):
