@@ -7,7 +7,7 @@ import pytest
 from oracle import rows, write_svmlight
 
 import llsvm
-from llsvm import BudgetError, Model
+from llsvm import BudgetError, Model, ModelError
 from llsvm.models.header import PRUNED
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
@@ -317,6 +317,16 @@ def test_rows_of_kernels_that_do_not_fit_are_refused(tmp_path, monkeypatch):
     assert llsvm.verify(model, X, Y, memory_limit="2GB")["holds"]
     with pytest.raises(BudgetError, match="rows with dual variables"):
         llsvm.verify(model, X, Y, memory_limit="2GB", state=tmp_path)
+
+
+def test_what_cannot_be_verified_is_refused():
+    """Without a certificate, or what was trained; settings of other versions are passed over."""
+    model = llsvm.train(X, Y, threads=1)
+    nameless = {name: value for name, value in model.settings.items() if name != "C"}
+    for other in (replace(model, certificate=None), replace(model, settings=nameless)):
+        with pytest.raises(ModelError, match="no certificate"):
+            llsvm.verify(other, X, Y)
+    assert llsvm.verify(replace(model, settings=model.settings | {"bygone": 1}), X, Y)["holds"]
 
 
 def test_readers_have_so_many_threads(parts, monkeypatch):

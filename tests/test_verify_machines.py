@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from oracle import rows
+from oracle import rows, write_svmlight
 
 import llsvm
 from llsvm.features.text import column_order
@@ -36,6 +36,26 @@ def test_hashed_columns_that_are_numbered_anew_have_their_weights(columns, tmp_p
     options = {"text": columns, "hash_bits": 4, "vocabulary": "hashed", "label": "stars"}
     model = llsvm.train(str(tmp_path / "a.csv"), **ROUGH, **options, **more)
     assert llsvm.verify(model, str(tmp_path / "a.csv"))["differences"] == []
+
+
+UNEVEN = X * np.random.default_rng(0).uniform(0.1, 1.0, 4)  # which 32-bit floats do not hold
+UNEVEN_GRAM = np.exp(-0.5 * ((UNEVEN[:, None] - UNEVEN) ** 2).sum(axis=2))
+
+
+@pytest.mark.parametrize("form", ["svm", "npy"])
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed", None])
+def test_values_are_read_as_they_were(kernel, form, tmp_path):
+    """Of kernel machines as 64-bit floats, of others as the model says."""
+    values = UNEVEN_GRAM if kernel == "precomputed" else UNEVEN
+    data, label = tmp_path / f"a.{form}", {} if form == "svm" else {"label": "last"}
+    if form == "svm":
+        write_svmlight(data, values, Y)
+    else:
+        np.save(data, np.c_[values, Y])
+    options = {"solver": "llsvm"} if kernel is None else {"kernel": kernel, "solver": "smo"}
+    for tol in (1e-2, 1e-8):
+        model = llsvm.train(str(data), threads=1, tol=tol, **label, **options)
+        assert llsvm.verify(model, str(data))["differences"] == []
 
 
 MACHINES = {  # and how many numbers a row takes, or what it is made of
