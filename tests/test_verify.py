@@ -47,6 +47,7 @@ CASES = {
     "balanced": (X3, Y3, {"class_weight": "balanced"}),
     "balanced pairs": (X3, Y3, {"class_weight": "balanced", "multiclass": "ovo"}),
     "balanced, joint": (X3, Y3, {"class_weight": "balanced", "multiclass": "weston-watkins"}),
+    "one pair": (X, Y, {"multiclass": "ovo", "bias": 1.0}),
     "lambdas": (X, Y, {"penalty": "elasticnet", "lambda1": 0.01, "lambda2": 0.02, "solver": "smsvm"}),
     "lambda of l1": (X, Y, {"penalty": "l1", "lambda1": 0.01, "bias": 0.7, "solver": "smsvm"}),
     "lambda": (X, Y, {"lambda2": 0.02}),

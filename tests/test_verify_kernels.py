@@ -4,9 +4,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from kept_duals import found_in, with_shares
 from oracle import small_pages
-from test_verify_sums import CASES, WEIGHTS
+from test_verify_sums import BANDS, CASES, WEIGHTS, Y
 
 import llsvm
 from llsvm.block import ROW_BYTES
@@ -125,3 +126,21 @@ def test_rows_that_have_dual_variables_are_counted(name, values, trained, tmp_pa
 
     with KeptDual(with_shares(trained(name)[1], tmp_path / "S", change)) as kept:
         assert kept.rows_used() == 6
+
+
+def test_a_matrix_may_have_rows_of_zeros_and_columns_of_no_use():
+    """Those of rows that count nothing, the last ones."""
+    K, weight = BANDS.copy(), WEIGHTS.copy()
+    K[24:36], K[:, 24:36], weight[55:] = 0.0, 0.0, 0.0
+    options = {"kernel": "precomputed", "solver": "smo", "threads": 1, "bias": 0.7}
+    model = llsvm.train(sp.csr_matrix(K), Y, sample_weight=weight, **options)
+    assert model.feature_map.landmarks.max() < 55
+    settings = settings_of(model, Settings(threads=1))
+    with rows_of(model, settings, sp.csr_matrix(K), Y, weight) as stream:
+        machine = machines.machine_of(model, settings, stream.dataset, None, None, np.float32)
+        (block,) = stream.all()
+        for first in range(0, 60, 12):
+            some = np.arange(first, first + 12)
+            found = machine.scores(block.take(some))[:, 0]
+            assert found == pytest.approx(model.decision_function(sp.csr_matrix(K[some])), rel=1e-12)
+    assert llsvm.verify(model, sp.csr_matrix(K), Y, weight)["differences"] == []

@@ -200,5 +200,5 @@ def gap_of(
     duals = certificate.dual if dual is None else dual.tolist()
     for p, d, more in zip(primal.tolist(), duals, rounding, strict=False):
         if p > 0 or -d > certificate.negligible:
-            gaps.append((abs(p - d) + more) / (p if p > 0 else max(-d, 1e-300)))
+            gaps.append((abs(p - d) + more) / (p if p > 0 else -d))
     return max(gaps)
