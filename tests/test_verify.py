@@ -121,14 +121,16 @@ def written(path, name):
         return file, {"label": "price", "loss": "epsilon_insensitive"}
     if name == "crossed":
         return file, {"label": "town", "exclude": ("price",), "cross": ("a:b",), "bias": 0.0}
-    if name == "gaps":
+    if name.startswith("gaps"):
         file.write_text(re.sub(r",-?[0-4]\.[0-9]+", ",", file.read_text()))
-        return file, {"label": "town", "missing": "mean", "exclude": ("price",)}
+        options = {} if name == "gaps" else {"scale": "none", "C": 1e-3}
+        return file, {"label": "town", "missing": "mean", "exclude": ("price",), **options}
     return file, {"label": "town", "weight": "price"}
 
 
 FILES = (
     "gaps",
+    "gaps, unscaled",
     "svmlight matrix",
     "svmlight",
     "svmlight kernel",
