@@ -146,10 +146,12 @@ FILES = (
 @pytest.mark.parametrize("name", FILES)
 def test_what_was_trained_on_files_holds(name, tmp_path):
     data, options = written(tmp_path, name)
-    llsvm.train(str(data), output=tmp_path / "m", threads=1, **options)
-    found = llsvm.verify(tmp_path / "m", str(data))
-    assert found["differences"] == []
-    assert found["primal"] is not None
+    state = tmp_path / "S"
+    llsvm.train(str(data), output=tmp_path / "m", threads=1, state=state, **options)
+    for kept in (None, state):
+        found = llsvm.verify(tmp_path / "m", str(data), state=kept)
+        assert found["differences"] == []
+        assert found["primal"] is not None
 
 
 @pytest.mark.parametrize("weight", ["auto", "tfidf"])

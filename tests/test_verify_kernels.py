@@ -71,6 +71,12 @@ def test_of_kernels_no_more_is_held_than_is_asked_for(trained):
         assert most == 8 * 60 * 6 + used * (dataset.bytes_per_row + ROW_BYTES)
         assert most - 48 * used <= 8 * 60 * 6 + rows_bytes <= most
         assert stream.budget.lines["rows with dual variables"] == most
+        mixture = np.arange(6.0) - 2.0
+        v = held._v @ mixture
+        gamma = model.feature_map.function.gamma
+        K = np.exp(-gamma * ((features[:, None] - features) ** 2).sum(axis=2))
+        assert held.squares(stream, mixture) == pytest.approx([v @ K @ v], rel=1e-12)
+        assert held.squares(stream) == pytest.approx(np.einsum("ic,ij,jc->c", held._v, K, held._v), rel=1e-12)
 
 
 def in_steps(n, step):
@@ -79,9 +85,14 @@ def in_steps(n, step):
 
 @pytest.mark.parametrize("values", [3, 40, 100, 400, 100_000])
 @pytest.mark.parametrize("name", ["kernel", "kernel, sparse"])
-def test_kernels_of_few_rows_are_worked_out_at_a_time(name, values, trained, monkeypatch):
+@pytest.mark.parametrize("others", [0, 40])
+def test_kernels_of_few_rows_are_worked_out_at_a_time(name, others, values, trained, tmp_path, monkeypatch):
+    """others: from which row on they have dual variables, but for one row, so that its block has fewer than there
+    are features."""
     features, labels, _ = CASES[name]
     model, state = trained(name)
+    used = ((np.arange(60) >= others) | (np.arange(60) == 3))[:, None]
+    state = with_shares(state, tmp_path / "S", lambda shares: np.where(used, 0.5, 0.0))
     found, calls = found_in(model, features, labels, WEIGHTS, state).dual, []
     small_pages(monkeypatch, block_bytes=1200)
     monkeypatch.setattr(sums, "PIECE_VALUES", values)

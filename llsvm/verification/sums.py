@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, ROW_BYTES, Block
+from llsvm.block import ROW_BYTES, Block
 from llsvm.dataset import DatasetInfo
 from llsvm.features.feature_map import FeatureMap
 from llsvm.stream.stream import Stream
@@ -69,9 +69,6 @@ class KernelSums:
         base, total = self._map.base, np.zeros(v.shape[1])
         for block in stream.all():
             for piece in pieces(block, v.shape[1]):
-                if isinstance(piece.X, CSR):
-                    image = scores(piece.X, np.pad(v.T, ((0, 0), (base, 0))))
-                else:
-                    image = piece.X[:, base : base + len(v)].astype(np.float64) @ v
+                image = scores(piece.X, np.pad(v.T, ((0, 0), (base, 0))))
                 total += (image * v[piece.rows]).sum(axis=0)
         return total
