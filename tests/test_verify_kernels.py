@@ -94,7 +94,7 @@ def test_kernels_of_few_rows_are_worked_out_at_a_time(name, others, values, trai
     used = ((np.arange(60) >= others) | (np.arange(60) == 3))[:, None]
     state = with_shares(state, tmp_path / "S", lambda shares: np.where(used, 0.5, 0.0))
     found, calls = found_in(model, features, labels, WEIGHTS, state).dual, []
-    small_pages(monkeypatch, block_bytes=1200)
+    monkeypatch.setattr(products, "PIECE_VALUES", 60)  # blocks of some 15 rows
     monkeypatch.setattr(sums, "PIECE_VALUES", values)
     kernel = sums.kernel
     monkeypatch.setattr(
@@ -106,6 +106,7 @@ def test_kernels_of_few_rows_are_worked_out_at_a_time(name, others, values, trai
         held = again._w.rows
     assert again.values == pytest.approx(found.values, rel=1e-12)
     wanted = []
+    assert len(held) > 2
     for some in held:
         step = max(1, values // max(some.n_rows, model.feature_map.n_features))
         wanted += [(some.n_rows, n) for others in held for n in in_steps(others.n_rows, step)]
