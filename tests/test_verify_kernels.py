@@ -94,7 +94,7 @@ def test_kernels_of_few_rows_are_worked_out_at_a_time(name, others, values, trai
     used = ((np.arange(60) >= others) | (np.arange(60) == 3))[:, None]
     state = with_shares(state, tmp_path / "S", lambda shares: np.where(used, 0.5, 0.0))
     found, calls = found_in(model, features, labels, WEIGHTS, state).dual, []
-    monkeypatch.setattr(products, "PIECE_VALUES", 60)  # blocks of some 15 rows
+    monkeypatch.setattr(products, "PIECE_VALUES", 900)  # blocks of some 15 rows
     monkeypatch.setattr(sums, "PIECE_VALUES", values)
     kernel = sums.kernel
     monkeypatch.setattr(
