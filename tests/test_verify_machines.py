@@ -42,19 +42,24 @@ UNEVEN = X * np.random.default_rng(0).uniform(0.1, 1.0, 4)  # which 32-bit float
 UNEVEN_GRAM = np.exp(-0.5 * ((UNEVEN[:, None] - UNEVEN) ** 2).sum(axis=2))
 
 
-@pytest.mark.parametrize("form", ["svm", "npy"])
+@pytest.mark.parametrize("form", ["svm", "npy", "sparse"])
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed", None])
 def test_values_are_read_as_they_were(kernel, form, tmp_path):
     """Of kernel machines as 64-bit floats, of others as the model says."""
     values = UNEVEN_GRAM if kernel == "precomputed" else UNEVEN
-    data, label = tmp_path / f"a.{form}", {} if form == "svm" else {"label": "last"}
-    if form == "svm":
+    data, label = tmp_path / f"a.{form}", {"label": "last"} if form == "npy" else {}
+    if form == "sparse":
+        few = np.arange(60) // 12
+        values = values * (few == few[:, None] if kernel == "precomputed" else np.eye(4)[np.arange(60) % 4])
+    if form != "npy":
         write_svmlight(data, values, Y)
     else:
         np.save(data, np.c_[values, Y])
     options = {"solver": "llsvm"} if kernel is None else {"kernel": kernel, "solver": "smo"}
     for tol in (1e-2, 1e-8):
-        model = llsvm.train(str(data), threads=1, tol=tol, **label, **options)
+        model = llsvm.train(
+            str(data), threads=1, tol=tol, format="numpy" if label else "svmlight", **label, **options
+        )
         assert llsvm.verify(model, str(data))["differences"] == []
 
 
