@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -25,7 +26,9 @@ from llsvm.training.training import Training
 @dataclass(frozen=True)
 class Case:
     """A training. settings: of Settings. ledger: bytes for the rows and all that belongs to them; with
-    ``oracle.small_pages`` a few ten thousand make many blocks. place: where full passes must find the rows."""
+    ``oracle.small_pages`` a few ten thousand make many blocks. place: where full passes must find the rows.
+    before: what settings were otherwise in an earlier run, whose state it begins with; None: there was none. new:
+    the last so many rows had not come then."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     ledger: int = 100_000_000
@@ -34,10 +37,24 @@ class Case:
     classes: int = 2
     noise: float = 2.0
     place: str = "memory"
+    before: dict[str, Any] | None = None
+    new: int = 0
 
-    def write(self, path: Path) -> Path:
+    def write(self, path: Path, new: bool = True) -> Path:
+        """new: the rows that have come since, too."""
         X, y = rows(n=self.n, d=self.d, classes=self.classes, noise=self.noise)
-        return Path(write_svmlight(path, X, y))
+        n = self.n if new else self.n - self.new
+        return Path(write_svmlight(path, X[:n], y[:n]))
+
+    def begin(self, data: Path, state: Path) -> None:
+        """Write the data; let the state be that of the earlier run, if there is one."""
+        state.mkdir()
+        if self.before is not None:
+            self.write(data, new=False)
+            assert go(self, data, state / "m", state, **self.before) is not None
+            for model in state.glob("m*"):
+                model.unlink()
+        self.write(data)
 
 
 def go(
@@ -96,29 +113,40 @@ def command(*words: object) -> None:
     main()
 
 
+def copied(begun: Path, state: Path) -> Path:
+    """The state as it was when the run began; returns its folder."""
+    shutil.rmtree(state, ignore_errors=True)
+    return Path(shutil.copytree(begun, state))
+
+
 def survives(case: Case, folder: Path, kills: int, seed: int = 0) -> int:
     """Kill the training at random times, go on with it each time, compare the models; how often it was alive."""
-    data = case.write(folder / "rows.svm")
-    go(case, data, folder / "undisturbed", None)
+    data, model, state, begun = (folder / name for name in ("rows.svm", "model", "state", "begun"))
+    case.begin(data, begun)
+    first = None if case.before is None else copied(begun, folder / "another")
+    go(case, data, folder / "undisturbed", first)
+    want = (folder / "undisturbed").read_bytes()
+    copied(begun, folder / "another")
     began = time.monotonic()
     done = go(case, data, folder / "undisturbed", folder / "another", every=0)
     longest = time.monotonic() - began
     assert done is not None
     assert done.stream.place == case.place
+    assert done.notes[0].startswith("beginning at the dual variables" if case.before is not None else "")
+    assert (folder / "undisturbed").read_bytes() == want
     rng, hit = np.random.default_rng(seed), 0
-    state, model = folder / "state", folder / "model"
+    copied(begun, state)
     for _ in range(kills):
         status = killed(lambda: go(case, data, model, state), rng.uniform(0.0, 1.1 * longest))
         assert status in (0, -signal.SIGKILL)
         hit += status != 0
         if status == 0:
-            assert model.read_bytes() == (folder / "undisturbed").read_bytes()
+            assert model.read_bytes() == want
             model.unlink()
-            for file in state.iterdir():
-                file.unlink()
+            copied(begun, state)
     go(case, data, model, state)
-    assert model.read_bytes() == (folder / "undisturbed").read_bytes()
+    assert model.read_bytes() == want
     assert {each.name for each in state.iterdir()} <= {"lock", "state", "result"}
     left = {each.name for each in folder.iterdir() if not each.name.endswith(".log.json")}
-    assert left == {"rows.svm", "undisturbed", "another", "state", "model"}
+    assert left == {"rows.svm", "undisturbed", "another", "begun", "state", "model"}
     return hit

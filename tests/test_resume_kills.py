@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 from oracle import small_pages
-from resume import Case, command, go, killed, survives
+from resume import Case, command, copied, go, killed, survives
 
 from llsvm.state import container
 from llsvm.state.checkpoints import checkpoints_in
@@ -32,10 +32,32 @@ CASES = {
     "softmax": Case({"loss": "logistic", "multiclass": "softmax", "tol": 1e-8}, n=1000, classes=3),
     "kernel, smo": Case({"solver": "smo", "kernel": "rbf", "intercept": True, "tol": 1e-5}, n=300),
     "kernel, nesvm": Case({"solver": "nesvm", "kernel": "rbf", "tol": 1e-3}, n=300),
+    # begun at the dual variables of a run with another C, or of fewer rows
+    "warm, rows": Case({"solver": "llsvm", "tol": 1e-7}, n=3000, before={}, new=150),
+    "warm, rows, cache": Case(
+        {"solver": "llsvm", "tol": 1e-5}, ledger=120_000, n=3000, place="cache", before={}, new=150
+    ),
+    "warm, C, source": Case(
+        {"solver": "llsvm", "tol": 1e-5, "cache": "never"},
+        ledger=120_000,
+        n=3000,
+        place="source",
+        before={"C": 0.3},
+    ),
+    "warm, C, pairs": Case(
+        {"solver": "llsvm", "tol": 1e-6, "multiclass": "ovo"}, n=1000, classes=4, before={"C": 0.3}
+    ),
+    "warm, rows, sequential dual": Case(JOINT, n=1000, classes=3, before={}, new=50),
+    "warm, C, sequential dual, cache": Case(
+        JOINT, ledger=120_000, n=2000, classes=3, place="cache", before={"C": 0.3}
+    ),
+    "warm, rows, weston-watkins": Case(
+        {**JOINT, "multiclass": "weston-watkins"}, n=1000, classes=3, before={"C": 0.3}, new=50
+    ),
 }
 
 
-@pytest.mark.parametrize("name", ["memory", "cache", "sequential dual"])
+@pytest.mark.parametrize("name", ["memory", "cache", "sequential dual", "warm, rows, cache"])
 def test_a_run_that_is_killed_goes_on(name, tmp_path, monkeypatch):
     small_pages(monkeypatch, 2000, 8000)
     survives(CASES[name], tmp_path, kills=3)
@@ -125,30 +147,38 @@ def dies_at(at, run):
     return int(said or at)
 
 
-def dies_everywhere(folder, every):
-    """A training, ended at every ``every``-th of its calls in turn, each followed by the same command."""
-    case = Case({"solver": "llsvm", "loss": "logistic", "tol": 1e-5}, n=120, d=10)  # some passes
-    data, model = case.write(folder / "rows.svm"), folder / "model"
-    go(case, data, folder / "undisturbed", None)
+def dies_everywhere(folder, every, **begun_with):
+    """A training, ended at every ``every``-th of its calls in turn, each followed by the same command.
+    begun_with: of its Case."""
+    settings = {"solver": "llsvm", "loss": "logistic", "tol": 1e-5}  # some passes
+    case = Case(settings, n=120, d=10, **begun_with)
+    data, model, state, begun = (folder / name for name in ("rows.svm", "model", "S", "begun"))
+    case.begin(data, begun)
+    go(case, data, folder / "undisturbed", copied(begun, state) if begun_with else None)
     want = (folder / "undisturbed").read_bytes()
-    calls = dies_at(-1, lambda: go(case, data, model, folder / "S"))
+    copied(begun, state)
+    calls = dies_at(-1, lambda: go(case, data, model, state))
     assert calls > 40
     died = 0
     for at in range(1, calls, every):
-        for file in (folder / "S").iterdir():
-            file.unlink()
-        died += dies_at(at, lambda: go(case, data, model, folder / "S")) == at
-        training = go(case, data, model, folder / "S")
+        copied(begun, state)
+        died += dies_at(at, lambda: go(case, data, model, state)) == at
+        training = go(case, data, model, state)
         assert model.read_bytes() == want, at
         assert training is not None
-        assert {file.name for file in (folder / "S").iterdir()} <= {"lock", "state", "result"}
+        assert {file.name for file in state.iterdir()} <= {"lock", "state", "result"}
     assert died == len(range(1, calls, every))
 
 
-def test_a_run_that_ends_between_two_calls_goes_on(tmp_path):
-    dies_everywhere(tmp_path, every=37)
+WARM = [{"before": {"C": 0.3}}, {"before": {}, "new": 10}]
+
+
+@pytest.mark.parametrize("begun_with", [{}, *WARM])
+def test_a_run_that_ends_between_two_calls_goes_on(begun_with, tmp_path):
+    dies_everywhere(tmp_path, every=37, **begun_with)
 
 
 @pytest.mark.slow
-def test_a_run_that_ends_between_any_two_calls_goes_on(tmp_path):
-    dies_everywhere(tmp_path, every=1)
+@pytest.mark.parametrize("begun_with", [{}, *WARM])
+def test_a_run_that_ends_between_any_two_calls_goes_on(begun_with, tmp_path):
+    dies_everywhere(tmp_path, every=1, **begun_with)

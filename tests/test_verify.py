@@ -47,6 +47,7 @@ CASES = {
     "balanced": (X3, Y3, {"class_weight": "balanced"}),
     "balanced pairs": (X3, Y3, {"class_weight": "balanced", "multiclass": "ovo"}),
     "balanced, joint": (X3, Y3, {"class_weight": "balanced", "multiclass": "weston-watkins"}),
+    "one pair": (X, Y, {"multiclass": "ovo", "bias": 1.0}),
     "lambdas": (X, Y, {"penalty": "elasticnet", "lambda1": 0.01, "lambda2": 0.02, "solver": "smsvm"}),
     "lambda of l1": (X, Y, {"penalty": "l1", "lambda1": 0.01, "bias": 0.7, "solver": "smsvm"}),
     "lambda": (X, Y, {"lambda2": 0.02}),
@@ -120,14 +121,16 @@ def written(path, name):
         return file, {"label": "price", "loss": "epsilon_insensitive"}
     if name == "crossed":
         return file, {"label": "town", "exclude": ("price",), "cross": ("a:b",), "bias": 0.0}
-    if name == "gaps":
+    if name.startswith("gaps"):
         file.write_text(re.sub(r",-?[0-4]\.[0-9]+", ",", file.read_text()))
-        return file, {"label": "town", "missing": "mean", "exclude": ("price",)}
+        options = {} if name == "gaps" else {"scale": "none", "C": 1e-3}
+        return file, {"label": "town", "missing": "mean", "exclude": ("price",), **options}
     return file, {"label": "town", "weight": "price"}
 
 
 FILES = (
     "gaps",
+    "gaps, unscaled",
     "svmlight matrix",
     "svmlight",
     "svmlight kernel",
@@ -143,10 +146,12 @@ FILES = (
 @pytest.mark.parametrize("name", FILES)
 def test_what_was_trained_on_files_holds(name, tmp_path):
     data, options = written(tmp_path, name)
-    llsvm.train(str(data), output=tmp_path / "m", threads=1, **options)
-    found = llsvm.verify(tmp_path / "m", str(data))
-    assert found["differences"] == []
-    assert found["primal"] is not None
+    state = tmp_path / "S"
+    llsvm.train(str(data), output=tmp_path / "m", threads=1, state=state, **options)
+    for kept in (None, state):
+        found = llsvm.verify(tmp_path / "m", str(data), state=kept)
+        assert found["differences"] == []
+        assert found["primal"] is not None
 
 
 @pytest.mark.parametrize("weight", ["auto", "tfidf"])

@@ -7,10 +7,11 @@ import pytest
 from oracle import rows, write_svmlight
 
 import llsvm
-from llsvm import BudgetError, Model
+from llsvm import BudgetError, Model, ModelError
 from llsvm.models.header import PRUNED
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
+from llsvm.verification import rows as rows_module
 from llsvm.verification.claim import (
     agree,
     dual_differences,
@@ -300,6 +301,46 @@ def test_the_limit_is_kept(parts, tmp_path):
     for model in (tmp_path / "m", Model.load(tmp_path / "m")):
         with pytest.raises(BudgetError):
             llsvm.verify(model, str(parts["a"]), memory_limit="1MB")
+
+
+def test_a_model_that_is_too_large_is_not_read(parts, tmp_path, monkeypatch):
+    llsvm.train(str(parts["a"]), threads=1, output=tmp_path / "m")
+    monkeypatch.setattr(Model, "load", None)
+    with pytest.raises(BudgetError):
+        llsvm.verify(tmp_path / "m", str(parts["a"]), memory_limit="1MB")
+
+
+def test_rows_of_kernels_that_do_not_fit_are_refused(tmp_path, monkeypatch):
+    """With a state alone: their dual variables are summed as weights of rows."""
+    model = llsvm.train(X, Y, kernel="rbf", solver="smo", threads=1, state=tmp_path)
+    monkeypatch.setattr(rows_module, "kernel_sums_bytes", lambda *given: 1 << 50)
+    assert llsvm.verify(model, X, Y, memory_limit="2GB")["holds"]
+    with pytest.raises(BudgetError, match="rows with dual variables"):
+        llsvm.verify(model, X, Y, memory_limit="2GB", state=tmp_path)
+
+
+def test_what_cannot_be_verified_is_refused():
+    """Without a certificate, or what was trained; settings of other versions are passed over."""
+    model = llsvm.train(X, Y, threads=1)
+    nameless = {name: value for name, value in model.settings.items() if name != "C"}
+    for other in (replace(model, certificate=None), replace(model, settings=nameless)):
+        with pytest.raises(ModelError, match="no certificate"):
+            llsvm.verify(other, X, Y)
+    assert llsvm.verify(replace(model, settings=model.settings | {"bygone": 1}), X, Y)["holds"]
+
+
+def test_readers_have_so_many_threads(parts, monkeypatch):
+    model, seen, opened = llsvm.train(str(parts["a"]), threads=2), [], rows_module.open_with_settings
+
+    def open_with_settings(*given):
+        seen.append(given[-1])
+        return opened(*given)
+
+    monkeypatch.setattr(rows_module, "open_with_settings", open_with_settings)
+    monkeypatch.setattr(rows_module, "default_threads", lambda: 7)
+    for threads in (3, None):
+        llsvm.verify(model, str(parts["a"]), threads=threads)
+    assert seen == [3, 7]
 
 
 def test_how_data_are_read_may_be_told(tmp_path):

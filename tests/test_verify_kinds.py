@@ -28,6 +28,7 @@ BY_ROW = {  # what is trained, with a dual variable outside its bounds
     "logistic": (X, Y, {**LINEAR, "loss": "logistic"}, 1.001),
     "against the rest": (X3, Y3, {**LINEAR, "bias": 1.0}, 1.001),
     "pairs": (X3, Y3, {**LINEAR, "multiclass": "ovo"}, -1e-6),
+    "one pair": (X, Y, {**LINEAR, "multiclass": "ovo"}, -1e-6),
     "crammer-singer": (X3, Y3, {"multiclass": "crammer-singer", "bias": 1.0}, 1.001),
     "weston-watkins": (X3, Y3, {"multiclass": "weston-watkins", "bias": 1.0}, 1.001),
     "epsilon": (X, NUMBERS, {**LINEAR, "loss": "epsilon_insensitive"}, -1.001),

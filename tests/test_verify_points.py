@@ -36,6 +36,7 @@ CASES = {
     "elastic net, epsilon": (X, NUMBERS, {"penalty": "elasticnet", "loss": "epsilon_insensitive"}),
     "l1, quantile": (X, NUMBERS, {"penalty": "l1", "loss": "quantile", "bias": 0.7}),
     "l1, huber": (X, NUMBERS, {"penalty": "l1", "loss": "huber"}),
+    "elastic net, huber": (X, NUMBERS, {"penalty": "elasticnet", "loss": "huber"}),
     "l1, squared epsilon": (X, NUMBERS, {"penalty": "l1", "loss": "squared_epsilon_insensitive"}),
     "intercept": (X, Y, {"intercept": True}),
     "intercept, least squares": (X, Y, {"intercept": True, "loss": "least-squares"}),
@@ -171,13 +172,17 @@ def test_of_any_weights_it_is_the_best_on_its_ray(name, kind, trained, tmp_path,
     assert dual.sizes == pytest.approx(sizes, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "squared" in name or "squares" in name])
-@pytest.mark.parametrize("C", [1e-2, 1e-4])
-def test_where_nothing_bounds_it_the_best_may_be_farther(name, C, trained, tmp_path):
-    """Than the slopes themselves: these are small, and with a small C nothing else is in the way."""
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if "squared" in name or "squares" in name or "huber" in name]
+)
+@pytest.mark.parametrize("kind", ["trained", "large"])
+@pytest.mark.parametrize("C", [1e-2, 1e-4, 1e-8])
+def test_where_nothing_bounds_it_the_best_may_be_farther(name, kind, C, trained, tmp_path):
+    """Than the slopes themselves: these are small, and with a small C nothing else is in the way. Of huber they are
+    bounded."""
     features, labels, options = CASES[name]
     model, state = trained(name)
-    model = replace(model, settings=model.settings | {"C": C})
+    model = replace(weights_like(model, kind), settings=model.settings | {"C": C})
     smoothings = [0.0] * len(model.coef_)
     with_shares(state, tmp_path / "S", lambda shares: shares, **{AT_WEIGHTS: smoothings})
     dual = found_in(model, features, labels, WEIGHTS, tmp_path / "S").dual
@@ -186,12 +191,12 @@ def test_where_nothing_bounds_it_the_best_may_be_farther(name, C, trained, tmp_p
     assert dual.sizes == pytest.approx(sizes, rel=1e-6)
 
 
-def softmax_by_hand(model, options, C=2.5):
+def softmax_by_hand(model, options, C=2.5, weight=WEIGHTS):
     free, bias = "intercept" in options, options.get("bias", 0.0)
     halves = model.coef_, model.intercept_
     scores = X3 @ halves[0].T + halves[1]
     n, k = scores.shape
-    cost = C * WEIGHTS.astype(float)
+    cost = C * weight.astype(float)
     p, entropy = np.zeros((n, k)), 0.0
     for i in range(n):
         up = [exp(each - max(scores[i])) for each in scores[i]]
@@ -253,6 +258,32 @@ def test_of_rows_that_are_certain_nothing_is_left(options, tmp_path):
     model = replace(model, coef_=1e4 * apart[:3], intercept_=np.zeros(3))
     dual = found_in(model, apart, labels, None, tmp_path).dual
     assert (dual.values[0], dual.sizes[0]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("options", SOFTMAX.values())
+def test_where_rows_balance_each_other_it_is_their_entropy(options, tmp_path):
+    """Each row is there once of each class, and weights are 0."""
+    twice, labels = np.repeat(np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 4.0]]), 2, axis=0), np.arange(6) % 2
+    model = llsvm.train(
+        twice, labels, multiclass="softmax", loss="logistic", threads=1, tol=0.3, state=tmp_path, **options
+    )
+    model = replace(model, coef_=np.zeros((1, 2)), intercept_=np.zeros(1))
+    dual = found_in(model, twice, labels, None, tmp_path).dual
+    assert dual.values[0] == pytest.approx(6.0 * log(2.0), rel=1e-14)
+    assert dual.sizes[0] == pytest.approx(6.0 * log(2.0), rel=1e-14)
+
+
+@pytest.mark.parametrize("no_rows", [False, True])
+def test_a_class_that_no_row_is_given(no_rows, trained, tmp_path):
+    """Its probability is less than any number; also where its rows count nothing."""
+    model, state = trained("softmax, intercept")
+    away = model.intercept_ - np.array([0.0, 0.0, 2000.0])
+    model = replace(model, coef_=5.0 * model.coef_, intercept_=away)
+    weight = np.where(Y3 == 2, 0.0, WEIGHTS).astype(np.float32) if no_rows else WEIGHTS
+    dual = found_in(model, X3, Y3, weight, state).dual
+    value, size = softmax_by_hand(model, SOFTMAX["softmax, intercept"], weight=weight)
+    assert dual.sizes[0] == pytest.approx(size, rel=1e-9)
+    assert abs(dual.values[0] - value) <= 1e-10 * size
 
 
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet"])

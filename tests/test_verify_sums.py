@@ -1,6 +1,7 @@
 """``verify`` with a state: what dual variables come to, whatever they are, held against loops over rows."""
 
 from functools import cache
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -17,8 +18,7 @@ from oracle import rows, small_pages
 import llsvm
 from llsvm.data import open_source
 from llsvm.verification import dual as dual_module
-from llsvm.verification import products, sums
-from llsvm.verification.dual import KeptDual
+from llsvm.verification import machines, products, sums
 
 X, Y = rows(n=60, d=4, noise=0.6)
 X4, Y4 = rows(n=60, d=4, classes=4, noise=0.6)
@@ -29,6 +29,9 @@ NUMBERS = (
 WEIGHTS = np.random.default_rng(7).uniform(0.2, 3.0, 60).astype(np.float32)
 WEIGHTS[::10] = 0.0
 GRAM = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)).astype(np.float32).astype(float)
+BANDS = np.where(
+    np.arange(60)[:, None] // 12 == np.arange(60) // 12, GRAM, 0.0
+)  # whose rows end where they do
 ROUGH = {"tol": 0.3, "threads": 1, "C": 2.5}
 LINEAR, SMO = {**ROUGH, "solver": "llsvm"}, {**ROUGH, "solver": "smo", "gamma": 0.3}
 
@@ -48,7 +51,8 @@ CASES = {
     "kernel, sparse": (sp.csr_matrix(SPARSE), SPARSE_Y, {**SMO, "kernel": "poly", "degree": 2, "coef0": 0.5}),
     "kernel, linear": (X, Y, {**SMO, "kernel": "linear"}),
     "matrix": (GRAM, Y, {**SMO, "kernel": "precomputed", "bias": 0.7}),
-    "matrix, sparse": (sp.csr_matrix(GRAM), Y, {**SMO, "kernel": "precomputed"}),
+    "matrix, sparse": (sp.csr_matrix(BANDS), Y, {**SMO, "kernel": "precomputed"}),
+    "matrix, against the rest": (GRAM, Y4, {**SMO, "kernel": "precomputed"}),
 }
 JOINT = {
     "crammer-singer": (X4, Y4, {**ROUGH, "multiclass": "crammer-singer", "bias": 0.7}),
@@ -77,6 +81,7 @@ def in_pieces(request, monkeypatch):
         small_pages(monkeypatch)
         for module in (products, sums, dual_module):
             monkeypatch.setattr(module, "PIECE_VALUES", 17)
+        monkeypatch.setattr(machines, "PIECE_VALUES", 400)
 
 
 def dense(X):
@@ -201,8 +206,40 @@ def outside(name, trained, target, edits):
     return found_in(model, features, labels, WEIGHTS, with_shares(state, target, change)).dual
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if "kernel" in name or "matrix" in name])
+def test_so_does_the_primal_of_kernels(name, trained, in_pieces):
+    """Whose support vectors, or the rows with the matrix of these, come in pieces too."""
+    features, labels, _ = CASES[name]
+    model, state = trained(name)
+    found = llsvm.verify(model, features, labels, WEIGHTS, state=state)
+    assert found["differences"] == []
+
+
+def test_so_does_that_of_one_class(trained, in_pieces):
+    """½ ‖w‖² + Σ C_i max(0, ρ − w·x_i) − ν Σ C_i ρ, of which the last may be as large as the others."""
+    features, _, options = ONE_CLASS
+    model, state = trained("one class")
+    found = found_in(model, features, None, WEIGHTS, state)
+    cost, rho = WEIGHTS.astype(float), -model.intercept_[0]
+    w = model.coef_[0]
+    losses = cost @ np.maximum(0.0, rho - features @ w)
+    given = options["nu"] * cost.sum() * rho
+    assert found.primal[0] == pytest.approx(0.5 * w @ w + losses - given, rel=1e-9)
+    assert found.size[0] == pytest.approx(0.5 * w @ w + losses + abs(given), rel=1e-9)
+
+
+@pytest.mark.parametrize(("cost", "factor"), [(0.0, 1.0), (1e-3, 1.0), (1e-3, 0.0)])
+def test_of_one_class_rows_may_cost_little_or_nothing(cost, factor, trained, tmp_path):
+    features, _, options = ONE_CLASS
+    model, state = trained("one class")
+    with_shares(state, tmp_path / "S", lambda before: np.full((60, 1), factor))
+    dual = found_in(model, features, None, np.full(60, cost), tmp_path / "S").dual
+    v = options["nu"] * np.float32(cost).astype(float) * features.sum(axis=0)
+    assert dual.values[0] == pytest.approx(-0.5 * v @ v, rel=1e-12)
+
+
 SINGLE = {  # of a case: what lies outside its bounds, what inside
-    "hinge": ([-1e-12, 1.0 + 1e-12, np.nan, np.inf], [0.0, 1.0]),
+    "hinge": ([-1e-12, 1.0 + 1e-12, np.nan, np.inf], [0.0, 1.0, np.nextafter(1.0, 2.0)]),
     "logistic": ([-1e-12, 1.0 + 1e-12], [0.0, 1.0]),
     "squared hinge": ([-1e-12, np.inf, np.nan], [0.0, 1e6]),
     "least squares": ([np.inf, -np.inf, np.nan], [-1e6, 1e6]),
@@ -256,17 +293,6 @@ def test_rows_that_cost_nothing_may_have_any(name, trained, tmp_path):
         assert WEIGHTS[10] == 0
         assert dual.proves
         assert (dual.values[0], dual.sizes[0]) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize("name", ["kernel", "kernel, pairs"])
-def test_rows_that_have_dual_variables_are_counted(name, trained, tmp_path, in_pieces):
-    def change(shares):
-        shares[...] = 0.0
-        shares[[0, 3, 16, 17, 18, 59], shares.shape[1] - 1] = 0.25
-        return shares
-
-    with KeptDual(with_shares(trained(name)[1], tmp_path / "S", change)) as kept:
-        assert kept.rows_used() == 6
 
 
 @pytest.fixture(scope="module")
@@ -324,22 +350,23 @@ def test_a_dual_of_nothing_is_0_and_balanced(balanced, tmp_path):
 
 @pytest.mark.parametrize("as_matrix", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("width", [1, 7, 40])
-def test_pieces_are_no_larger_than_they_may_be(as_matrix, width, trained, monkeypatch):
+@pytest.mark.parametrize("most", [3, 17, 38])
+def test_pieces_are_no_larger_than_they_may_be(as_matrix, width, most, monkeypatch):
     """Of values, and of results for them; of single rows that are, each is a piece."""
-    monkeypatch.setattr(products, "PIECE_VALUES", 17)
+    monkeypatch.setattr(products, "PIECE_VALUES", most)
     features = as_matrix(np.where(np.abs(X) > 0.5, X, 0.0) if as_matrix is sp.csr_matrix else X)
     source = open_source(features, Y)
     block = next(iter(source.blocks(1 << 20)))
     assert block.n_rows == 60
-    pieces = list(products.pieces(block, width))
+    pieces = list(islice(products.pieces(block, width), 61))
     assert np.concatenate([piece.rows for piece in pieces]).tolist() == list(range(60))
     for number, piece in enumerate(pieces):
         of_row = np.diff(features.indptr) if sp.issparse(features) else np.full(60, 4)
         values = of_row[piece.rows].sum()
-        assert piece.n_rows == 1 or max(values, width * piece.n_rows) <= 17
+        assert piece.n_rows == 1 or max(values, width * piece.n_rows) <= most
         if number + 1 < len(pieces):  # one more row would not fit
             more = of_row[pieces[number + 1].rows[0]]
-            assert max(values + more, width * (piece.n_rows + 1)) > 17
+            assert max(values + more, width * (piece.n_rows + 1)) > most
 
 
 @pytest.mark.parametrize("name", ["pairs", "kernel, pairs"])

@@ -143,10 +143,11 @@ class SoftmaxDual(FoundDual):
     def finish(self, stream: Stream) -> None:
         entropy, gradient = self._entropy, self._gradient.w
         norm = float(np.einsum("ij,ij", gradient, gradient))
+        given = np.maximum(self._weight + self._excess, 1e-300)  # Σ C p of each class
         if not self._is_free:
             norm += self._constant**2 * float(self._excess @ self._excess)
-        elif (s := float(np.clip((self._excess / (self._weight + self._excess)).max(), 0.0, 1.0))) > 0:
-            q = np.maximum(0.0, s * (self._weight + self._excess) - self._excess)
+        elif (s := float((self._excess / given).max())) > 0:
+            q = np.maximum(0.0, s * given - self._excess)
             q /= q.sum()
             of_classes = self._of_classes.w
             moved = (1.0 - s) * gradient + s * (np.outer(q, of_classes.sum(axis=0)) - of_classes)

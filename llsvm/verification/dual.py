@@ -166,19 +166,17 @@ class DualSums(FoundDual):
 
     def _add_margins(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
         """Of problems with a margin each; returns (n, count) α_i y_i."""
-        problems, n = self._problems, block.n_rows
+        problems, rows = self._problems, np.arange(block.n_rows)
         signs = problems.signs[:, block.class_ids].T
-        a = np.zeros((n, problems.count))
-        for c, place in enumerate(self._places(block)):
-            a[:, c] = np.where(place >= 0, share[np.arange(n), place].astype(np.float64), 0.0)
+        a = np.stack([share[rows, place].astype(np.float64) for place in self._places(block)], axis=1)
         for bound in (self._conjugate.lower, self._conjugate.upper):
             if np.isfinite(bound):  # it was rounded with the others
                 a = np.where(np.abs(a - bound) <= np.finfo(share.dtype).eps * abs(bound), bound, a)
         inside = (a >= self._conjugate.lower) & (a <= self._conjugate.upper) & np.isfinite(a)
-        self._note(block, inside | (signs == 0) | (cost == 0)[:, None], a)
+        self._note(block, inside | (cost == 0)[:, None], a)
         target = block.y[:, None] if block.has_targets else np.ones((1, 1))
         a = np.where(inside & (signs != 0), a, 0.0)
-        each = np.where(signs != 0, self._conjugate.value(a, target), 0.0)
+        each = self._conjugate.value(a, target)
         self._linear += cost @ each
         self._size += cost @ np.abs(each)
         alpha = a * cost[:, None]
@@ -189,12 +187,12 @@ class DualSums(FoundDual):
         return np.c_[alpha, cost]
 
     def _places(self, block: Block) -> list[NDArray[np.intp]]:
-        """Of each problem, (n,) where the rows' dual variable of it is, −1 where they take no part."""
+        """Of each problem, (n,) where the rows' dual variable of it is, that of another where they take no part."""
         problems, own = self._problems, block.class_ids.astype(np.intp)
-        if self._settings.multiclass != "ovo" or problems.signs.shape[1] == 2:
+        if self._settings.multiclass != "ovo":
             return [np.full(block.n_rows, c) for c in range(problems.count)]
         pairs = combinations(range(problems.signs.shape[1]), 2)
-        return [np.where(own == i, j - 1, np.where(own == j, i, -1)) for i, j in pairs]
+        return [np.where(own == i, j - 1, i) for i, j in pairs]
 
     def _add_joint(self, block: Block, a: Array, cost: Array) -> Array:
         """Of all classes at once; returns (n, k) what each row adds to the weights, in units of itself."""
@@ -206,7 +204,7 @@ class DualSums(FoundDual):
         a = np.where(inside, a, 0.0)
         total = cost * a.sum(axis=1)
         self._linear += total.sum()
-        self._size += np.abs(total).sum()
+        self._size += total.sum()
         coefficients = -cost[:, None] * a
         coefficients[rows, own] += total
         return coefficients

@@ -73,7 +73,6 @@ def rows_of(
         choose_parent(settings.spill_dir, None),
         cache="never",
         scale=settings.scale,
-        has_bias=settings.constant != 0,
         fill_missing=settings.missing == "mean",
     ) as stream:
         learn_columns(stream, settings)

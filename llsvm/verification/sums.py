@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, ROW_BYTES, Block
+from llsvm.block import ROW_BYTES, Block
 from llsvm.dataset import DatasetInfo
 from llsvm.features.feature_map import FeatureMap
 from llsvm.stream.stream import Stream
@@ -35,29 +35,29 @@ def kernel_sums_bytes(dataset: DatasetInfo, count: int, rows_used: int) -> int:
 
 
 class KernelSums:
-    """w is of the rows with α ≠ 0: ‖w‖² = Σ_ij α_i y_i α_j y_j k(x_i, x_j). These rows are held in memory, but
-    where the data are the kernel's matrix."""
+    """w is of the rows with α ≠ 0: ‖w‖² = Σ_ij α_i y_i α_j y_j k(x_i, x_j). rows: these, in blocks, held in memory;
+    none where the data are the kernel's matrix."""
 
     def __init__(self, map_: FeatureMap, count: int, n_rows: int) -> None:
         self._map = map_
         self._v = np.zeros((n_rows, count))
-        self._rows: list[Block] = []
+        self.rows: list[Block] = []
 
     def add(self, block: Block, coefficients: Array) -> None:
         self._v[block.rows] = coefficients
         used = np.flatnonzero(coefficients.any(axis=1))
         if self._map.function.name != "precomputed" and len(used):
-            self._rows.append(block.take(used))
+            self.rows.append(block.take(used))
 
     def squares(self, stream: Stream, mixture: Array | None = None) -> Array:
         v = self._v if mixture is None else (self._v @ mixture)[:, None]
         if self._map.function.name == "precomputed":
             return self._of_matrix(stream, v)
         map_, total = self._map, np.zeros(v.shape[1])
-        for some in self._rows:
+        for some in self.rows:
             A, of_A = dense(some.X, map_.base, map_.n_features), v[some.rows]
             step = max(1, PIECE_VALUES // max(len(A), map_.n_features))
-            for others in self._rows:
+            for others in self.rows:
                 for start in range(0, others.n_rows, step):
                     part = others.slice(start, min(start + step, others.n_rows))
                     B, function = dense(part.X, map_.base, map_.n_features), map_.function
@@ -69,9 +69,6 @@ class KernelSums:
         base, total = self._map.base, np.zeros(v.shape[1])
         for block in stream.all():
             for piece in pieces(block, v.shape[1]):
-                if isinstance(piece.X, CSR):
-                    image = scores(piece.X, np.pad(v.T, ((0, 0), (base, 0))))
-                else:
-                    image = piece.X[:, base : base + len(v)].astype(np.float64) @ v
+                image = scores(piece.X, np.pad(v.T, ((0, 0), (base, 0))))
                 total += (image * v[piece.rows]).sum(axis=0)
         return total
