@@ -1,5 +1,6 @@
 """``llsvm tune``: candidates have their own optima, scores are scikit-learn's, and memory changes neither."""
 
+import gc
 import inspect
 import json
 import sys
@@ -21,6 +22,7 @@ from llsvm.errors import DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.scoring.ranking import ranked
 from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.stream.survivors import Survivors
 from llsvm.training.training import Training
 from llsvm.tune import asked
 from llsvm.tuning import together
@@ -51,7 +53,7 @@ def fold_numbers(X, y, folds=5, seed=0, held=None, **options):
     return numbers
 
 
-def tuned(X, y, ledger=None, costs=COSTS, score=None, again=True, **options):
+def tuned(X, y, ledger=None, costs=COSTS, score=None, again=True, show=lambda report: None, **options):
     """The run's plain values and its model; ledger: bytes for all but the process, None for plenty."""
     settings = Settings(**{"threads": 1, **options})
     opened = partial(open_source, X, y)
@@ -61,7 +63,7 @@ def tuned(X, y, ledger=None, costs=COSTS, score=None, again=True, **options):
     )
     with Training(source, settings, budget=MemoryBudget(ledger or 100_000_000, 0)) as training:
         tuning = Tuning(training, question)
-        tuning.run()
+        tuning.run(show)
         return tuning.as_dict(), training.model
 
 
@@ -198,6 +200,24 @@ def test_batches_that_a_small_limit_forces_give_the_same_table(monkeypatch, scor
 
 
 BATCHES, SPILLS = 200_000, 70_000
+
+
+def test_survivors_of_one_batch_are_gone_before_the_next_and_the_model(monkeypatch):
+    small_pages(monkeypatch)
+    X, y = rows(n=400, d=4, seed=5, noise=0.6)
+    alive = list[int]()
+
+    def look(report):
+        alive.append(sum(isinstance(each, Survivors) for each in gc.get_objects()))
+
+    gc.collect()
+    gc.disable()
+    try:
+        found, _ = tuned(X, y, ledger=SPILLS, costs=(0.01, 0.1, 1.0), show=look)
+    finally:
+        gc.enable()
+    assert found["batches"] > 1
+    assert max(alive) == 1
 
 
 def test_candidates_that_take_too_many_passes_are_trained_alone(monkeypatch):
@@ -459,7 +479,7 @@ def test_a_cgroup_of_the_limit_is_enough_and_batches_give_the_same_table(tmp_pat
     generate("text", data, 60_000)
     words = ["tune", str(data), "--model", str(tmp_path / "m"), "--C", "0.01,0.1,1,10", "--json", "-q"]
     tables, batches = [], []
-    for limit in (1000, 330, 300):  # MB
+    for limit in (1000, 350, 320):  # MB
         command = [sys.executable, "-m", "llsvm", *words, "--threads", "1", "--memory-limit", f"{limit}MB"]
         try:
             with measure.memory_cgroup(limit * 1_000_000) as group:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,15 +41,15 @@ class Survivors:
         self._buffer = buffer
         self._max_rows = max_rows
         self._max_resident = min(max_rows, max_resident)
-        self._make_store = make_store
         self._slack: NDArray[np.float32] = np.zeros(0, np.float32)
         self.all_or_nothing = False
         """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
         that it refuses wait for the next full pass, and ``note`` says so."""
         self.note = ""
         self._crowded = False  # more rows violate than fit in memory
-        self._generation = 0
-        self._writer = PageWriter(page_bytes, self._next_store)
+        numbers = count(1)
+        # names nothing of this object, which would then wait for the collector of garbage with all its rows
+        self._writer = PageWriter(page_bytes, lambda: make_store(f"spill-{next(numbers)}"))
         self.spilled: PageStore | None = None  # the generation that may be read now
         self._thread = ThreadPoolExecutor(1, "llsvm-select")
         self._selecting: Future[None] | None = None
@@ -195,7 +196,3 @@ class Survivors:
         if self.all_or_nothing:
             raise error
         self.note = f"survivors beyond memory are not spilled, which takes more passes: {error}"
-
-    def _next_store(self) -> PageStore:
-        self._generation += 1
-        return self._make_store(f"spill-{self._generation}")

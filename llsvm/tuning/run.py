@@ -7,6 +7,7 @@ from typing import Any
 
 from llsvm.calibration.learning import Learned
 from llsvm.errors import BudgetError
+from llsvm.memory.process import return_dropped_memory
 from llsvm.models.model import Model
 from llsvm.training.so_far import saved
 from llsvm.training.training import Training
@@ -43,6 +44,7 @@ class Tuning:
             training.keep_double()
         settings = replace(question.objectives[best.objective], C=best.C)
         settings = settings.resolved(training.stream.source.info().is_table)
+        return_dropped_memory()  # weights of candidates, and what scored them
         for report in training.go_on(settings, search.starts.shares(best.key)):
             show(report)
 

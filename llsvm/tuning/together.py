@@ -126,6 +126,7 @@ class Together:
         solver.close()
         del solver, last
         stream.reset()
+        return_dropped_memory()
         return coef, certificate, start
 
     def _last(self, solver: LLSVM) -> Report:
