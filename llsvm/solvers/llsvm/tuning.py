@@ -271,7 +271,8 @@ class LLSVMTuning:
     parallel_above: int = 500
     """Columns: below, rows share so many of them that threads undo each other's steps."""
     parallel_rows: int = 1024
-    """Each thread's rows between two sums of the threads' weights, at least: fewer sums, older weights."""
+    """Each thread's rows between two sums of the threads' weights, at least, and three times as many at most: fewer
+    sums, older weights."""
     parallel_work: float = 0.6
     """... and as many as have so many values for each weight."""
     conflict: float = 0.5
