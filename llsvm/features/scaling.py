@@ -61,6 +61,8 @@ class ColumnStatistics:
         """Take some rows in."""
         from llsvm.kernels.columns import add_csr, add_dense
 
+        if self._first_indicator == 0:
+            return
         if isinstance(X, CSR):
             begin, end = int(X.indptr[0]), int(X.indptr[-1])
             self._grow(int(X.indices[begin:end].max(initial=-1)) + 1)
@@ -164,7 +166,8 @@ class Scaling:
 
         if isinstance(X, CSR):
             begin, end = int(X.indptr[0]), int(X.indptr[-1])
-            scale_csr(begin, end, X.indices, X.data, self.shift, self.scale, self.fill)
+            if len(self.scale):
+                scale_csr(begin, end, X.indices, X.data, self.shift, self.scale, self.fill)
         else:
             d = min(X.shape[1], len(self.scale))
             for part in _pieces(X[:, :d]):

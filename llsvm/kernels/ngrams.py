@@ -14,11 +14,15 @@ from llsvm.kernels.options import JIT, njit
 COUNTS, BINARY, SUBLINEAR = 0, 1, 2  # what a value is made of
 
 TWO, ONE, ZERO = (np.uint64(n) for n in (2, 1, 0))
+AHEAD, HALF_AHEAD = (
+    np.uint64(32),
+    np.uint64(16),
+)  # n-grams: places in tables are fetched so early
 S32, S64 = np.uint64(32), np.uint64(64)
 SORT_BY_DIGITS = 24  # columns of a row; fewer are put in their places one by one
 COUNTED = 1024  # of the first columns, each is counted in its place, not sorted
 FEW = 16  # times that an n-gram is there: fewer are looked up, not worked out
-SIX, LOW_SIX = np.uint32(6), np.uint32(63)
+SIX, LOW_SIX, BEYOND = np.uint32(6), np.uint32(63), np.uint32(COUNTED)
 LOW_HALF = np.uint64(0xFFFFFFFF)
 KEY_BITS, ENTRY_BYTES = 48, 10  # of an n-gram that has a column: of its key, and with the column's four bytes
 KEY_MASK, OTHER_BITS = np.uint64((1 << KEY_BITS) - 1), np.uint64(64 - KEY_BITS)
@@ -114,11 +118,11 @@ def _sort(columns, n, bits, other, counts):
     """Sort the first ``n`` columns (uint32, below 2^bits) by their digits, the low ones first. other: as long, and
     counts: (256,) int32, workspaces. Returns where they are: True in ``other``."""
     if n < SORT_BY_DIGITS:
-        for i in range(1, n):
+        for i in range(ONE, n):
             column, at = columns[i], i
-            while at > 0 and columns[at - 1] > column:
-                columns[at] = columns[at - 1]
-                at -= 1
+            while at > ZERO and columns[at - ONE] > column:
+                columns[at] = columns[at - ONE]
+                at -= ONE
             columns[at] = column
         return False
     digits = (bits + 7) // 8
@@ -126,20 +130,21 @@ def _sort(columns, n, bits, other, counts):
     mask = np.uint32((1 << width) - 1)
     down = np.uint32(0)
     for _ in range(digits):
-        for value in range(mask + 1):
+        for value in range(np.uint64(mask) + ONE):
             counts[value] = 0
         for i in range(n):
             counts[columns[i] >> down & mask] += 1
         place = np.int32(0)
-        for value in range(mask + 1):
+        for value in range(np.uint64(mask) + ONE):
             count = counts[value]
             counts[value] = place
             place += count
         for i in range(n):
             column = columns[i]
             value = column >> down & mask
-            other[counts[value]] = column
-            counts[value] += 1
+            place = counts[value]
+            other[np.uint32(place)] = column
+            counts[value] = place + 1
         columns, other = other, columns
         down += width
     return digits & 1 == 1
@@ -151,38 +156,43 @@ def _distinct(columns, n, bits, other, counts, seen, marks, out, times):
     often each is there to ``times``; returns how many they are. The first columns, which are frequent ones, are
     counted each in its place, so that the processor need not guess which of them come again; the rest is sorted.
 
-    other, counts: workspaces, see ``_sort``; what is in ``columns`` is lost. seen: (COUNTED + 1,) int32, marks:
-    (COUNTED / 64 + 1,) uint64, of zeros, as they are again afterwards. out, times: (any,) int32, float64."""
-    rest = 0
+    n: uint64, as the answer. other, counts: workspaces, see ``_sort``; what is in ``columns`` is lost. seen:
+    (COUNTED + 1,) int32, marks: (COUNTED / 64 + 1,) uint64, of zeros, as they are again afterwards. out, times:
+    (any,) int32.
+    """
+    rest = ZERO
     for i in range(n):
         column = columns[i]
-        at = min(column, np.uint32(COUNTED))
+        at = min(column, BEYOND)
         seen[at] += 1
         marks[at >> SIX] |= ONE << np.uint64(at & LOW_SIX)
         columns[rest] = column
-        rest += column >= np.uint32(COUNTED)
-    m = 0
-    for word in range(COUNTED // 64):
+        rest += np.uint64(column >= BEYOND)
+    m = ZERO
+    for word in range(np.uint64(COUNTED // 64)):
         left = marks[word]
         marks[word] = ZERO
         while left != ZERO:
-            at = word * 64 + trailing_zeros(left)
+            at = np.uint32(word << np.uint64(6)) + np.uint32(trailing_zeros(left))
             left &= left - ONE
             out[m], times[m] = at, seen[at]
             seen[at] = 0
-            m += 1
+            m += ONE
     marks[COUNTED // 64], seen[COUNTED] = ZERO, 0
+    if rest == ZERO:
+        return m
     moved = _sort(columns, rest, bits, other, counts)
     row = other if moved else columns
-    i = 0
-    while i < rest:
-        column, begin = row[i], i
-        i += 1
-        while i < rest and row[i] == column:
-            i += 1
-        out[m], times[m] = column, i - begin
-        m += 1
-    return m
+    before = row[ZERO]
+    times[m] = 0
+    for i in range(rest):  # where the next is another the place moves on, which the processor need not guess
+        column = row[i]
+        is_new = np.uint64(column != before)
+        m += is_new
+        count = np.int32(0) if is_new == ONE else times[m]
+        out[m], times[m] = column, count + np.int32(1)
+        before = column
+    return m + ONE
 
 
 @njit(**JIT)
@@ -208,6 +218,7 @@ def encode(
     tf,
     unit,
     found,
+    times,
     values,
     indptr,
     indices,
@@ -225,7 +236,7 @@ def encode(
     alone, shared_from, shared: by which counts are multiplied, such as inverse document frequencies: (m,) float64
         of the first columns; (runs,) int32, ascending, and float64: of those from such a column on. All (0,): 1.
     tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.
-    found: (2, most of a document) uint32, values: (most of a document,) float64, workspaces.
+    found: (2, most of a document) uint32, times: (most of a document,) int32, values: as many, float64, workspaces.
     indptr: (documents + 1,) int64, filled from its second entry on; the first says where rows begin in these:
     indices: (any,) int32; data: (any,) float32; filled.
     """
@@ -238,28 +249,26 @@ def encode(
     marks = np.zeros(COUNTED // 64 + 1, np.uint64)
     weighted = alone.shape[0] > 0 or shared.shape[0] > 0
     few, shares = np.empty(FEW), np.empty(FEW, np.float32)
-    for times in range(1, FEW):
-        few[times] = _value(np.float64(times), tf)
-    k = indptr[0]
+    for often in range(1, FEW):
+        few[often] = _value(np.float64(often), tf)
+    k = np.uint64(indptr[0])
+    last = np.uint64(max(keys.shape[0], 1) - 1)
     for document in range(first.shape[0] - 1):
-        start, stop = first[document], first[document + 1]
-        n = 0
+        start, stop = np.uint64(first[document]), np.uint64(first[document + 1])
+        n = stop - start
         if hashed and places.shape[0] > 0:
             for i in range(start, stop):
-                if i + 8 < stop:
-                    fetch(places, np.int64(keys[i + 8] >> down))
+                fetch(places, np.int64(keys[min(i + AHEAD, last)] >> down))
                 found[0, i - start] = places[keys[i] >> down]
-            n = stop - start
         elif hashed:
             for i in range(start, stop):
                 found[0, i - start] = keys[i] >> down
-            n = stop - start
         else:
+            n = ZERO
             for i in range(start, stop):
-                if i + 8 < stop:
-                    fetch(buckets, np.int64(keys[i + 8] >> to_bucket))
-                if i + 4 < stop:
-                    fetch(entries, np.int64(buckets[keys[i + 4] >> to_bucket]) * ENTRY_BYTES)
+                fetch(buckets, np.int64(keys[min(i + AHEAD, last)] >> to_bucket))
+                next_bucket = keys[min(i + HALF_AHEAD, last)] >> to_bucket
+                fetch(entries, np.int64(buckets[next_bucket]) * ENTRY_BYTES)
                 bucket, rest = keys[i] >> to_bucket, (keys[i] << in_bucket) >> OTHER_BITS
                 at = np.int64(buckets[bucket]) * ENTRY_BYTES
                 end = np.int64(buckets[bucket + ONE]) * ENTRY_BYTES
@@ -267,12 +276,12 @@ def encode(
                     at += ENTRY_BYTES
                 if at < end and load_word(entries, at) & KEY_MASK == rest:
                     found[0, n] = load_word(entries, at + ENTRY_BYTES - 8) >> S32
-                    n += 1
-        m = _distinct(found[0], n, column_bits, found[1], counts, seen, marks, indices[k:], values)
+                    n += ONE
+        m = _distinct(found[0], n, column_bits, found[1], counts, seen, marks, indices[k:], times)
         length = 0.0
         if weighted:
             for i in range(m):
-                column, value = indices[k + i], _value(values[i], tf)
+                column, value = indices[k + i], _value(np.float64(times[i]), tf)
                 if column < alone.shape[0]:
                     value *= alone[column]
                 elif shared.shape[0] > 0:
@@ -291,14 +300,14 @@ def encode(
                 data[k + i] = values[i] / length
         else:  # most n-grams are there a few times: that often has one value in a row
             for i in range(m):
-                times = np.int64(values[i])
-                value = few[times] if times < FEW else _value(values[i], tf)
+                each = np.uint32(times[i])
+                value = few[each] if each < FEW else _value(np.float64(each), tf)
                 length += value * value
             length = np.sqrt(length) if unit and length > 0.0 else 1.0
-            for times in range(1, FEW):
-                shares[times] = few[times] / length
+            for often in range(1, FEW):
+                shares[often] = few[often] / length
             for i in range(m):
-                times = np.int64(values[i])
-                data[k + i] = shares[times] if times < FEW else _value(values[i], tf) / length
+                each = np.uint32(times[i])
+                data[k + i] = shares[each] if each < FEW else _value(np.float64(each), tf) / length
         k += m
         indptr[document + 1] = k

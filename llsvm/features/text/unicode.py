@@ -53,9 +53,9 @@ class Folding:
 def flags() -> NDArray[np.uint8]:
     """(any,) of each code point, WORD and WHITE of ``llsvm.kernels.text``, IN_CONTEXT of ``llsvm.kernels.fold``;
     none of those beyond the end."""
-    characters = [chr(code) for code in range(_KNOWN)]
-    word = np.fromiter((c.isalnum() or c == "_" for c in characters), bool, _KNOWN)
-    white = np.fromiter((c.isspace() for c in characters), bool, _KNOWN)
+    characters = np.arange(_KNOWN, dtype=np.uint32).view("U1")
+    word = np.char.isalnum(characters) | (characters == "_")
+    white = np.char.isspace(characters)
     flags = word * WORD | white * WHITE
     flags[ord(_IN_CONTEXT)] |= IN_CONTEXT
     return flags

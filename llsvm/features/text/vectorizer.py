@@ -96,7 +96,8 @@ class Vectorizer:
                 *(self.options.hash_bits is not None, self._places),
                 *(self._weights.alone, self._weights.first, self._weights.shared),
                 *(_TF[self.options.weight], self.options.unit_rows),
-                *(array("found", 2, np.uint32, most), array("values", most, np.float64)),
+                *(array("found", 2, np.uint32, most), array("times", most, np.int32)),
+                array("values", most, np.float64),
                 *(indptr[at - first : end - first + 1], indices, data),
             )
             at = end

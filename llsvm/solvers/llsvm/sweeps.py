@@ -110,8 +110,8 @@ class Sweeps:
         if not self._shared[c] or len(order) < step:
             step = max(1, int(_PIECE_VALUES / self._values_per_row(part)))
             return self._sweep_pieces(part, c, np.array_split(order, len(order) // step + 1), False)
-        self._copies[:] = self.w[c]
-        return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)
+        pieces = max(1, len(order) // (2 * step))  # of no more than three times the least
+        return self._sweep_pieces(part, c, np.array_split(order, pieces), True)
 
     def _sweep_pieces(
         self, part: BlockState, c: int, pieces: list[NDArray[np.int64]], in_threads: bool
@@ -162,11 +162,14 @@ class Sweeps:
 
         D after the sum of the steps is known exactly: the threads' gains less the products of their steps.
         """
-        pieces = np.array_split(order, self._threads.number)
-        visits = self._threads.map(
-            lambda t: self._visit(part, c, pieces[t], self._copies[t]), range(len(pieces))
-        )
-        lost = merge(self.w[c], self._copies)
+        pieces, w, copies = np.array_split(order, self._threads.number), self.w[c], self._copies
+
+        def visit(t: int) -> tuple[int, float, float]:
+            copies[t] = w
+            return self._visit(part, c, pieces[t], copies[t])
+
+        visits = self._threads.map(visit, range(len(pieces)))
+        lost = sum(self._threads.over_rows(len(w), lambda _, start, stop: merge(w, copies, start, stop)))
         gain = sum(visit[1] for visit in visits)
         self.dual[c] += gain - lost
         if (
