@@ -3,6 +3,7 @@ The constant feature is the last column of both."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
+from llsvm.dataset import DatasetInfo
 from llsvm.solvers.smsvm.kernels import add_products_csr, add_rows_csr, add_squares_csr, margins_csr
 from llsvm.solvers.smsvm.sums import Point
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
@@ -104,6 +106,13 @@ def work_bytes(n_columns: int, is_dense: bool, tuning: SmSVMTuning) -> int:
     if not is_dense:
         return tuning.piece_rows * 10 * 8
     return 3 * rows_bytes(_dense_rows(n_columns, tuning), n_columns)
+
+
+def copy_bytes(n_columns: int, dataset: DatasetInfo, tuning: SmSVMTuning) -> int:
+    """Bytes of a copy of that piece, and of what making it takes."""
+    if dataset.is_dense:
+        return rows_bytes(_dense_rows(n_columns, tuning), n_columns)
+    return math.ceil(4 * tuning.piece_rows * dataset.bytes_per_row)
 
 
 def rows_bytes(n_rows: int, n_columns: int) -> int:

@@ -3,7 +3,8 @@
 Primal:  P(w) = C Σ_i c_i φ(m_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  φ(m) the hinge max(0, z), z_i = 1 − m_i = 1 −
 y_i w·x_i, or another loss (objective/losses.py, penalty.py);
 the constant feature ``bias`` is part of x and penalised, or, as ``intercept``, not (α is then made feasible as in
-Sums.balanced). One problem per class (one-vs-rest) for more than two.
+Sums.balanced). One problem per class (one-vs-rest) or per pair for more than
+two.
 Smoothed: F_a(w) has ψ_a(z) = ½ (z + √(z² + a²)) (eq. 1.5) for max(0, z).
 
 Algorithm 1, a pass per line: each pass is at w + s, s the step that the pass before has led to, and sums
@@ -46,7 +47,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.losses import loss_of
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Fold, count_problems
+from llsvm.objective.problems import Fold, Problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.solvers.smsvm.layout import Layout, layout
@@ -81,9 +82,9 @@ class SmSVM:
         """What it would do with the memory there is."""
         settings = self.settings
         l1 = Penalty.of(settings, memory.dataset.n_rows).l1 > 0
-        problems = count_problems(memory.dataset.n_classes)
-        given = (problems, self.threads, l1, loss_of(settings), memory, self.tuning)
-        return layout(*given, settings.intercept)
+        problems = Problems(memory.dataset.n_classes, settings.multiclass == "ovo")
+        given = (len(problems), self.threads, l1, loss_of(settings), memory, self.tuning)
+        return layout(*given, settings.intercept, problems.pairs)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs

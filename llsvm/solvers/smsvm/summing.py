@@ -5,6 +5,7 @@ Rows are worked on in small pieces, so nothing here grows with a block.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +43,8 @@ class Summing:
 
     loss: of the rows, and costs: its factors. bias: value of the constant feature. progress: of the run; Hessians
     are given up where time is over. one_sided: rows with a loss have no slack, however large it is. by_sides: what
-    rows with α_i y_i < 0 come to is wanted too.
+    rows with α_i y_i < 0 come to is wanted too. pairs: points are of problems of two classes each, and few of them
+    are those of a row.
     """
 
     points: list[Point]
@@ -53,6 +55,7 @@ class Summing:
     progress: Progress
     one_sided: bool = False
     by_sides: bool = False
+    pairs: bool = False
     tuning: SmSVMTuning = DEFAULT
     parts: list[list[Sums]] = field(init=False)
     slack: NDArray[np.float32] = field(init=False)
@@ -80,13 +83,35 @@ class Summing:
         for some in pieces(block.slice(start, stop), self.tuning):
             piece = slice(start, start + some.n_rows)
             start = piece.stop
-            cost = self.costs.of(some)
-            rows = as_rows(some.X, self.bias)
-            for point, into in zip(self.points, self.parts[thread], strict=True):
-                self._add_piece(rows, some.y, cost, point, into, piece)
+            if self.pairs:
+                self._add_by_class(thread, some, self.slack[piece])
+            else:
+                self._add_rows(some, zip(self.points, self.parts[thread], strict=True), self.slack[piece])
 
-    def _add_piece(
-        self, rows: Rows, y: NDArray[Any], cost: Vector, point: Point, into: Sums, piece: slice
+    def _add_by_class(self, thread: int, some: Block, slack: NDArray[np.float32]) -> None:
+        for class_id in np.unique(some.class_ids).tolist():
+            of_class = some.class_ids == class_id
+            own = slack[of_class]
+            pairs = zip(self.points, self.parts[thread], strict=True)
+            mine = ((point, into) for point, into in pairs if point.has(class_id))
+            self._add_rows(some.take(of_class), mine, own)
+            slack[of_class] = own
+
+    def _add_rows(
+        self, some: Block, points: Iterable[tuple[Point, Sums]], slack: NDArray[np.float32]
+    ) -> None:
+        cost, rows = self.costs.of(some), as_rows(some.X, self.bias)
+        for point, into in points:
+            self._add_point(rows, some.y, cost, point, into, slack)
+
+    def _add_point(
+        self,
+        rows: Rows,
+        y: NDArray[Any],
+        cost: Vector,
+        point: Point,
+        into: Sums,
+        slack: NDArray[np.float32],
     ) -> None:
         vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
         margins = rows.margins(np.array(vectors))
@@ -98,7 +123,6 @@ class Summing:
         if point.direction is not None:
             rows.add_rows(curvature * margins[2], into.product)
             return
-        slack = self.slack[piece]
         z = self._slack(target - sign * (margins[0] + margins[1]))
         np.minimum(slack, z, out=slack, casting="same_kind")
         rows.add_rows(slope * sign, into.v)
