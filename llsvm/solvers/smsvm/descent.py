@@ -145,8 +145,8 @@ class Descent:
             self.a = near.a
 
     def end_at(self, w: Vector, primal: float, dual: float, a: float | None) -> None:
-        """Aim at weights that the method of multipliers has found. a: a smoothing that is next to none for them; None:
-        over the rows near the margin alone, so that it may not be the last time."""
+        """Aim at weights that the method of multipliers has found. a: a smoothing that is next to none for them;
+        None: over the rows near the margin alone, so that it may not be the last time."""
         self._take(dual)
         self.step_to(w, max(self.primal - primal, 0.0))
         self.previous = self.a_before = 0.0

@@ -32,8 +32,9 @@ has room for): with L2 Newton's steps are found by conjugate gradients, a produc
 not in memory, where all of them are "near". With L1 on wide data, and of losses without straight parts on some
 hundreds of columns, the method of multipliers takes over after the first pass where the rows and their copy by
 column are in memory; else the active set is limited.
-Where this crawls with L1 or a free intercept (a large C, nearly separable classes, raw columns), the method of
-multipliers solves the problem of the rows in memory (multipliers.py), and the pass after that certifies the result.
+Where this crawls with L1, a free intercept or rows that are not all in memory (a large C, nearly separable classes,
+raw columns), the method of multipliers solves the problem of the rows at hand (multipliers.py), and the pass after
+that certifies the result.
 Stop when P − D ≤ tol · P.
 """
 
