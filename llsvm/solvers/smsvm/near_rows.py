@@ -27,7 +27,7 @@ class NearRows:
         self, stream: Stream, everything: bool, keeps: bool, one_sided: bool, tuning: SmSVMTuning
     ) -> None:
         """everything: all rows are near, in the one block of the stream. keeps: else, are any rows to be kept?"""
-        self.one_sided, self.in_memory = one_sided, stream.in_one_block
+        self.one_sided, self.in_memory = one_sided, stream.place == "memory"
         self.threshold = 1.0
         """Of the slack, for the rows to be kept in the next pass."""
         self.rows: Block
