@@ -93,12 +93,14 @@ class _Dense:
 
 def pieces(block: Block, tuning: SmSVMTuning) -> Iterator[Block]:
     """The block in pieces, so that what is worked with does not grow with it."""
-    if isinstance(block.X, CSR):
-        rows = tuning.piece_rows
-    else:
-        rows = _dense_rows(block.X.shape[1], tuning)
+    rows = piece_rows(block, tuning)
     for start in range(0, block.n_rows, rows):
         yield block.slice(start, min(start + rows, block.n_rows))
+
+
+def piece_rows(block: Block, tuning: SmSVMTuning) -> int:
+    """How many rows of the block make a piece."""
+    return tuning.piece_rows if isinstance(block.X, CSR) else _dense_rows(block.X.shape[1], tuning)
 
 
 def work_bytes(n_columns: int, is_dense: bool, tuning: SmSVMTuning) -> int:

@@ -5,7 +5,6 @@ Rows are worked on in small pieces, so nothing here grows with a block.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +27,7 @@ from llsvm.solvers.smsvm.kernels import (
     quadratic,
     smooth,
 )
-from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
+from llsvm.solvers.smsvm.rows import Rows, as_rows, piece_rows, pieces
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import Progress
@@ -80,26 +79,25 @@ class Summing:
         return first
 
     def _add_range(self, thread: int, block: Block, start: int, stop: int) -> None:
+        points = list(zip(self.points, self.parts[thread], strict=True))
+        if self.pairs:
+            self._add_by_class(points, block, start, stop)
+            return
         for some in pieces(block.slice(start, stop), self.tuning):
-            piece = slice(start, start + some.n_rows)
-            start = piece.stop
-            if self.pairs:
-                self._add_by_class(thread, some, self.slack[piece])
-            else:
-                self._add_rows(some, zip(self.points, self.parts[thread], strict=True), self.slack[piece])
+            self._add_rows(some, points, self.slack[start : start + some.n_rows])
+            start += some.n_rows
 
-    def _add_by_class(self, thread: int, some: Block, slack: NDArray[np.float32]) -> None:
-        for class_id in np.unique(some.class_ids).tolist():
-            of_class = some.class_ids == class_id
-            own = slack[of_class]
-            pairs = zip(self.points, self.parts[thread], strict=True)
-            mine = ((point, into) for point, into in pairs if point.has(class_id))
-            self._add_rows(some.take(of_class), mine, own)
-            slack[of_class] = own
+    def _add_by_class(self, points: list[tuple[Point, Sums]], block: Block, start: int, stop: int) -> None:
+        class_ids, most = block.class_ids[start:stop], piece_rows(block, self.tuning)
+        for class_id in np.unique(class_ids).tolist():
+            mine = [(point, into) for point, into in points if point.has(class_id)]
+            rows = start + np.flatnonzero(class_ids == class_id)
+            for some in np.array_split(rows, -(-len(rows) // most)) if mine else ():
+                slack = self.slack[some]
+                self._add_rows(block.take(some), mine, slack)
+                self.slack[some] = slack
 
-    def _add_rows(
-        self, some: Block, points: Iterable[tuple[Point, Sums]], slack: NDArray[np.float32]
-    ) -> None:
+    def _add_rows(self, some: Block, points: list[tuple[Point, Sums]], slack: NDArray[np.float32]) -> None:
         cost, rows = self.costs.of(some), as_rows(some.X, self.bias)
         for point, into in points:
             self._add_point(rows, some.y, cost, point, into, slack)
