@@ -247,12 +247,15 @@ class Descent:
 
     def _trust(self, length: float, fell: float, penalty: Penalty, unseen: float) -> None:
         """After a step of that length, by which the objective has fallen so much: falls below ``unseen`` are too
-        small to tell by how good the model is."""
+        small to tell by how good the model is; with a large C they may be most of the gap, so the next step may be
+        longer all the same."""
         tuning = self.tuning
         self.proximal = max(tuning.proximal, tuning.proximal_sink * self.proximal)
         kept = fell > 0.5 * self.fall  # what the model promised
         self.straight = max(tuning.min_straight, tuning.straight_sink * self.straight) if kept else 1.0
         if self.fall <= unseen:
+            if penalty.l2 > 0:
+                self.radius = 2 * max(self.radius, length)
             return
         if penalty.l2 > 0 and kept:
             self.radius = np.inf
