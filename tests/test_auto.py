@@ -71,22 +71,23 @@ def test_auto_is_what_everything_begins_with():
     ("options", "solver"),
     [
         ({"paper": True}, "llsvm"),
-        ({"loss": "squared_hinge", "multiclass": "ovo"}, "llsvm"),
+        ({"paper": True, "multiclass": "ovo"}, "llsvm"),
         ({"loss": "squared_hinge", "penalty": "l1"}, "smsvm"),
-        ({"multiclass": "ovo"}, "llsvm"),
         ({"multiclass": "crammer-singer"}, "sequential-dual"),
         ({"multiclass": "weston-watkins"}, "sequential-dual"),
         ({"penalty": "l1"}, "smsvm"),
         ({"penalty": "elasticnet"}, "smsvm"),
         ({"penalty": "elasticnet", "lambda1": 0.01, "lambda2": 0.01}, "smsvm"),
-        ({"penalty": "l1", "multiclass": "ovo"}, "nesvm"),
-        ({"loss": "least-squares", "multiclass": "ovo"}, "llsvm"),
+        ({"penalty": "l1", "multiclass": "ovo"}, "smsvm"),
+        ({"loss": "squared_hinge", "penalty": "elasticnet", "multiclass": "ovo"}, "smsvm"),
         ({"loss": "logistic", "penalty": "l1"}, "smsvm"),
         ({"intercept": True}, "smsvm"),
         ({"intercept": True, "loss": "squared_hinge"}, "smsvm"),
         ({"intercept": True, "loss": "logistic"}, "smsvm"),
         ({"intercept": True, "loss": "huber", "penalty": "elasticnet"}, "smsvm"),
-        ({"intercept": True, "multiclass": "ovo"}, "nesvm"),
+        ({"intercept": True, "multiclass": "ovo"}, "smsvm"),
+        ({"intercept": True, "loss": "logistic", "multiclass": "ovo"}, "smsvm"),
+        ({"intercept": True, "penalty": "elasticnet", "multiclass": "ovo"}, "smsvm"),
         ({"step": "paper"}, "nesvm"),
         ({"kernel": "rbf"}, "smo"),
         ({"kernel": "rbf", "mu": 2.0}, "nesvm"),
@@ -97,6 +98,16 @@ def test_what_one_solver_alone_does_it_does(options, solver):
     assert settings.only_solver[0] == solver
     choice = choose(settings, 2, left(dataset(classes=3)))
     assert (choice.solver, choice.why, choice.newton) == (*settings.only_solver, None)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "least-squares"])
+def test_pairs_are_on_trial_as_one_against_the_rest_is(loss):
+    settings, pairs = Settings(loss=loss), Settings(loss=loss, multiclass="ovo")
+    memory = left(dataset(100_000, classes=7))
+    one, other = (choose(each, 2, memory) for each in (settings, pairs))
+    assert (one.solver, other.solver) == ("llsvm", "llsvm")
+    # a row is in six pairs, where it is in seven problems of a class against the rest
+    assert 0.8 * one.newton < other.newton < one.newton
 
 
 def test_kernels_with_squared_hinge_go_by_whether_the_matrix_fits():
@@ -111,13 +122,13 @@ def test_kernels_with_squared_hinge_go_by_whether_the_matrix_fits():
 @pytest.mark.parametrize(
     ("options", "solver"),
     [
-        ({"loss": "squared_hinge", "multiclass": "ovo"}, "llsvm"),
         ({"loss": "squared_hinge", "penalty": "elasticnet"}, "smsvm"),
+        ({"loss": "squared_hinge", "penalty": "elasticnet", "multiclass": "ovo"}, "smsvm"),
         ({"multiclass": "crammer-singer"}, "sequential-dual"),
         ({"penalty": "elasticnet"}, "smsvm"),
-        ({"loss": "least-squares", "multiclass": "ovo"}, "llsvm"),
         ({"loss": "least-squares", "intercept": True}, "smsvm"),
-        ({"loss": "least-squares", "intercept": True, "multiclass": "ovo", "max_passes": 3000}, "nesvm"),
+        ({"loss": "least-squares", "intercept": True, "multiclass": "ovo"}, "smsvm"),
+        ({"mu": 0.05, "multiclass": "ovo", "max_passes": 3000}, "nesvm"),
         ({"kernel": "rbf", "max_passes": 3000}, "smo"),
     ],
 )
@@ -143,10 +154,9 @@ def test_a_solver_asked_for_is_obeyed(solver):
     [
         {"solver": "smsvm", "multiclass": "crammer-singer"},
         {"paper": True, "penalty": "l1"},
-        {"loss": "squared_hinge", "penalty": "elasticnet", "multiclass": "ovo"},
-        {"loss": "logistic", "multiclass": "ovo", "intercept": True},
-        {"multiclass": "ovo", "penalty": "elasticnet"},
-        {"intercept": True, "penalty": "elasticnet", "multiclass": "ovo"},
+        {"loss": "squared_hinge", "penalty": "elasticnet", "multiclass": "crammer-singer"},
+        {"loss": "logistic", "multiclass": "crammer-singer", "intercept": True},
+        {"multiclass": "ovo", "penalty": "elasticnet", "kernel": "rbf"},
         {"kernel": "rbf", "paper": True},
     ],
 )

@@ -183,10 +183,8 @@ def test_two_classes_are_one_problem_whatever_is_asked():
 
 
 def test_what_pairs_cannot_do_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="smsvm"):
-        Settings(multiclass="ovo", solver="smsvm")
-    with pytest.raises(UsageError, match="smsvm"):
-        Settings(multiclass="ovo", solver="auto", penalty="elasticnet")
+    with pytest.raises(UsageError, match="paper is for solver llsvm"):
+        Settings(multiclass="ovo", penalty="l1", paper=True)
     X, y = rows(n=300, classes=3)
     model = run(X, y, multiclass="ovo", solver="auto").model
     with pytest.raises(ModelError, match="one-vs-one"):

@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from oracle import rows, run
+from oracle import rows, run, write_svmlight
 from test_auto import dataset, left
 
 from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.choose import choose
 from llsvm.solvers.smsvm.layout import layout
+from llsvm.solvers.smsvm.multipliers import Multipliers
+from llsvm.solvers.smsvm.solver import SmSVM
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 
 def raw(n=4000, d=12, seed=0):
@@ -50,3 +53,33 @@ def test_many_threads_under_a_small_limit_take_small_pieces(layout_of, tmp_path)
     plenty = run(layout_of(X), y, **options)
     primal = [t.reports[-1].certificate.primal[0] for t in (small, plenty)]
     assert primal[0] == pytest.approx(primal[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_nearly_separable_rows_that_are_not_in_memory_are_solved_near_the_margin(
+    intercept, tmp_path, monkeypatch
+):
+    rng = np.random.default_rng(3)
+    X, w = rng.random((20_000, 12)), rng.standard_normal(12)
+    y = np.where(X @ w > np.median(X @ w), 1, 0)
+    y[rng.integers(0, len(y), 3)] ^= 1
+    path = write_svmlight(tmp_path / "a.svm", X, y)
+    options = {"solver": "smsvm", "C": 1e4, "intercept": intercept, "spill_dir": str(tmp_path)}
+    best = run(str(path), tol=1e-6, **options).reports[-1].certificate
+    assert best.relative_gap <= 1e-6
+    tuning, solved = SmSVMTuning(patience=4), []
+    monkeypatch.setattr(
+        "llsvm.training.training.make_solver", lambda *arguments: SmSVM(*arguments, tuning=tuning)
+    )
+    monkeypatch.setattr(
+        "llsvm.solvers.smsvm.hard_problems.Multipliers",
+        lambda *arguments: solved.append(Multipliers(*arguments)) or solved[-1],
+    )
+    training = run(str(path), ledger=3_000_000, **options)
+    assert not training.stream.in_one_block
+    assert solved
+    assert training.reports[-1].converged
+    for report in training.reports:
+        if (found := report.certificate) is not None:
+            assert found.dual[0] <= best.primal[0] * (1 + 1e-9)
+            assert found.primal[0] >= best.dual[0] * (1 - 1e-9)

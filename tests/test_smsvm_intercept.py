@@ -210,5 +210,5 @@ def test_why_a_solver_was_taken_is_a_sentence():
 def test_what_cannot_be_is_refused():
     with pytest.raises(UsageError, match="intercept is for solver smsvm or nesvm or smo, not for llsvm"):
         Settings(solver="llsvm", intercept=True)
-    with pytest.raises(UsageError, match="no solver does all of multiclass ovo, intercept, loss logistic"):
-        Settings(multiclass="ovo", loss="logistic", intercept=True)
+    with pytest.raises(UsageError, match="crammer-singer is for the sequential dual method, intercept for"):
+        Settings(multiclass="crammer-singer", intercept=True)

@@ -239,7 +239,7 @@ def test_sparse_models_stay_sparse_on_disk(tmp_path):
 
 def test_refusals():
     X, y = rows(n=20, d=2)
-    for options in ({"paper": True}, {"multiclass": "ovo"}):
+    for options in ({"paper": True}, {"multiclass": "crammer-singer"}):
         with pytest.raises(UsageError, match="smsvm"):
             solve(X, y, **options)
 

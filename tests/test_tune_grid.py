@@ -170,7 +170,7 @@ def test_the_estimator_has_a_list_of_shares_of_l1():
         ({"loss": ["hinge", "hing"]}, "loss must be one of"),
         ({"loss": ["hinge", "logistic"], "score": "log_loss"}, "loss hinge gives none"),
         ({"penalty": "l1", "l1_ratio": [0.1, 0.5]}, "pass penalty elasticnet"),
-        ({"penalty": ["l2", "l1"], "multiclass": "ovo"}, "ovo"),
+        ({"penalty": ["l2", "l1"], "multiclass": "crammer-singer"}, "crammer-singer"),
         ({"race": True, "rule": "1se"}, "leave one of them out"),
         ({"race": True, "holdout": 0.2}, "leave it or holdout out"),
         ({"C": 1.0}, "nothing to choose"),

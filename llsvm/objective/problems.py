@@ -159,6 +159,12 @@ class Problems:
             i -= 1
         return i, c - i * (2 * k - i - 1) // 2 + i + 1
 
+    def sides(self, c: int) -> tuple[int, int | None]:
+        """Of problem ``c`` the class whose rows have y = +1, and that of those with −1; None: of all others."""
+        if self.pairs:
+            return self.pair(c)
+        return (1 if self.of_classes == 1 else c % self.of_classes), None
+
     def signs(self, c: int) -> NDArray[np.float64]:
         """(n_classes,) the y of each class in problem ``c``, as a row of ``class_signs``."""
         if self.n_classes == 2:

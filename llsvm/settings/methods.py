@@ -50,7 +50,7 @@ METHODS = {
             dict.fromkeys(LOSSES, ("l2",)),
             ("ovr", "ovo"),
         ),
-        Method("smsvm", "smsvm", {name: _ANY for name in LOSSES if name != ONE_CLASS}, ("ovr",)),
+        Method("smsvm", "smsvm", {name: _ANY for name in LOSSES if name != ONE_CLASS}, ("ovr", "ovo")),
         Method("nesvm", "nesvm", {**_SQUARES, "hinge": ("l2", "l1")}, ("ovr", "ovo")),
         Method("smo", "smo", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("kernel", "nesvm", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),

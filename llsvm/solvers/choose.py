@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss, loss_of, new_loss
-from llsvm.objective.problems import count_problems
+from llsvm.objective.problems import Problems
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import updates_a_row
@@ -82,14 +82,15 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
     from llsvm.solvers.smsvm.layout import layout
 
     dataset = memory.dataset
-    columns, problems = dataset.n_features, count_problems(dataset.n_classes)
+    columns, problems = dataset.n_features, Problems(dataset.n_classes, settings.multiclass == "ovo")
     loss = loss_of(settings)
     if loss.kind == REGRESSION and not math.isfinite(loss.smoothness) and columns >= dataset.n_rows:
         # weights meet all targets: what the smoothed sides of the loss have of α is then a small difference
         return Choice(
             "llsvm", f"Newton's method smooths the {settings.loss} loss, and needs more rows than features"
         )
-    newtons = layout(problems, threads, False, loss, memory, tuning.smsvm)
+    given = len(problems), threads, False, loss, memory, tuning.smsvm
+    newtons = layout(*given, pairs=problems.pairs)
     if newtons.by_products and not newtons.all_near:
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
     if newtons.by_products and isinstance(loss, PLQLoss):
@@ -97,7 +98,7 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
         return Choice("llsvm", f"Newton's method has no room for a Hessian of {columns:,} features")
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
-    newton = newton_updates(dataset, problems, newtons.by_products, tuning, loss)
+    newton = newton_updates(dataset, len(problems), newtons.by_products, tuning, loss, problems.width)
     why = f"Newton's method would cost as much as {updates_a_row(newton)}"
     return Choice("llsvm", why, newton, newtons.by_products)
 
@@ -121,9 +122,10 @@ def newton_updates(
     by_products: bool = False,
     tuning: AutoTuning = DEFAULT,
     loss: Loss = HINGE,
+    of_row: int | None = None,
 ) -> float:
     """So many updates of each row by coordinate descent cost as much as smsvm in all. by_products: it has no room
-    for a Hessian. loss: of a row."""
+    for a Hessian. loss: of a row. of_row: so many of the problems are those of a row; None: all."""
     n, rows, r = dataset.n_features, max(dataset.n_rows, 1), _values_of_row(dataset)
     if dataset.is_dense:
         a_pass, product = 100 + r + 0.05 * r * r, 100 + 3 * r
@@ -131,10 +133,13 @@ def newton_updates(
         a_pass, product = 100 + r + 0.4 * r * r, 60 + 3 * r
     if isinstance(loss, LogisticLoss):
         a_pass += tuning.logistic_pass
-    step = n**3 / 15 / rows
-    work = tuning.newton_products * product if by_products else tuning.newton_passes * (a_pass + step)
-    work += tuning.newton_passes * tuning.newton_calls / rows
-    return (problems * work + tuning.newton_start / rows) / update_price(dataset, loss, tuning)
+    step, of_row = n**3 / 15 / rows, of_row or problems
+    if by_products:
+        work = of_row * tuning.newton_products * product
+    else:
+        work = tuning.newton_passes * (of_row * a_pass + problems * step)
+    work += problems * tuning.newton_passes * tuning.newton_calls / rows
+    return (work + tuning.newton_start / rows) / update_price(dataset, loss, tuning)
 
 
 def update_price(dataset: DatasetInfo, loss: Loss = HINGE, tuning: AutoTuning = DEFAULT) -> float:

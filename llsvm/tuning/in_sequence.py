@@ -36,7 +36,7 @@ class InSequence:
         settings = replace(work.objectives[objective], solver="smsvm")
         weight, out, dataset = work.class_weight(objective), work.folds[fold], stream.dataset
         solver = SmSVM(settings, weight, work.threads, leaves_out=out)
-        k = count_problems(dataset.n_classes)
+        k = count_problems(dataset.n_classes, settings.multiclass == "ovo")
         signed = stream.budget.reserve(WEIGHTS, 8 * len(costs) * k * (dataset.n_columns + 1))
         coef = np.zeros((len(costs), 1, k, dataset.n_columns + 1))
         primals, gaps = np.zeros((2, len(costs), 1))

@@ -27,7 +27,8 @@ Vector = NDArray[np.float64]
 
 
 class Descent:
-    """One binary problem on its way down: rows of class ``positive`` against the rest. n = d + 1 weights.
+    """One binary problem on its way down: rows of class ``positive`` against those of class ``negative``, or, where
+    that is None, against the rest. n = d + 1 weights.
 
     w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
     gradient (n,): of the smoothed objective without L1. a: the smoothing parameter, and previous: that of the last
@@ -41,11 +42,18 @@ class Descent:
     """
 
     def __init__(
-        self, positive: int, n: int, loss: Loss, tuning: SmSVMTuning, unit: float = 1.0, level: float = 0.0
+        self,
+        positive: int,
+        n: int,
+        loss: Loss,
+        tuning: SmSVMTuning,
+        unit: float = 1.0,
+        level: float = 0.0,
+        negative: int | None = None,
     ) -> None:
         """unit: what margins are measured in. level: the last weight to begin with."""
         self.unit = unit
-        self.positive = positive
+        self.positive, self.negative = positive, negative
         self.loss = loss
         self.tuning = tuning
         self.w = np.zeros(n)
@@ -114,14 +122,15 @@ class Descent:
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
-        return Point(self.w, self.change, self.a, self.previous, self.positive, straight=self.straight)
+        where = self.w, self.change, self.a, self.previous
+        return Point(*where, self.positive, straight=self.straight, negative=self.negative)
 
     # -- the rows near the margin ---------------------------------------------------------------------------
 
     def on_near_rows(self, penalty: Penalty) -> Descent:
-        """The same problem at the weights of the last step, to go on with sums over some of the rows."""
+        """The same problem where the last pass has summed, to go on with sums over some of the rows."""
         near = copy(self)
-        near.change, near.previous = np.zeros_like(self.w), 0.0
+        near.w, near.change, near.previous = self.target, np.zeros_like(self.w), 0.0
         near.primal, near.dual = np.inf, -np.inf
         near.measure(self.sums, penalty)
         near.closing = True
@@ -135,16 +144,29 @@ class Descent:
         if self.smoothed:
             self.a = near.a
 
-    def end_at(self, w: Vector, primal: float, dual: float, a: float) -> None:
-        """Aim at weights that the method of multipliers has found. a: a smoothing that is next to none for them."""
-        if dual > self.dual:
-            self.dual, self.dual_at = dual, (math.nan, math.nan)
+    def end_at(self, w: Vector, primal: float, dual: float, a: float | None) -> None:
+        """Aim at weights that the method of multipliers has found. a: a smoothing that is next to none for them;
+        None: over the rows near the margin alone, so that it may not be the last time."""
+        self._take(dual)
         self.step_to(w, max(self.primal - primal, 0.0))
         self.previous = self.a_before = 0.0
+        self.points, self.multiplied = 0, True
+        if a is None:
+            return
+        self.patience *= self.tuning.patience_growth
         if self.smoothed:
             self.a = min(a, self.a) if self.a > 0 else a
-        self.points, self.multiplied = 0, True
-        self.patience *= self.tuning.patience_growth
+
+    def near_has_failed(self, dual: float) -> None:
+        """Over the rows near the margin alone the method of multipliers has led where others matter: leave out
+        fewer. dual: that it has found."""
+        self._take(dual)
+        self.safety *= self.tuning.safety
+        self.points = 0
+
+    def _take(self, dual: float) -> None:
+        if dual > self.dual:
+            self.dual, self.dual_at = dual, (math.nan, math.nan)
 
     def _near_has_failed(self) -> None:
         """Too many of the rows that were left out have crossed the margin: go back to where a was, and leave out
@@ -225,12 +247,15 @@ class Descent:
 
     def _trust(self, length: float, fell: float, penalty: Penalty, unseen: float) -> None:
         """After a step of that length, by which the objective has fallen so much: falls below ``unseen`` are too
-        small to tell by how good the model is."""
+        small to tell by how good the model is; with a large C they may be most of the gap, so the next step may be
+        longer all the same."""
         tuning = self.tuning
         self.proximal = max(tuning.proximal, tuning.proximal_sink * self.proximal)
         kept = fell > 0.5 * self.fall  # what the model promised
         self.straight = max(tuning.min_straight, tuning.straight_sink * self.straight) if kept else 1.0
         if self.fall <= unseen:
+            if penalty.l2 > 0:
+                self.radius = 2 * max(self.radius, length)
             return
         if penalty.l2 > 0 and kept:
             self.radius = np.inf

@@ -37,8 +37,9 @@ class HardProblems:
         nothing else, and it goes on while that helps."""
         if self._layout.by_columns:
             return problem.closing or not problem.multiplied
-        # without L1 that is for a free intercept: else coordinate descent (llsvm) is there for hard problems
-        wanted = penalty.l1 > 0 or (penalty.intercept and not self._layout.by_products)
+        # without L1 and free intercept, coordinate descent (llsvm) is there for hard problems if rows are in memory
+        wanted = penalty.intercept or not self._near.in_memory
+        wanted = penalty.l1 > 0 or (wanted and not self._layout.by_products)
         if not wanted or not isinstance(self._loss, PLQLoss) or not problem.crawls:
             return False
         return self._near.all_rows is not None or self._near.enough(problem.margins_move)
@@ -89,16 +90,21 @@ class HardProblems:
         if self._progress.out_of_time:
             return
         n, block, tuning, tol = len(problem.w), self.rows, self._layout.tuning, self._settings.tol
-        rest = Rest.nothing(n)
+        rest, begin = Rest.nothing(n), problem.target if self._layout.by_columns else problem.w
         if self._near.all_rows is None and not self._near.one_sided:
-            rest = Rest.of(left_out(problem.on_near_rows(penalty)))
+            # the losses of the others are straight lines from the target on: elsewhere their sum may be below 0
+            rest, begin = Rest.of(left_out(problem.on_near_rows(penalty))), problem.target
         positive = problem.positive if self._loss.kind == CLASSIFICATION else None
         cost, constant, room = costs.of(block), self._settings.constant, self._rooms.pop()
+        if problem.negative is not None:
+            cost[(block.y != positive) & (block.y != problem.negative)] = 0.0
         of_rows = (block, positive, cost, constant, n, self._columns)
         rows = AtHand(*of_rows, tuning, self._progress, room)
-        begin = problem.target if self._layout.by_columns else problem.w
         found = Multipliers(rows, rest, self._loss, penalty, begin, tuning)
         yield from found.solve(problem.unit, tuning.near_gap * tol)
         self._rooms.append(room)
+        if found.primal < found.dual:
+            problem.near_has_failed(found.dual)  # straight lines have led below the losses
+            return
         smallest = tuning.next_to_none * tol * found.primal / max(float(cost.sum()), 1e-300)
-        problem.end_at(found.w, found.primal, found.dual, smallest)
+        problem.end_at(found.w, found.primal, found.dual, None if self._near.all_rows is None else smallest)

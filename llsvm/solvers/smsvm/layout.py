@@ -12,7 +12,7 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.solvers.smsvm.columns import Columns
 from llsvm.solvers.smsvm.multipliers import LOGISTIC_BYTES
 from llsvm.solvers.smsvm.multipliers import ROW_BYTES as MULTIPLIERS_BYTES
-from llsvm.solvers.smsvm.rows import rows_bytes, work_bytes
+from llsvm.solvers.smsvm.rows import copy_bytes, rows_bytes, work_bytes
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
 # of a problem, beside those of the threads: Descent, its copy for rows near the margin, what is left out,
@@ -79,8 +79,10 @@ def layout(
     memory: MemoryLeft,
     tuning: SmSVMTuning = DEFAULT,
     intercept: bool = False,
+    pairs: bool = False,
 ) -> Layout:
-    """problems: binary ones. l1: the penalty has an L1 part. loss: of a row. intercept: it is not penalised."""
+    """problems: binary ones. l1: the penalty has an L1 part. loss: of a row. intercept: it is not penalised.
+    pairs: problems are of two classes each."""
     dataset, available_bytes, in_memory = memory.dataset, memory.available_bytes, memory.in_memory
     n = dataset.n_columns + 1
     whole_pieces = threads * work_bytes(n, dataset.is_dense, tuning)
@@ -92,13 +94,15 @@ def layout(
         "weights": each_weight * (VECTORS + 2 * threads + sides),
         "rows at hand": threads * work_bytes(n, dataset.is_dense, tuning),
     }
+    if pairs:
+        lines["rows at hand"] += threads * copy_bytes(n, dataset, tuning)
     left = available_bytes - sum(lines.values())
     room = int((max(left, 0) * tuning.hessian_share / copies) ** 0.5)
     most_active = min(n, tuning.max_active, max(room, 1))
     wide = n > most_active or (n > tuning.all_active and n > dataset.n_rows)
     many = wide or (n > tuning.all_active and loss.bends_everywhere)  # for active sets by their Hessian
-    row_work = ROW_WORK_BYTES + 8 * problems
-    if (l1 or intercept) and isinstance(loss, PLQLoss):
+    row_work = ROW_WORK_BYTES + 8 * (dataset.n_classes - 1 if pairs else problems)
+    if (l1 or intercept or not in_memory) and isinstance(loss, PLQLoss):
         row_work = max(row_work, MULTIPLIERS_BYTES)
     elif l1 and many:
         row_work = max(row_work, MULTIPLIERS_BYTES + LOGISTIC_BYTES)

@@ -19,15 +19,15 @@ class NearRows:
     where there is no L2 penalty (straight lines then have no minimum), rows are only left out where their loss is
     zero: ``one_sided``.
 
-    rows: that were kept in the last full pass; valid until the next. all_rows: where they are in memory, as one
-    block.
+    in_memory: are all rows? rows: that were kept in the last full pass; valid until the next. all_rows: where they
+    are in memory, as one block.
     """
 
     def __init__(
         self, stream: Stream, everything: bool, keeps: bool, one_sided: bool, tuning: SmSVMTuning
     ) -> None:
         """everything: all rows are near, in the one block of the stream. keeps: else, are any rows to be kept?"""
-        self.one_sided = one_sided
+        self.one_sided, self.in_memory = one_sided, stream.place == "memory"
         self.threshold = 1.0
         """Of the slack, for the rows to be kept in the next pass."""
         self.rows: Block
@@ -49,7 +49,8 @@ class NearRows:
         self._offered = 0
 
     def offer(self, block: Block, slack: NDArray[np.float32]) -> None:
-        """A block of the pass; slack: (n,) float32, see Summing, which is changed."""
+        """A block of the pass; slack: (n,) float32, see Summing, which is changed; infinite of rows that take no
+        part."""
         if self._stream.in_one_block:
             self.all_rows = block
         if self._everything:
@@ -57,7 +58,7 @@ class NearRows:
         if self._everything or not self._keeps:
             return
         for part in np.array_split(slack, 1 + len(slack) // 65536):
-            exponents = np.frexp(np.maximum(part, 1e-9))[1]
+            exponents = np.frexp(np.maximum(part[part < np.inf], 1e-9))[1]
             self._counts += np.bincount(np.clip(exponents - _LOWEST, 0, _EXPONENTS - 1), minlength=_EXPONENTS)
         wanted = slack < self.threshold
         self._offered += int(np.count_nonzero(wanted))

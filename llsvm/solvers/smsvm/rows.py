@@ -3,6 +3,7 @@ The constant feature is the last column of both."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
+from llsvm.dataset import DatasetInfo
 from llsvm.solvers.smsvm.kernels import add_products_csr, add_rows_csr, add_squares_csr, margins_csr
 from llsvm.solvers.smsvm.sums import Point
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
@@ -91,12 +93,14 @@ class _Dense:
 
 def pieces(block: Block, tuning: SmSVMTuning) -> Iterator[Block]:
     """The block in pieces, so that what is worked with does not grow with it."""
-    if isinstance(block.X, CSR):
-        rows = tuning.piece_rows
-    else:
-        rows = _dense_rows(block.X.shape[1], tuning)
+    rows = piece_rows(block, tuning)
     for start in range(0, block.n_rows, rows):
         yield block.slice(start, min(start + rows, block.n_rows))
+
+
+def piece_rows(block: Block, tuning: SmSVMTuning) -> int:
+    """How many rows of the block make a piece."""
+    return tuning.piece_rows if isinstance(block.X, CSR) else _dense_rows(block.X.shape[1], tuning)
 
 
 def work_bytes(n_columns: int, is_dense: bool, tuning: SmSVMTuning) -> int:
@@ -104,6 +108,13 @@ def work_bytes(n_columns: int, is_dense: bool, tuning: SmSVMTuning) -> int:
     if not is_dense:
         return tuning.piece_rows * 10 * 8
     return 3 * rows_bytes(_dense_rows(n_columns, tuning), n_columns)
+
+
+def copy_bytes(n_columns: int, dataset: DatasetInfo, tuning: SmSVMTuning) -> int:
+    """Bytes of a copy of that piece, and of what making it takes."""
+    if dataset.is_dense:
+        return rows_bytes(_dense_rows(n_columns, tuning), n_columns)
+    return math.ceil(4 * tuning.piece_rows * dataset.bytes_per_row)
 
 
 def rows_bytes(n_rows: int, n_columns: int) -> int:

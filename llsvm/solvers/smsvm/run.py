@@ -17,7 +17,7 @@ from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Fold, count_problems
+from llsvm.objective.problems import Fold, Problems
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
@@ -63,7 +63,8 @@ class NewtonRun:
         """Spend the memory limit, and begin at w = 0. class_weight: (n_classes,) factors of C. leaves_out: a fold
         of the rows that takes no part."""
         dataset = stream.dataset
-        k = count_problems(dataset.n_classes)
+        problems = Problems(dataset.n_classes, settings.multiclass == "ovo")
+        k, self.pairs = len(problems), problems.pairs
         self.settings, self.class_weight, self._leaves_out = settings, class_weight, leaves_out
         tuning = layout.tuning
         self.tuning, self.stream = tuning, stream
@@ -83,8 +84,8 @@ class NewtonRun:
             if settings.intercept:
                 unit, level = dataset.target.spread, dataset.target.level
         self.problems = [
-            Descent(c, dataset.n_columns + 1, self.loss, tuning, unit, level)
-            for c in ([1] if k == 1 else range(k))
+            Descent(positive, dataset.n_columns + 1, self.loss, tuning, unit, level, negative)
+            for positive, negative in map(problems.sides, range(k))
         ]
         self.live = list(self.problems)
         self.best = BestPrimal(k)
@@ -130,7 +131,10 @@ class NewtonRun:
     def begin_again(self, penalty: Penalty) -> None:
         """With another penalty, at the best weights so far."""
         self.penalty, before, scales = penalty, self.best, [p.scale for p in self.problems]
-        self.problems = [Descent(p.positive, len(p.w), self.loss, self.tuning, p.unit) for p in self.problems]
+        given = (self.loss, self.tuning)
+        self.problems = [
+            Descent(p.positive, len(p.w), *given, p.unit, negative=p.negative) for p in self.problems
+        ]
         for problem, scale in zip(self.problems, scales, strict=True):
             problem.scale = scale
         if before.coef is not None:
@@ -143,7 +147,7 @@ class NewtonRun:
         """Of the losses alone, where all weights are zero: the largest |Σ C_i φ' y_i x_ij|. A pass; a free
         intercept takes more, until it is what it is with no other weight."""
         zero, a = np.zeros(len(self.problems[0].w)), self.tuning.min_smoothing
-        points = [Point(zero, zero, a, a, p.positive) for p in self.problems]
+        points = [Point(zero, zero, a, a, p.positive, negative=p.negative) for p in self.problems]
         with Threads(self._n_threads) as self._threads:
             sums = self._sum(points)
         largest = max(float(np.abs(s.v).max()) for s in sums)
@@ -201,7 +205,7 @@ class NewtonRun:
     def _summing(self, points: list[Point]) -> Summing:
         constant, one_sided = self.settings.constant, self.near.one_sided
         given = (points, self.loss, self.costs, constant, self._threads, self.progress)
-        return Summing(*given, one_sided, self.penalty.intercept, self.tuning)
+        return Summing(*given, one_sided, self.penalty.intercept, self.pairs, self.tuning)
 
     # -- steps --------------------------------------------------------------------------------------------
 
@@ -337,7 +341,7 @@ class NewtonRun:
             self.loss,
             self.costs.by_class,
             self.settings.constant,
-            False,
+            self.pairs,
             penalty.l1,
             penalty.l2,
             penalty.intercept,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from llsvm.errors import UsageError
 from llsvm.solvers.smsvm.conjugate import ConjugateGradients
 from llsvm.solvers.smsvm.run import NewtonRun, Step
-from llsvm.solvers.smsvm.sums import Point
 from llsvm.solvers.state import SolverState, Value
 
 
@@ -75,7 +75,7 @@ def _restored_step(run: NewtonRun, c: int, arrays: Mapping[str, NDArray[Any]]) -
     name, problem = f"problem {c}", run.problems[c]
     gradients = ConjugateGradients.restored(name, arrays, problem.gradient, run.tuning.cg_until)
     w = np.array(arrays[f"{name} origin"])
-    point = Point(w, problem.change, problem.a, problem.previous, problem.positive, diagonal=True)
+    point = replace(problem.new_point(), w=w, straight=0.0, diagonal=True)
     return Step(problem, gradients, point)
 
 

@@ -3,7 +3,8 @@
 Primal:  P(w) = C Σ_i c_i φ(m_i) + (l2/2) ‖w‖² + l1 ‖w‖₁,  φ(m) the hinge max(0, z), z_i = 1 − m_i = 1 −
 y_i w·x_i, or another loss (objective/losses.py, penalty.py);
 the constant feature ``bias`` is part of x and penalised, or, as ``intercept``, not (α is then made feasible as in
-Sums.balanced). One problem per class (one-vs-rest) for more than two.
+Sums.balanced). One problem per class (one-vs-rest) or per pair for more than
+two.
 Smoothed: F_a(w) has ψ_a(z) = ½ (z + √(z² + a²)) (eq. 1.5) for max(0, z).
 
 Algorithm 1, a pass per line: each pass is at w + s, s the step that the pass before has led to, and sums
@@ -31,8 +32,9 @@ has room for): with L2 Newton's steps are found by conjugate gradients, a produc
 not in memory, where all of them are "near". With L1 on wide data, and of losses without straight parts on some
 hundreds of columns, the method of multipliers takes over after the first pass where the rows and their copy by
 column are in memory; else the active set is limited.
-Where this crawls with L1 or a free intercept (a large C, nearly separable classes, raw columns), the method of
-multipliers solves the problem of the rows in memory (multipliers.py), and the pass after that certifies the result.
+Where this crawls with L1, a free intercept or rows that are not all in memory (a large C, nearly separable classes,
+raw columns), the method of multipliers solves the problem of the rows at hand (multipliers.py), and the pass after
+that certifies the result.
 Stop when P − D ≤ tol · P.
 """
 
@@ -46,7 +48,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.losses import loss_of
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Fold, count_problems
+from llsvm.objective.problems import Fold, Problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.solvers.smsvm.layout import Layout, layout
@@ -81,9 +83,9 @@ class SmSVM:
         """What it would do with the memory there is."""
         settings = self.settings
         l1 = Penalty.of(settings, memory.dataset.n_rows).l1 > 0
-        problems = count_problems(memory.dataset.n_classes)
-        given = (problems, self.threads, l1, loss_of(settings), memory, self.tuning)
-        return layout(*given, settings.intercept)
+        problems = Problems(memory.dataset.n_classes, settings.multiclass == "ovo")
+        given = (len(problems), self.threads, l1, loss_of(settings), memory, self.tuning)
+        return layout(*given, settings.intercept, problems.pairs)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs

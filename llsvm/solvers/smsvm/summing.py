@@ -27,7 +27,7 @@ from llsvm.solvers.smsvm.kernels import (
     quadratic,
     smooth,
 )
-from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
+from llsvm.solvers.smsvm.rows import Rows, as_rows, piece_rows, pieces
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import Progress
@@ -42,7 +42,8 @@ class Summing:
 
     loss: of the rows, and costs: its factors. bias: value of the constant feature. progress: of the run; Hessians
     are given up where time is over. one_sided: rows with a loss have no slack, however large it is. by_sides: what
-    rows with α_i y_i < 0 come to is wanted too.
+    rows with α_i y_i < 0 come to is wanted too. pairs: points are of problems of two classes each, and few of them
+    are those of a row.
     """
 
     points: list[Point]
@@ -53,6 +54,7 @@ class Summing:
     progress: Progress
     one_sided: bool = False
     by_sides: bool = False
+    pairs: bool = False
     tuning: SmSVMTuning = DEFAULT
     parts: list[list[Sums]] = field(init=False)
     slack: NDArray[np.float32] = field(init=False)
@@ -77,16 +79,37 @@ class Summing:
         return first
 
     def _add_range(self, thread: int, block: Block, start: int, stop: int) -> None:
+        points = list(zip(self.points, self.parts[thread], strict=True))
+        if self.pairs:
+            self._add_by_class(points, block, start, stop)
+            return
         for some in pieces(block.slice(start, stop), self.tuning):
-            piece = slice(start, start + some.n_rows)
-            start = piece.stop
-            cost = self.costs.of(some)
-            rows = as_rows(some.X, self.bias)
-            for point, into in zip(self.points, self.parts[thread], strict=True):
-                self._add_piece(rows, some.y, cost, point, into, piece)
+            self._add_rows(some, points, self.slack[start : start + some.n_rows])
+            start += some.n_rows
 
-    def _add_piece(
-        self, rows: Rows, y: NDArray[Any], cost: Vector, point: Point, into: Sums, piece: slice
+    def _add_by_class(self, points: list[tuple[Point, Sums]], block: Block, start: int, stop: int) -> None:
+        class_ids, most = block.class_ids[start:stop], piece_rows(block, self.tuning)
+        for class_id in np.unique(class_ids).tolist():
+            mine = [(point, into) for point, into in points if point.has(class_id)]
+            rows = start + np.flatnonzero(class_ids == class_id)
+            for some in np.array_split(rows, -(-len(rows) // most)) if mine else ():
+                slack = self.slack[some]
+                self._add_rows(block.take(some), mine, slack)
+                self.slack[some] = slack
+
+    def _add_rows(self, some: Block, points: list[tuple[Point, Sums]], slack: NDArray[np.float32]) -> None:
+        cost, rows = self.costs.of(some), as_rows(some.X, self.bias)
+        for point, into in points:
+            self._add_point(rows, some.y, cost, point, into, slack)
+
+    def _add_point(
+        self,
+        rows: Rows,
+        y: NDArray[Any],
+        cost: Vector,
+        point: Point,
+        into: Sums,
+        slack: NDArray[np.float32],
     ) -> None:
         vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
         margins = rows.margins(np.array(vectors))
@@ -98,7 +121,6 @@ class Summing:
         if point.direction is not None:
             rows.add_rows(curvature * margins[2], into.product)
             return
-        slack = self.slack[piece]
         z = self._slack(target - sign * (margins[0] + margins[1]))
         np.minimum(slack, z, out=slack, casting="same_kind")
         rows.add_rows(slope * sign, into.v)

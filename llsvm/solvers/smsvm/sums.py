@@ -31,7 +31,8 @@ class Point:
 
     w, change: (d + 1,). a: smoothing parameter. previous: the one that the change was computed with, 0 where
     it is not one Newton step.
-    positive: the class whose rows have sign +1. active: columns of the Hessian, ascending, see ``activate``;
+    positive: the class whose rows have sign +1; negative: the class whose rows have −1, None: all others.
+    active: columns of the Hessian, ascending, see ``activate``;
     place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
     with v is wanted and nothing else.
     straight: the share of curvature that rows have where the loss goes on straight, see the kernel ``quadratic``.
@@ -46,7 +47,12 @@ class Point:
     diagonal: bool = False
     direction: Vector | None = None
     straight: float = 0.0
+    negative: int | None = None
     place: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+
+    def has(self, class_id: int) -> bool:
+        """Do rows of the class take part?"""
+        return self.negative is None or class_id in (self.positive, self.negative)
 
     def activate(self, active: NDArray[np.int64]) -> None:
         """Ask for the Hessian over these columns."""
