@@ -9,8 +9,9 @@ from llsvm.data import open_with_settings
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.tuning import DEFAULT, FREE
-from llsvm.solvers.llsvm.warm import SAME, Warm, much_the_same
+from llsvm.solvers.llsvm.warm import Warm
 from llsvm.solvers.sequential_dual.average import Average
+from llsvm.solvers.state import SAME, much_the_same
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training
 

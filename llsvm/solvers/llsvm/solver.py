@@ -51,9 +51,17 @@ from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, WarmTuning, tuning_of
-from llsvm.solvers.llsvm.warm import much_the_same
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, data_of, objective_of
+from llsvm.solvers.state import (
+    RowShares,
+    Shares,
+    SolverState,
+    Sums,
+    Value,
+    data_of,
+    much_the_same,
+    objective_of,
+)
 from llsvm.stream.stream import Stream
 
 

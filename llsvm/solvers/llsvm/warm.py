@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, WarmTuning
 from llsvm.solvers.state import Value
-
-SAME = 1.1  # costs that differ by no more than this factor are much the same: what is new are rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +44,6 @@ class Warm:
         """What these were of."""
         chosen = tuning.warm if numbers["new rows"] else tuning.other_costs
         return None if chosen is None else cls(numbers["begun after"], chosen)
-
-
-def much_the_same(costs: NDArray[np.float64], before: NDArray[np.float64]) -> bool:
-    """Are the costs of each class what they were, or nearly?"""
-    if costs.shape != before.shape or not (costs > 0).all() or not (before > 0).all():
-        return False
-    return bool((np.maximum(costs / before, before / costs) <= SAME).all())
 
 
 class Probe:
