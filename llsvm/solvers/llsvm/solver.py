@@ -220,7 +220,7 @@ class LLSVM:
             return None
         if sums is not None and much_the_same(run.duals.costs.by_class, sums.by_class):
             return run.tuning.warm
-        return run.tuning.other_costs if run.stream.in_one_block else None
+        return run.tuning.other_costs if sums is not None or run.stream.in_one_block else None
 
     def in_turn(self, parents: Sequence[int]) -> None:
         """Let ``solve``, where all rows are at hand, begin with each variant of the problems where another has

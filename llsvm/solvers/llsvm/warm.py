@@ -34,6 +34,10 @@ class Warm:
         """The share of what epochs have met first at which they end."""
         return self.tuning.first_until if self.is_first(passes) else self.tuning.until
 
+    def tol_share(self, in_memory: bool) -> float:
+        """Of the gap asked for, at which epochs end. in_memory: all rows are."""
+        return self.tuning.tol_share if in_memory else self.tuning.spilled_tol_share
+
     @property
     def numbers(self) -> Value:
         """For a SolverState."""
