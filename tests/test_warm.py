@@ -9,8 +9,9 @@ from llsvm.data import open_with_settings
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.tuning import DEFAULT, FREE
-from llsvm.solvers.llsvm.warm import SAME, Warm, much_the_same
+from llsvm.solvers.llsvm.warm import Warm
 from llsvm.solvers.sequential_dual.average import Average
+from llsvm.solvers.state import SAME, much_the_same
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training
 
@@ -54,6 +55,27 @@ def test_a_twentieth_of_new_rows_costs_a_third(limit_bytes, tmp_path, monkeypatc
     assert found["relative_gap"] <= 1e-3
 
 
+def test_a_twentieth_of_new_rows_of_four_classes_takes_three_passes(tmp_path):
+    points = np.random.default_rng(0).normal(size=(3000, 40))
+    scores = points @ np.random.default_rng(1).normal(size=(40, 4)) + np.random.default_rng(2).normal(
+        size=(3000, 4)
+    )
+    ids, options = scores.argmax(axis=1), {"solver": "auto", "multiclass": "crammer-singer"}
+    old = write_svmlight(tmp_path / "old.svm", points[:-NEW], ids[:-NEW])
+    files = [old, write_svmlight(tmp_path / "new.svm", points[-NEW:], ids[-NEW:])]
+    ends = []
+    for name, stop_after in (("whole", None), ("stopped", 1)):
+        state, model = tmp_path / name, tmp_path / f"{name}.m"
+        train(files[:1], state, model, **options)
+        if stop_after is not None:
+            train(files, state, model, stop_after=stop_after, **options)
+        passes, _ = train(files, state, model, **options)
+        assert passes <= 3
+        ends.append(model.read_bytes())
+    assert ends[0] == ends[1]
+    assert llsvm.verify(model, [str(file) for file in files], state=state)["holds"]
+
+
 def test_another_cost_takes_a_round(tmp_path):
     files, state, model = cut(tmp_path), tmp_path / "S", tmp_path / "m"
     _, scratch = train(files, tmp_path / "A", model, C=3.0)
@@ -75,6 +97,16 @@ def test_stopped_on_the_way_it_ends_the_same(stop_after, limit_bytes, tmp_path, 
         train(files, state, model, limit_bytes)
         models.append(model.read_bytes())
     assert models[0] == models[1]
+
+
+def test_another_cost_out_of_core_takes_less_than_from_nothing(tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    files, state, model = cut(tmp_path), tmp_path / "S", tmp_path / "m"
+    scratch, work = train(files, tmp_path / "A", model, LITTLE, C=3.0)
+    train(files, state, model, LITTLE)
+    passes, updates = train(files, state, model, LITTLE, C=3.0)
+    assert passes <= scratch
+    assert updates <= work / 2
 
 
 @pytest.mark.parametrize("tuning", [DEFAULT.warm, DEFAULT.other_costs])

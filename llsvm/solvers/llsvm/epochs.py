@@ -72,7 +72,7 @@ class Epochs:
             # a short round tells no rate
             measured = passes > self.warm.begun_after + tuning.face.first_pass
             self._crawls, self._to_faces = self._crawls & measured, self._to_faces & measured
-            self._tol_share *= self.warm.tuning.tol_share / tuning.tol_share
+            self._tol_share *= self.warm.tol_share(self._run.stream.in_one_block) / tuning.tol_share
 
     @property
     def second_order(self) -> bool:

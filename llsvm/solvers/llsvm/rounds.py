@@ -274,7 +274,9 @@ class Rounds:
         """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
         measures them. close: and leaves those alone whose gap is small enough. warm: how to go on; None: as from
         nothing."""
-        self._set_warm(None if warm is None else Warm(passes, warm))
+        if warm is not None:
+            self._set_warm(Warm(passes, warm))
+            self._slack = warm.first_slack
         self.passes, self._close, self._has_start = passes, close, True
 
     def _set_warm(self, warm: Warm | None) -> None:

@@ -51,9 +51,17 @@ from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, WarmTuning, tuning_of
-from llsvm.solvers.llsvm.warm import much_the_same
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, data_of, objective_of
+from llsvm.solvers.state import (
+    RowShares,
+    Shares,
+    SolverState,
+    Sums,
+    Value,
+    data_of,
+    much_the_same,
+    objective_of,
+)
 from llsvm.stream.stream import Stream
 
 
@@ -212,7 +220,7 @@ class LLSVM:
             return None
         if sums is not None and much_the_same(run.duals.costs.by_class, sums.by_class):
             return run.tuning.warm
-        return run.tuning.other_costs if run.stream.in_one_block else None
+        return run.tuning.other_costs if sums is not None or run.stream.in_one_block else None
 
     def in_turn(self, parents: Sequence[int]) -> None:
         """Let ``solve``, where all rows are at hand, begin with each variant of the problems where another has

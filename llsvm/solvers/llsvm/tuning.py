@@ -172,7 +172,11 @@ class WarmTuning:
     """and of the others,"""
     tol_share: float = 0.5
     """or the share of the gap asked for at which to end: nearer to 1 is less that is overshot, and the more often
-    one more round is needed."""
+    one more round is needed;"""
+    spilled_tol_share: float = 0.5
+    """this one where rows are spilled, of which some are missed."""
+    first_slack: float = 0.0
+    """Rows of a slack up to this are spilled in the first pass, which knows no drift."""
     max_spill_epochs: int = 16
     """See below; each has no more than a sweep over the rows in memory, if others are spilled."""
 
@@ -291,9 +295,16 @@ class LLSVMTuning:
     warm: WarmTuning | None = WarmTuning()
     """Of runs that begin at what was found for fewer rows; None: as from nothing,"""
     other_costs: WarmTuning | None = WarmTuning(
-        own_sweeps=0, first_drift_share=1.0, first_until=0.01, tol_share=0.6
+        own_sweeps=0,
+        first_drift_share=1.0,
+        spill_share=1.0,
+        first_until=0.01,
+        tol_share=0.6,
+        spilled_tol_share=0.3,
+        first_slack=1e30,
     )
-    """and for other costs, which moves all margins: where all rows are at hand, the first round goes to the end."""
+    """and for other costs, which moves all margins: the first round goes to the end, over all rows that it may
+    keep."""
 
     # The one-class SVM's threshold
     threshold_bias: float = 3.0

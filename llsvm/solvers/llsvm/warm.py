@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, WarmTuning
 from llsvm.solvers.state import Value
-
-SAME = 1.1  # costs that differ by no more than this factor are much the same: what is new are rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +34,10 @@ class Warm:
         """The share of what epochs have met first at which they end."""
         return self.tuning.first_until if self.is_first(passes) else self.tuning.until
 
+    def tol_share(self, in_memory: bool) -> float:
+        """Of the gap asked for, at which epochs end. in_memory: all rows are."""
+        return self.tuning.tol_share if in_memory else self.tuning.spilled_tol_share
+
     @property
     def numbers(self) -> Value:
         """For a SolverState."""
@@ -47,13 +48,6 @@ class Warm:
         """What these were of."""
         chosen = tuning.warm if numbers["new rows"] else tuning.other_costs
         return None if chosen is None else cls(numbers["begun after"], chosen)
-
-
-def much_the_same(costs: NDArray[np.float64], before: NDArray[np.float64]) -> bool:
-    """Are the costs of each class what they were, or nearly?"""
-    if costs.shape != before.shape or not (costs > 0).all() or not (before > 0).all():
-        return False
-    return bool((np.maximum(costs / before, before / costs) <= SAME).all())
 
 
 class Probe:

@@ -111,6 +111,19 @@ class Loops:
             self._shrunk_loops([part], gap)
             self.train([part], self._tuning.block_until, self._tuning.block_loops)
 
+    def settle_near(self, part: BlockShares, near: NDArray[np.int64], enough: float, effort: float) -> None:
+        """The same of these rows alone, which may leave the others violating. effort: of shrunk loops, after a loop
+        over these and one over those of them that are free or violate."""
+        for _ in range(self._tuning.max_loops):
+            if self._progress.out_of_time:
+                return
+            part.active = near
+            gap = self._sweep(part, self._full_mode)
+            if gap <= enough:
+                return
+            self._shrunk_loops([part], gap, effort)
+            self._shrunk_loops([part], self._sweep(part, self._full_mode), effort)
+
     def train(self, parts: list[BlockShares], until: float, most_loops: int) -> float:
         """Loops over the active rows of the parts until their gap has fallen to the share ``until``; returns that
         of the first part as met."""
@@ -156,13 +169,14 @@ class Loops:
         """Σ C_i loss_i where all weights are 0."""
         return float(part.cost.sum()) * self.loss.at_zero
 
-    def _shrunk_loops(self, parts: list[BlockShares], gap: float) -> None:
-        """The paper's shrunk loops after a full one that met ``gap``. They leave ``active`` as they found it."""
+    def _shrunk_loops(self, parts: list[BlockShares], gap: float, effort: float | None = None) -> None:
+        """The paper's shrunk loops after a full one that met ``gap``. They leave ``active`` as they found it.
+        effort: instead of ``tuning.shrunk_effort``."""
         tuning = self._tuning
         if not tuning.shrinking:
             return
         full = [part.active for part in parts]
-        effort = tuning.shrunk_effort * self.w.shape[1] * sum(len(active) for active in full)
+        effort = (effort or tuning.shrunk_effort) * self.w.shape[1] * sum(len(active) for active in full)
         self._effort = 0.0
         enough = max(tuning.shrunk_until * gap if tuning.cooling else 0.0, 0.5 * self.goal)
         extrapolation, made, by_loops, by_extrapolation = self._extrapolation(parts), 0, 0.0, 0.0

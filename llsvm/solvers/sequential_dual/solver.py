@@ -52,6 +52,7 @@ from llsvm.solvers.sequential_dual.resum import resum_where_due, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.scale import Multiple
 from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares, SharesAtHand, coef_of, squared_norm
+from llsvm.solvers.sequential_dual.stages import Stages
 from llsvm.solvers.sequential_dual.start import begin_at, sums_of
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
@@ -74,10 +75,8 @@ class SequentialDual:
         tuning: SequentialDualTuning = DEFAULT,
     ) -> None:
         """class_weight: (n_classes,) factors of C."""
-        self.settings = settings
-        self.class_weight = class_weight
-        self.threads = threads
-        self.tuning = tuning
+        self.settings, self.class_weight = settings, class_weight
+        self.threads, self.tuning = threads, tuning
         self.on_loop: Callable[[float], None] | None = None
         self._costs = RowCosts.of_classes(settings.C, class_weight)
         self._stall = Stall(settings.tol, settings.max_passes)
@@ -85,6 +84,7 @@ class SequentialDual:
         self._restored: SolverState | None = None
         self._begins_at: tuple[Shares, Sums | None] | None = None
         self._runs, self._has_start = 0, False  # that began at sums, see Sums; there are weights to measure
+        self._stages = Stages(tuning)
         # while ``solve`` is at it, and after
         self._stream: Stream | None = None
         self._loops: Loops | None = None
@@ -181,7 +181,7 @@ class SequentialDual:
                 return
             part = self._with_needed_costs(whole, part, loops, best.best.primal)
             if not self._second_order_stage(stream, loops, part):
-                loops.train([part], self.tuning.block_until_in_memory, self.tuning.loops_in_memory)
+                self._stages.train(part, loops, self._passes, 0.5 * squared_norm(w) + losses - loops.dual)
 
     def _multiple(
         self, whole: BlockShares, w: NDArray[np.float64], losses: float, best: BestWeights
@@ -327,9 +327,10 @@ class SequentialDual:
         return True
 
     def _begin(self, stream: Stream, loops: Loops, given: Shares, sums: Sums | None) -> None:
-        dual = joint_dual(self.settings.multiclass)
-        self._passes = begin_at(given, sums, stream, self._costs, self._kept, loops, dual)
+        of_rows = self._costs, self._kept, loops, joint_dual(self.settings.multiclass)
+        self._passes = begin_at(given, sums, stream, *of_rows)
         self._runs, self._has_start = (sums.runs + 1 if sums and not self._passes else 0), True
+        self._stages = self._stages.begun(self._passes, sums, self._costs)
 
     @property
     def _kept(self) -> KeptShares:
@@ -343,7 +344,7 @@ class SequentialDual:
         assert stream is not None
         assert loops is not None
         numbers: dict[str, Value] = {**loops.numbers, "stream generator": stream.random_state}
-        numbers["runs"] = self._runs
+        numbers |= {"runs": self._runs, **self._stages.numbers}
         arrays: dict[str, NDArray[Any]] = {"w": loops.w, **self._stall.arrays}
         if self._best is not None:
             arrays |= self._best.arrays
@@ -379,7 +380,7 @@ class SequentialDual:
     def _go_on_from(self, state: SolverState, stream: Stream, loops: Loops) -> None:
         state.require_shapes({"w": loops.w.shape, "share": (stream.dataset.n_rows, loops.w.shape[1])})
         self._passes, self._has_start = state.passes, state.passes > 0
-        self._runs = state.numbers["runs"]
+        self._runs, self._stages = state.numbers["runs"], self._stages.restored(state.numbers)
         self._stall.restore(state.arrays)
         loops.restore(state.arrays["w"], state.numbers)
         if self._best is not None:

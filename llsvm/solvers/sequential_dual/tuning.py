@@ -66,6 +66,15 @@ class SequentialDualTuning:
     average_share: float = 0.03
     """of which the last is this part, or more."""
 
+    # A run that has begun at the shares of most rows, where all are in memory (stages.py)
+    warm_slack: float = 0.5
+    """Of the scores: its first stage is over the rows of less slack, the next over those of less than a half,
+    and so on;"""
+    warm_until: float = 0.3
+    """the first ends where the rows' gap, as met, fell to this share of the whole."""
+    warm_effort: float = 10.0
+    """Instead of ``shrunk_effort``."""
+
     # Newton's method (multipliers.py), where rows and shares of 8 bytes are in memory. The prices are processor
     # time in ns on the machine of tools/bench/README.md; only their ratios matter.
     newton: bool = True
