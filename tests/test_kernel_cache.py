@@ -1,5 +1,6 @@
 """Compiled kernels are kept in a private folder of the user's, never in the package."""
 
+import ast
 import os
 import pwd
 import re
@@ -172,6 +173,21 @@ def test_every_kernel_is_compiled_by_our_own_njit():
     for path in (PACKAGE / "kernels").glob("*.py"):
         if path.name != "options.py":
             assert not re.search(r"from numba.*\b(njit|jit|vectorize)\b|numba\.n?jit", path.read_text()), path
+
+
+def test_what_kernels_of_a_file_call_is_inlined_or_knows_whole_numbers_alone():
+    """See INLINED in kernels/options.py."""
+    whole_numbers = {"parse.py", "text.py", "ngrams.py", "fold.py"}
+    for path in set(PACKAGE.rglob("*.py")) - {PACKAGE / "kernels" / name for name in whole_numbers}:
+        functions = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)]
+        options_of = {n.name: " ".join(map(ast.unparse, n.decorator_list)) for n in functions}
+        kernels = {name: how for name, how in options_of.items() if "njit(" in how}
+        for kernel in functions:
+            for node in ast.walk(kernel) if kernel.name in kernels else ():
+                called = (
+                    node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+                )
+                assert "INLINED" in kernels.get(called, "INLINED"), (path, called)
 
 
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")

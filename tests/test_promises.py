@@ -140,6 +140,26 @@ def test_compiling_the_joint_methods_stays_under_the_limit(tmp_path, method):
     assert answer["peak_rss_bytes"] <= 300 * MB
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["crammer-singer", "weston-watkins"])
+def test_the_run_that_compiles_gives_the_same_model_as_those_after_it(tmp_path, method):
+    """And so does one that finds a part compiled."""
+    X, y = rows(n=1500, d=300, classes=20, density=0.3, seed=3, noise=0.5)
+    data = write_svmlight(tmp_path / "rows.svm", X, y)
+    env = {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+    options = ("--multiclass", method, "-C", "1e4", "--threads", "1", "--max-passes", "12")
+
+    def trained():
+        status, _, errors = llsvm(data, tmp_path, *options, env=env)
+        assert status in (0, 5), errors
+        return (tmp_path / "model.llsvm").read_bytes()
+
+    compiling, after = trained(), trained()
+    for path in (tmp_path / "kernels").rglob("kernels.sweep*"):
+        path.unlink()
+    assert compiling == after == trained()
+
+
 def keeps_the_limit_that_it_names(path, folder, options, too_little):
     """options: the last is --memory, whose value is to come."""
     status, _, errors = llsvm(path, folder, *options, too_little)

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import INLINED, JIT, njit
 
 # Columns of a table of statistics, (d, 6) float64: values that are neither 0 nor missing, missing values (NaN),
 # and of the former the mean, the sum of squared distances from the mean, the smallest and the largest.
 COUNT, MISSING, MEAN, SQUARES, SMALLEST, LARGEST = range(6)
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def _take_in(table, j, x):  # type: ignore[no-untyped-def]
     """Take a value of column ``j`` into the table (Welford's update)."""
     if math.isnan(x):

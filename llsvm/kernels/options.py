@@ -25,6 +25,11 @@ JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 # one before it (a sweep takes a tenth less time, dot products alone a fifth).
 ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
 
+# For what kernels of its file call to work with floats. Not inlined, it would be called as compiled by itself,
+# if that was in this process, and else as it was compiled with the kernel, fused with other products: the run that
+# compiles gave another model than those after it.
+INLINED: dict[str, Any] = {"forceinline": True}
+
 
 _FOLDER = cache_folder()
 _CONFIG: Any = numba.config

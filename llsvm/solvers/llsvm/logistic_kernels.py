@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
-from llsvm.kernels.options import ANY_ORDER, JIT, njit
+from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
 
 SOON, NEXT, LINE = 12, 6, 16  # see kernels.py
 GAIN, GAP = 0, 1  # places in ``totals``
@@ -32,7 +32,7 @@ ACCURACY = (
 )
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def entropy(a):
     """b(a); 0 at 0 and 1."""
     if a <= 0.0 or a >= 1.0:
@@ -40,13 +40,13 @@ def entropy(a):
     return -a * math.log(a) - (1.0 - a) * math.log1p(-a)
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def loss(m):
     """log(1 + exp(−m))."""
     return max(-m, 0.0) + math.log1p(math.exp(-abs(m)))
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def best_share(m, a, Q):
     """The maximiser of  b(s) − (s − a) m − ½ Q (s − a)²  over 0 < s < 1; a in [0, 1], Q ≥ 0.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
-from llsvm.kernels.options import ANY_ORDER, JIT, njit
+from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
 
 ALL, ECONOMICAL, SHRUNK = 0, 1, 2
 GAIN, GAP, LOSS, SCORES = 0, 1, 2, 3  # places in ``sums``
@@ -134,7 +134,7 @@ def sweep(
     return again
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def _gather(row, index, value):
     """The values of a dense row that are not zero; returns how many."""
     n = 0
@@ -144,7 +144,7 @@ def _gather(row, index, value):
     return n
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def _shrink(row, yi, weston_watkins, seen, old):
     """The row's own class and those whose shares are off their bounds; returns how many, and where it is."""
     m = own = 0
@@ -157,7 +157,7 @@ def _shrink(row, yi, weston_watkins, seen, old):
     return m, own
 
 
-@njit(**ANY_ORDER)
+@njit(**ANY_ORDER, **INLINED)
 def _square(value, bias):
     """‖x‖², the constant feature included."""
     norm = bias * bias
@@ -168,7 +168,7 @@ def _square(value, bias):
 
 
 # Sums stay in order here, lest the loops over values become vector instructions that gather: those are slow.
-@njit(**JIT, fastmath={"contract"})
+@njit(**JIT, **INLINED, fastmath={"contract"})
 def _some_scores(index, value, w, bias, seen, m, g):
     """g[q] = w·x for the class seen[q]."""
     last, n = w.shape[0] - 1, index.shape[0]
@@ -197,7 +197,7 @@ def _some_scores(index, value, w, bias, seen, m, g):
         q += 4
 
 
-@njit(**ANY_ORDER)
+@njit(**ANY_ORDER, **INLINED)
 def _all_scores(index, value, w, bias, g):
     """``_some_scores`` for all classes."""
     k, n = g.shape[0], index.shape[0]
@@ -225,7 +225,7 @@ def _all_scores(index, value, w, bias, g):
     return norm
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def _alive(mode, weston_watkins, m, own, most, g, old, live):
     """The places that the sub-problem is solved over, into ``live``; returns how many."""
     n = 0
@@ -240,7 +240,7 @@ def _alive(mode, weston_watkins, m, own, most, g, old, live):
     return n
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def _solve_crammer(q_ii, own, g, old, new, live, lives, grid, work):
     """Sub-problem (10), exactly: the parts r_m ≥ 0, Σ r = 1, of a row's cost are max(0, z_m − θ) with
     z_m = r_m + g_m / q_ii, where q_ii = A_i C_i and r_y = 1 − Σ_m a_m is what no class has.
@@ -280,7 +280,7 @@ def _solve_crammer(q_ii, own, g, old, new, live, lives, grid, work):
         new[live[t]] = 0.0 if live[t] == own else work[t]
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def _solve_weston(q_ii, own, g, old, new, live, lives, grid, work):
     """Sub-problem (21), exactly: a_m = min(1, max(0, z_m − S)), S = Σ a over the live classes.
 
@@ -330,7 +330,7 @@ def _solve_weston(q_ii, own, g, old, new, live, lives, grid, work):
         n = left
 
 
-@njit(**ANY_ORDER)
+@njit(**ANY_ORDER, **INLINED)
 def _gain(norm, c, own, g, old, new, m):
     """What the new shares add to D; is one of them inside the bounds; has one changed?"""
     slope = squares = total = 0.0
@@ -345,7 +345,7 @@ def _gain(norm, c, own, g, old, new, m):
     return c * slope - 0.5 * norm * c * c * (squares + total * total), free, changed
 
 
-@njit(**ANY_ORDER)
+@njit(**ANY_ORDER, **INLINED)
 def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):
     """Move the weights: w_m −= c δ_m x, and those of the row's own class by as much the other way."""
     last, k = w.shape[0] - 1, w.shape[1]

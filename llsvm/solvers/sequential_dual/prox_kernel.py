@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import ANY_ORDER, JIT, njit
+from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
 
 LINEAR, COUPLING, MOVED, LOSS, SLOPE = 0, 1, 2, 3, 4  # places in ``totals``
 N_TOTALS = 5
@@ -74,7 +74,7 @@ def prox_rows(base, scores, change, length, sigma, y, cost, weston_watkins, p, v
         totals[SLOPE] += slope
 
 
-@njit(**JIT)
+@njit(**JIT, **INLINED)
 def _theta(t, own, total, more, none):
     """θ with Σ_{m≠own} (t_m − θ)⁺ = total + more · θ; ``none`` where no t_m is above it, the largest counting if
     ``more`` is 0."""
