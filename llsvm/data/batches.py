@@ -21,7 +21,7 @@ Reading = Callable[[Sequence[str] | None], Iterator[Any]]
 
 _ROWS = 1 << 13  # of a batch of what makes batches as large as it is told
 # That other libraries take while they make batches, however much there is to read; measured, with their defaults.
-_POLARS_BYTES, _DUCKDB_BYTES = 256 << 20, 224 << 20
+_POLARS_BYTES, _DUCKDB_BYTES = 256 << 20, 240 << 20
 
 
 class Batches:
