@@ -267,7 +267,6 @@ class Epochs:
         assert spilled is not None
         met, n_rows, n_within, drift = np.zeros(len(run.sweeps.w)), 0, 0, 0.0
         shrinks, n_spilled = not self._faces.begun, spilled.n_rows
-        run.sweeps.begin()  # threads that conflicted, over rows in memory say, may no longer
         drifts = (run.tuning if self.warm is None else self.warm.tuning).epoch_drift_share
         if shrinks:
             run.start[...] = run.sweeps.w

@@ -110,8 +110,7 @@ class Sweeps:
         if not self._shared[c] or len(order) < step:
             step = max(1, int(_PIECE_VALUES / self._values_per_row(part)))
             return self._sweep_pieces(part, c, np.array_split(order, len(order) // step + 1), False)
-        pieces = max(1, len(order) // (2 * step))  # of no more than three times the least
-        return self._sweep_pieces(part, c, np.array_split(order, pieces), True)
+        return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)
 
     def _sweep_pieces(
         self, part: BlockState, c: int, pieces: list[NDArray[np.int64]], in_threads: bool

@@ -239,7 +239,7 @@ class LLSVMTuning:
     """... which end when the spilled rows' part of the gap fell to this share of what it was,"""
     first_until: float = 0.1
     """... this one after the first pass, which knows no drift yet, so that rows that will matter are missing,"""
-    spill_tol_share: float = 0.5
+    spill_tol_share: float = 0.3
     """... or to this share of the gap that is asked for; where few rows are spilled (``spill_reads``), only to that
     where the other share would be less than all of it."""
     average: bool = False
@@ -275,12 +275,11 @@ class LLSVMTuning:
     parallel_above: int = 500
     """Columns: below, rows share so many of them that threads undo each other's steps."""
     parallel_rows: int = 1024
-    """Each thread's rows between two sums of the threads' weights, at least, and three times as many at most: fewer
-    sums, older weights."""
-    parallel_work: float = 0.6
+    """Each thread's rows between two sums of the threads' weights, at least: fewer sums, older weights."""
+    parallel_work: int = 3
     """... and as many as have so many values for each weight."""
-    conflict: float = 0.5
-    """Threads stop sharing a sweep when this much of their gain is lost to each other: two halve the time."""
+    conflict: float = 0.3
+    """Threads stop sharing a sweep when this much of their gain is lost to each other."""
 
     multipliers: MultipliersTuning = MultipliersTuning()
     """Where epochs crawl;"""
