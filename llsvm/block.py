@@ -110,8 +110,14 @@ class Block:
         lengths = self.X.indptr[index + 1] - starts
         indptr = np.zeros(len(index) + 1, np.int64)
         np.cumsum(lengths, out=indptr[1:])
-        # position of every kept value: its offset within its row plus the row's start
-        where = np.arange(indptr[-1], dtype=np.int64) + np.repeat(starts - indptr[:-1], lengths)
+        # position of every kept value: one after the one before it, but where a row begins; in one array, since
+        # there may be little memory
+        where = np.ones(indptr[-1], np.int64)
+        some = np.flatnonzero(lengths)
+        starts, last = starts[some], starts[some] + lengths[some] - 1
+        starts[1:] -= last[:-1]
+        where[indptr[some]] = starts
+        np.cumsum(where, out=where)
         X = CSR(indptr, self.X.indices[where], self.X.data[where])
         return Block(X, self.y[index], self.rows[index], weight, kept)
 

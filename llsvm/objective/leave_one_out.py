@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 18  # of rows whose norms are made at a time: nobody signs for their squares
 
 
 @dataclass(frozen=True, slots=True)
