@@ -216,6 +216,24 @@ def test_it_reaches_the_optimum(method, dense, C):
 
 
 @pytest.mark.parametrize("method", DIRECT)
+def test_weights_that_did_not_do_are_made_better(method):
+    """They are content with the gap of costs that are lower than those by which they are judged."""
+    block, X, y, _ = rows_at_hand(True, n=40)
+    part = BlockShares(block, np.full(len(y), 50.0), np.zeros((len(y), 4)))
+    w, gaps = np.zeros((6, 4)), []
+    X = np.column_stack([X.astype(float), np.ones(len(y))])
+    with Threads(2) as threads:
+        newton = Multipliers(joint_dual(method), 1.0, threads, ROOMY, 2.0**50)
+        for _ in range(3):
+            newton.solve(part, w, 0.3, 200, Progress())
+            dual = part.cost @ part.share.sum(axis=1) - 0.5 * np.sum(w * w)
+            gaps.append(primal(newton.W, X, y, part.cost, method) / dual - 1)
+    assert 0.03 < gaps[0] <= 0.3
+    assert gaps[1] <= 0.03
+    assert gaps[2] <= min(0.003, gaps[1])
+
+
+@pytest.mark.parametrize("method", DIRECT)
 @pytest.mark.parametrize("C", [1e-4, 1.0, 1e4])
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_digits])
 def test_raw_columns_end_certified(method, C, load):

@@ -187,11 +187,16 @@ def test_awkward_rows(monkeypatch, kind, loss, layout, ledger):
 def check_one_row_blocks(monkeypatch, kind, loss, max_passes):
     X, y = awkward(kind)
     small_pages(monkeypatch, page_bytes=1)
-    plan = MemoryLeft.plan
-    # two rows would fit in memory: a plan and dual variables of one block are not to be handed its rows one by one
-    monkeypatch.setattr(MemoryLeft, "_one_block", lambda self, row_work_bytes, copy_survivors: None)
+    plan, one_block, ledger = MemoryLeft.plan, MemoryLeft._one_block, 20_000
+
+    def only_of_more(self, row_work_bytes, copy_survivors):
+        """Two rows would fit in memory: a plan and dual variables of one block are not to be handed its rows one by
+        one. A limit is searched for under which all do."""
+        return one_block(self, row_work_bytes, copy_survivors) if self.limit_bytes > ledger else None
+
+    monkeypatch.setattr(MemoryLeft, "_one_block", only_of_more)
     monkeypatch.setattr(MemoryLeft, "plan", lambda self, needs: replace(plan(self, needs), **ONE_ROW_BLOCKS))
-    training = run(X, y, ledger=20_000, loss=loss, tol=1e-4, max_passes=max_passes)
+    training = run(X, y, ledger=ledger, loss=loss, tol=1e-4, max_passes=max_passes)
     assert not training.stream.in_one_block
     assert [block.n_rows for block in training.stream.again()] == [1] * len(y)
     assert_optimal(training, X, y, loss == "squared_hinge", tol=1e-4)

@@ -29,7 +29,7 @@ from llsvm.stream.stream import Stream
 
 COUNTING = "counting n-grams"  # a line of the ledger
 TABLE_SHARE = 3  # tables take this part (1/3) of the memory there is: they are sorted in as much again
-_READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 20)  # of batches, of the memory there is
+_READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 19)  # of batches, of the memory there is
 _BATCHES_HELD = 6  # by the reader and here
 WEIGHT_BYTES = 48  # that a solver of one problem holds of a column, and something for the rows
 LEAST_WEIGHT_BYTES = 12  # ... at least: with few copies of the weights

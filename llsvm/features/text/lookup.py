@@ -19,7 +19,7 @@ from llsvm.kernels.ngrams import ENTRY_BYTES, KEY_BITS
 
 BUCKET_BITS = (
     64 - KEY_BITS,
-    22,
+    21,
 )  # at least, so that no bit is lost; at most, where memory is dearer than a step
 _KEY_BYTES = KEY_BITS // 8
 _PIECE = 1 << 18  # n-grams that are looked at together

@@ -69,6 +69,10 @@ class Extrapolation:
         self._steps: Steps = []  # of the last extrapolation and the loops about it; none before the first
         self._begin()
 
+    def __len__(self) -> int:
+        """Shares that are moved."""
+        return sum(len(each) for _, each in self._parts)
+
     def _begin(self) -> None:
         """What comes now is the next step."""
         self._start[...] = self._w

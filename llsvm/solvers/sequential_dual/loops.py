@@ -37,8 +37,8 @@ class Loops:
 
     w: (d + 1, k) float64. bias: of the constant feature. dual: D. tol_share: the share of the gap asked for at
     which loops are content. ignore: the gap, per C_i, below which rows are left alone. grid: shares are multiples
-    of 1/grid. made, scores: loops so far, and the scores that they computed. average: of w, if not None. on_loop:
-    called with D after each loop, if not None.
+    of 1/grid. made, scores, moved: loops so far, the scores that they computed, and how many shares extrapolation
+    moved. average: of w, if not None. on_loop: called with D after each loop, if not None.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Loops:
         # of runs of shrunk loops, after one in which extrapolation did not pay: how many do without, and still do
         self._skipped_rounds = self._rounds_to_skip = 0
         self._effort = 0.0  # scores computed in the shrunk loops at hand, as the paper counts effort
-        self.made, self.scores = 0, 0.0
+        self.made, self.scores, self.moved = 0, 0.0, 0
         self._rng = np.random.default_rng(seed)
         self.threads = Threads(threads, progress.stop)
 
@@ -124,12 +124,18 @@ class Loops:
             self._shrunk_loops([part], gap, effort)
             self._shrunk_loops([part], self._sweep(part, self._full_mode), effort)
 
-    def train(self, parts: list[BlockShares], until: float, most_loops: int) -> float:
-        """Loops over the active rows of the parts until their gap has fallen to the share ``until``; returns that
-        of the first part as met."""
+    def train(
+        self,
+        parts: list[BlockShares],
+        until: float,
+        most_loops: int,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> float:
+        """Loops over the active rows of the parts until their gap has fallen to the share ``until``, or ``stop``
+        says so after one of them; returns that of the first part as met."""
         met = first = 0.0
         for loop in range(most_loops):
-            if self._progress.out_of_time:
+            if self._progress.out_of_time or (loop and stop()):
                 break
             gaps = [self._sweep(part, self._full_mode) for part in parts]
             if loop == 0:
@@ -186,6 +192,7 @@ class Loops:
                 by_loops += self.dual - dual
                 dual = self.dual
                 self.dual += extrapolation.extrapolate()
+                self.moved += len(extrapolation)
                 self._shrunk_loop(parts)
                 self.dual += extrapolation.accept_or_revert(self.dual - dual)
                 by_extrapolation += self.dual - dual
@@ -267,6 +274,7 @@ class Loops:
             "ignore": float(self.ignore),
             "loops": self.made,
             "scores": self.scores,
+            "moved": self.moved,
             "skipped rounds": self._skipped_rounds,
             "rounds to skip": self._rounds_to_skip,
             "generator": dict(self._rng.bit_generator.state),
@@ -276,6 +284,6 @@ class Loops:
         """Go on from what these were."""
         self.w[...] = w
         self.dual, self.tol_share, self.ignore = numbers["dual"], numbers["tol share"], numbers["ignore"]
-        self.made, self.scores = numbers["loops"], numbers["scores"]
+        self.made, self.scores, self.moved = numbers["loops"], numbers["scores"], numbers["moved"]
         self._skipped_rounds, self._rounds_to_skip = numbers["skipped rounds"], numbers["rounds to skip"]
         self._rng.bit_generator.state = numbers["generator"]

@@ -47,6 +47,7 @@ LINE_UNTIL, MAX_LINE = (
     0.1,
     40,
 )  # the line search ends where the slope fell to this share, or after so many points
+MAX_FALLS = 6  # of the gap to end at, to a tenth
 STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
 _WEIGHTS = "newton weights"
 
@@ -116,6 +117,8 @@ class Multipliers:
         W = w.copy() if self.W is None else self.W
         at_hand.set_weights(W)
         last, failures, W_base = self.steps + max_steps, 0, W.copy()
+        if self.W is not None:  # which did not do: costs may be larger than these (needed_costs.py)
+            enough = self._less_than(enough, at_hand.point(0.0), W, at_hand.W0)
         inner, point = 0, at_hand.point(self.sigma)
         while not progress.out_of_time:
             if self._is_enough(point, W, at_hand.W0, enough):
@@ -167,6 +170,16 @@ class Multipliers:
         self.W = np.array(arrays[_WEIGHTS]) if _WEIGHTS in arrays else None
         self.sigma, self.steps, self.gained = numbers["sigma"], numbers["newton steps"], numbers["gained"]
         return True
+
+    def _less_than(
+        self, enough: tuple[float, float], point: Point, W: Array, W0: Array
+    ) -> tuple[float, float]:
+        """Of these gaps the largest tenth, tenth of a tenth, ... that the weights do not have yet. point: the dual
+        variables as they are."""
+        falls = 0
+        while falls < MAX_FALLS and self._is_enough(point, W, W0, enough):
+            falls, enough = falls + 1, (0.1 * enough[0], 0.1 * enough[1])
+        return enough
 
     def _is_enough(self, point: Point, W: Array, W0: Array, enough: tuple[float, float]) -> bool:
         total = W0 + point.sum

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from enum import Enum, auto
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from llsvm.dataset import DatasetInfo
 from llsvm.solvers.report import SECONDS, UPDATES
 from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.newton_system import MAX_PRODUCTS, Way, way_of
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
@@ -26,13 +29,26 @@ class Due(Enum):
     MANY_COLUMNS = auto()
 
 
+WhatIsDue = Callable[[], Due]
+
+
 def what_is_due(
-    loops: Loops, part: BlockShares, dataset: DatasetInfo, matrix_numbers: int, tuning: SequentialDualTuning
+    newton: Multipliers | None,
+    loops: Loops,
+    part: BlockShares,
+    dataset: DatasetInfo,
+    tuning: SequentialDualTuning,
+    primal: float,
+    tol: float,
 ) -> Due:
-    """loops: and what they have done so far. matrix_numbers: see newton_system.py."""
+    """loops: and what they have done so far. newton: None: it has no room; nothing is due once it has begun.
+    primal: the least P so far. tol: the relative gap asked for.
+
+    Loops go on while they are expected to reach that, at the rate at which they have closed it so far, for what
+    Newton's method would cost, but not for ever."""
     values = dataset.nnz / max(dataset.n_rows, 1)
     spent = _spent(loops, values, tuning)
-    if spent <= 0.0:
+    if spent <= 0.0 or newton is None or newton.W is not None:
         return Due.NOTHING
     n, k = part.share.shape
     width = dataset.n_columns + 1
@@ -46,8 +62,8 @@ def what_is_due(
     product = _product(k, values, tuning)
     copied = on_face * part.block.nbytes / max(n, 1) / 8
     whole = k * width
-    way = way_of(whole, rank, copied, matrix_numbers)
-    if way is Way.PRODUCTS and k * width**2 > matrix_numbers:  # no room for a preconditioner
+    way = way_of(whole, rank, copied, newton.matrix_numbers)
+    if way is Way.PRODUCTS and k * width**2 > newton.matrix_numbers:  # no room for a preconditioner
         return Due.MANY_COLUMNS if worst_rows_are_due(loops, on_face, dataset, tuning) else Due.NOTHING
     if way is Way.WHOLE:
         system = pairs * _square(dataset, tuning) + whole**3 * tuning.step_factor
@@ -55,7 +71,12 @@ def what_is_due(
         system = on_face**2 * values * tuning.step_product + rank**3 * tuning.step_factor
     else:
         system = 0.5 * MAX_PRODUCTS * n * product
-    return Due.NEWTON if spent > tuning.newton_steps * (n * product + system) else Due.NOTHING
+    price, gap, goal = tuning.newton_steps * (n * product + system), primal - loops.dual, tol * primal
+    if spent <= tuning.newton_patience * price or gap <= goal:
+        return Due.NOTHING
+    closed = math.log(max(loops.loss_at_zero(part) / gap, 1.0))
+    is_slow = spent * math.log(gap / goal) > price * closed
+    return Due.NEWTON if is_slow or spent > tuning.loops_patience * price else Due.NOTHING
 
 
 def readings_pay(loops: Loops, n_active: int, dataset: DatasetInfo, tuning: SequentialDualTuning) -> bool:
@@ -90,8 +111,10 @@ def _spent(loops: Loops, values: float, tuning: SequentialDualTuning) -> float:
 
 
 def _of_loops(loops: Loops, values: float, tuning: SequentialDualTuning) -> float:
-    """ns, so far; values: of a row."""
-    return loops.made * tuning.loop + loops.scores * (tuning.score + tuning.score_value * values)
+    """ns, so far; values: of a row. A share that extrapolation moves costs two scores: one, and adding to the
+    weights."""
+    scores = loops.scores + 2.0 * loops.moved
+    return loops.made * tuning.loop + scores * (tuning.score + tuning.score_value * values)
 
 
 def _square(dataset: DatasetInfo, tuning: SequentialDualTuning) -> float:

@@ -29,6 +29,7 @@ that (best_weights.py). Costs larger than any dual variable becomes are taken fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.many_columns import ManyColumns
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, measured_losses, needed_cost, with_costs
-from llsvm.solvers.sequential_dual.prices import Due, what_is_due, work_so_far, worst_rows_are_due
+from llsvm.solvers.sequential_dual.prices import Due, WhatIsDue, what_is_due, work_so_far, worst_rows_are_due
 from llsvm.solvers.sequential_dual.resum import resum_where_due, terms
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.scale import Multiple
@@ -180,8 +181,10 @@ class SequentialDual:
             if self._is_last_pass:
                 return
             part = self._with_needed_costs(whole, part, loops, best.best.primal)
-            if not self._second_order_stage(stream, loops, part):
-                self._stages.train(part, loops, self._passes, 0.5 * squared_norm(w) + losses - loops.dual)
+            of_rows = part, stream.dataset, self.tuning, best.best.primal, self.settings.tol
+            due = partial(what_is_due, self._newton, loops, *of_rows)
+            if not self._second_order_stage(stream, loops, part, due):
+                self._stages.train(part, loops, self._passes, 0.5 * squared_norm(w) + losses, due)
 
     def _multiple(
         self, whole: BlockShares, w: NDArray[np.float64], losses: float, best: BestWeights
@@ -217,7 +220,7 @@ class SequentialDual:
         dual, given = joint_dual(self.settings.multiclass), (self._terms or 0.0, self.settings.tol)
         return resum_where_due(parts, dual, loops, multiple, w, self._best, *given)
 
-    def _second_order_stage(self, stream: Stream, loops: Loops, part: BlockShares) -> bool:
+    def _second_order_stage(self, stream: Stream, loops: Loops, part: BlockShares, due: WhatIsDue) -> bool:
         """Steps of Newton's method, or those for many columns, if they are due; after some of Newton's that gained
         nothing, loops come first."""
         newton, many, tuning = self._newton, self._many_columns, self.tuning
@@ -231,14 +234,12 @@ class SequentialDual:
         if not newton.gained:
             newton.gained = True
             return False
-        due = Due.NEWTON
-        if newton.W is None and not self._newton_due:
-            due = what_is_due(loops, part, stream.dataset, newton.matrix_numbers, tuning)
-        if due is Due.MANY_COLUMNS:
+        now = Due.NEWTON if newton.W is not None or self._newton_due else due()
+        if now is Due.MANY_COLUMNS:
             assert many is not None
             many.step(part, loops, self._stall.last_share, stream.progress)
-        if due is not Due.NEWTON:
-            return due is Due.MANY_COLUMNS
+        if now is not Due.NEWTON:
+            return now is Due.MANY_COLUMNS
         if newton.W is None:
             self._stall = Stall(self.settings.tol, self.settings.max_passes)
         enough = tuning.newton_until * self.settings.tol

@@ -14,6 +14,7 @@ import numpy as np
 
 from llsvm.objective.costs import RowCosts
 from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.prices import Due, WhatIsDue
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.solvers.state import Sums, Value, much_the_same
@@ -34,17 +35,20 @@ class Stages:
         same = sums is not None and much_the_same(costs.by_class, sums.by_class)
         return Stages(self.tuning, passes if same else None)
 
-    def train(self, part: BlockShares, loops: Loops, passes: int, gap: float) -> None:
-        """part: all rows, as the last of so many passes has measured them, at that gap."""
+    def train(self, part: BlockShares, loops: Loops, passes: int, primal: float, due: WhatIsDue) -> None:
+        """part: all rows, as the last of so many passes has measured them, and P. due: what
+        loops from nothing have cost as much as."""
         tuning = self.tuning
         if self.begun_after is None:
-            loops.train([part], tuning.block_until_in_memory, tuning.loops_in_memory)
+            loops.train(
+                [part], tuning.block_until_in_memory, tuning.loops_in_memory, lambda: due() is Due.NEWTON
+            )
             return
         stage = passes - self.begun_after
         near = np.flatnonzero(part.slack < tuning.warm_slack / stage)
         if stage > 2:
             loops.tol_share *= tuning.tol_share_falls
-        enough = max(tuning.warm_until * gap if stage == 1 else 0.0, loops.goal)
+        enough = max(tuning.warm_until * (primal - loops.dual) if stage == 1 else 0.0, loops.goal)
         loops.settle_near(part, near, enough, tuning.warm_effort)
 
     # -- what a SolverState holds of it -----------------------------------------------------------------

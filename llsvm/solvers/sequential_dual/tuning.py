@@ -84,9 +84,13 @@ class SequentialDualTuning:
     newton_numbers: int = 8_000_000
     """and at most so many float64."""
     newton_steps: int = 30
-    """That it is taken to need: it begins when loops have cost as much as these would,"""
+    """That it is taken to need: it begins when loops have cost"""
+    newton_patience: float = 0.3
+    """so much of what these would, and are expected to take longer,"""
+    loops_patience: float = 2.0
+    """or so much in any case;"""
     readings_patience: float = 0.08
-    """or so much of it where rows are read for each step: loops over them get on the less."""
+    """or this, where rows are read for each step: loops over them get on the less."""
     worst_products: int = 3
     """Of the rows on a face with the weights: where Newton's method would need conjugate gradients without a
     preconditioner, loops over the worst rows (worst_rows.py) follow each full one once these have cost as much;"""
