@@ -218,7 +218,6 @@ STREAMED = """
 import sys
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset
 import llsvm
 
 kind, limit, path = sys.argv[1:]
@@ -240,9 +239,12 @@ if kind == "iterable":
 elif kind == "memmap":
     data, y = np.load(path, mmap_mode="r+"), np.concatenate([y for _, y in batches()])
 elif kind == "dataset":
+    import pyarrow.dataset
     data = pyarrow.dataset.dataset(path)
-elif kind == "duckdb":
+elif kind in ("duckdb", "bounded"):
     import duckdb
+    if kind == "bounded":
+        duckdb.sql("set memory_limit = '120MB'")
     data = duckdb.sql(f"from '{path}'")
 elif kind == "polars":
     import polars
@@ -272,20 +274,21 @@ def large(tmp_path_factory):
     ("kind", "limit"),
     [
         ("callable", 300),
-        pytest.param("iterable", 330, marks=pytest.mark.slow),
+        pytest.param("iterable", 390, marks=pytest.mark.slow),
         pytest.param("memmap", 300, marks=pytest.mark.slow),
-        pytest.param("dataset", 380, marks=pytest.mark.slow),
-        pytest.param("duckdb", 640, marks=pytest.mark.slow),
-        pytest.param("polars", 640, marks=pytest.mark.slow),
+        pytest.param("dataset", 420, marks=pytest.mark.slow),
+        pytest.param("duckdb", 900, marks=pytest.mark.slow),
+        pytest.param("bounded", 660, marks=pytest.mark.slow),
+        pytest.param("polars", 900, marks=pytest.mark.slow),
     ],
 )
 def test_what_does_not_fit_keeps_the_limit(kind, limit, request):
     """120 MB of rows, the runtime, and the library that gives them, in limits that they would not fit in whole."""
     path = ""
-    if kind in ("memmap", "dataset", "duckdb", "polars"):
+    if kind in ("memmap", "dataset", "duckdb", "bounded", "polars"):
         path = request.getfixturevalue("large") / ("rows.npy" if kind == "memmap" else "rows.parquet")
-    if kind in ("duckdb", "polars"):
-        pytest.importorskip(kind)
+    if kind in ("duckdb", "bounded", "polars"):
+        pytest.importorskip("polars" if kind == "polars" else "duckdb")
     given = [sys.executable, "-c", STREAMED, kind, f"{limit}MB", str(path)]
     done = subprocess.run(given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

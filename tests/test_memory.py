@@ -126,6 +126,24 @@ def test_the_process_is_counted():
 
 
 @pytest.mark.parametrize(
+    ("held", "counted"),
+    [
+        ([110, 180, 260], [0, 0, 0]),  # ours: before the kernels, with them, after they were compiled
+        ([250, 310, 310], [110, 110, 110]),  # a caller's libraries, beside which ours are loaded
+        ([1250, 1310, 310], [1110, 1110, 170]),  # and his array, which he then drops
+        ([110, 1310], [0, 1046]),  # or brings only now: beside the most that ours can be
+    ],
+)
+def test_what_the_caller_holds_is_counted_beside_ours(monkeypatch, held, counted):
+    mb, grain = 1_000_000, 32_000_000
+    llsvm.memory.process._callers_bytes.cache_clear()
+    for now, callers in zip(held, counted, strict=True):
+        monkeypatch.setattr(llsvm.memory.process, "resident_bytes", lambda now=now: now * mb)
+        assert 0 <= llsvm.memory.process.process_bytes() - RUNTIME_BYTES - callers * mb < grain
+    llsvm.memory.process._callers_bytes.cache_clear()
+
+
+@pytest.mark.parametrize(
     ("held", "available", "limit"),
     [
         (60, 8000, RUNTIME_BYTES // 10**6 + (8000 - 60) // 2),
@@ -135,6 +153,7 @@ def test_the_process_is_counted():
 )
 def test_the_limit_where_none_is_given(monkeypatch, held, available, limit):
     mb = 1_000_000
+    monkeypatch.setattr(llsvm.memory.process, "_callers_bytes", lambda: 0)
     monkeypatch.setattr(llsvm.memory.process, "resident_bytes", lambda: held * mb)
     monkeypatch.setattr(llsvm.memory.process, "available_bytes", lambda: available * mb)
     if limit is None:

@@ -8,6 +8,7 @@ tables, or (X, y) and perhaps sample weights, as arrays.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,8 +21,11 @@ from llsvm.errors import DataError, UsageError
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
 
 _ROWS = 1 << 13  # of a batch of what makes batches as large as it is told
-# That other libraries take while they make batches, however much there is to read; measured, with their defaults.
-_POLARS_BYTES, _DUCKDB_BYTES = 256 << 20, 240 << 20
+# What other libraries take while they make batches, of Parquet in row groups of 50 MB: in all, and for each thread of
+# theirs; measured with 1 to 16.
+_POLARS_BYTES, _POLARS_THREAD_BYTES = 384 << 20, 24 << 20
+_DUCKDB_BYTES, _DUCKDB_THREAD_BYTES = 64 << 20, 192 << 20
+_DUCKDB_LIMIT_BYTES, _DUCKDB_LIMIT_RATIO = 32 << 20, 1.35  # and at most this of, and beside, DuckDB's own limit
 
 
 class Batches:
@@ -81,9 +85,8 @@ def batches_of(data: Any) -> Batches | None:
         return Batches("a dataset", lambda names: _scanned(data, names), True, schema=data.schema)
     if _is_lazy(data):
         empty = pa.table(data.head(0).collect())
-        return Batches(
-            "a lazy frame", lambda names: _collected(data, names), True, None, empty.schema, _POLARS_BYTES
-        )
+        library = _POLARS_BYTES + sys.modules["polars"].thread_pool_size() * _POLARS_THREAD_BYTES
+        return Batches("a lazy frame", lambda names: _collected(data, names), True, None, empty.schema, library)
     if callable(data):
         first = next(_given(data()), None)
         return _beginning("a callable's batches", lambda names: _given(data()), True, first)
@@ -103,7 +106,7 @@ def stream_of(data: Any) -> Batches | None:
 
     if not hasattr(data, "__arrow_c_stream__"):
         return None
-    with _stream(data) as reader:
+    with _stream(data.limit(0) if _is_relation(data) else data) as reader:  # whose query would begin to run
         schema = reader.schema
 
     def read(names: Sequence[str] | None) -> Iterator[Any]:
@@ -114,7 +117,7 @@ def stream_of(data: Any) -> Batches | None:
             yield from _tables(reader)
 
     if _is_relation(data):
-        return Batches("a relation", read, True, None, schema, _DUCKDB_BYTES)
+        return Batches("a relation", read, True, None, schema, _relation_bytes(data))
     return Batches("X", read, True, schema=schema)
 
 
@@ -125,6 +128,16 @@ def _stream(data: Any) -> Any:
     if _is_relation(data) and hasattr(data, "to_arrow_reader"):
         return data.to_arrow_reader(_ROWS)
     return pa.RecordBatchReader.from_stream(data)
+
+
+def _relation_bytes(relation: Any) -> int:
+    """That DuckDB holds while it reads, by the threads and the memory limit of the relation's connection."""
+    settings = "current_setting('threads'), current_setting('memory_limit'), count(*)"  # count: of no row, a row
+    threads, limit, _ = relation.limit(0).aggregate(settings).fetchall()[0]
+    number, unit = re.fullmatch(r"([\d.]+) *(\w+)", limit).groups()
+    most = float(number) * 1024 ** ["bytes", "KiB", "MiB", "GiB", "TiB"].index(unit)
+    taken = _DUCKDB_BYTES + threads * _DUCKDB_THREAD_BYTES
+    return int(min(taken, _DUCKDB_LIMIT_RATIO * most + _DUCKDB_LIMIT_BYTES))
 
 
 def _beginning(name: str, read: Reading, rereadable: bool, first: Any) -> Batches:
