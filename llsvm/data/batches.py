@@ -21,8 +21,8 @@ from llsvm.errors import DataError, UsageError
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
 
 _ROWS = 1 << 13  # of a batch of what makes batches as large as it is told
-# What other libraries take while they make batches, of Parquet in row groups of 50 MB: in all, and for each of their
-# threads; measured with 1 to 16.
+# What other libraries take while they make batches, of Parquet in row groups of 50 MB: in all, and for each thread
+# of theirs; measured with 1 to 16.
 _POLARS_BYTES, _POLARS_THREAD_BYTES = 384 << 20, 24 << 20
 _DUCKDB_BYTES, _DUCKDB_THREAD_BYTES = 64 << 20, 192 << 20
 _DUCKDB_LIMIT_BYTES, _DUCKDB_LIMIT_RATIO = 32 << 20, 1.35  # and at most this of, and beside, DuckDB's own limit
