@@ -136,11 +136,11 @@ def test_the_process_is_counted():
 )
 def test_what_the_caller_holds_is_counted_beside_ours(monkeypatch, held, counted):
     mb, grain = 1_000_000, 32_000_000
-    llsvm.memory.process._callers_bytes.cache_clear()
+    llsvm.memory.process.callers_bytes.cache_clear()
     for now, callers in zip(held, counted, strict=True):
         monkeypatch.setattr(llsvm.memory.process, "resident_bytes", lambda now=now: now * mb)
         assert 0 <= llsvm.memory.process.process_bytes() - RUNTIME_BYTES - callers * mb < grain
-    llsvm.memory.process._callers_bytes.cache_clear()
+    llsvm.memory.process.callers_bytes.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_the_caller_holds_is_counted_beside_ours(monkeypatch, held, counted
 )
 def test_the_limit_where_none_is_given(monkeypatch, held, available, limit):
     mb = 1_000_000
-    monkeypatch.setattr(llsvm.memory.process, "_callers_bytes", lambda: 0)
+    monkeypatch.setattr(llsvm.memory.process, "callers_bytes", lambda: 0)
     monkeypatch.setattr(llsvm.memory.process, "resident_bytes", lambda: held * mb)
     monkeypatch.setattr(llsvm.memory.process, "available_bytes", lambda: available * mb)
     if limit is None:

@@ -25,7 +25,7 @@ _ROWS = 1 << 13  # of a batch of what makes batches as large as it is told
 # of theirs; measured with 1 to 16.
 _POLARS_BYTES, _POLARS_THREAD_BYTES = 384 << 20, 24 << 20
 _DUCKDB_BYTES, _DUCKDB_THREAD_BYTES = 64 << 20, 192 << 20
-_DUCKDB_LIMIT_BYTES, _DUCKDB_LIMIT_RATIO = 32 << 20, 1.35  # and at most this of, and beside, DuckDB's own limit
+_DUCKDB_LIMIT_BYTES, _DUCKDB_LIMIT_RATIO = 32 << 20, 1.35  # at most: beside and of DuckDB's own memory limit
 
 
 class Batches:
@@ -86,7 +86,9 @@ def batches_of(data: Any) -> Batches | None:
     if _is_lazy(data):
         empty = pa.table(data.head(0).collect())
         library = _POLARS_BYTES + sys.modules["polars"].thread_pool_size() * _POLARS_THREAD_BYTES
-        return Batches("a lazy frame", lambda names: _collected(data, names), True, None, empty.schema, library)
+        return Batches(
+            "a lazy frame", lambda names: _collected(data, names), True, None, empty.schema, library
+        )
     if callable(data):
         first = next(_given(data()), None)
         return _beginning("a callable's batches", lambda names: _given(data()), True, first)
@@ -132,11 +134,13 @@ def _stream(data: Any) -> Any:
 
 def _relation_bytes(relation: Any) -> int:
     """That DuckDB holds while it reads, by the threads and the memory limit of the relation's connection."""
-    settings = "current_setting('threads'), current_setting('memory_limit'), count(*)"  # count: of no row, a row
+    settings = "current_setting('threads'), current_setting('memory_limit'), count(*)"  # a row, for none
     threads, limit, _ = relation.limit(0).aggregate(settings).fetchall()[0]
-    number, unit = re.fullmatch(r"([\d.]+) *(\w+)", limit).groups()
-    most = float(number) * 1024 ** ["bytes", "KiB", "MiB", "GiB", "TiB"].index(unit)
-    taken = _DUCKDB_BYTES + threads * _DUCKDB_THREAD_BYTES
+    taken = _DUCKDB_BYTES + int(threads) * _DUCKDB_THREAD_BYTES
+    size = re.fullmatch(r"([\d.]+) *(bytes|KiB|MiB|GiB)", limit)
+    if size is None:  # of terabytes, or none
+        return taken
+    most = float(size[1]) * 1024 ** ["bytes", "KiB", "MiB", "GiB"].index(size[2])
     return int(min(taken, _DUCKDB_LIMIT_RATIO * most + _DUCKDB_LIMIT_BYTES))
 
 

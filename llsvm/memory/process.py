@@ -109,12 +109,12 @@ def process_bytes() -> int:
     that we do not use), rounded up. The latter is measured before the first run's kernels, or, where it has grown
     since, beside what the runtime can be at most."""
     held = resident_bytes()
-    callers = max(min(_callers_bytes(), held - _LOADED_BYTES), held - RUNTIME_BYTES, 0)
+    callers = max(min(callers_bytes(), held - _LOADED_BYTES), held - RUNTIME_BYTES, 0)
     return RUNTIME_BYTES + -(-callers // _GRAIN_BYTES) * _GRAIN_BYTES
 
 
 @cache
-def _callers_bytes() -> int:
+def callers_bytes() -> int:
     """That this process held beside what is ours when its first run began."""
     return resident_bytes() - _LOADED_BYTES
 
