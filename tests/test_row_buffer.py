@@ -120,3 +120,28 @@ def test_dense_rows_are_widened_in_place(weighted):
     np.testing.assert_array_equal(wide.X[3000:, :30], X[:5])
     assert not wide.X[:, 30:].any()
     assert wide.y.tolist() == [*range(3000), *range(5)]
+
+
+@given(st.data())
+def test_rows_taken_are_those_that_scipy_takes(data):
+    """Empty rows, repeated rows, in any order, of a slice whose indptr does not begin at 0."""
+    lengths = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=9))
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    indices = np.concatenate([np.arange(length) for length in lengths]).astype(np.int32)
+    X = CSR(indptr, indices, np.arange(1, len(indices) + 1, dtype=np.float32))
+    start = data.draw(st.integers(0, len(lengths)))
+    stop = data.draw(st.integers(start, len(lengths)))
+    n = stop - start
+    some = st.lists(st.integers(0, n - 1), max_size=12) if n else st.just([])
+    masks = st.lists(st.booleans(), min_size=n, max_size=n)
+    index = data.draw(
+        some.map(lambda rows: np.array(rows, np.int64)) | masks.map(lambda m: np.array(m, bool))
+    )
+    numbers = np.arange(len(lengths), dtype=np.int64)
+    taken = Block(X, numbers.astype(np.int32), numbers).slice(start, stop).take(index)
+    expected = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(len(lengths), 3))[start:stop][index]
+    assert taken.X.indptr[0] == 0
+    np.testing.assert_array_equal(taken.X.indptr, expected.indptr)
+    np.testing.assert_array_equal(taken.X.indices, expected.indices)
+    np.testing.assert_array_equal(taken.X.data, expected.data)
+    np.testing.assert_array_equal(taken.rows, numbers[start:stop][index])
