@@ -36,8 +36,8 @@ class Stages:
         return Stages(self.tuning, passes if same else None)
 
     def train(self, part: BlockShares, loops: Loops, passes: int, primal: float, due: WhatIsDue) -> None:
-        """part: all rows, as the last of so many passes has measured them, and P. due: what
-        loops from nothing have cost as much as."""
+        """part: all rows, as the last of so many passes has measured them, and P. due: what loops from nothing have
+        cost as much as."""
         tuning = self.tuning
         if self.begun_after is None:
             loops.train(
