@@ -274,12 +274,12 @@ def large(tmp_path_factory):
     ("kind", "limit"),
     [
         ("callable", 300),
-        pytest.param("iterable", 390, marks=pytest.mark.slow),
+        pytest.param("iterable", 340, marks=pytest.mark.slow),
         pytest.param("memmap", 300, marks=pytest.mark.slow),
-        pytest.param("dataset", 420, marks=pytest.mark.slow),
-        pytest.param("duckdb", 900, marks=pytest.mark.slow),
-        pytest.param("bounded", 660, marks=pytest.mark.slow),
-        pytest.param("polars", 900, marks=pytest.mark.slow),
+        pytest.param("dataset", 380, marks=pytest.mark.slow),
+        pytest.param("duckdb", 840, marks=pytest.mark.slow),
+        pytest.param("bounded", 600, marks=pytest.mark.slow),
+        pytest.param("polars", 800, marks=pytest.mark.slow),
     ],
 )
 def test_what_does_not_fit_keeps_the_limit(kind, limit, request):

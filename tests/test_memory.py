@@ -1,6 +1,8 @@
 """Sizes, the container's limit, the ledger."""
 
 import pickle
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -126,21 +128,40 @@ def test_the_process_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("held", "counted"),
+    ("before", "held", "counted"),
     [
-        ([110, 180, 260], [0, 0, 0]),  # ours: before the kernels, with them, after they were compiled
-        ([250, 310, 310], [110, 110, 110]),  # a caller's libraries, beside which ours are loaded
-        ([1250, 1310, 310], [1110, 1110, 170]),  # and his array, which he then drops
-        ([110, 1310], [0, 1046]),  # or brings only now: beside the most that ours can be
+        (-20, 110, 0),  # ours: before the kernels
+        (-20, 260, 0),  # and after they were compiled
+        (130, 250, 130),  # a caller's libraries, beside which ours are loaded
+        (130, 340, 130),
+        (-20, 1310, 1046),  # his array, that came later: beside the most that ours can be
     ],
 )
-def test_what_the_caller_holds_is_counted_beside_ours(monkeypatch, held, counted):
+def test_what_the_caller_holds_is_counted_beside_ours(monkeypatch, before, held, counted):
     mb, grain = 1_000_000, 32_000_000
-    llsvm.memory.process.callers_bytes.cache_clear()
-    for now, callers in zip(held, counted, strict=True):
-        monkeypatch.setattr(llsvm.memory.process, "resident_bytes", lambda now=now: now * mb)
-        assert 0 <= llsvm.memory.process.process_bytes() - RUNTIME_BYTES - callers * mb < grain
-    llsvm.memory.process.callers_bytes.cache_clear()
+    monkeypatch.setattr(llsvm.memory.process, "_CALLERS_BYTES", before * mb)
+    monkeypatch.setattr(llsvm.memory.process, "resident_bytes", lambda: held * mb)
+    assert 0 <= llsvm.memory.process.process_bytes() - RUNTIME_BYTES - counted * mb < grain
+
+
+def test_libraries_of_the_caller_are_seen_before_ours_are_loaded():
+    """100 MB that are there before: counted, though the kernels are still to come."""
+    program = """
+import sys
+import numpy as np
+{before}
+import llsvm
+y = np.arange(50) % 2
+llsvm.train(np.random.default_rng(0).random((50, 3)) + y[:, None], y, memory_limit="2GB")
+from llsvm.memory.process import process_bytes
+print(process_bytes())
+"""
+    counted = [
+        int(subprocess.run([sys.executable, "-c", program.format(before=before)], capture_output=True).stdout)
+        for before in ("", "array = np.ones(100_000_000 // 8)")
+    ]
+    assert counted[0] == RUNTIME_BYTES
+    assert 64_000_000 <= counted[1] - counted[0] <= 128_000_000
 
 
 @pytest.mark.parametrize(
@@ -153,7 +174,7 @@ def test_what_the_caller_holds_is_counted_beside_ours(monkeypatch, held, counted
 )
 def test_the_limit_where_none_is_given(monkeypatch, held, available, limit):
     mb = 1_000_000
-    monkeypatch.setattr(llsvm.memory.process, "callers_bytes", lambda: 0)
+    monkeypatch.setattr(llsvm.memory.process, "_CALLERS_BYTES", 0)
     monkeypatch.setattr(llsvm.memory.process, "resident_bytes", lambda: held * mb)
     monkeypatch.setattr(llsvm.memory.process, "available_bytes", lambda: available * mb)
     if limit is None:

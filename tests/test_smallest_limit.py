@@ -121,7 +121,7 @@ def test_what_cannot_be_known_yet_is_no_promise(tmp_path):
             "--model",
             tmp_path / "m",
             "--memory",
-            "345MB",
+            "300MB",
         ]
         command += ["--scale", "maxabs"]  # 260 bytes a column, signed for as columns appear
         done = subprocess.run(command, input=rows_.read(), capture_output=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 # What the interpreter, NumPy, Numba, PyArrow and the compiled kernels occupy: measured 160 to 185 MB, and up to
@@ -14,8 +14,8 @@ from pathlib import Path
 # blocks, and thus the same model, on every run.
 RUNTIME_BYTES = 264_000_000
 
-# Of these, what is there when a first run begins, before its kernels: measured 106 to 122 MB.
-_LOADED_BYTES = 140_000_000
+# Of these, what may be there before a first run: the interpreter and NumPy (27 to 35 MB), PyArrow (another 40).
+_BARE_BYTES, _ARROW_BYTES = 60_000_000, 40_000_000
 
 # The least that reading and working on rows takes, whatever the data; more is asked for once they are known.
 MIN_WORK_BYTES = 10_000_000
@@ -87,6 +87,10 @@ def peak_resident_bytes() -> int:
     return _status_bytes("VmHWM:")
 
 
+# Held by the caller when this is imported, which is before whatever else is ours: his libraries, and his arrays.
+_CALLERS_BYTES = resident_bytes() - _BARE_BYTES - ("pyarrow" in sys.modules) * _ARROW_BYTES
+
+
 def return_freed_memory(room_bytes: int) -> None:
     """Make glibc give large freed arrays back to the system at once, instead of keeping them for later.
 
@@ -105,18 +109,10 @@ def return_freed_memory(room_bytes: int) -> None:
 
 
 def process_bytes() -> int:
-    """What this process takes before it holds any rows: RUNTIME_BYTES, and what the caller holds (arrays, libraries
-    that we do not use), rounded up. The latter is measured before the first run's kernels, or, where it has grown
-    since, beside what the runtime can be at most."""
-    held = resident_bytes()
-    callers = max(min(callers_bytes(), held - _LOADED_BYTES), held - RUNTIME_BYTES, 0)
+    """What this process takes before it holds any rows: RUNTIME_BYTES, and what the caller holds beside it, rounded
+    up: libraries that were there before ours, or, where that is more, what there is beyond the most that ours take."""
+    callers = max(_CALLERS_BYTES, resident_bytes() - RUNTIME_BYTES, 0)
     return RUNTIME_BYTES + -(-callers // _GRAIN_BYTES) * _GRAIN_BYTES
-
-
-@cache
-def callers_bytes() -> int:
-    """That this process held beside what is ours when its first run began."""
-    return resident_bytes() - _LOADED_BYTES
 
 
 def default_limit_bytes() -> int:

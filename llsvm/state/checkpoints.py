@@ -19,7 +19,6 @@ from datetime import datetime
 from typing import Any
 
 from llsvm.errors import DiskError, LLSVMWarning, UsageError
-from llsvm.memory.process import callers_bytes
 from llsvm.memory.sizes import format_size
 from llsvm.models.model import Model
 from llsvm.settings.settings import Settings
@@ -329,7 +328,6 @@ def checkpoints_in(
         yield None
         return
     seconds = parse_seconds(every)
-    callers_bytes()  # measured before the state takes its share
     with StateFolder(folder) as locked:
         checkpoints = Checkpoints(locked, seconds, fresh, keep_cache)
         try:
