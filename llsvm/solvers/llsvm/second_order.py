@@ -183,8 +183,8 @@ class SecondOrder:
         return lent and is_wide and tuning.few_steps * step < self._price(prices, n_rows, n_free)
 
     def _along_faces(self, part: BlockState, c: int, problem: Subproblem, gap: float) -> None:
-        """Sweeps over the rows of the problem until the gap, as met by a sweep over all of them, is small; where they
-        crawl, steps along the faces that they find (face.py)."""
+        """Sweeps over the rows of the problem until the gap, as met by a sweep over all of them, is small; where
+        these crawl, steps along the faces that they find (face.py)."""
         run, sweeps = self._run, self._run.sweeps
         tuning = run.tuning.face
         at, progress = problem.at, run.stream.progress
