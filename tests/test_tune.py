@@ -199,6 +199,22 @@ def test_batches_that_a_small_limit_forces_give_the_same_table(monkeypatch, scor
     assert seen == {(6, 3), (12, 2)}
 
 
+@pytest.mark.parametrize(("ledger", "begun"), [("BATCHES", True), ("SPILLS", False)])
+def test_batches_begin_at_those_before_where_rows_are_in_memory(monkeypatch, ledger, begun):
+    small_pages(monkeypatch)
+    X, y = rows(n=400, d=4, seed=5, noise=0.6)
+    ways, begin_at = list[int](), together.LLSVM.begin_at
+
+    def look(solver, shares, sums=None):
+        ways.append(len(solver.problems))
+        return begin_at(solver, shares, sums)
+
+    monkeypatch.setattr(together.LLSVM, "begin_at", look)
+    found, _ = tuned(X, y, ledger=globals()[ledger], costs=(0.01, 0.1, 1.0))
+    assert found["batches"] > 1
+    assert any(n > 1 for n in ways) is begun  # the model, a problem of its own, does in any case
+
+
 BATCHES, SPILLS = 200_000, 70_000
 
 

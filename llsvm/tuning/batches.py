@@ -1,7 +1,8 @@
 """Batches: how many candidates, a C, class weights and a fold each, are trained in the same passes, in which order.
 
-Of a batch all C's have the same class weights and folds. The next one goes on with larger C's, so that each of its
-candidates can begin at the dual variables of its neighbour: the one of the next smaller C, on the same rows."""
+Of a batch all C's have the same class weights and folds. The next one goes on with larger C's. Where all rows are
+in memory, each of its candidates begins at the dual variables of its neighbour, the one of the next smaller C on
+the same rows."""
 
 from __future__ import annotations
 

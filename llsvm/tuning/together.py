@@ -116,10 +116,10 @@ class Together:
         if batch.folds[0] is None or len(self._work.folds) == 1:
             start = kept_of_first(solver, batch, lambda width: self._row_values(width, batch))
         before = self._neighbours
-        if not batch.last:
+        if not batch.last and stream.in_one_block:  # elsewhere to begin there costs more than it saves
             self._neighbours = kept_of_largest(solver, batch, lambda width: self._row_values(width, batch))
-        if before is not None and not batch.last:
-            before.values.close()
+            if before is not None:
+                before.values.close()
         assert last.coef is not None
         assert last.certificate is not None
         coef, certificate = last.coef, last.certificate

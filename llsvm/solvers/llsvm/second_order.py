@@ -183,15 +183,16 @@ class SecondOrder:
         return lent and is_wide and tuning.few_steps * step < self._price(prices, n_rows, n_free)
 
     def _along_faces(self, part: BlockState, c: int, problem: Subproblem, gap: float) -> None:
-        """Sweeps over the rows of the problem, and steps along the faces they find (face.py), in turn, until the
-        gap, as met by a sweep over all of them, is small."""
+        """Sweeps over the rows of the problem until the gap, as met by a sweep over all of them, is small; where
+        these crawl, steps along the faces that they find (face.py)."""
         run, sweeps = self._run, self._run.sweeps
         tuning = run.tuning.face
         at, progress = problem.at, run.stream.progress
 
         face = Face(problem, tuning, sweeps.rounded)
         scale = Scale(run)
-        for _ in range(tuning.max_steps):
+        steps, before = 0, math.inf
+        while steps < tuning.max_steps:
             part.active[c] = at
             met = sweeps.sweep(part, c)
             enough = gap * float(sweeps.dual[c])
@@ -203,14 +204,17 @@ class SecondOrder:
                 )
                 if scale.gap_at_rest(sweeps.w[c], sums) <= enough:
                     return
+            if tuning.crawl(before, met, enough):
+                alpha, margin = part.load(c, at)
+                some = alpha[at]
+                sweeps.dual[c] += face.step(some, sweeps.w[c])
+                alpha[at] = some
+                part.store(c, at, alpha, margin)
+                steps, met = steps + 1, math.inf
+            before = met
             for _ in range(tuning.sweeps - 1):
                 if progress.out_of_time or sweeps.sweep(part, c) <= enough:
                     break
-            alpha, margin = part.load(c, at)
-            some = alpha[at]
-            sweeps.dual[c] += face.step(some, sweeps.w[c])
-            alpha[at] = some
-            part.store(c, at, alpha, margin)
 
     def _prices(self, part: BlockState, n_rows: int) -> tuple[Prices, int]:
         values = part.block.nnz / max(part.n_rows, 1)

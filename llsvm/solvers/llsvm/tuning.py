@@ -66,13 +66,14 @@ class FaceTuning:
     """Of conjugate gradients on the face (face.py)."""
 
     products: int = 200
-    """Of a step, that are expected, at most: sweeps that have cost as much are followed by one."""
+    """Of a step, that are expected, at most: sweeps that are as many, or that are expected to be, are followed by
+    one."""
     max_products: int = 300
     """Of a step, at most."""
     cg_until: float = 0.01
     """Conjugate gradients end where the residual fell to this share."""
     sweeps: int = 10
-    """Between two steps, at most: they find the next face."""
+    """At a time: they find the next face, and how fast the gap falls without steps."""
     max_steps: int = 40
     """Between two passes."""
     few_steps: float = 4
@@ -101,6 +102,13 @@ class FaceTuning:
     """or D rose by no more than this share of the tolerance"""
     quiet_steps: int = 2
     """in so many steps, one after the other; 0: never, of spilled rows."""
+
+    def crawl(self, before: float, met: float, enough: float) -> bool:
+        """Would sweeps need more than a step, to bring the gap from ``met`` to ``enough``? before: it was so much
+        ``sweeps`` sweeps ago; infinite: that is not known, and they go on."""
+        if not met < before:
+            return True
+        return self.sweeps * math.log(met / enough) > self.products * math.log(before / met)
 
     def next_sigma(self, sigma: float, length: float, unit: float) -> float:
         """What σ becomes after a step of this length. unit: that of ``first_sigma``."""
