@@ -266,9 +266,11 @@ class Stream:
     # -- passes -----------------------------------------------------------------------------------------
 
     def all(self, begin: Ahead | None = None) -> Iterator[Block]:
-        """Every row once. A block is valid until the next is asked for. begin: called only where pages are read."""
+        """Every row once. A block is valid until the next is asked for. begin: called only where pages are read.
+        Raises OutOfTime where measuring them has taken too long."""
         self.progress.begin("pass", self.dataset.n_rows)
         for block in self.again(begin):
+            self.progress.check_measuring()
             yield block
             self.progress.rows_done += block.n_rows
 

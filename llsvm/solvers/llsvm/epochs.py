@@ -303,6 +303,8 @@ class Epochs:
         run, sweeps = self._run, self._run.sweeps
 
         def sweep(c: int) -> None:
+            if self._progress.out_of_time:
+                return
             if self._faces.done[c]:
                 part.active[c] = part.active[c][:0]
                 return

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.files.growing import let_go
 from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
@@ -138,6 +139,7 @@ class Rounds:
         squares = np.zeros(len(run.start))
         for c in sweeps.open:
             squares[c] = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
+            let_go(run.start)
             tried[:, 0, c], tried[:, 1:, c] = 0.5 * (squares[c] * factors**2), 0.0
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
@@ -154,8 +156,9 @@ class Rounds:
                 threshold.measure(part, stream.in_one_block)
 
             def train(c: int, part: BlockState = part) -> None:
+                stream.progress.check_measuring()
                 if stream.in_one_block:
-                    self._factor[c] = self._scale.factor(part, c, run.start[c])
+                    self._factor[c] = self._scale.factor(part, c, float(squares[c]))
                     tried[0, 0, c] = 0.5 * float(squares[c] * self._factor[c] ** 2)
                     tried[0, :, c] += sweeps.losses(part, c, float(self._factor[c]))
                 else:
@@ -260,6 +263,8 @@ class Rounds:
         resident = self._run.duals.of(self._run.stream.survivors.resident)
 
         def train(c: int) -> None:
+            if self._run.stream.progress.out_of_time:
+                return
             part.active[c] = part.violating(c)
             for _ in range(self._run.tuning.block_sweeps + 1):
                 sweeps.sweep(resident, c)

@@ -283,7 +283,7 @@ class SecondOrder:
         if self._is_wide(prices, len(at), n_free, self.lent_bytes > 0):
             self._along_faces(part, c, problem, gap)
             if whole:
-                run.start[c] = w
+                run.begin_at(c, w)
             return
         if not whole:
             rest += w - problem.weights(before)
@@ -314,7 +314,7 @@ class SecondOrder:
             dual = problem.dual(new, v)
         if dual + others < begun:
             if whole and start is not None:  # weights as good, beside dual variables that were better
-                run.start[c] = found.w
+                run.begin_at(c, found.w)
             return
         # those of all rows are measured next, at w
         alpha[at], margin[at] = new, found.margins if start is not None else problem.margins(v)
@@ -325,4 +325,4 @@ class SecondOrder:
             return
         sweeps.w[c], sweeps.dual[c] = v, dual + others
         if whole:
-            run.start[c] = found.w
+            run.begin_at(c, found.w)

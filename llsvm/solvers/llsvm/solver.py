@@ -152,7 +152,9 @@ class LLSVM:
             sweeps,
             AllDuals(self.problems, costs, sweeps.loss, stored),
             replace(bound, variants=self.problems.variants),
-            start=np.zeros(sweeps.w.shape, np.float32 if plan.few_copies else np.float64),
+            start=(stream.open_workspace().map_array if plan.start_on_disk else np.zeros)(
+                sweeps.w.shape, np.float32 if plan.few_copies else np.float64
+            ),
             best=BestPrimal(
                 len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.empty
             ),
