@@ -64,10 +64,13 @@ class Rounds:
         while True:
             sweeps.begin()
             (primal, close_squares, costs), n_active = self._full_pass(measure=self._has_start)
-            self._has_start = True
             self.passes += 1
             run.duals.set_enough(self._worth(primal, costs))
-            self._best.offer(primal, close_squares, run.certified, self._factor)
+            if self._has_start:
+                self._best.offer(primal, close_squares, run.certified, self._factor)
+            else:
+                self._best.offer_zeros(primal, close_squares, run.start.shape)
+            self._has_start = True
             feasible = run.dual
             certificate = self._best.certificate(feasible, self.passes, run.bound)
             self._gap = certificate.relative_gap
@@ -138,8 +141,9 @@ class Rounds:
         tried = np.full((len(factors), 3, len(run.start)), np.inf)
         squares = np.zeros(len(run.start))
         for c in sweeps.open:
-            squares[c] = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
-            let_go(run.start)
+            if measure:
+                squares[c] = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
+                let_go(run.start)
             tried[:, 0, c], tried[:, 1:, c] = 0.5 * (squares[c] * factors**2), 0.0
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
@@ -184,7 +188,7 @@ class Rounds:
             n_active += int(np.count_nonzero(slack <= 0))
             stream.progress.survivors = n_active
             if n_rows == stream.dataset.n_rows:
-                drift = run.drift(block)
+                drift = run.drift(block, from_zero=not measure)
             if not stream.in_one_block:
                 spills = self._spills(slack) if spills is None else spills
                 stream.survivors.add(block, slack, self._block_threshold(slack) if spills else None)

@@ -78,15 +78,15 @@ class Run:
         """(k,) of the objectives: what gaps are measured against."""
         return self.sweeps.dual if self.threshold is None else np.array([self.threshold.size])
 
-    def drift(self, block: Block) -> float:
-        """How far margins have moved since ``start``: root mean square over some of the block's rows, the largest
-        of the problems."""
+    def drift(self, block: Block, from_zero: bool = False) -> float:
+        """How far margins have moved since ``start``, or ``from_zero``: root mean square over some of the block's
+        rows, the largest of the problems."""
         tuning, problems = self.tuning, self.duals.problems
         share = min(1.0, tuning.probe_bytes / max(block.nbytes, 1))
         n_rows = min(block.n_rows, tuning.probe_rows, max(1, int(share * block.n_rows)))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         margins = []
-        for w in (self.sweeps.w, self.start):
+        for w in (self.sweeps.w, None if from_zero else self.start):
             part = BlockState(
                 problems, some, np.ones(n_rows), np.zeros((problems.width, n_rows)), self.sweeps.loss
             )

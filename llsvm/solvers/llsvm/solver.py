@@ -156,7 +156,7 @@ class LLSVM:
                 sweeps.w.shape, np.float32 if plan.few_copies else np.float64
             ),
             best=BestPrimal(
-                len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.empty
+                len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.zeros
             ),
             in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
             threshold=threshold,

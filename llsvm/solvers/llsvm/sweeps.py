@@ -111,7 +111,8 @@ class Sweeps:
         step = self._threads.number * self._rows_per_thread(part)
         if not self._shared[c] or len(order) < step:
             step = max(1, int(_PIECE_VALUES / self._values_per_row(part)))
-            return self._sweep_pieces(part, c, np.array_split(order, len(order) // step + 1), False)
+            pieces = np.array_split(order, len(order) // step + 1) if len(order) >= step else [order]
+            return self._sweep_pieces(part, c, pieces, False)
         return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)
 
     def _sweep_pieces(
