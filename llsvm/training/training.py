@@ -5,7 +5,6 @@ source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Trai
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
@@ -39,11 +38,11 @@ from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.state import Shares
 from llsvm.spill.workspace import choose_parent
 from llsvm.state.checkpoints import Checkpoints
-from llsvm.stream.progress import PATIENCE_SECONDS, OutOfTime, Progress
+from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 from llsvm.training.carried import ANEW, Carried, Start
 from llsvm.training.class_weights import class_weights
-from llsvm.training.clock import Clock
+from llsvm.training.clock import Clock, in_time
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.kept import Ended, Kept
@@ -223,12 +222,11 @@ class Training:
             notes = (self._kept.note, self.stream.note, _DOUBLE * self._kept.doubled, chosen)
             yield Report("read", 0, note="; ".join(filter(None, notes)))
             reports, hidden = self._kept.reports(solver, self.stream), False
-            for report in self._in_time(reports):
-                hidden = rounding_hides_the_optimum(report, self.settings, self._can_begin_again)
-                if hidden and self._can_begin_again:
-                    if not self.progress.out_of_time:
-                        break
-                    hidden = False  # as far as that goes
+            for report in in_time(reports, self.progress, self._kept):
+                again = self._can_begin_again and not self.progress.out_of_time
+                hidden = rounding_hides_the_optimum(report, self.settings, again)
+                if hidden and again:
+                    break
                 report.cause = report.cause or (ROUNDED if hidden else "")
                 self.note(report)
                 self._outlook.look(report, self._run, self._enough)
@@ -334,18 +332,6 @@ class Training:
     def _take(self, ended: Ended) -> None:
         """What a run before this one has come to."""
         self._ended, self._last, self._choice, self.history = ended, ended.report, ended.choice, ended.history
-
-    def _in_time(self, reports: Iterator[Report]) -> Iterator[Report]:
-        """They end where time is over and the pass at hand takes too long: what was certified before it counts."""
-        try:
-            for report in reports:
-                yield report
-                may_end = self._last is not None and self._last.certificate is not None and not self._kept.wants_one
-                self.progress.patience = PATIENCE_SECONDS if may_end else math.inf
-        except OutOfTime:
-            pass
-        finally:
-            self.progress.patience = math.inf
 
     def _out_of_time(self) -> bool:
         return self._last is not None and self._last.certificate is not None and self.progress.out_of_time

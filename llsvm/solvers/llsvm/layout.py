@@ -65,7 +65,7 @@ def layout(
     tuning: LLSVMTuning,
 ) -> Layout:
     """class_weight: (n_classes,) factors of C. problems: to be solved together; alone, and where no state is kept,
-    they do with few copies of their weights where there is no room for more; of which another one goes to disk where
+    they do with few copies of their weights where there is no room for more; another of these goes to disk where
     all rows are at hand then."""
     given = settings, class_weight, threads, memory, problems
     found = _layout(*given, tuning)

@@ -19,7 +19,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.tuning import WarmTuning
 from llsvm.solvers.llsvm.warm import Warm
-from llsvm.solvers.report import NO_ROOM, STALLED, UPDATES, Report
+from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
 
@@ -83,6 +83,8 @@ class Rounds:
             report.left_out = self._left_out
             report.note = NOTHING if certificate.is_nothing else ""
             report.extra[UPDATES] = int(sweeps.visits.sum()) / run.stream.dataset.n_rows
+            if not run.stream.in_one_block:  # many problems, each begun on each block
+                report.extra[SECONDS] = 1e-9 * self._epochs.calls_price
             stalled = self._stall.note(self.passes, self._best.primal, feasible) and not converged
             self._at_standstill |= stalled
             at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)

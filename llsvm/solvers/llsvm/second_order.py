@@ -138,6 +138,12 @@ class SecondOrder:
         return patience * self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
 
     @property
+    def visit_price(self) -> float:
+        """In ns: of coordinate descent, to an average row."""
+        dataset = self._run.stream.dataset
+        return self.prices(dataset.nnz / max(dataset.n_rows, 1), dataset.n_rows, 0)[0].visit()
+
+    @property
     def steps(self) -> int:
         """Newton's, that are expected."""
         tuning = self._run.tuning.multipliers
