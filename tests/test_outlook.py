@@ -161,7 +161,9 @@ def test_pairs_out_of_core_tell_what_sweeps_cost_beside_their_rows(tmp_path, mon
     options = {"multiclass": "ovo", "solver": "llsvm", "C": 100.0, "max_passes": FIRST - 1}
     training = run(path, ledger=250_000, spill_dir=str(tmp_path), **options)
     assert not training.stream.in_one_block
-    work = [report.extra[SECONDS] for report in training.reports if report.passes > 1 and report.kind == "pass"]
+    work = [
+        report.extra[SECONDS] for report in training.reports if report.passes > 1 and report.kind == "pass"
+    ]
     assert 0 < work[0] < work[-1]
     (note,) = training.summary()["notes"]
     assert note.startswith("after 3 passes the gap falls too slowly")
