@@ -1,12 +1,18 @@
 """Weights of many columns in little memory: one copy, half of another, and the best of them on disk."""
 
 import itertools
+import json
+import os
+import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import psutil
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
 
 from llsvm.data.arrays import ArraySource
 from llsvm.errors import BudgetError
@@ -37,9 +43,9 @@ def rows(n_classes, n=3000, values=30, d=COLUMNS):
     return X, y
 
 
-def trained(X, y, tmp_path, megabytes, more=None, **options):
+def trained(X, y, tmp_path, megabytes, more=None, threads=1, **options):
     """A run that is over, and its last report."""
-    settings = Settings(solver="llsvm", threads=1, spill_dir=str(tmp_path), **options)
+    settings = Settings(solver="llsvm", threads=threads, spill_dir=str(tmp_path), **options)
     with Training(ArraySource(X, y), settings, budget=MemoryBudget(megabytes * MB, 0, more)) as run:
         *_, last = run
         return run, run.model, last
@@ -148,6 +154,63 @@ def test_margins_that_rounding_weights_leaves_short_are_made_good(tmp_path, mega
     assert measured == pytest.approx(model.certificate.total_primal, rel=1e-12)
 
 
+@pytest.mark.parametrize(("loss", "C", "threads"), [("hinge", 100.0, 1), ("squared_hinge", 1.0, 2)])
+def test_pairs_keep_all_rows_in_memory_where_the_weights_to_measure_can_lie_on_disk(
+    tmp_path, loss, C, threads
+):
+    X, y = rows(10, n=4000, values=10, d=50_000)
+    weights = 8 * 45 * (50_000 + 1)
+    options = {"C": C, "loss": loss, "multiclass": "ovo", "tol": 1e-3}
+    _, best, _ = trained(X, y, tmp_path, 200, **options)
+    run, model, last = trained(X, y, tmp_path, 28, **options, threads=threads)
+    assert run.stream.in_one_block
+    assert run.stream.plan.lines[WEIGHTS] < 1.3 * weights
+    assert run.stream.workspace.peak_bytes >= 1.5 * weights  # signed in the account of the disk
+    assert not run.stream.bytes_spilled
+    assert is_mapped(last.coef)
+    assert model.converged
+    assert best.certificate.total_dual <= model.certificate.total_primal
+    assert model.certificate.total_dual <= best.certificate.total_primal
+    measured = 0.0
+    for w, b, (there, sign) in zip(model.coef_, model.intercept_, problems(y, 10, "ovo"), strict=True):
+        margin = sign * (X.astype(np.float64) @ w + b)
+        measured += 0.5 * w @ w + 0.5 * b**2 + C * LOSSES[loss](margin)[there].sum()
+    assert measured == pytest.approx(model.certificate.total_primal, rel=1e-12)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_on_disk_end_where_those_in_memory_do(tmp_path):
+    """They are measured pair by pair, to the last digit as all together; and of those that are solved no more."""
+    X, y = rows(5, n=2000, values=10, d=130_000)
+    kept = []
+    for megabytes in (22, 15):
+        run, model, _ = trained(X, y, tmp_path, megabytes, C=10.0, multiclass="ovo", tol=1e-4)
+        assert run.stream.in_one_block
+        kept.append((run.stream.plan.lines[WEIGHTS], model))
+    (in_memory, one), (on_disk, other) = kept
+    assert on_disk < in_memory == 12 * 10 * (130_000 + 1)
+    assert model.converged
+    np.testing.assert_allclose(one.certificate.primal, other.certificate.primal, rtol=1e-4)
+    assert one.history[1]["primal"] == other.history[1]["primal"]
+
+
+def test_all_of_it_stays_below_the_limit(tmp_path):
+    """Peak memory, with the model's file, whose weights are mostly zeros; in a process of its own."""
+    X, y = rows(25, n=1000, values=20, d=60_000)
+    dump_svmlight_file(X, y, str(tmp_path / "some.svm"))
+    base = [sys.executable, "-m", "llsvm", "train", "some.svm", "--multiclass", "ovo", "--threads", "1"]
+    options = {"cwd": tmp_path, "capture_output": True, "text": True}
+    refused = subprocess.run([*base, "--memory-limit", "320MB", "--model", "m"], **options)
+    least = int(re.search(r"--memory-limit (\d+)MB or more", refused.stderr)[1])
+    weights = 8 * 300 * 60_001 // MB
+    assert weights + 264 < least < 1.5 * weights + 264
+    done = subprocess.run([*base, "--memory-limit", f"{least}MB", "--model", "m", "--json"], **options)
+    outcome = json.loads(done.stdout)
+    assert outcome["converged"]
+    assert outcome["peak_rss_bytes"] <= least * MB
+    assert os.path.getsize(tmp_path / "m") < weights * MB / 2
+
+
 def test_working_sets_do_with_few_copies(tmp_path, monkeypatch):
     """Pairs at a large C, whose survivors are spilled: they come together in the room of the weights that a pass
     measures, which are 32-bit floats again after."""
@@ -160,7 +223,7 @@ def test_working_sets_do_with_few_copies(tmp_path, monkeypatch):
     monkeypatch.setattr(WorkingSets, "_solve_together", solve)
     soon = tuning_module.WorkingSetTuning(passes=0.0, patience=0.0)
     monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, working_sets=soon))
-    X, y = rows(10, n=20_000, values=10, d=50_000)
+    X, y = rows(10, n=40_000, values=10, d=50_000)
     options = {"C": 1e4, "multiclass": "ovo", "tol": 1e-3}
     _, best, _ = trained(X, y, tmp_path, 200, **options)
     run, model, last = trained(X, y, tmp_path, 34, **options)

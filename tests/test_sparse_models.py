@@ -74,6 +74,8 @@ def test_others_are_written_as_they_were(tmp_path, coef):
 @pytest.mark.parametrize("part", ["coef_counts", "coef_problems", "coef_values"])
 def test_parts_that_do_not_fit_each_other_are_refused(tmp_path, monkeypatch, part):
     right = sparse.as_arrays
+    made(weights()).save(tmp_path / "m")
+    held = Model.load(tmp_path / "m")
 
     def wrong(found):
         arrays = right(found)
@@ -83,7 +85,7 @@ def test_parts_that_do_not_fit_each_other_are_refused(tmp_path, monkeypatch, par
         return arrays
 
     monkeypatch.setattr("llsvm.models.sparse.as_arrays", wrong)
-    made(weights()).save(tmp_path / "m")
+    held.save(tmp_path / "m")
     with pytest.raises(ModelError, match="damaged"):
         Model.load(tmp_path / "m")
 

@@ -157,6 +157,69 @@ def test_time_may_be_over_out_of_core(settings, tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["some.svm"]
 
 
+class Late(Progress):
+    """The pass after so many is given up at the second look at whether it is to be gone on with."""
+
+    def __init__(self, last):
+        super().__init__()
+        self.last, self.looks = last, 0
+
+    def check_measuring(self):
+        if self.patience < np.inf and self.passes == self.last:
+            self.looks += 1
+            if self.looks == 2:
+                self.stop_at = -np.inf
+                raise OutOfTime
+
+
+@pytest.mark.parametrize("settings", [*OUT_OF_CORE[:2], {"multiclass": "ovo", "C": 1e4}])
+def test_a_pass_that_takes_too_long_is_given_up(settings, tmp_path, monkeypatch):
+    """What was certified last is the result, and nothing is left behind."""
+    small_pages(monkeypatch, 2000, 8000)
+    X, y = ill_conditioned(800, 12, 3)
+    path = str(write_svmlight(tmp_path / "some.svm", X, y))
+    chosen = Settings(threads=1, scale="none", spill_dir=str(tmp_path), max_passes=8, **settings)
+    for last in (1, 2):
+        budget = MemoryBudget(250_000, runtime_bytes=0)
+        with Training(open_source(path), chosen, budget=budget) as training:
+            training.stream.progress = late = Late(last)
+            before = [report.certificate for report in training if report.certificate is not None]
+            model = training.model
+        assert late.looks == 2
+        assert model.certificate == before[-1]
+        assert model.certificate.passes == last
+        assert late.patience == np.inf  # of what follows, such as pruning
+        here = primal(model, X, y, **settings)
+        assert here == pytest.approx(model.certificate.total_primal, rel=1e-5)
+    assert [each.name for each in tmp_path.iterdir()] == ["some.svm"]
+
+
+def test_measuring_may_take_some_seconds_once_something_is_certified():
+    progress = Progress(stop_at=time.monotonic() - 10)
+    assert progress.out_of_time
+    progress.check_measuring()
+    progress.patience = 100.0
+    progress.check_measuring()
+    progress.patience = 5.0
+    with pytest.raises(OutOfTime):
+        progress.check_measuring()
+
+
+def test_nothing_begins_again_with_64_bit_floats_once_time_is_over(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 5)) + 3.0
+    y = (X[:, 0] + rng.standard_normal(400) > 3.0).astype(int)
+    X[:20, 1], y[:20] = X[:20, 1] + 100.0, 2
+    path = str(write_svmlight(tmp_path / "rows.svm", X, y))
+    settings = Settings(C=500.0, threads=1, multiclass="ovo", max_passes=3)
+    for last, begins in ((np.inf, 2), (1, 1)):
+        with Training(open_source(path), settings, budget=MemoryBudget(10**8, runtime_bytes=0)) as training:
+            training.stream.progress = Looks(last)
+            reports = list(training)
+        assert [report.kind for report in reports].count("read") == begins
+        assert reports[-1].cause == ""
+
+
 def test_a_kernel_matrix_that_takes_too_long_is_given_up():
     X, y = ill_conditioned()
     report, _, model = run_to((X, y), 1, kernel="rbf", C=10.0)

@@ -323,11 +323,11 @@ class Model:
         Raises DiskError where the disk is full, UsageError where the path cannot be written.
         """
         more = {name: value for name, value in self.extra.items() if isinstance(value, np.ndarray)}
-        weights = sparse.compact(self.weights)
-        without_zeros = {sparse.NAME: True} if isinstance(weights, sparse.SparseWeights) else {}
+        weights = sparse.as_arrays(self.weights)
+        without_zeros = {} if "coef" in weights else {sparse.NAME: True}
         header = {name: getattr(self, name) for name in _PLAIN_FIELDS} | {
             "n_features": self.n_features_in_,
-            "n_weights": weights.size,
+            "n_weights": list(weights.values())[-1].size,
             "certificate": None if self.certificate is None else certificate_values(self.certificate),
             "settings": _without(self.settings, _PLACE_SETTINGS),
             "history": [_without(row, _CLOCK_COLUMNS) for row in self.history],
@@ -335,7 +335,7 @@ class Model:
             "extra": _without(self.extra, tuple(more)) | without_zeros,
             "requires": (*self.requires, *without_zeros),
         }
-        arrays = {**sparse.as_arrays(weights), "intercept": self.intercept_, "classes": self.classes_}
+        arrays = {**weights, "intercept": self.intercept_, "classes": self.classes_}
         arrays |= {f"extra/{name}": more[name] for name in sorted(more)}
         log = {
             "log": self.log,

@@ -44,7 +44,7 @@ from llsvm.memory.process import available_bytes, resident_bytes
 from llsvm.memory.sizes import format_size
 from llsvm.models.calibration import CALIBRATION, THRESHOLD
 from llsvm.models.header import check_header
-from llsvm.models.sparse import NAME, PARTS, check_shapes
+from llsvm.models.sparse import NAME, PARTS, InPieces, check_shapes
 
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
@@ -84,7 +84,7 @@ _MAX_HEADER_RATIO = 100  # to its bytes in the file; names and categories shrink
 def write(
     path: str | os.PathLike[str],
     header: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
+    arrays: Mapping[str, NDArray[Any] | InPieces],
     log: Mapping[str, Any],
 ) -> None:
     """Write header and arrays to ``path`` and ``log`` to ``path.log.json``, each atomically (no log where the path
@@ -97,7 +97,7 @@ def write(
         with zipfile.ZipFile(_forwards(stream), "w") as archive:
             listed = {}
             for name, array in arrays.items():
-                array = _stored(array)
+                array = array if isinstance(array, InPieces) else _stored(array)
                 member = _write_member(archive, f"{name}.npy", _npy_pieces(array), _mostly_zeros(array))
                 listed[name] = {"shape": array.shape, "dtype": array.dtype.str, "crc32": member.CRC}
             about = {"format": FORMAT, "format_version": FORMAT_VERSION, "arrays": listed}
@@ -183,17 +183,22 @@ def _stored(array: NDArray[Any]) -> NDArray[Any]:
     return np.atleast_1d(array.astype(array.dtype.newbyteorder("<"), copy=False))
 
 
-def _mostly_zeros(array: NDArray[Any]) -> bool:
+def _mostly_zeros(array: NDArray[Any] | InPieces) -> bool:
+    if isinstance(array, InPieces):
+        return False
     n = array.size if array.dtype.kind not in "fu" else sum(map(np.count_nonzero, in_pieces(array)))
     return bool(n < _ZEROS_PAY * array.size)
 
 
-def _npy_pieces(array: NDArray[Any]) -> Iterator[bytes]:
+def _npy_pieces(array: NDArray[Any] | InPieces) -> Iterator[bytes]:
     """``array`` as a C-ordered .npy file, in pieces, whatever its layout in memory."""
     head = io.BytesIO()
     layout = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
     npy.write_array_header_1_0(head, layout)
     yield head.getvalue()
+    if isinstance(array, InPieces):
+        yield from (piece.tobytes() for piece in array.pieces())
+        return
     step = max(1, _CHUNK_BYTES * len(array) // max(array.nbytes, 1))
     for start in range(0, len(array), step):
         yield array[start : start + step].tobytes()

@@ -7,7 +7,8 @@ several problems; a single one's weights take no more room than the list of colu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,24 +90,40 @@ def n_nonzero(weights: Weights) -> int:
     return int(np.count_nonzero(weights.values if isinstance(weights, SparseWeights) else weights))
 
 
-def compact(weights: Weights) -> Weights:
-    """Without the zeros, where that pays."""
-    if isinstance(weights, SparseWeights) or weights.size < _MIN_WEIGHTS:
-        return weights
+@dataclass(frozen=True, slots=True)
+class InPieces:
+    """An array that is made piece by piece, each time it is asked for."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    pieces: Callable[[], Iterator[NDArray[Any]]]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+def _without_zeros(weights: NDArray[np.float64]) -> dict[str, Any] | None:
+    """As ``as_arrays`` has them, where that pays: beside the weights they would take up to half as much memory."""
     k, d = weights.shape
-    nnz = int(np.count_nonzero(weights))
+    nnz = int(np.count_nonzero(weights)) if weights.size >= _MIN_WEIGHTS else weights.size
     if 12 * nnz + 4 * (d + 1) >= _MAX_SHARE * weights.nbytes or nnz >= 2**31:
-        return weights
-    indptr, problems, values = np.zeros(d + 1, np.int32), np.empty(nnz, np.int32), np.empty(nnz)
-    step, done = max(1, _PIECE_WEIGHTS // k), 0
-    for start in range(0, d, step):
-        piece = weights[:, start : start + step].T
-        column, problem = np.nonzero(piece)
-        indptr[start + 1 : start + 1 + len(piece)] = np.bincount(column, minlength=len(piece))
-        problems[done : done + len(column)] = problem
-        values[done : done + len(column)] = piece[column, problem]
-        done += len(column)
-    return SparseWeights(np.cumsum(indptr, out=indptr), problems, values, k)
+        return None
+    step = max(1, _PIECE_WEIGHTS // k)
+    by_columns = [weights[:, start : start + step].T for start in range(0, d, step)]
+
+    def problems() -> Iterator[NDArray[np.int32]]:
+        filled = (
+            np.not_equal(piece, 0, order="C") for piece in by_columns
+        )  # a third less time than np.nonzero
+        return ((np.flatnonzero(some) % k).astype(np.int32) for some in filled)
+
+    def values() -> Iterator[NDArray[np.float64]]:
+        return (piece[piece != 0] for piece in by_columns)
+
+    counts = np.concatenate([np.count_nonzero(piece, axis=1) for piece in by_columns]).astype(np.uint32)
+    parts = InPieces((nnz,), np.dtype(np.int32), problems), InPieces((nnz,), np.dtype(np.float64), values)
+    return dict(zip(PARTS, (counts, *parts), strict=True))
 
 
 def _indptr(counts: NDArray[np.integer]) -> NDArray[np.int32]:
@@ -115,10 +132,10 @@ def _indptr(counts: NDArray[np.integer]) -> NDArray[np.int32]:
     return indptr
 
 
-def as_arrays(weights: Weights) -> dict[str, NDArray[Any]]:
-    """As a model file has them."""
+def as_arrays(weights: Weights) -> dict[str, NDArray[Any] | InPieces]:
+    """As a model file has them: without the zeros, where that pays."""
     if not isinstance(weights, SparseWeights):
-        return {"coef": weights.T}
+        return _without_zeros(weights) or {"coef": weights.T}
     parts = np.diff(weights.indptr).astype(np.uint32), weights.problems, weights.values
     return dict(zip(PARTS, parts, strict=True))
 

@@ -10,18 +10,26 @@ from numpy.typing import NDArray
 
 from llsvm.files.growing import multiply
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.rounding import RoundingBound
+from llsvm.objective.rounding import RoundingBound, squares_of
 
 
 class BestPrimal:
     """The smallest primal met so far of each problem, and its weights."""
 
-    def __init__(self, k: int, make: Callable[[tuple[int, int]], NDArray[np.float64]] = np.empty) -> None:
-        """make: an array of that shape for them."""
+    def __init__(self, k: int, make: Callable[[tuple[int, int]], NDArray[np.float64]] = np.zeros) -> None:
+        """make: zeros of that shape for them."""
         self.primal = np.full(k, np.inf)
         self.close_squares = np.full(k, np.inf)
         self.coef: NDArray[np.float64] | None = None
         self._make = make
+        self._squares = np.full((k, 2), np.nan)  # of the weights, see RoundingBound; NaN where they are new
+
+    def offer_zeros(
+        self, primal: NDArray[np.float64], close_squares: NDArray[np.float64], shape: tuple[int, int]
+    ) -> None:
+        """The first ones, (k, d + 1), are all 0. Arguments as in ``offer``."""
+        self.coef = self._make(shape)
+        self.primal[...], self.close_squares[...], self._squares[...] = primal, close_squares, 0.0
 
     def offer(
         self,
@@ -38,12 +46,17 @@ class BestPrimal:
         for c in range(len(w)):
             if better[c] or first:
                 multiply(w[c], 1.0 if factor is None or not better[c] else float(factor[c]), coef[c])
+                self._squares[c] = np.nan
             if better[c]:
                 self.primal[c], self.close_squares[c] = primal[c], close_squares[c]
 
     def certificate(self, dual: NDArray[np.float64], passes: int, bound: RoundingBound) -> Certificate:
         assert self.coef is not None
-        return bound.certificate(self.coef, self.primal, dual, passes, self.close_squares)
+        for c in np.flatnonzero(np.isnan(self._squares[:, 0])):
+            self._squares[c] = squares_of(self.coef[c])
+        return bound.certificate(
+            self.coef, self.primal, dual, passes, self.close_squares, squares=self._squares
+        )
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
@@ -63,3 +76,4 @@ class BestPrimal:
         if self.coef is None:
             self.coef = self._make((len(coef), len(coef[0])))
         self.coef[...] = coef
+        self._squares[...] = np.nan

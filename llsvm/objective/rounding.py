@@ -118,6 +118,11 @@ def lost_squares(roundings: Iterable[Rounding]) -> float:
     return sum(each.squares for each in roundings)
 
 
+def squares_of(w: NDArray[np.float64]) -> tuple[float, float]:
+    """Of weights, (d + 1,), which may lie on disk: Σ of their squares but for the last one's, and that."""
+    return sum(float(np.einsum("i,i", some, some)) for some in in_pieces(w[:-1])), float(w[-1]) ** 2
+
+
 @dataclass(frozen=True, slots=True)
 class RoundingBound:
     """Makes certificates that hold for the data before they were rounded; see the file's head.
@@ -154,15 +159,18 @@ class RoundingBound:
         passes: int,
         close_squares: NDArray[np.float64] | None = None,
         beyond: float = CLOSE,
+        squares: NDArray[np.float64] | None = None,
     ) -> Certificate:
         """coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual: (p,) as measured.
         close_squares: (p,) Σ C_i² over rows with a margin below 1 + beyond, where that has been measured with the
-        primal, of the hinge loss or of a joint one: the margin is then the least of a row."""
+        primal, of the hinge loss or of a joint one: the margin is then the least of a row. squares: (len(coef), 2)
+        ``squares_of`` the weights, where they are known."""
         of_features, of_constant = np.zeros(len(primal)), np.zeros(len(primal))
         for j, w in enumerate(coef):
             at = j if len(coef) == len(primal) else 0
-            of_features[at] += sum(float(np.einsum("i,i", some, some)) for some in in_pieces(w[:-1]))
-            of_constant[at] += float(w[-1]) ** 2
+            features, constant = squares_of(w) if squares is None else squares[j]
+            of_features[at] += features
+            of_constant[at] += constant
         of_all = of_features + of_constant
         norms = np.sqrt(np.stack([of_features, of_all, of_features if self.free_bias else of_all], axis=1))
         measured = Certificate(  # refuses what is false

@@ -21,7 +21,8 @@ NO_ROOM = "memory"  # stalled, since the memory limit has no room for what would
 ROUNDED = "rounding"  # what is missing to the tolerance is lost in rounding
 
 UPDATES = "updates_per_row"  # in ``Report.extra``: so often each row has been updated so far, on average
-SECONDS = "priced_seconds"  # of processor that this has taken, as told by counts, so that runs repeat
+# Of processor that this has taken, as told by counts, so that runs repeat; llsvm: beside the updates themselves
+SECONDS = "priced_seconds"
 
 
 def in_passes(number: int, what: str = "pass") -> str:

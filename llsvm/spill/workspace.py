@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from llsvm.errors import DiskError
 from llsvm.memory.sizes import format_size
@@ -114,10 +115,10 @@ class Workspace:
         file.name = self.path(name)
         return file, nbytes
 
-    def map_array(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    def map_array(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Zeros in a file, mapped: memory of the process only where they are looked at (llsvm.files.growing). File
         and claim are gone with the array, which may outlive the workspace. Raises DiskError."""
-        nbytes = math.prod(shape) * np.dtype(np.float64).itemsize
+        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         self.claim(nbytes)
         with self.create("array") as file:
             try:
@@ -129,7 +130,7 @@ class Workspace:
                 os.unlink("array", dir_fd=self._folder)
             mapped = mmap.mmap(file.fileno(), nbytes)
         weakref.finalize(mapped, self.release, nbytes)
-        return np.ndarray(shape, np.float64, mapped)
+        return np.ndarray(shape, dtype, mapped)
 
     def retire(self, file: FileIO, nbytes: int) -> None:
         """Nobody needs the file's content any more; it keeps the ``nbytes`` claimed for it until ``reuse`` takes

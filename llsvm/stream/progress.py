@@ -2,7 +2,8 @@
 
 Time is over for a solver where ``out_of_time`` says so: it then ends what it is at, with something that can be
 measured, makes no other step, and trains no more in the pass that measures it. What is of no use half done, such as
-a matrix, calls ``check`` on the way, and whoever asked for it goes on without it. Clocks decide nothing else.
+a matrix, calls ``check`` on the way, and whoever asked for it goes on without it. Measuring, too, is given up where
+it is ``overdue``: what was certified last is the result then. Clocks decide nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 
 from llsvm.memory.process import resident_bytes
 
+PATIENCE_SECONDS = 5.0  # that measuring may take once time is over, where something is certified
+
 
 class OutOfTime(Exception):
     """Time is over; caught by whoever can do without what was begun."""
@@ -21,7 +24,8 @@ class OutOfTime(Exception):
 @dataclass(slots=True)
 class Progress:
     """phase: "reading", "pass" or "survivors". rows_total, bytes_total: of this phase, 0 where unknown.
-    stop_at: by ``time.monotonic``, in seconds: there is no work but measuring from then on."""
+    stop_at: by ``time.monotonic``, in seconds: there is no work but measuring from then on, which may take
+    ``patience`` seconds: for ever, until there is something to fall back on."""
 
     phase: str = "reading"
     passes: int = 0
@@ -33,6 +37,7 @@ class Progress:
     survivors: int = 0
     limit_bytes: int = 0
     stop_at: float = math.inf
+    patience: float = math.inf
 
     def begin(self, phase: str, rows_total: int = 0, bytes_total: int = 0) -> None:
         self.phase, self.rows_done, self.bytes_done = phase, 0, 0
@@ -50,6 +55,11 @@ class Progress:
     def check(self) -> None:
         """Raises OutOfTime."""
         if self.out_of_time:
+            raise OutOfTime
+
+    def check_measuring(self) -> None:
+        """Raises OutOfTime where not even a full pass should be gone on with."""
+        if time.monotonic() >= self.stop_at + self.patience:
             raise OutOfTime
 
     def stop(self) -> None:

@@ -269,6 +269,7 @@ class Stream:
         """Every row once. A block is valid until the next is asked for. begin: called only where pages are read."""
         self.progress.begin("pass", self.dataset.n_rows)
         for block in self.again(begin):
+            self.progress.check_measuring()
             yield block
             self.progress.rows_done += block.n_rows
 
@@ -323,14 +324,8 @@ class Stream:
     def sparse_state(self, width: int, dtype: np.dtype) -> SparseState:
         """As ``row_state``, for values most of which are zero: packed in what ``prepare`` has set aside,
         on disk when they outgrow it."""
-        n_rows = self.dataset.n_rows
-        return SparseState(
-            n_rows,
-            width,
-            dtype,
-            self._spent.state_bytes,
-            lambda: RowState(n_rows, width, dtype, self.open_workspace()),
-        )
+        given = self.dataset.n_rows, width, dtype
+        return SparseState(*given, self._spent.state_bytes, lambda: RowState(*given, self.open_workspace()))
 
     @property
     def _spent(self) -> MemoryPlan:

@@ -1,11 +1,29 @@
-"""Clock: how long a run has taken, and what its seconds went into."""
+"""Clock: how long a run has taken, and what its seconds went into; and what ends it where they are over."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
 from llsvm.solvers.report import Report
+from llsvm.stream.progress import PATIENCE_SECONDS, OutOfTime, Progress
+from llsvm.training.kept import Kept
+
+
+def in_time(reports: Iterator[Report], progress: Progress, kept: Kept) -> Iterator[Report]:
+    """The reports up to where time is over and the pass at hand takes too long to be waited for, if one before it
+    has certified something, and no state is wanted."""
+    certified = False
+    try:
+        for report in reports:
+            certified |= report.certificate is not None
+            yield report
+            progress.patience = PATIENCE_SECONDS if certified and not kept.wants_one else math.inf
+    except OutOfTime:
+        pass
+    finally:
+        progress.patience = math.inf
 
 
 class Clock:

@@ -42,7 +42,7 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 from llsvm.training.carried import ANEW, Carried, Start
 from llsvm.training.class_weights import class_weights
-from llsvm.training.clock import Clock
+from llsvm.training.clock import Clock, in_time
 from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.kept import Ended, Kept
@@ -222,9 +222,10 @@ class Training:
             notes = (self._kept.note, self.stream.note, _DOUBLE * self._kept.doubled, chosen)
             yield Report("read", 0, note="; ".join(filter(None, notes)))
             reports, hidden = self._kept.reports(solver, self.stream), False
-            for report in reports:
-                hidden = rounding_hides_the_optimum(report, self.settings, self._can_begin_again)
-                if hidden and self._can_begin_again:
+            for report in in_time(reports, self.progress, self._kept):
+                again = self._can_begin_again and not self.progress.out_of_time
+                hidden = rounding_hides_the_optimum(report, self.settings, again)
+                if hidden and again:
                     break
                 report.cause = report.cause or (ROUNDED if hidden else "")
                 self.note(report)

@@ -18,6 +18,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
+from llsvm.solvers.llsvm.sweeps import CALL_VISITS
 from llsvm.solvers.llsvm.warm import Probe, Warm
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.progress import Progress
@@ -96,6 +97,11 @@ class Epochs:
         for c in self._run.sweeps.open:
             price += self._second_order.price(part, len(part.members(c)), len(part.active[c]))
         return price
+
+    @property
+    def calls_price(self) -> float:
+        """ns of processor time that sweeps have taken so far beside their visits to rows."""
+        return CALL_VISITS * int(self._run.sweeps.calls.sum()) * self._second_order.visit_price
 
     def _in_block(self, threshold: float) -> int:
         sweeps, part = self._run.sweeps, self._run.duals.whole
@@ -303,6 +309,8 @@ class Epochs:
         run, sweeps = self._run, self._run.sweeps
 
         def sweep(c: int) -> None:
+            if self._progress.out_of_time:
+                return
             if self._faces.done[c]:
                 part.active[c] = part.active[c][:0]
                 return

@@ -16,7 +16,7 @@ from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, missing_bytes, useful_bytes
-from llsvm.solvers.llsvm.sweeps import copies_of_weights
+from llsvm.solvers.llsvm.sweeps import PIECE_BYTES, copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
 WEIGHTS = "weights"  # the ledger's line
@@ -41,12 +41,14 @@ class Layout:
     """needs: for ``Stream.prepare``. at_hand: all rows come as one block, and their dual variables stay with them
     as float64. round_to_float32: those that are stored are float32.
     few_copies: of the weights; those that a pass measures are float32, and the best so far lie on disk.
+    start_on_disk: so do those that a pass measures.
     tuning: as the memory allows."""
 
     needs: Needs
     at_hand: bool
     round_to_float32: bool
     few_copies: bool
+    start_on_disk: bool
     tuning: LLSVMTuning
 
     @property
@@ -63,16 +65,20 @@ def layout(
     tuning: LLSVMTuning,
 ) -> Layout:
     """class_weight: (n_classes,) factors of C. problems: to be solved together; alone, and where no state is kept,
-    they do with few copies of their weights where there is no room for more."""
-    found = _layout(settings, class_weight, threads, memory, problems, tuning, few_copies=False)
+    they do with few copies of their weights where there is no room for more; another of these goes to disk where
+    all rows are at hand then."""
+    given = settings, class_weight, threads, memory, problems
+    found = _layout(*given, tuning)
     fixed = settings.paper or settings.loss == ONE_CLASS or settings.tol < DOUBLE_BELOW_TOL
     fixed = fixed or memory.keeps_state or len(problems.variants) > 1
     small = 8 * len(problems) * memory.dataset.n_columns < FEW_COPIES_ABOVE
     if fixed or small or memory.has_room(found.needs):
         return found
-    return _layout(
-        settings, class_weight, threads, memory, problems, tuning.with_few_copies(), few_copies=True
-    )
+    few = _layout(*given, tuning.with_few_copies(), few_copies=True)
+    if few.at_hand:
+        return few
+    on_disk = _layout(*given, tuning.with_few_copies(), few_copies=True, start_on_disk=True)
+    return on_disk if on_disk.at_hand else few
 
 
 def _layout(
@@ -82,7 +88,8 @@ def _layout(
     memory: MemoryLeft,
     problems: Problems,
     tuning: LLSVMTuning,
-    few_copies: bool,
+    few_copies: bool = False,
+    start_on_disk: bool = False,
 ) -> Layout:
     dataset = memory.dataset
     k, width = len(problems), problems.width
@@ -92,7 +99,8 @@ def _layout(
     copies = copies_of_weights(dataset.n_columns, threads, tuning) * weights_bytes // k
     # of the one-class SVM: Σ C_i x_i, weights of a feasible α, as they are offered, and of second order
     more = 4 * weights_bytes if settings.loss == ONE_CLASS else 0
-    own = 3 * weights_bytes // 2 if few_copies else 3 * weights_bytes
+    start = min(threads, k) * (weights_bytes // k + PIECE_BYTES) if start_on_disk else weights_bytes // 2
+    own = weights_bytes + start if few_copies else 3 * weights_bytes
     lines = {WEIGHTS: own + (tuning.average + tuning.ahead) * weights_bytes + copies + more}
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
     row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
@@ -111,7 +119,7 @@ def _layout(
     needs = Needs(
         lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing, ahead=tuning.ahead
     )
-    return Layout(needs, at_hand, round_to_float32, few_copies, tuning)
+    return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, tuning)
 
 
 def _as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:

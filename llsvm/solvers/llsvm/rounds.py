@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.files.growing import let_go
 from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
@@ -18,7 +19,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.tuning import WarmTuning
 from llsvm.solvers.llsvm.warm import Warm
-from llsvm.solvers.report import NO_ROOM, STALLED, UPDATES, Report
+from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
 
@@ -63,10 +64,13 @@ class Rounds:
         while True:
             sweeps.begin()
             (primal, close_squares, costs), n_active = self._full_pass(measure=self._has_start)
-            self._has_start = True
             self.passes += 1
             run.duals.set_enough(self._worth(primal, costs))
-            self._best.offer(primal, close_squares, run.certified, self._factor)
+            if self._has_start:
+                self._best.offer(primal, close_squares, run.certified, self._factor)
+            else:
+                self._best.offer_zeros(primal, close_squares, run.start.shape)
+            self._has_start = True
             feasible = run.dual
             certificate = self._best.certificate(feasible, self.passes, run.bound)
             self._gap = certificate.relative_gap
@@ -79,6 +83,8 @@ class Rounds:
             report.left_out = self._left_out
             report.note = NOTHING if certificate.is_nothing else ""
             report.extra[UPDATES] = int(sweeps.visits.sum()) / run.stream.dataset.n_rows
+            if not run.stream.in_one_block:  # many problems, each begun on each block
+                report.extra[SECONDS] = 1e-9 * self._epochs.calls_price
             stalled = self._stall.note(self.passes, self._best.primal, feasible) and not converged
             self._at_standstill |= stalled
             at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)
@@ -137,7 +143,9 @@ class Rounds:
         tried = np.full((len(factors), 3, len(run.start)), np.inf)
         squares = np.zeros(len(run.start))
         for c in sweeps.open:
-            squares[c] = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
+            if measure:
+                squares[c] = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
+                let_go(run.start)
             tried[:, 0, c], tried[:, 1:, c] = 0.5 * (squares[c] * factors**2), 0.0
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
@@ -154,8 +162,9 @@ class Rounds:
                 threshold.measure(part, stream.in_one_block)
 
             def train(c: int, part: BlockState = part) -> None:
+                stream.progress.check_measuring()
                 if stream.in_one_block:
-                    self._factor[c] = self._scale.factor(part, c, run.start[c])
+                    self._factor[c] = self._scale.factor(part, c, float(squares[c]))
                     tried[0, 0, c] = 0.5 * float(squares[c] * self._factor[c] ** 2)
                     tried[0, :, c] += sweeps.losses(part, c, float(self._factor[c]))
                 else:
@@ -181,7 +190,7 @@ class Rounds:
             n_active += int(np.count_nonzero(slack <= 0))
             stream.progress.survivors = n_active
             if n_rows == stream.dataset.n_rows:
-                drift = run.drift(block)
+                drift = run.drift(block, from_zero=not measure)
             if not stream.in_one_block:
                 spills = self._spills(slack) if spills is None else spills
                 stream.survivors.add(block, slack, self._block_threshold(slack) if spills else None)
@@ -260,6 +269,8 @@ class Rounds:
         resident = self._run.duals.of(self._run.stream.survivors.resident)
 
         def train(c: int) -> None:
+            if self._run.stream.progress.out_of_time:
+                return
             part.active[c] = part.violating(c)
             for _ in range(self._run.tuning.block_sweeps + 1):
                 sweeps.sweep(resident, c)

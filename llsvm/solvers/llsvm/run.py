@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.files.growing import is_mapped, let_go
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
@@ -25,7 +26,8 @@ class Run:
 
     sweeps: the weights of all problems, and what moves them. duals: the dual variables of all rows.
     start: (k, d + 1) float64, or float32 where there is no room for more, the weights that the pass at hand, or the
-    next one, measures; while epochs over survivors go on, those that they began with.
+    next one, measures; while epochs over survivors go on, those that they began with. They may lie on disk
+    (llsvm.files.growing), where those of problems that are not open stay as they were.
     best: of the weights that passes have measured.
     bound: makes certificates. in_small_data: all rows are at hand and so few that they may be swept over at will.
     threshold: of the one-class SVM, else None.
@@ -53,10 +55,18 @@ class Run:
 
     def begin_at_weights(self) -> None:
         """Let the next pass measure the weights as they are, or as near by as makes them those of a feasible α."""
-        if self.threshold is None:
-            self.start[...] = self.sweeps.w
-        else:
+        if self.threshold is not None:
             self.threshold.feasible(self.start[0])
+        elif is_mapped(self.start):
+            for c in self.sweeps.open:
+                self.begin_at(c, self.sweeps.w[c])
+        else:
+            self.start[...] = self.sweeps.w
+
+    def begin_at(self, c: int, w: NDArray[np.float64]) -> None:
+        """Let the next pass measure these weights, (d + 1,), for problem ``c``."""
+        self.start[c] = w
+        let_go(self.start)
 
     @property
     def certified(self) -> NDArray[np.floating]:
@@ -68,19 +78,23 @@ class Run:
         """(k,) of the objectives: what gaps are measured against."""
         return self.sweeps.dual if self.threshold is None else np.array([self.threshold.size])
 
-    def drift(self, block: Block) -> float:
-        """How far margins have moved since ``start``: root mean square over some of the block's rows, the largest
-        of the problems."""
+    def drift(self, block: Block, from_zero: bool = False) -> float:
+        """How far margins have moved since ``start``, or ``from_zero``: root mean square over some of the block's
+        rows, the largest of the problems."""
         tuning, problems = self.tuning, self.duals.problems
         share = min(1.0, tuning.probe_bytes / max(block.nbytes, 1))
         n_rows = min(block.n_rows, tuning.probe_rows, max(1, int(share * block.n_rows)))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         margins = []
-        for w in (self.sweeps.w, self.start):
+        for w in (self.sweeps.w, None if from_zero else self.start):
             part = BlockState(
                 problems, some, np.ones(n_rows), np.zeros((problems.width, n_rows)), self.sweeps.loss
             )
             self.sweeps.measure(part, w)
             margins.append(part.margin)
-        moved = margins[0] - margins[1]
-        return float(np.sqrt(np.nanmax(np.mean(moved * moved, axis=1))))
+        squares = (margins[0] - margins[1]) ** 2
+        if not is_mapped(self.start):
+            return float(np.sqrt(np.nanmax(np.mean(squares, axis=1))))
+        known = ~np.isnan(squares)  # of pairs that are open
+        means = np.sum(squares, axis=1, where=known) / np.maximum(known.sum(axis=1), 1)
+        return float(np.sqrt(means.max()))

@@ -37,14 +37,14 @@ class Scale:
             return OF_ROUNDED
         return TRIED if along_faces else TRIED[:1]
 
-    def factor(self, part: BlockState, c: int, w: Vector) -> float:
-        """Of weights w (d + 1,) of problem ``c``, whose margins the part has: all rows."""
+    def factor(self, part: BlockState, c: int, square: float) -> float:
+        """Of weights of problem ``c`` with this ‖w‖², whose margins the part has: all rows."""
         if not self._is_hinge:
             return 1.0
         if self._is_rounded:
             rows, _, margin = part.of(c)
-            return best_factor(float(np.einsum("i,i", w, w, dtype=np.float64)), margin, part.cost(c)[rows])
-        t, primal, scaled = self._primals(part, c, w)
+            return best_factor(square, margin, part.cost(c)[rows])
+        t, primal, scaled = self._primals(part, c, square)
         dual = float(self._run.sweeps.dual[c])
         return t if scaled - dual <= LEFT * (primal - dual) else 1.0
 
@@ -55,7 +55,8 @@ class Scale:
         dual = float(sweeps.dual[c])
         if not self._is_hinge or gap <= FAR * dual or part is not self._run.duals.whole:
             return False
-        return self._primals(part, c, sweeps.w[c])[2] - dual <= enough
+        square = float(np.einsum("i,i", sweeps.w[c], sweeps.w[c]))
+        return self._primals(part, c, square)[2] - dual <= enough
 
     def gap_at_rest(self, w: Vector, sums: Vector) -> float:
         """The gap of the best of ``TRIED``, were all other rows of the problem at rest, at 0 with a margin of 1
@@ -74,10 +75,10 @@ class Scale:
         each = [float(np.einsum("i,i", cost, loss.value(t * margin, target))) for t in factors]
         return factors * linear + np.array(each) - fixed
 
-    def _primals(self, part: BlockState, c: int, w: Vector) -> tuple[float, float, float]:
-        """The best factor, P(w), and P(factor · w)."""
+    def _primals(self, part: BlockState, c: int, square: float) -> tuple[float, float, float]:
+        """The best factor, P(w), and P(factor · w). square: ‖w‖²."""
         rows, _, margin = part.of(c)
-        cost, square = part.cost(c)[rows], float(np.einsum("i,i", w, w))
+        cost = part.cost(c)[rows]
         primal = 0.5 * square + float(np.einsum("i,i", cost, np.maximum(1.0 - margin, 0.0)))
         dual = float(self._run.sweeps.dual[c])
         if not primal - dual > FAR * primal:

@@ -138,6 +138,12 @@ class SecondOrder:
         return patience * self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
 
     @property
+    def visit_price(self) -> float:
+        """In ns: of coordinate descent, to an average row."""
+        dataset = self._run.stream.dataset
+        return self.prices(dataset.nnz / max(dataset.n_rows, 1), dataset.n_rows, 0)[0].visit()
+
+    @property
     def steps(self) -> int:
         """Newton's, that are expected."""
         tuning = self._run.tuning.multipliers
@@ -287,7 +293,7 @@ class SecondOrder:
         if self._is_wide(prices, len(at), n_free, self.lent_bytes > 0):
             self._along_faces(part, c, problem, gap)
             if whole:
-                run.start[c] = w
+                run.begin_at(c, w)
             return
         if not whole:
             rest += w - problem.weights(before)
@@ -318,7 +324,7 @@ class SecondOrder:
             dual = problem.dual(new, v)
         if dual + others < begun:
             if whole and start is not None:  # weights as good, beside dual variables that were better
-                run.start[c] = found.w
+                run.begin_at(c, found.w)
             return
         # those of all rows are measured next, at w
         alpha[at], margin[at] = new, found.margins if start is not None else problem.margins(v)
@@ -329,4 +335,4 @@ class SecondOrder:
             return
         sweeps.w[c], sweeps.dual[c] = v, dual + others
         if whole:
-            run.start[c] = found.w
+            run.begin_at(c, found.w)

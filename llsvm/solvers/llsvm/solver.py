@@ -152,9 +152,11 @@ class LLSVM:
             sweeps,
             AllDuals(self.problems, costs, sweeps.loss, stored),
             replace(bound, variants=self.problems.variants),
-            start=np.zeros(sweeps.w.shape, np.float32 if plan.few_copies else np.float64),
+            start=(stream.open_workspace().map_array if plan.start_on_disk else np.zeros)(
+                sweeps.w.shape, np.float32 if plan.few_copies else np.float64
+            ),
             best=BestPrimal(
-                len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.empty
+                len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.zeros
             ),
             in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
             threshold=threshold,

@@ -86,5 +86,7 @@ def _add(run: Run, part: BlockState, c: int) -> None:
     coefficients = np.zeros((part.n_rows, 1))
     coefficients[rows, 0] = alpha * part.signs(c)[rows]
     products, w = RowProducts(part.block, sweeps.bias, sweeps.w.shape[1], 1), sweeps.w[c][:, None]
-    for piece in products.pieces(0, part.n_rows):
-        products.add(products.matrix(piece), coefficients[piece], w)
+    at = np.flatnonzero(coefficients) if run.duals.problems.pairs else None  # most are of other classes
+    for piece in products.pieces(0, part.n_rows if at is None else len(at)):
+        chosen = piece if at is None else at[piece]
+        products.add(products.matrix(chosen), coefficients[chosen], w)

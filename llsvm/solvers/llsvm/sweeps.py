@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.files.growing import is_mapped, let_go
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions, Problems
 from llsvm.objective.rounding import CLOSE
@@ -25,6 +26,7 @@ from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
 CALL_VISITS = 200  # to rows take as long as what a sweep costs beside its visits
+PIECE_BYTES = 1 << 20  # of rows, that are brought together to be measured by weights on disk
 _PIECE_VALUES = 1e8  # that a sweep visits between two looks at the clock
 NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))  # where rows are dense
 
@@ -109,7 +111,8 @@ class Sweeps:
         step = self._threads.number * self._rows_per_thread(part)
         if not self._shared[c] or len(order) < step:
             step = max(1, int(_PIECE_VALUES / self._values_per_row(part)))
-            return self._sweep_pieces(part, c, np.array_split(order, len(order) // step + 1), False)
+            pieces = np.array_split(order, len(order) // step + 1) if len(order) >= step else [order]
+            return self._sweep_pieces(part, c, pieces, False)
         return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)
 
     def _sweep_pieces(
@@ -214,10 +217,12 @@ class Sweeps:
         return total, float(np.einsum("i,i", close, close)), float(cost.sum())
 
     def measure(self, part: BlockState, w: NDArray[np.floating] | None) -> None:
-        """Set the part's margins of the open problems to those at ``w`` (k, d + 1); None is zero. Those of others,
-        against the rest, become unknown."""
+        """Set the part's margins of the open problems to those at ``w`` (k, d + 1), which may lie on disk; None is
+        zero. Those of others, against the rest, become unknown."""
         if w is None:
             part.margin[...] = 0.0
+        elif self._problems.pairs and is_mapped(w):
+            self.each(lambda c: self._measure_pair(part, c, w))
         elif self._problems.pairs:
             width, k = self._problems.width_of_classes, self._problems.of_classes
             for v in range(len(self._problems.variants)):
@@ -228,6 +233,7 @@ class Sweeps:
                 part.margin[...] = np.nan
             for c in self.open:
                 part.margin[c] = self._margins(part.block, w[c], part.signs(c))
+                let_go(w)
 
     def _pair_margins(self, block: Block, w: NDArray[np.floating], out: NDArray[np.float64]) -> None:
         """Margins of the rows in the pairs of their classes, out (k − 1, n), each thread a range of rows."""
@@ -241,6 +247,24 @@ class Sweeps:
 
         self._threads.over_rows(block.n_rows, measure)
 
+    def _measure_pair(self, part: BlockState, c: int, w: NDArray[np.floating]) -> None:
+        """Of one pair, whose weights alone are looked at."""
+        rows = part.members(c)
+        alpha, margin = part.load(c, rows)
+        for piece in np.array_split(rows, part.block.nbytes * len(rows) // (part.n_rows * PIECE_BYTES) + 1):
+            margin[piece] = part.signs(c)[piece] * self._dots(part.block.take(piece), w[c])
+        part.store(c, rows, alpha, margin)
+        let_go(w)
+
+    def _dots(self, block: Block, w: NDArray[np.floating]) -> NDArray[np.float64]:
+        """w·x_i, (n,)."""
+        out, X = np.empty(block.n_rows), block.X
+        if isinstance(X, CSR):
+            dots_csr(X.indptr, X.indices, X.data, w, self.bias, out)
+        else:
+            dots_dense(X, w, self.bias, out)
+        return out
+
     def _margins(
         self, block: Block, w: NDArray[np.floating], signs: NDArray[np.float64]
     ) -> NDArray[np.float64]:
@@ -248,11 +272,7 @@ class Sweeps:
         out = np.empty(block.n_rows)
 
         def dots(_: int, start: int, stop: int) -> None:
-            X = block.slice(start, stop).X
-            if isinstance(X, CSR):
-                dots_csr(X.indptr, X.indices, X.data, w, self.bias, out[start:stop])
-            else:
-                dots_dense(X, w, self.bias, out[start:stop])
+            out[start:stop] = self._dots(block.slice(start, stop), w)
 
         self._threads.over_rows(block.n_rows, dots)
         out *= signs
