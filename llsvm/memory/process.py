@@ -110,7 +110,7 @@ def return_freed_memory(room_bytes: int) -> None:
 
 def process_bytes() -> int:
     """What this process takes before it holds any rows: RUNTIME_BYTES, and what the caller holds beside it, rounded
-    up: libraries that were there before ours, or, where that is more, what there is beyond the most that ours take."""
+    up: what was there before ours or, where that is more, what there is now beyond the most that ours take."""
     callers = max(_CALLERS_BYTES, resident_bytes() - RUNTIME_BYTES, 0)
     return RUNTIME_BYTES + -(-callers // _GRAIN_BYTES) * _GRAIN_BYTES
 
