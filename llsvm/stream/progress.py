@@ -25,7 +25,8 @@ class OutOfTime(Exception):
 class Progress:
     """phase: "reading", "pass" or "survivors". rows_total, bytes_total: of this phase, 0 where unknown.
     stop_at: by ``time.monotonic``, in seconds: there is no work but measuring from then on, which may take
-    ``patience`` seconds: for ever, until there is something to fall back on."""
+    ``patience`` seconds: for ever, until there is something to fall back on. measures_since: the first look at
+    these, infinite before."""
 
     phase: str = "reading"
     passes: int = 0
@@ -38,6 +39,7 @@ class Progress:
     limit_bytes: int = 0
     stop_at: float = math.inf
     patience: float = math.inf
+    measures_since: float = math.inf
 
     def begin(self, phase: str, rows_total: int = 0, bytes_total: int = 0) -> None:
         self.phase, self.rows_done, self.bytes_done = phase, 0, 0
@@ -59,7 +61,10 @@ class Progress:
 
     def check_measuring(self) -> None:
         """Raises OutOfTime where not even a full pass should be gone on with."""
-        if time.monotonic() >= self.stop_at + self.patience:
+        if (now := time.monotonic()) < self.stop_at:
+            return
+        self.measures_since = min(self.measures_since, now)
+        if now >= self.measures_since + self.patience:
             raise OutOfTime
 
     def stop(self) -> None:
