@@ -274,7 +274,7 @@ def large(tmp_path_factory):
     ("kind", "limit"),
     [
         ("callable", 300),
-        pytest.param("iterable", 340, marks=pytest.mark.slow),
+        pytest.param("iterable", 330, marks=pytest.mark.slow),
         pytest.param("memmap", 300, marks=pytest.mark.slow),
         pytest.param("dataset", 380, marks=pytest.mark.slow),
         pytest.param("duckdb", 840, marks=pytest.mark.slow),

@@ -147,7 +147,6 @@ def test_what_the_caller_holds_is_counted_beside_ours(monkeypatch, before, held,
 def test_libraries_of_the_caller_are_seen_before_ours_are_loaded():
     """100 MB that are there before: counted, though the kernels are still to come."""
     program = """
-import sys
 import numpy as np
 {before}
 import llsvm

@@ -327,7 +327,7 @@ class Model:
         without_zeros = {} if "coef" in weights else {sparse.NAME: True}
         header = {name: getattr(self, name) for name in _PLAIN_FIELDS} | {
             "n_features": self.n_features_in_,
-            "n_weights": list(weights.values())[-1].size,
+            "n_weights": weights[sparse.PARTS[-1] if without_zeros else "coef"].size,
             "certificate": None if self.certificate is None else certificate_values(self.certificate),
             "settings": _without(self.settings, _PLACE_SETTINGS),
             "history": [_without(row, _CLOCK_COLUMNS) for row in self.history],

@@ -113,9 +113,8 @@ def _without_zeros(weights: NDArray[np.float64]) -> dict[str, Any] | None:
     by_columns = [weights[:, start : start + step].T for start in range(0, d, step)]
 
     def problems() -> Iterator[NDArray[np.int32]]:
-        filled = (
-            np.not_equal(piece, 0, order="C") for piece in by_columns
-        )  # a third less time than np.nonzero
+        # a third less time than np.nonzero
+        filled = (np.not_equal(piece, 0, order="C") for piece in by_columns)
         return ((np.flatnonzero(some) % k).astype(np.int32) for some in filled)
 
     def values() -> Iterator[NDArray[np.float64]]:
