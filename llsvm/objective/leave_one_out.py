@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 
-_PIECE_BYTES = 1 << 18  # of rows whose norms are made at a time: nobody signs for their squares
+_PIECE_BYTES = 1 << 18  # of dense rows whose norms are made at a time: nobody signs for copies of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,9 @@ class LeaveOneOutCounts:
         weight?"""
         wrong = there & (margin <= 0)
         doubtful = np.flatnonzero(there & (margin > 0) & (alpha > 0))
-        step = max(1, int(_PIECE_BYTES * block.n_rows / max(block.nbytes, 1)))
-        for some in np.split(doubtful, np.searchsorted(doubtful, range(step, block.n_rows, step))):
-            if len(some):
-                squares = squared_norms(block.X, some) + self._bias**2
-                wrong[some] = alpha[some] * squares >= margin[some]
+        if len(doubtful):
+            squares = squared_norms(block.X, doubtful) + self._bias**2
+            wrong[doubtful] = alpha[doubtful] * squares >= margin[doubtful]
         for row, side in zip(self._counts, (positive, ~positive), strict=True):
             row += np.count_nonzero(there & side), np.count_nonzero(wrong & side)
 
@@ -76,14 +74,15 @@ class LeaveOneOutCounts:
 
 
 def squared_norms(X: Matrix, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """‖x_i‖² of the rows (m,), which ascend and lie close together."""
-    if not isinstance(X, CSR):
-        some = X[rows]
-        return np.einsum("ij,ij->i", some, some, dtype=np.float64)
-    ends = np.column_stack([X.indptr[rows], X.indptr[rows + 1]])
-    squares = np.zeros(ends[-1, 1] - ends[0, 0] + 1)  # one more, so that the last row may end there
-    np.square(X.data[ends[0, 0] : ends[-1, 1]], out=squares[:-1], dtype=np.float64)
-    sums = np.add.reduceat(squares, (ends - ends[0, 0]).ravel())[::2]
-    return np.where(
-        ends[:, 0] < ends[:, 1], sums, 0.0
-    )  # of an empty row reduceat gives a value that is not its own
+    """‖x_i‖² of the rows (m,), ascending."""
+    out = np.empty(len(rows))
+    if isinstance(X, CSR):
+        from llsvm.kernels import row_sums
+
+        row_sums.squared_norms(X.indptr, X.data, rows, out)
+        return out
+    step = max(1, _PIECE_BYTES // (8 * X.shape[1]))
+    for start in range(0, len(rows), step):
+        some = X[rows[start : start + step]]
+        np.einsum("ij,ij->i", some, some, dtype=np.float64, out=out[start : start + step])
+    return out

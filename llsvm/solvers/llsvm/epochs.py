@@ -333,7 +333,12 @@ class Epochs:
         sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
         probe = Probe(part, c, tuning.probe_rows)
         lent_bytes = self._sets.lent_bytes if may_wait else 0
+        extrapolation = None
         for epoch in range(tuning.max_epochs):
+            if epoch == tuning.extrapolate_after:
+                extrapolation = self._second_order.extrapolation(part, c)
+            if extrapolation is not None:
+                extrapolation.step()
             part.active[c] = rows
             gap = sweeps.sweep(part, c)
             first = gap if epoch == 0 else first

@@ -19,6 +19,7 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
+from llsvm.solvers.llsvm.extrapolation import KEPT_ROW_BYTES, KEPT_VECTORS, STEP_ROW_BYTES, STEP_VECTORS, Extrapolation
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import (
@@ -39,6 +40,7 @@ Vector = NDArray[np.float64]
 SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
 # Of dense rows as float64, at a time, of which so many are held, in no more than this part (1/4) of the room
 PIECE_BYTES, PIECES, PIECE_SHARE = 1 << 20, 3, 4
+SWEEP_ROW_BYTES = 24  # of a row, while it is swept over: its place in the order, and in the next one
 RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and of each of its dual variables
 
 
@@ -174,6 +176,25 @@ class SecondOrder:
         with one_blas_thread():
             self._run.sweeps.each(solve, range(len(problems)))
 
+    def extrapolation(self, part: BlockState, c: int, beside_bytes: int = 0) -> Extrapolation | None:
+        """For sweeps over rows of problem ``c`` in the part; None where it has no room beside so much, or the loss
+        is not for it."""
+        run, rows = self._run, part.members(c)
+        vectors = 8 * (KEPT_VECTORS + STEP_VECTORS) * self._columns
+        nbytes = (KEPT_ROW_BYTES + STEP_ROW_BYTES + SWEEP_ROW_BYTES) * len(rows) + vectors
+        room = self._room_bytes(part) // run.sweeps.at_once - nbytes - beside_bytes
+        piece_bytes = max(PIECE_BYTES, 8 * self._columns) if self._dense else 0
+        if room < PIECES * piece_bytes or run.threshold is not None or not isinstance(run.sweeps.loss, PLQLoss):
+            return None
+        return Extrapolation(run.sweeps, part, c, self._subproblem(part, c, rows, piece_bytes))
+
+    def _subproblem(self, part: BlockState, c: int, at: Positions, piece_bytes: int) -> Subproblem:
+        at, sweeps = _ascending(at[part.cost(c)[at] > 0]), self._run.sweeps
+        rows = chosen_rows(part.block.X, self._columns - 1, sweeps.bias, piece_bytes, self._run.stream.progress)
+        target = part.target(at) if isinstance(sweeps.loss, PLQLoss) else 0.0
+        cost, nothing = part.cost(c)[at], np.zeros(0)
+        return Subproblem(rows, at, part.signs(c)[at], target, cost, sweeps.loss, nothing)
+
     def _is_wide(self, prices: Prices, n_rows: int, n_free: int, lent: bool) -> bool:
         """Are conjugate gradients the way to solve systems? Then they do without the method of multipliers. lent:
         also where that needs matrices of the free rows, and a few steps along faces cost less."""
@@ -196,9 +217,13 @@ class SecondOrder:
         at, progress = problem.at, run.stream.progress
 
         face = Face(problem, tuning, sweeps.rounded)
-        scale = Scale(run)
-        steps, before = 0, math.inf
+        face_bytes = FACE_ROW_BYTES * len(at) + 8 * FACE_VECTORS * self._columns
+        extrapolation, scale = self.extrapolation(part, c, face_bytes), Scale(run)
+        n_sweeps, n_rounds = (tuning.sweeps, 1) if extrapolation is None else tuning.extrapolated
+        steps, gaps = 0, list[float]()
         while steps < tuning.max_steps:
+            if extrapolation is not None:
+                extrapolation.step()
             part.active[c] = at
             met = sweeps.sweep(part, c)
             enough = gap * float(sweeps.dual[c])
@@ -210,15 +235,17 @@ class SecondOrder:
                 )
                 if scale.gap_at_rest(sweeps.w[c], sums) <= enough:
                     return
-            if tuning.crawl(before, met, enough):
+            gaps.append(met)
+            if len(gaps) > n_rounds and tuning.crawl(gaps[-1 - n_rounds], met, enough, n_rounds * n_sweeps):
                 alpha, margin = part.load(c, at)
                 some = alpha[at]
                 sweeps.dual[c] += face.step(some, sweeps.w[c])
                 alpha[at] = some
                 part.store(c, at, alpha, margin)
-                steps, met = steps + 1, math.inf
-            before = met
-            for _ in range(tuning.sweeps - 1):
+                steps, gaps = steps + 1, []
+                if extrapolation is not None:
+                    extrapolation.forget()
+            for _ in range(n_sweeps - 1):
                 if progress.out_of_time or sweeps.sweep(part, c) <= enough:
                     break
 
@@ -274,9 +301,7 @@ class SecondOrder:
     ) -> None:
         run, sweeps, progress = self._run, self._run.sweeps, self._run.stream.progress
         loss, threshold = sweeps.loss, run.threshold
-        at = at[part.cost(c)[at] > 0]
-        if not (at[:-1] < at[1:]).all():
-            at = np.sort(at)
+        at = _ascending(at[part.cost(c)[at] > 0])
         if not len(at) or progress.out_of_time:
             return
         prices, piece_bytes = self._prices(part, len(at))
@@ -336,3 +361,7 @@ class SecondOrder:
         sweeps.w[c], sweeps.dual[c] = v, dual + others
         if whole:
             run.begin_at(c, found.w)
+
+
+def _ascending(rows: Positions) -> Positions:
+    return rows if (rows[:-1] < rows[1:]).all() else np.sort(rows)

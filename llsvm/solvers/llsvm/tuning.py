@@ -74,6 +74,8 @@ class FaceTuning:
     """Conjugate gradients end where the residual fell to this share."""
     sweeps: int = 10
     """At a time: they find the next face, and how fast the gap falls without steps."""
+    extrapolated: tuple[int, int] = (3, 6)
+    """... where they are extrapolated: so many at a time, and how fast the gap falls in so many of these rounds."""
     max_steps: int = 40
     """Between two passes."""
     few_steps: float = 4
@@ -103,12 +105,12 @@ class FaceTuning:
     quiet_steps: int = 2
     """in so many steps, one after the other; 0: never, of spilled rows."""
 
-    def crawl(self, before: float, met: float, enough: float) -> bool:
+    def crawl(self, before: float, met: float, enough: float, n_sweeps: int) -> bool:
         """Would sweeps need more than a step, to bring the gap from ``met`` to ``enough``? before: it was so much
-        ``sweeps`` sweeps ago; infinite: that is not known, and they go on."""
+        ``n_sweeps`` sweeps ago."""
         if not met < before:
             return True
-        return self.sweeps * math.log(met / enough) > self.products * math.log(before / met)
+        return n_sweeps * math.log(met / enough) > self.products * math.log(before / met)
 
     def next_sigma(self, sigma: float, length: float, unit: float) -> float:
         """What σ becomes after a step of this length. unit: that of ``first_sigma``."""
@@ -234,6 +236,8 @@ class LLSVMTuning:
     # Epochs over survivors, between two full passes
     max_epochs: int = 50
     """Over all the survivors in memory."""
+    extrapolate_after: int = 3
+    """Of these; then the next ones are extrapolated (extrapolation.py): easy problems are at their end before."""
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again;"""
     spill_reads: float = 1.5

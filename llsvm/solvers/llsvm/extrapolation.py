@@ -1,0 +1,97 @@
+"""Extrapolation: where sweeps crawl, from each round of them to the next, α goes on along what this round, and the
+last move before it, have made of it:
+
+    α ← clip(α + c₁ (α − α^k) + c₂ (α^k − α^{k−1})),   c the maximiser of D, the bounds aside
+
+which is the locally optimal form of conjugate gradients (Knyazev 2001, sec. 4, of two vectors), sweeps their
+preconditioner: errors that a round takes a small share of are gone after the root of as many rounds. What clipping
+makes of it is taken as far as D rises, which never falls. Bertrand & Massias (2021, "Anderson acceleration of
+coordinate descent") combine more rounds; two are as good here, once the face is found, and better before.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.objective.losses import PLQLoss
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.face import on_face
+from llsvm.solvers.llsvm.multipliers import Subproblem
+from llsvm.solvers.llsvm.sweeps import Sweeps
+
+Vector = NDArray[np.float64]
+KEPT_ROW_BYTES, STEP_ROW_BYTES = 16, 72  # of each row of the problem: all the time, and while it steps
+KEPT_VECTORS, STEP_VECTORS = 2, 3  # as long as the weights
+
+
+class Extrapolation:
+    """Of problem ``c``, over all rows of the part that may move.
+
+    problem: these; its loss a PLQLoss, its ``rest`` is not looked at."""
+
+    def __init__(self, sweeps: Sweeps, part: BlockState, c: int, problem: Subproblem) -> None:
+        assert isinstance(problem.loss, PLQLoss)
+        self._sweeps, self._part, self._c = sweeps, part, c
+        self._problem, self._loss = problem, problem.loss
+        self._ridge = problem.loss.ridge / problem.cost
+        self._points = list[tuple[Vector, Vector]]()  # α^{k−1} and α^k, with the weights that they make
+
+    def forget(self) -> None:
+        """The next round has nothing to do with those before."""
+        self._points.clear()
+
+    def step(self) -> None:
+        """A round of sweeps has come to its end: move α and the weights further, if D rises."""
+        at, w = self._problem.at, self._sweeps.w[self._c]
+        alpha, margin = self._part.load(self._c, at)
+        some = alpha[at]
+        if self._points:
+            self._sweeps.dual[self._c] += self._move(some, w)
+            alpha[at] = some
+            self._part.store(self._c, at, alpha, margin)
+        self._points = [*self._points[-1:], (some, w.copy())]
+
+    def _move(self, alpha: Vector, w: Vector) -> float:
+        """Change α (r,) and the weights (d + 1,); returns what D gains."""
+        loss, cost = self._loss, self._problem.cost
+        slope = self._problem.target - self._ridge * alpha
+        if loss.epsilon:
+            slope -= loss.epsilon * np.sign(alpha)
+        change = self._best(alpha, w, slope)
+        if loss.epsilon:
+            change[alpha == 0.0] = 0.0  # a kink
+        new = self._sweeps.rounded(on_face(loss, alpha, change, cost), cost)
+        moved, rise, curvature = self._along(new - alpha, w, slope)
+        if 0.0 < rise < curvature:  # the best point on the way there
+            new = self._sweeps.rounded(alpha + rise / curvature * (new - alpha), cost)
+            moved, rise, curvature = self._along(new - alpha, w, slope)
+        gain = rise - 0.5 * curvature
+        if gain <= 0.0:
+            return 0.0
+        alpha[:] = new
+        w += moved
+        return gain
+
+    def _best(self, alpha: Vector, w: Vector, slope: Vector) -> Vector:
+        """What α (r,) is to change by, were there no bounds. slope: of D but for w."""
+        points = [*self._points, (alpha, w)]
+        steps = [(new[0] - old[0], new[1] - old[1]) for old, new in pairwise(points)]
+        rises = [np.einsum("i,i", slope, a) - np.einsum("i,i", w, v) for a, v in steps]
+        curved = [
+            [np.einsum("i,i", v, u) + np.einsum("i,i,i", self._ridge, a, b) for b, u in steps] for a, v in steps
+        ]
+        best = np.linalg.lstsq(np.array(curved), np.array(rises))[0]
+        change: Vector = sum(c * a for c, (a, _) in zip(best.tolist(), steps, strict=True))
+        return change
+
+    def _along(self, change: Vector, w: Vector, slope: Vector) -> tuple[Vector, float, float]:
+        """(d + 1,) what such a change of α brings to the weights; D's slope and curvature along it."""
+        problem, moved = self._problem, np.zeros_like(w)
+        J = np.flatnonzero(change)
+        problem.rows.add(problem.at[J], change[J] * problem.sign[J], moved)
+        rise = np.einsum("i,i", slope, change) - np.einsum("i,i", w, moved)
+        curvature = np.einsum("i,i", moved, moved) + np.einsum("i,i,i", self._ridge, change, change)
+        return moved, float(rise), float(curvature)
