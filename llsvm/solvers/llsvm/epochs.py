@@ -17,6 +17,7 @@ from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
+from llsvm.solvers.llsvm.spilled_extrapolation import SpilledExtrapolation
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
 from llsvm.solvers.llsvm.warm import Probe, Warm
@@ -57,6 +58,7 @@ class Epochs:
         self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
         self._n_left = 0
         self._parts = Parts(run)
+        self._extrapolation = SpilledExtrapolation(run) if run.extrapolates else None
 
     def begin(self, passes: int, to_go: float, again: bool) -> None:
         """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
@@ -142,7 +144,12 @@ class Epochs:
         self._waiting = []
         self._settled[:] = False
         self._met[:] = 0.0
-        for epoch in range(tuning.face.max_steps):
+        if self._extrapolation is not None:
+            self._extrapolation.forget()
+            most = max(most, tuning.max_extrapolated)
+        for epoch in range(max(tuning.face.max_steps, most)):
+            if self._extrapolation is not None:
+                self._extrapolation.begin_epoch()
             self._forget_left()
             cached = in_cache and tuning.cached_epochs
             if not (cached and tuning.average):  # else the cache has them, and they are averaged with all
@@ -175,6 +182,11 @@ class Epochs:
                 break
             if self._faces.done[sweeps.open].all():
                 break
+            if self._extrapolation is not None:
+                if self._rewritten or self._faces.begun:
+                    self._extrapolation.forget()
+                elif epoch + 1 >= tuning.extrapolate_after:
+                    self._extrapolation.step()
         run.begin_at_weights()
         if self._left is not None and self._n_left and not self.second_order:
             np.divide(self._left, self._n_left, out=run.start)
@@ -184,6 +196,8 @@ class Epochs:
         """Epochs over the chosen survivors in memory, chosen: (n,). Nothing may hold on to these rows after: second
         order over others takes their room."""
         resident = self._run.duals.of(self._run.stream.survivors.resident)
+        if self._extrapolation is not None:
+            self._extrapolation.note(resident)
         for _ in self._at_hand.multipliers(resident):
             self._settle_resident(resident, chosen, threshold, may_wait)
         self.put_back(resident)
@@ -273,6 +287,7 @@ class Epochs:
         assert spilled is not None
         met, n_rows, n_within, drift = np.zeros(len(run.sweeps.w)), 0, 0, 0.0
         shrinks, n_spilled = not self._faces.begun, spilled.n_rows
+        self._rewritten = rewrite
         drifts = (run.tuning if self.warm is None else self.warm.tuning).epoch_drift_share
         if shrinks:
             run.start[...] = run.sweeps.w
@@ -280,6 +295,8 @@ class Epochs:
         for part in self._parts.spilled(run.tuning.scan_spilled or self._faces.begun):
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
+            if self._extrapolation is not None:
+                self._extrapolation.note(part)
             self._sweep(part, met, 2)
             self._faces.count(part)
             slack, n_rows = part.slack(), n_rows + part.n_rows

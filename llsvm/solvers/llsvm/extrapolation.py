@@ -11,6 +11,7 @@ coordinate descent") combine more rounds; two are as good here, once the face is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +26,12 @@ from llsvm.solvers.llsvm.sweeps import Sweeps
 Vector = NDArray[np.float64]
 KEPT_ROW_BYTES, STEP_ROW_BYTES = 16, 72  # of each row of the problem: all the time, and while it steps
 KEPT_VECTORS, STEP_VECTORS = 2, 3  # as long as the weights
+
+
+def best_combination(rises: Sequence[float], curved: Sequence[Sequence[float]]) -> Vector:
+    """(m,) how much of each of some moves raises D the most: of their slopes, and the products that tell how D bends
+    along two of them; the smallest, where these depend on each other."""
+    return np.linalg.lstsq(np.array(curved), np.array(rises))[0]
 
 
 class Extrapolation:
@@ -83,8 +90,8 @@ class Extrapolation:
         curved = [
             [np.einsum("i,i", v, u) + np.einsum("i,i,i", self._ridge, a, b) for b, u in steps] for a, v in steps
         ]
-        best = np.linalg.lstsq(np.array(curved), np.array(rises))[0]
-        change: Vector = sum(c * a for c, (a, _) in zip(best.tolist(), steps, strict=True))
+        factors = best_combination(rises, curved).tolist()
+        change: Vector = sum(factor * a for factor, (a, _) in zip(factors, steps, strict=True))
         return change
 
     def _along(self, change: Vector, w: Vector, slope: Vector) -> tuple[Vector, float, float]:

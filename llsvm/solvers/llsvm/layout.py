@@ -16,6 +16,7 @@ from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, missing_bytes, useful_bytes
+from llsvm.solvers.llsvm.spilled_extrapolation import EXTRAPOLATION, POINTS, VECTORS, suits
 from llsvm.solvers.llsvm.sweeps import PIECE_BYTES, copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
@@ -33,6 +34,7 @@ THREAD_BYTES = (
 # spread of a regression's targets), they are stored as float64.
 ROUNDING_SHARE = 0.1
 DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
+EXTRAPOLATION_SHARE = 0.15  # of what is left to rows, at most
 FEW_COPIES_ABOVE = 10_000_000  # bytes of a copy of the weights: less is no use to go without
 
 
@@ -42,6 +44,7 @@ class Layout:
     as float64. round_to_float32: those that are stored are float32.
     few_copies: of the weights; those that a pass measures are float32, and the best so far lie on disk.
     start_on_disk: so do those that a pass measures.
+    extrapolates: epochs over spilled rows do (spilled_extrapolation.py).
     tuning: as the memory allows."""
 
     needs: Needs
@@ -49,6 +52,7 @@ class Layout:
     round_to_float32: bool
     few_copies: bool
     start_on_disk: bool
+    extrapolates: bool
     tuning: LLSVMTuning
 
     @property
@@ -116,10 +120,15 @@ def _layout(
     round_to_float32 = not at_hand and _as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
+    more = VECTORS * weights_bytes + POINTS * state_bytes * dataset.n_rows
+    extrapolates = not (at_hand or settings.paper or few_copies or problems.pairs) and suits(loss_of(settings))
+    extrapolates &= more <= EXTRAPOLATION_SHARE * (memory.available_bytes - sum(lines.values()))
+    if extrapolates:
+        lines[EXTRAPOLATION] = more
     needs = Needs(
         lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing, ahead=tuning.ahead
     )
-    return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, tuning)
+    return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, extrapolates, tuning)
 
 
 def _as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:

@@ -30,6 +30,7 @@ class Run:
     (llsvm.files.growing), where those of problems that are not open stay as they were.
     best: of the weights that passes have measured.
     bound: makes certificates. in_small_data: all rows are at hand and so few that they may be swept over at will.
+    extrapolates: there is memory for spilled_extrapolation.py.
     threshold: of the one-class SVM, else None.
     """
 
@@ -42,6 +43,7 @@ class Run:
     start: NDArray[np.floating]
     best: BestPrimal
     in_small_data: bool
+    extrapolates: bool
     threshold: Threshold | None = None
 
     @property

@@ -159,6 +159,7 @@ class LLSVM:
                 len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.zeros
             ),
             in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
+            extrapolates=plan.extrapolates,
             threshold=threshold,
         )
 

@@ -240,6 +240,8 @@ class LLSVMTuning:
     """Of these; then the next ones are extrapolated (extrapolation.py): easy problems are at their end before."""
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again;"""
+    max_extrapolated: int = 30
+    """... where they are extrapolated;"""
     spill_reads: float = 1.5
     """... more, while they have read no more than so many times all rows: few that are spilled are soon read."""
     scan_spilled: bool = False
