@@ -228,7 +228,7 @@ class Epochs:
     def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, a step along the faces of the problems that have the gap ``met``,
         (k,), still to go. Has there been one?"""
-        if in_cache or not self._to_faces or self._progress.out_of_time:
+        if in_cache or not self._to_faces or self._progress.out_of_time or self._extrapolation is not None:
             return False
         far = (met > self._enough_spilled(np.zeros(len(met)))) & ~self._faces.done
         crawling = self._faces.pay([c for c in self._run.sweeps.open if far[c]], self._late)
