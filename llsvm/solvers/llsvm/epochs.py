@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.enough import Enough
 from llsvm.solvers.llsvm.hidden import Hidden
 from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
@@ -26,9 +27,7 @@ from llsvm.stream.progress import Progress
 
 
 class Epochs:
-    """What comes between two full passes.
-
-    warm: how a run goes on that has begun at dual variables from elsewhere; None: it has not."""
+    """What comes between two full passes."""
 
     def __init__(self, run: Run, allowance: float, at_once: bool) -> None:
         """allowance: epochs end early once a round has taken so many updates, all problems together. at_once: see
@@ -41,15 +40,13 @@ class Epochs:
         self._faces = SpilledFaces(run)
         self._sets = WorkingSets(run, self._second_order, self._faces.done)
         self._all_rows = AllRows(run, self._second_order, self._faces.done)
-        self._late, self._first, self._again = False, True, False
+        self._late, self._again = False, False
         self._crawls = self._to_faces = False  # so slowly that working sets, or steps along faces, may pay
         self._waiting = list[int]()  # problems that crawl, for ``_sets`` or ``_all_rows``
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
-        self._tol_share = run.tuning.tol_share
-        self.warm: Warm | None = None
-        self._passes = 0
+        self._enough = Enough(run)
         # (k,) the gap of rows in memory, as the last sweep over them met it
         self._met = np.zeros(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -58,24 +55,31 @@ class Epochs:
         self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
         self._n_left = 0
         self._parts = Parts(run)
-        self._extrapolation = SpilledExtrapolation(run) if run.extrapolates else None
+        self._extrapolation = SpilledExtrapolation(run)
 
     def begin(self, passes: int, to_go: float, again: bool) -> None:
         """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
         it took second order over spilled rows."""
         tuning = self._run.tuning
-        self._first = passes < tuning.face.first_pass
-        self._crawls = not self._first and (again or to_go > tuning.working_sets.passes)
-        self._to_faces = not self._first and (again or to_go > tuning.face.passes)
+        self._enough.begin(passes)
+        early = self._enough.early
+        self._crawls = not early and (again or to_go > tuning.working_sets.passes)
+        self._to_faces = not early and not self._run.extrapolates and (again or to_go > tuning.face.passes)
         self._again, self._late = again, passes >= tuning.multipliers.late
-        self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)
         self._work_before = self._run.sweeps.work
-        self._passes = passes
         if self.warm is not None:
             # a short round tells no rate
             measured = passes > self.warm.begun_after + tuning.face.first_pass
             self._crawls, self._to_faces = self._crawls & measured, self._to_faces & measured
-            self._tol_share *= self.warm.tol_share(self._run.stream.in_one_block) / tuning.tol_share
+
+    @property
+    def warm(self) -> Warm | None:
+        """How a run goes on that has begun at dual variables from elsewhere; None: it has not."""
+        return self._enough.warm
+
+    @warm.setter
+    def warm(self, warm: Warm | None) -> None:
+        self._enough.warm = warm
 
     @property
     def second_order(self) -> bool:
@@ -109,7 +113,7 @@ class Epochs:
         sweeps, part = self._run.sweeps, self._run.duals.whole
         assert part is not None
         kept, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
-        threshold *= 1.0 if self.warm is None else self.warm.drift_share(self._passes)
+        threshold *= 1.0 if self.warm is None else self.warm.drift_share(self._enough.passes)
 
         def settle(c: int) -> None:
             if self._progress.out_of_time:
@@ -120,7 +124,7 @@ class Epochs:
                 crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
 
         if not self.hidden.shows(part, settle, crawl):
-            self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
+            self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self._enough.of_tol)
         return int(kept.sum())
 
     def over_survivors(self, n_active: int, threshold: float, limited: bool, in_cache: bool) -> int:
@@ -133,10 +137,11 @@ class Epochs:
         tuning, first, n_rows, few = run.tuning, np.zeros(len(sweeps.w)), run.stream.dataset.n_rows, False
         run.start[...] = sweeps.w
         if self.warm is None:
-            most, most_read = tuning.max_spill_epochs, tuning.spill_reads * n_rows
+            most = tuning.max_extrapolated if run.extrapolates else tuning.max_spill_epochs
+            most_read = tuning.spill_reads * n_rows
         else:
             most, most_read = self.warm.tuning.max_spill_epochs, 0.0
-            threshold *= self.warm.drift_share(self._passes)
+            threshold *= self.warm.drift_share(self._enough.passes)
         n_kept, n_read = len(survivors), 0
         within, rewrite = threshold, n_active < tuning.rewrite_below * len(survivors)
         for each in (self._faces, self._sets, self._all_rows):
@@ -144,12 +149,9 @@ class Epochs:
         self._waiting = []
         self._settled[:] = False
         self._met[:] = 0.0
-        if self._extrapolation is not None:
-            self._extrapolation.forget()
-            most = max(most, tuning.max_extrapolated)
-        for epoch in range(max(tuning.face.max_steps, most)):
-            if self._extrapolation is not None:
-                self._extrapolation.begin_epoch()
+        self._extrapolation.begin()
+        for epoch in range(tuning.face.max_steps):
+            self._extrapolation.begin_epoch()
             self._forget_left()
             cached = in_cache and tuning.cached_epochs
             if not (cached and tuning.average):  # else the cache has them, and they are averaged with all
@@ -165,7 +167,7 @@ class Epochs:
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
             elif not self._waiting:
                 break
-            elif self._sets.solve(self._waiting, self._of_tol):
+            elif self._sets.solve(self._waiting, self._enough.of_tol):
                 return n_kept
             else:
                 continue
@@ -173,7 +175,8 @@ class Epochs:
                 met = met + self._met
             if epoch == 0:
                 first = met
-            if np.all(met <= self._enough_spilled(first, few)) or all(map(self._is_spent, sweeps.open)):
+            enough = self._enough.spilled(first, self._faces.stepped, few)
+            if np.all(met <= enough) or all(map(self._is_spent, sweeps.open)):
                 break
             if self._together(met, in_cache):
                 return n_kept
@@ -182,11 +185,7 @@ class Epochs:
                 break
             if self._faces.done[sweeps.open].all():
                 break
-            if self._extrapolation is not None:
-                if self._rewritten or self._faces.begun:
-                    self._extrapolation.forget()
-                elif epoch + 1 >= tuning.extrapolate_after:
-                    self._extrapolation.step()
+            self._extrapolation.end_epoch()
         run.begin_at_weights()
         if self._left is not None and self._n_left and not self.second_order:
             np.divide(self._left, self._n_left, out=run.start)
@@ -196,8 +195,7 @@ class Epochs:
         """Epochs over the chosen survivors in memory, chosen: (n,). Nothing may hold on to these rows after: second
         order over others takes their room."""
         resident = self._run.duals.of(self._run.stream.survivors.resident)
-        if self._extrapolation is not None:
-            self._extrapolation.note(resident)
+        self._extrapolation.note(resident)
         for _ in self._at_hand.multipliers(resident):
             self._settle_resident(resident, chosen, threshold, may_wait)
         self.put_back(resident)
@@ -212,25 +210,25 @@ class Epochs:
         matter to the problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
         if in_cache or not self._crawls or self._progress.out_of_time:
             return False
-        far = (met > self._enough_spilled(np.zeros(len(met)))) & ~self._faces.done
+        far = (met > self._enough.spilled(np.zeros(len(met)), self._faces.stepped)) & ~self._faces.done
         problems, n_free = [c for c in self._run.sweeps.open if far[c]], self._faces.n_free
         fits = self._all_rows.fits
         apart = [c for c in problems if fits and not self._sets.may_take(c, int(n_free[c]))]
         # free rows that have room together are a working set first; where that was not enough, all rows are
         all_rows = self._all_rows.pay(problems if fits and self._again else apart, n_free, self._again)
         if all_rows:
-            self._all_rows.solve(all_rows, self._of_tol)
+            self._all_rows.solve(all_rows, self._enough.of_tol)
             return True
         late = self._late or bool(self._waiting)
         paying = self._sets.pay([c for c in problems if c not in apart], n_free, late)
-        return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
+        return bool(paying) and self._sets.solve(paying, self._enough.of_tol) and len(paying) == len(problems)
 
     def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, a step along the faces of the problems that have the gap ``met``,
         (k,), still to go. Has there been one?"""
-        if in_cache or not self._to_faces or self._progress.out_of_time or self._extrapolation is not None:
+        if in_cache or not self._to_faces or self._progress.out_of_time:
             return False
-        far = (met > self._enough_spilled(np.zeros(len(met)))) & ~self._faces.done
+        far = (met > self._enough.spilled(np.zeros(len(met)), self._faces.stepped)) & ~self._faces.done
         crawling = self._faces.pay([c for c in self._run.sweeps.open if far[c]], self._late)
         if crawling:
             self._faces.step(crawling)
@@ -267,8 +265,8 @@ class Epochs:
             self._waiting = [c for c in crawling if waits[c]]
             crawling = [c for c in crawling if not waits[c]]
         members = [resident.members(c) for c in crawling]
-        self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
-        self._settled[crawling] = self._first and is_spilled and self._sets.fits(0)
+        self._second_order.solve(resident, crawling, members, self._enough.of_tol, whole=False)
+        self._settled[crawling] = self._enough.early and is_spilled and self._sets.fits(0)
 
     def put_back(self, resident: BlockState) -> None:
         """Store the survivors in memory as they are now."""
@@ -287,7 +285,6 @@ class Epochs:
         assert spilled is not None
         met, n_rows, n_within, drift = np.zeros(len(run.sweeps.w)), 0, 0, 0.0
         shrinks, n_spilled = not self._faces.begun, spilled.n_rows
-        self._rewritten = rewrite
         drifts = (run.tuning if self.warm is None else self.warm.tuning).epoch_drift_share
         if shrinks:
             run.start[...] = run.sweeps.w
@@ -295,8 +292,7 @@ class Epochs:
         for part in self._parts.spilled(run.tuning.scan_spilled or self._faces.begun):
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
-            if self._extrapolation is not None:
-                self._extrapolation.note(part)
+            self._extrapolation.note(part)
             self._sweep(part, met, 2)
             self._faces.count(part)
             slack, n_rows = part.slack(), n_rows + part.n_rows
@@ -307,6 +303,7 @@ class Epochs:
             n_within += int(np.count_nonzero(slack <= within))
         if rewrite:
             survivors.swap_generation()
+            self._extrapolation.forget()
         if n_rows == n_spilled and shrinks:
             within = min(within, drift)
         return met, within, not rewrite and n_within < run.tuning.rewrite_below * n_spilled
@@ -360,9 +357,9 @@ class Epochs:
             gap = sweeps.sweep(part, c)
             first = gap if epoch == 0 else first
             self._met[c] = gap
-            if gap <= self._enough(first, c) or self._is_spent(c):
+            if gap <= self._enough.at_hand(first, c) or self._is_spent(c):
                 return False
-            if self._scale.is_enough(part, c, gap, self._of_tol * float(sweeps.dual[c])):
+            if self._scale.is_enough(part, c, gap, self._enough.of_tol * float(sweeps.dual[c])):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
             late = self._late or self.at_once
@@ -383,32 +380,16 @@ class Epochs:
                     break
                 last, most = met, 2 * len(part.active[c]) >= len(rows)
                 met = sweeps.sweep(part, c)
-                if self.warm is not None and most and met * min(1.0, met / last) <= self._enough(first, c):
+                if (
+                    self.warm is not None
+                    and most
+                    and met * min(1.0, met / last) <= self._enough.at_hand(first, c)
+                ):
                     self._met[c] = met
                     return False
                 if met <= tuning.sweep_until * gap:
                     break
         return False
-
-    def _enough(self, first: float, c: int) -> float:
-        """The gap at which epochs over rows in memory end that began with a gap of ``first``, of problem ``c``."""
-        warm = self.warm
-        until = self._run.tuning.survivors_until if warm is None else warm.until(self._passes)
-        return max(until * first, self._of_tol * float(self._run.sizes[c]))
-
-    def _enough_spilled(self, first: NDArray[np.float64], few: bool = False) -> NDArray[np.float64]:
-        """(k,) the gaps at which epochs over spilled rows (few?) end that began with gaps of ``first``, (k,)."""
-        tuning, wanted = self._run.tuning, self._run.settings.tol * self._run.sizes
-        if self.warm is not None:
-            return np.maximum(self.warm.until(self._passes) * first, self._tol_share * wanted)
-        gaps = first * (tuning.first_until if self._first else tuning.spill_until) * ~self._faces.stepped
-        gaps[few & (gaps < wanted)] = 0.0
-        return np.maximum(gaps, tuning.spill_tol_share * wanted)
-
-    @property
-    def _of_tol(self) -> float:
-        """The gap that is small enough in any case, as a share of the objective."""
-        return self._tol_share * self._run.settings.tol
 
     @property
     def _progress(self) -> Progress:

@@ -88,7 +88,8 @@ class Extrapolation:
         steps = [(new[0] - old[0], new[1] - old[1]) for old, new in pairwise(points)]
         rises = [np.einsum("i,i", slope, a) - np.einsum("i,i", w, v) for a, v in steps]
         curved = [
-            [np.einsum("i,i", v, u) + np.einsum("i,i,i", self._ridge, a, b) for b, u in steps] for a, v in steps
+            [np.einsum("i,i", v, u) + np.einsum("i,i,i", self._ridge, a, b) for b, u in steps]
+            for a, v in steps
         ]
         factors = best_combination(rises, curved).tolist()
         change: Vector = sum(factor * a for factor, (a, _) in zip(factors, steps, strict=True))

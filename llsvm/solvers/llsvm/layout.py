@@ -121,7 +121,8 @@ def _layout(
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
     more = VECTORS * weights_bytes + POINTS * state_bytes * dataset.n_rows
-    extrapolates = not (at_hand or settings.paper or few_copies or problems.pairs) and suits(loss_of(settings))
+    extrapolates = not (at_hand or settings.paper or few_copies or problems.pairs or tuning.average)
+    extrapolates &= suits(loss_of(settings)) and settings.loss != ONE_CLASS
     extrapolates &= more <= EXTRAPOLATION_SHARE * (memory.available_bytes - sum(lines.values()))
     if extrapolates:
         lines[EXTRAPOLATION] = more

@@ -19,7 +19,13 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
-from llsvm.solvers.llsvm.extrapolation import KEPT_ROW_BYTES, KEPT_VECTORS, STEP_ROW_BYTES, STEP_VECTORS, Extrapolation
+from llsvm.solvers.llsvm.extrapolation import (
+    KEPT_ROW_BYTES,
+    KEPT_VECTORS,
+    STEP_ROW_BYTES,
+    STEP_VECTORS,
+    Extrapolation,
+)
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import (
@@ -184,13 +190,19 @@ class SecondOrder:
         nbytes = (KEPT_ROW_BYTES + STEP_ROW_BYTES + SWEEP_ROW_BYTES) * len(rows) + vectors
         room = self._room_bytes(part) // run.sweeps.at_once - nbytes - beside_bytes
         piece_bytes = max(PIECE_BYTES, 8 * self._columns) if self._dense else 0
-        if room < PIECES * piece_bytes or run.threshold is not None or not isinstance(run.sweeps.loss, PLQLoss):
+        if (
+            room < PIECES * piece_bytes
+            or run.threshold is not None
+            or not isinstance(run.sweeps.loss, PLQLoss)
+        ):
             return None
         return Extrapolation(run.sweeps, part, c, self._subproblem(part, c, rows, piece_bytes))
 
     def _subproblem(self, part: BlockState, c: int, at: Positions, piece_bytes: int) -> Subproblem:
         at, sweeps = _ascending(at[part.cost(c)[at] > 0]), self._run.sweeps
-        rows = chosen_rows(part.block.X, self._columns - 1, sweeps.bias, piece_bytes, self._run.stream.progress)
+        rows = chosen_rows(
+            part.block.X, self._columns - 1, sweeps.bias, piece_bytes, self._run.stream.progress
+        )
         target = part.target(at) if isinstance(sweeps.loss, PLQLoss) else 0.0
         cost, nothing = part.cost(c)[at], np.zeros(0)
         return Subproblem(rows, at, part.signs(c)[at], target, cost, sweeps.loss, nothing)
