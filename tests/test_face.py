@@ -117,14 +117,14 @@ def test_where_nothing_is_free_nothing_moves():
 
 
 def test_sweeps_crawl_where_they_would_take_more_than_a_step():
-    tuning = FaceTuning(products=200, sweeps=10)
-    assert not tuning.crawl(np.inf, 1.0, 1e-4)  # nothing is known yet
+    tuning = FaceTuning(products=200)
     halved, hardly = 0.5, 0.95  # to a ten-thousandth: 133 sweeps, and 1,796
-    assert not tuning.crawl(1.0, halved, halved * 1e-4)
-    assert tuning.crawl(1.0, hardly, hardly * 1e-4)
-    assert not tuning.crawl(1.0, hardly, hardly * 0.5)  # 135
-    assert tuning.crawl(1.0, 1.0, 1e-4)
-    assert tuning.crawl(1.0, 2.0, 1e-4)
+    assert not tuning.crawl(1.0, halved, halved * 1e-4, 10)
+    assert tuning.crawl(1.0, hardly, hardly * 1e-4, 10)
+    assert not tuning.crawl(1.0, hardly, hardly * 0.5, 10)  # 135
+    assert tuning.crawl(1.0, 1.0, 1e-4, 10)
+    assert tuning.crawl(1.0, 2.0, 1e-4, 10)
+    assert not tuning.crawl(1.0, hardly, hardly * 1e-4, 1)  # in one sweep, where it was in ten
 
 
 # -- whole runs -----------------------------------------------------------------------------------------------

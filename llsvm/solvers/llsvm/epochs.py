@@ -21,13 +21,13 @@ from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.spilled_extrapolation import SpilledExtrapolation
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
-from llsvm.solvers.llsvm.warm import Probe, Warm
+from llsvm.solvers.llsvm.warm import Probe
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.progress import Progress
 
 
 class Epochs:
-    """What comes between two full passes."""
+    """What comes between two full passes. enough: the gaps at which they end."""
 
     def __init__(self, run: Run, allowance: float, at_once: bool) -> None:
         """allowance: epochs end early once a round has taken so many updates, all problems together. at_once: see
@@ -46,7 +46,7 @@ class Epochs:
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
-        self._enough = Enough(run)
+        self.enough = Enough(run)
         # (k,) the gap of rows in memory, as the last sweep over them met it
         self._met = np.zeros(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -61,25 +61,16 @@ class Epochs:
         """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
         it took second order over spilled rows."""
         tuning = self._run.tuning
-        self._enough.begin(passes)
-        early = self._enough.early
+        self.enough.begin(passes)
+        early = self.enough.early
         self._crawls = not early and (again or to_go > tuning.working_sets.passes)
         self._to_faces = not early and not self._run.extrapolates and (again or to_go > tuning.face.passes)
         self._again, self._late = again, passes >= tuning.multipliers.late
         self._work_before = self._run.sweeps.work
-        if self.warm is not None:
+        if self.enough.warm is not None:
             # a short round tells no rate
-            measured = passes > self.warm.begun_after + tuning.face.first_pass
+            measured = passes > self.enough.warm.begun_after + tuning.face.first_pass
             self._crawls, self._to_faces = self._crawls & measured, self._to_faces & measured
-
-    @property
-    def warm(self) -> Warm | None:
-        """How a run goes on that has begun at dual variables from elsewhere; None: it has not."""
-        return self._enough.warm
-
-    @warm.setter
-    def warm(self, warm: Warm | None) -> None:
-        self._enough.warm = warm
 
     @property
     def second_order(self) -> bool:
@@ -113,7 +104,7 @@ class Epochs:
         sweeps, part = self._run.sweeps, self._run.duals.whole
         assert part is not None
         kept, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
-        threshold *= 1.0 if self.warm is None else self.warm.drift_share(self._enough.passes)
+        threshold *= 1.0 if self.enough.warm is None else self.enough.warm.drift_share(self.enough.passes)
 
         def settle(c: int) -> None:
             if self._progress.out_of_time:
@@ -124,7 +115,7 @@ class Epochs:
                 crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
 
         if not self.hidden.shows(part, settle, crawl):
-            self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self._enough.of_tol)
+            self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self.enough.of_tol)
         return int(kept.sum())
 
     def over_survivors(self, n_active: int, threshold: float, limited: bool, in_cache: bool) -> int:
@@ -136,12 +127,12 @@ class Epochs:
         run.stream.progress.begin("survivors", len(survivors))
         tuning, first, n_rows, few = run.tuning, np.zeros(len(sweeps.w)), run.stream.dataset.n_rows, False
         run.start[...] = sweeps.w
-        if self.warm is None:
+        if self.enough.warm is None:
             most = tuning.max_extrapolated if run.extrapolates else tuning.max_spill_epochs
             most_read = tuning.spill_reads * n_rows
         else:
-            most, most_read = self.warm.tuning.max_spill_epochs, 0.0
-            threshold *= self.warm.drift_share(self._enough.passes)
+            most, most_read = self.enough.warm.tuning.max_spill_epochs, 0.0
+            threshold *= self.enough.warm.drift_share(self.enough.passes)
         n_kept, n_read = len(survivors), 0
         within, rewrite = threshold, n_active < tuning.rewrite_below * len(survivors)
         for each in (self._faces, self._sets, self._all_rows):
@@ -167,15 +158,15 @@ class Epochs:
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
             elif not self._waiting:
                 break
-            elif self._sets.solve(self._waiting, self._enough.of_tol):
+            elif self._sets.solve(self._waiting, self.enough.of_tol):
                 return n_kept
             else:
                 continue
-            if self.warm is not None:
+            if self.enough.warm is not None:
                 met = met + self._met
             if epoch == 0:
                 first = met
-            enough = self._enough.spilled(first, self._faces.stepped, few)
+            enough = self.enough.spilled(first, self._faces.stepped, few)
             if np.all(met <= enough) or all(map(self._is_spent, sweeps.open)):
                 break
             if self._together(met, in_cache):
@@ -210,25 +201,25 @@ class Epochs:
         matter to the problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
         if in_cache or not self._crawls or self._progress.out_of_time:
             return False
-        far = (met > self._enough.spilled(np.zeros(len(met)), self._faces.stepped)) & ~self._faces.done
+        far = (met > self.enough.spilled(np.zeros(len(met)), self._faces.stepped)) & ~self._faces.done
         problems, n_free = [c for c in self._run.sweeps.open if far[c]], self._faces.n_free
         fits = self._all_rows.fits
         apart = [c for c in problems if fits and not self._sets.may_take(c, int(n_free[c]))]
         # free rows that have room together are a working set first; where that was not enough, all rows are
         all_rows = self._all_rows.pay(problems if fits and self._again else apart, n_free, self._again)
         if all_rows:
-            self._all_rows.solve(all_rows, self._enough.of_tol)
+            self._all_rows.solve(all_rows, self.enough.of_tol)
             return True
         late = self._late or bool(self._waiting)
         paying = self._sets.pay([c for c in problems if c not in apart], n_free, late)
-        return bool(paying) and self._sets.solve(paying, self._enough.of_tol) and len(paying) == len(problems)
+        return bool(paying) and self._sets.solve(paying, self.enough.of_tol) and len(paying) == len(problems)
 
     def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, a step along the faces of the problems that have the gap ``met``,
         (k,), still to go. Has there been one?"""
         if in_cache or not self._to_faces or self._progress.out_of_time:
             return False
-        far = (met > self._enough.spilled(np.zeros(len(met)), self._faces.stepped)) & ~self._faces.done
+        far = (met > self.enough.spilled(np.zeros(len(met)), self._faces.stepped)) & ~self._faces.done
         crawling = self._faces.pay([c for c in self._run.sweeps.open if far[c]], self._late)
         if crawling:
             self._faces.step(crawling)
@@ -265,8 +256,8 @@ class Epochs:
             self._waiting = [c for c in crawling if waits[c]]
             crawling = [c for c in crawling if not waits[c]]
         members = [resident.members(c) for c in crawling]
-        self._second_order.solve(resident, crawling, members, self._enough.of_tol, whole=False)
-        self._settled[crawling] = self._enough.early and is_spilled and self._sets.fits(0)
+        self._second_order.solve(resident, crawling, members, self.enough.of_tol, whole=False)
+        self._settled[crawling] = self.enough.early and is_spilled and self._sets.fits(0)
 
     def put_back(self, resident: BlockState) -> None:
         """Store the survivors in memory as they are now."""
@@ -285,7 +276,7 @@ class Epochs:
         assert spilled is not None
         met, n_rows, n_within, drift = np.zeros(len(run.sweeps.w)), 0, 0, 0.0
         shrinks, n_spilled = not self._faces.begun, spilled.n_rows
-        drifts = (run.tuning if self.warm is None else self.warm.tuning).epoch_drift_share
+        drifts = (run.tuning if self.enough.warm is None else self.enough.warm.tuning).epoch_drift_share
         if shrinks:
             run.start[...] = run.sweeps.w
         self._faces.begin_count(run.duals.of(survivors.resident))
@@ -347,19 +338,19 @@ class Epochs:
         sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
         probe = Probe(part, c, tuning.probe_rows)
         lent_bytes = self._sets.lent_bytes if may_wait else 0
-        extrapolation = None
+        ahead = None
         for epoch in range(tuning.max_epochs):
             if epoch == tuning.extrapolate_after:
-                extrapolation = self._second_order.extrapolation(part, c)
-            if extrapolation is not None:
-                extrapolation.step()
+                ahead = self._second_order.extrapolation(part, c)
+            if ahead is not None:
+                ahead.step()
             part.active[c] = rows
             gap = sweeps.sweep(part, c)
             first = gap if epoch == 0 else first
             self._met[c] = gap
-            if gap <= self._enough.at_hand(first, c) or self._is_spent(c):
+            if gap <= self.enough.at_hand(first, c) or self._is_spent(c):
                 return False
-            if self._scale.is_enough(part, c, gap, self._enough.of_tol * float(sweeps.dual[c])):
+            if self._scale.is_enough(part, c, gap, self.enough.of_tol * float(sweeps.dual[c])):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
             late = self._late or self.at_once
@@ -368,10 +359,10 @@ class Epochs:
             if epoch == 0:
                 # the others survived on account of other problems
                 rows = part.violating(c, threshold, rows)
-            if self.warm is not None:
+            if self.enough.warm is not None:
                 if self._run.stream.survivors.spilled is not None:
                     return False  # these are to be heard before more is made of the others
-                threshold = min(threshold, self.warm.tuning.epoch_drift_share * probe.drift())
+                threshold = min(threshold, self.enough.warm.tuning.epoch_drift_share * probe.drift())
                 rows = part.violating(c, threshold, rows)
                 probe.look(rows)
             met = gap
@@ -381,9 +372,9 @@ class Epochs:
                 last, most = met, 2 * len(part.active[c]) >= len(rows)
                 met = sweeps.sweep(part, c)
                 if (
-                    self.warm is not None
+                    self.enough.warm is not None
                     and most
-                    and met * min(1.0, met / last) <= self._enough.at_hand(first, c)
+                    and met * min(1.0, met / last) <= self.enough.at_hand(first, c)
                 ):
                     self._met[c] = met
                     return False

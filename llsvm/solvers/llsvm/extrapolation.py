@@ -24,13 +24,18 @@ from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.sweeps import Sweeps
 
 Vector = NDArray[np.float64]
-KEPT_ROW_BYTES, STEP_ROW_BYTES = 16, 72  # of each row of the problem: all the time, and while it steps
-KEPT_VECTORS, STEP_VECTORS = 2, 3  # as long as the weights
+_ROW_BYTES = 112  # of each row of the problem: two points, what a step takes, and a sweep before it
+_VECTORS = 5  # as long as the weights
+
+
+def extrapolation_bytes(n_rows: int, columns: int) -> int:
+    """Of one problem of so many rows; columns: of its weights."""
+    return _ROW_BYTES * n_rows + 8 * _VECTORS * columns
 
 
 def best_combination(rises: Sequence[float], curved: Sequence[Sequence[float]]) -> Vector:
-    """(m,) how much of each of some moves raises D the most: of their slopes, and the products that tell how D bends
-    along two of them; the smallest, where these depend on each other."""
+    """(m,) how much of each of some moves raises D the most: by its slopes along them, and how it bends along any
+    two; the smallest, where these depend on each other."""
     return np.linalg.lstsq(np.array(curved), np.array(rises))[0]
 
 

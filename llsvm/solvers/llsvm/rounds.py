@@ -291,7 +291,7 @@ class Rounds:
         self.passes, self._close, self._has_start = passes, close, True
 
     def _set_warm(self, warm: Warm | None) -> None:
-        self._warm = self._epochs.warm = warm
+        self._warm = self._epochs.enough.warm = warm
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""

@@ -19,13 +19,7 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
-from llsvm.solvers.llsvm.extrapolation import (
-    KEPT_ROW_BYTES,
-    KEPT_VECTORS,
-    STEP_ROW_BYTES,
-    STEP_VECTORS,
-    Extrapolation,
-)
+from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import (
@@ -46,7 +40,6 @@ Vector = NDArray[np.float64]
 SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
 # Of dense rows as float64, at a time, of which so many are held, in no more than this part (1/4) of the room
 PIECE_BYTES, PIECES, PIECE_SHARE = 1 << 20, 3, 4
-SWEEP_ROW_BYTES = 24  # of a row, while it is swept over: its place in the order, and in the next one
 RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and of each of its dual variables
 
 
@@ -186,8 +179,7 @@ class SecondOrder:
         """For sweeps over rows of problem ``c`` in the part; None where it has no room beside so much, or the loss
         is not for it."""
         run, rows = self._run, part.members(c)
-        vectors = 8 * (KEPT_VECTORS + STEP_VECTORS) * self._columns
-        nbytes = (KEPT_ROW_BYTES + STEP_ROW_BYTES + SWEEP_ROW_BYTES) * len(rows) + vectors
+        nbytes = extrapolation_bytes(len(rows), self._columns)
         room = self._room_bytes(part) // run.sweeps.at_once - nbytes - beside_bytes
         piece_bytes = max(PIECE_BYTES, 8 * self._columns) if self._dense else 0
         if (

@@ -35,8 +35,8 @@ def suits(loss: Loss) -> bool:
 class SpilledExtrapolation:
     """Of the problems of a run, where that ``extrapolates``; else nothing happens.
 
-    ``begin_epoch``, then ``note`` of each block before it is swept over, then ``end_epoch``; in every epoch the same
-    rows, until ``forget``."""
+    ``begin_epoch``, then ``note`` of each block before it is swept over, then ``end_epoch``; the same rows in every
+    epoch, until ``forget``."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -96,7 +96,7 @@ class SpilledExtrapolation:
         length[~(gain > 0.0)] = 0.0
         if run.stream.progress.out_of_time:
             return
-        stored, moving = run.duals.stored, np.flatnonzero(length)
+        stored, moving = run.duals.stored, np.flatnonzero(length).tolist()
         assert stored is not None, "rows that are spilled are not at hand"
         for start in range(0, stored.n_rows if len(moving) else 0, _CHUNK_ROWS):
             rows = np.arange(start, min(start + _CHUNK_ROWS, stored.n_rows))
@@ -138,13 +138,8 @@ class SpilledExtrapolation:
         return (new if length == 1.0 else old + length * (new - old)).astype(share.dtype)
 
     def _along(self, factors: Vector, length: Vector) -> tuple[Vector, Vector]:
-        """Reads the survivors: (k,) D's slope and curvature along the move of such lengths, (k,); sets ``_moved``."""
-        run, sweeps, rise, curvature = (
-            self._run,
-            self._run.sweeps,
-            np.zeros(len(length)),
-            np.zeros(len(length)),
-        )
+        """Reads the survivors: (k,) D's slope and curvature along moves of such lengths, (k,); sets ``_moved``."""
+        run, sweeps, (rise, curvature) = self._run, self._run.sweeps, np.zeros((2, len(length)))
         n_columns, progress = run.stream.dataset.n_columns, run.stream.progress
         self._moved[...] = 0.0
 

@@ -1,0 +1,228 @@
+"""Sweeps that go on along their last moves: over rows at hand, and over those that are read from the spill."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from oracle import run, small_pages
+from state_suite import Case, check_resumes
+from test_face import LOSSES, subproblem, texts
+from test_spilled_face import Out, wide_rows
+
+from llsvm.block import CSR, Block
+from llsvm.objective.losses import new_loss
+from llsvm.objective.problems import Problems
+from llsvm.solvers.llsvm import tuning as tuning_module
+from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.epochs import Epochs
+from llsvm.solvers.llsvm.extrapolation import Extrapolation, best_combination
+from llsvm.solvers.llsvm.multipliers import Subproblem
+from llsvm.solvers.llsvm.second_order import SecondOrder
+from llsvm.solvers.llsvm.spilled_extrapolation import SpilledExtrapolation, suits
+from llsvm.solvers.llsvm.sweeps import Sweeps
+
+
+def test_the_best_combination_of_moves():
+    rng = np.random.default_rng(0)
+    moves, w, linear = rng.normal(size=(2, 9)), rng.normal(size=9), rng.normal(size=2)
+    best = best_combination(linear - moves @ w, moves @ moves.T)
+
+    def gain(factors):
+        return factors @ linear - 0.5 * np.sum((w + factors @ moves) ** 2)
+
+    for other in best + 0.01 * rng.normal(size=(100, 2)):
+        assert gain(other) < gain(best)
+
+
+def test_moves_that_are_the_same_have_a_combination():
+    one = best_combination([2.0], [[4.0]])
+    two = best_combination([2.0, 2.0], [[4.0, 4.0], [4.0, 4.0]])
+    assert two == pytest.approx(np.repeat(one / 2, 2))
+    assert best_combination([0.0, 0.0], np.zeros((2, 2))).tolist() == [0.0, 0.0]
+
+
+# -- rows at hand ---------------------------------------------------------------------------------------------
+
+
+def sweeps_at_hand(layout, name, rounded=False, C=50.0, n=120, d=80):
+    """Sweeps over wide rows, a part of these, and the rows as a subproblem."""
+    loss = new_loss(name)
+    problem, rng = subproblem(layout, loss, np.full(n, C), n, d)
+    X = problem.rows.X
+    X = CSR(X.indptr, X.indices, X.data) if layout == "csr" else X
+    numbers = name in ("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber")
+    y = problem.target if numbers else (problem.sign > 0).astype(np.int32)
+    problems = Problems(1 if numbers else 2, False)
+    part = BlockState(problems, Block(X, y, np.arange(n), None), problem.cost, np.zeros((1, n)), loss)
+    sweeps = Sweeps(problems, d, loss, 1.0, 1, rounded)
+    target, at = part.target(np.arange(n)), np.arange(n)
+    problem = Subproblem(problem.rows, at, part.signs(0), target, part.cost(0), loss, np.zeros(d + 1))
+    return sweeps, part, problem
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_d_never_falls_and_weights_are_those_of_alpha(name, layout, rounded):
+    sweeps, part, problem = sweeps_at_hand(layout, name, rounded)
+    extrapolation, moved = Extrapolation(sweeps, part, 0, problem), 0
+    loss, cost = problem.loss, problem.cost
+    for _ in range(12):
+        part.active[0] = part.members(0)
+        for _ in range(2):
+            sweeps.sweep(part, 0)
+        before, alpha = float(sweeps.dual[0]), part.alpha[0].copy()
+        extrapolation.step()
+        assert sweeps.dual[0] >= before
+        moved += not np.array_equal(part.alpha[0], alpha)
+        assert (part.alpha[0] >= loss.lower * cost).all()
+        assert (part.alpha[0] <= loss.upper * cost).all()
+        w = problem.weights(part.alpha[0])
+        np.testing.assert_allclose(sweeps.w[0], w, atol=1e-9 * np.abs(w).max())
+        assert sweeps.dual[0] == pytest.approx(problem.dual(part.alpha[0], w), rel=1e-9)
+        if rounded:
+            np.testing.assert_array_equal(part.alpha[0], sweeps.rounded(part.alpha[0], cost))
+    assert moved > 5
+
+
+def test_fewer_sweeps_are_needed():
+    """At a large C, where most rows are free."""
+
+    def rounds(extrapolates):
+        sweeps, part, problem = sweeps_at_hand("csr", "hinge", C=1e4, n=200, d=210)
+        extrapolation = Extrapolation(sweeps, part, 0, problem)
+        for number in range(3000):
+            part.active[0] = part.members(0)
+            if sweeps.sweep(part, 0) <= 1e-6 * sweeps.dual[0]:
+                return number
+            sweeps.sweep(part, 0)
+            if extrapolates:
+                extrapolation.step()
+        return math.inf
+
+    assert rounds(True) < 0.4 * rounds(False)
+
+
+def test_what_is_forgotten_has_no_part():
+    sweeps, part, problem = sweeps_at_hand("csr", "hinge")
+    extrapolation = Extrapolation(sweeps, part, 0, problem)
+    sweeps.sweep(part, 0)
+    extrapolation.step()
+    sweeps.sweep(part, 0)
+    extrapolation.forget()
+    alpha = part.alpha.copy()
+    extrapolation.step()
+    np.testing.assert_array_equal(part.alpha, alpha)
+
+
+def counted(monkeypatch, cls, name):
+    """How often a method has been called, as it goes on."""
+    calls, method = [], getattr(cls, name)
+    monkeypatch.setattr(cls, name, lambda self, *given: (calls.append(1), method(self, *given))[1])
+    return calls
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
+def test_whole_runs_in_memory(monkeypatch, loss, multiclass):
+    calls = counted(monkeypatch, Extrapolation, "step")
+    X, y = texts(classes=3)
+    last = run(X, y, loss=loss, C=100.0, multiclass=multiclass, tol=1e-4, max_passes=200).reports[-1]
+    assert last.converged
+    assert calls
+
+
+def test_without_room_sweeps_do_without(monkeypatch):
+    X, y = texts()
+    with_room = run(X, y, C=100.0, tol=1e-3, max_passes=200).reports[-1]
+    monkeypatch.setattr(SecondOrder, "extrapolation", lambda *given: None)
+    without = run(X, y, C=100.0, tol=1e-3, max_passes=200).reports[-1]
+    assert with_room.converged
+    assert without.converged
+    for one, other in ((with_room, without), (without, with_room)):
+        assert sum(one.certificate.primal) >= sum(other.certificate.dual)
+
+
+# -- spilled rows ---------------------------------------------------------------------------------------------
+
+
+def test_losses_it_suits():
+    assert [name for name in [*LOSSES, "logistic"] if suits(new_loss(name))] == ["hinge", "quantile"]
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Epochs of the hinge loss extrapolate after the first, and end late; how often they did."""
+    small_pages(monkeypatch)
+    tuning = replace(tuning_module.DEFAULT, extrapolate_after=1, spill_until=1e-3, first_until=1e-3)
+    monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
+    monkeypatch.setattr("llsvm.solvers.llsvm.layout.EXTRAPOLATION_SHARE", 1.0)
+    return counted(monkeypatch, SpilledExtrapolation, "_along")
+
+
+@pytest.mark.parametrize(("classes", "threads", "kb"), [(2, 1, 60), (4, 2, 110)])
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_weights_and_dual_of_spilled_rows_are_those_of_alpha(tmp_path, always, classes, threads, kb, C):
+    X, y = wide_rows(250, 300, classes, "hinge")
+    out = Out(X, y, tmp_path, 1, 1000 * kb, threads, C=C, max_passes=4)
+    assert out.run.extrapolates
+    assert out.spilled > 0
+    assert always
+    assert out.along_faces == 0
+    np.testing.assert_allclose(out.run.sweeps.w, out.weights, atol=1e-6 * np.abs(out.weights).max())
+    np.testing.assert_allclose(out.run.sweeps.dual, out.dual, rtol=1e-6)
+
+
+def test_d_never_falls_out_of_core(tmp_path, monkeypatch, always):
+    gains, end = [], SpilledExtrapolation.end_epoch
+
+    def noted(extrapolation):
+        dual = extrapolation._run.sweeps.dual.copy()
+        end(extrapolation)
+        gains.extend(extrapolation._run.sweeps.dual - dual)
+
+    monkeypatch.setattr(SpilledExtrapolation, "end_epoch", noted)
+    X, y = wide_rows(250, 300, 4, "hinge")
+    Out(X, y, tmp_path, 1, 110_000, 2, C=100.0, max_passes=4)
+    assert min(gains) >= 0
+    assert np.count_nonzero(gains) > 20
+
+
+def test_out_of_core_it_comes_much_nearer(tmp_path, monkeypatch, always):
+    X, y = texts(n=250, d=400)
+    found = [Out(X.toarray(), y, tmp_path, 10**9, 60_000, most=40, C=30.0, max_passes=9) for _ in range(2)]
+    np.testing.assert_array_equal(found[0].coef, found[1].coef)
+    monkeypatch.setattr("llsvm.solvers.llsvm.layout.EXTRAPOLATION_SHARE", 0.0)
+    plain = Out(X.toarray(), y, tmp_path, 10**9, 60_000, most=40, C=30.0, max_passes=9)
+    assert not plain.run.extrapolates
+    gaps = [out.last.certificate.relative_gap for out in (found[0], plain)]
+    assert found[0].last.converged
+    assert gaps[0] < 0.01 * gaps[1]
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path, always):
+    settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 4}
+    case = Case(
+        settings, 45_000, n=200, d=250, density=0.04, from_file="cache", in_one_block=False, spills=True
+    )
+    check_resumes(case, tmp_path)
+    assert always
+
+
+def test_rows_that_leave_the_spill_are_forgotten(tmp_path, monkeypatch, always):
+    """An epoch that writes the spill anew is the last of its points."""
+    forgotten, rewritten, over = counted(monkeypatch, SpilledExtrapolation, "forget"), [], Epochs._over_spill
+
+    def noted(epochs, within, rewrite):
+        before = len(forgotten)
+        found = over(epochs, within, rewrite)
+        if rewrite:
+            rewritten.append(len(forgotten) - before)
+        return found
+
+    monkeypatch.setattr(Epochs, "_over_spill", noted)
+    X, y = wide_rows(400, 200, 2, "hinge")
+    Out(X, y, tmp_path, 1, 75_000, C=1.0, max_passes=6)
+    assert rewritten
+    assert set(rewritten) == {1}
