@@ -48,7 +48,7 @@ def test_moves_that_are_the_same_have_a_combination():
 def sweeps_at_hand(layout, name, rounded=False, C=50.0, n=120, d=80):
     """Sweeps over wide rows, a part of these, and the rows as a subproblem."""
     loss = new_loss(name)
-    problem, rng = subproblem(layout, loss, np.full(n, C), n, d)
+    problem, _ = subproblem(layout, loss, np.full(n, C), n, d)
     X = problem.rows.X
     X = CSR(X.indptr, X.indices, X.data) if layout == "csr" else X
     numbers = name in ("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber")
