@@ -34,7 +34,9 @@ THREAD_BYTES = (
 # spread of a regression's targets), they are stored as float64.
 ROUNDING_SHARE = 0.1
 DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
-EXTRAPOLATION_SHARE = 0.15  # of what is left to rows, at most
+# What extrapolation over spilled rows takes is at most this share of what is left to rows, or where sweeps are likely
+# to crawl, C ‖x‖² being at least so large, the other one.
+EXTRAPOLATION_SHARE, CRAWLING_SHARE, CRAWLING_COST = 0.15, 0.4, 10.0
 FEW_COPIES_ABOVE = 10_000_000  # bytes of a copy of the weights: less is no use to go without
 
 
@@ -123,7 +125,8 @@ def _layout(
     more = VECTORS * weights_bytes + POINTS * state_bytes * dataset.n_rows
     extrapolates = not (at_hand or settings.paper or few_copies or problems.pairs or tuning.average)
     extrapolates &= suits(loss_of(settings)) and settings.loss != ONE_CLASS
-    extrapolates &= more <= EXTRAPOLATION_SHARE * (memory.available_bytes - sum(lines.values()))
+    share = EXTRAPOLATION_SHARE if cost * dataset.squared_norm < CRAWLING_COST else CRAWLING_SHARE
+    extrapolates &= more <= share * (memory.available_bytes - sum(lines.values()))
     if extrapolates:
         lines[EXTRAPOLATION] = more
     needs = Needs(
