@@ -34,8 +34,8 @@ THREAD_BYTES = (
 # spread of a regression's targets), they are stored as float64.
 ROUNDING_SHARE = 0.1
 DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
-# What extrapolation over spilled rows takes is at most this share of what is left to rows, or where sweeps are likely
-# to crawl, C ‖x‖² being at least so large, the other one.
+# What extrapolation over spilled rows takes is at most this share of what is left to rows, or where sweeps are
+# likely to crawl, C ‖x‖² being at least so large, the other one.
 EXTRAPOLATION_SHARE, CRAWLING_SHARE, CRAWLING_COST = 0.15, 0.4, 10.0
 FEW_COPIES_ABOVE = 10_000_000  # bytes of a copy of the weights: less is no use to go without
 
