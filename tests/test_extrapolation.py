@@ -161,7 +161,9 @@ def set_share(monkeypatch, share):
 def always(monkeypatch):
     """Epochs of the hinge loss extrapolate after the first, and end late; how often they did."""
     small_pages(monkeypatch)
-    tuning = replace(tuning_module.DEFAULT, extrapolate_after=1, spill_until=1e-3, first_until=1e-3)
+    tuning = replace(
+        tuning_module.DEFAULT, extrapolate_after=1, extrapolate_above=0, spill_until=1e-3, first_until=1e-3
+    )
     monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
     set_share(monkeypatch, 1.0)
     return counted(monkeypatch, SpilledExtrapolation, "_along")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,16 +122,18 @@ def _layout(
     round_to_float32 = not at_hand and _as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
-    more = VECTORS * weights_bytes + POINTS * state_bytes * dataset.n_rows
-    extrapolates = not (at_hand or settings.paper or few_copies or problems.pairs or tuning.average)
-    extrapolates &= suits(loss_of(settings)) and settings.loss != ONE_CLASS
-    share = EXTRAPOLATION_SHARE if cost * dataset.squared_norm < CRAWLING_COST else CRAWLING_SHARE
-    extrapolates &= more <= share * (memory.available_bytes - sum(lines.values()))
-    if extrapolates:
-        lines[EXTRAPOLATION] = more
     needs = Needs(
         lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing, ahead=tuning.ahead
     )
+    extrapolates = False
+    if not (at_hand or settings.paper or few_copies or problems.pairs or tuning.average):
+        points = VECTORS * weights_bytes + POINTS * state_bytes * dataset.n_rows
+        share = CRAWLING_SHARE if cost * dataset.squared_norm >= CRAWLING_COST else EXTRAPOLATION_SHARE
+        with_points = replace(needs, lines={**lines, EXTRAPOLATION: points})
+        suited = suits(loss_of(settings)) and dataset.n_columns > tuning.extrapolate_above
+        fits = points <= share * (memory.available_bytes - needs.nbytes) and memory.has_room(with_points)
+        extrapolates = suited and fits
+        needs = with_points if extrapolates else needs
     return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, extrapolates, tuning)
 
 

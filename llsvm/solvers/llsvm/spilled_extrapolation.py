@@ -28,8 +28,8 @@ Shares = NDArray[np.floating]
 
 
 def suits(loss: Loss) -> bool:
-    """Is D linear in α, but for w?"""
-    return isinstance(loss, PLQLoss) and loss.ridge == 0.0 and loss.epsilon == 0.0
+    """Is D linear in α, but for w, and w that of α?"""
+    return isinstance(loss, PLQLoss) and not (loss.ridge or loss.epsilon) and loss.name != "one_class"
 
 
 class SpilledExtrapolation:

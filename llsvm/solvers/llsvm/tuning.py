@@ -75,7 +75,7 @@ class FaceTuning:
     sweeps: int = 10
     """At a time: they find the next face, and how fast the gap falls without steps."""
     extrapolated: tuple[int, int] = (3, 6)
-    """... where they are extrapolated: so many at a time, and how fast the gap falls in so many of these rounds."""
+    """... where they are extrapolated: so many at a time, and so many of these rounds tell how fast it falls."""
     max_steps: int = 40
     """Between two passes."""
     few_steps: float = 4
@@ -237,11 +237,12 @@ class LLSVMTuning:
     max_epochs: int = 50
     """Over all the survivors in memory."""
     extrapolate_after: int = 3
-    """Of these; then the next ones are extrapolated (extrapolation.py): easy problems are at their end before."""
+    """Of these; then they are extrapolated (extrapolation.py)."""
+    extrapolate_above: int = 3000
+    """Columns: those over spilled rows, too; second order does more with the memory where there are fewer."""
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again;"""
-    max_extrapolated: int = 30
-    """... where they are extrapolated;"""
+    max_extrapolated: int = 30  # ... where they are extrapolated
     spill_reads: float = 1.5
     """... more, while they have read no more than so many times all rows: few that are spilled are soon read."""
     scan_spilled: bool = False
