@@ -151,12 +151,6 @@ def test_losses_it_suits():
     assert [name for name in [*LOSSES, "logistic"] if suits(new_loss(name))] == ["hinge", "quantile"]
 
 
-def set_share(monkeypatch, share):
-    """Of memory, that points may take."""
-    for name in ("EXTRAPOLATION_SHARE", "CRAWLING_SHARE"):
-        monkeypatch.setattr(f"llsvm.solvers.llsvm.layout.{name}", share)
-
-
 @pytest.fixture
 def always(monkeypatch):
     """Epochs of the hinge loss extrapolate after the first, and end late; how often they did."""
@@ -165,7 +159,8 @@ def always(monkeypatch):
         tuning_module.DEFAULT, extrapolate_after=1, extrapolate_above=0, spill_until=1e-3, first_until=1e-3
     )
     monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
-    set_share(monkeypatch, 1.0)
+    monkeypatch.setattr("llsvm.solvers.llsvm.layout.EXTRAPOLATION_SHARE", 1.0)
+    monkeypatch.setattr("llsvm.solvers.llsvm.layout.CRAWLING_COST", 0.0)
     return counted(monkeypatch, SpilledExtrapolation, "_along")
 
 
@@ -201,7 +196,7 @@ def test_out_of_core_it_comes_much_nearer(tmp_path, monkeypatch, always):
     X, y = texts(n=250, d=400)
     found = [Out(X.toarray(), y, tmp_path, 10**9, 60_000, most=40, C=30.0, max_passes=9) for _ in range(2)]
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
-    set_share(monkeypatch, 0.0)
+    monkeypatch.setattr("llsvm.solvers.llsvm.layout.EXTRAPOLATION_SHARE", 0.0)
     plain = Out(X.toarray(), y, tmp_path, 10**9, 60_000, most=40, C=30.0, max_passes=9)
     assert not plain.run.extrapolates
     gaps = [out.last.certificate.relative_gap for out in (found[0], plain)]

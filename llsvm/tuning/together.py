@@ -3,9 +3,10 @@ problems of the same passes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.objective.problems import Fold, Problems, Variant
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.solver import LLSVM
+from llsvm.solvers.llsvm.spilled_extrapolation import EXTRAPOLATION
 from llsvm.solvers.report import Report
 from llsvm.spill.row_state import RowState
 from llsvm.training.training import Training
@@ -54,18 +56,34 @@ class Together:
             # all rows with them: what they come to is where the model begins, and folds before it
             parts = [None, *parts]
 
-        def plan(n: int) -> MemoryPlan | None:
-            left, variant = work.stream.memory_left, Variant(costs[-1], parts[-1], self._weights[numbers[-1]])
+        for some, plan in self._by_extrapolation(costs, parts[-1], numbers[-1]):
+            most = at_once(len(some), len(numbers), len(parts), plan)
+            self.counts.at_once = max(self.counts.at_once, most)
+            for batch in batches(some, len(numbers), parts, most):
+                if batch.first:
+                    self._forget_neighbours()
+                yield self._trained(replace(batch, weights=tuple(numbers[w] for w in batch.weights)))
+                self.counts.batches += 1
+        self._forget_neighbours()
+
+    def _by_extrapolation(
+        self, costs: Sequence[float], fold: Fold | None, number: int
+    ) -> Iterator[tuple[Sequence[float], Callable[[int], MemoryPlan | None]]]:
+        """The C's, ascending, parted, and how so many candidates of the largest would spend the memory limit. Those
+        whose epochs over spilled rows would be extrapolated, were they alone, are so few that they are."""
+
+        def plan(C: float, n: int) -> MemoryPlan | None:
+            left, variant = self._work.stream.memory_left, Variant(C, fold, self._weights[number])
             return left.plan(self._solver([variant] * n).needs(left))
 
-        most = at_once(len(costs), len(numbers), len(parts), plan)
-        self.counts.at_once = max(self.counts.at_once, most)
-        for batch in batches(costs, len(numbers), parts, most):
-            if batch.first:
-                self._forget_neighbours()
-            yield self._trained(replace(batch, weights=tuple(numbers[w] for w in batch.weights)))
-            self.counts.batches += 1
-        self._forget_neighbours()
+        def extrapolated(C: float, n: int) -> MemoryPlan | None:
+            found = plan(C, n)
+            return found if found is not None and EXTRAPOLATION in found.lines else None
+
+        n = sum(extrapolated(C, 1) is None for C in costs)
+        for some, way in ((costs[:n], plan), (costs[n:], extrapolated)):
+            if some:
+                yield some, partial(way, some[-1])
 
     def _weights_of(self, objective: int) -> Weights:
         factors = self._work.class_weight(objective)

@@ -34,9 +34,9 @@ THREAD_BYTES = (
 # spread of a regression's targets), they are stored as float64.
 ROUNDING_SHARE = 0.1
 DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
-# What extrapolation over spilled rows takes is at most this share of what is left to rows, or where sweeps are
-# likely to crawl, C ‖x‖² being at least so large, the other one.
-EXTRAPOLATION_SHARE, CRAWLING_SHARE, CRAWLING_COST = 0.15, 0.4, 10.0
+# Sweeps over spilled rows are likely to crawl where C ‖x‖² is so large: extrapolating them may take this share of what
+# is left to rows then.
+CRAWLING_COST, EXTRAPOLATION_SHARE = 10.0, 0.4
 FEW_COPIES_ABOVE = 10_000_000  # bytes of a copy of the weights: less is no use to go without
 
 
@@ -128,11 +128,11 @@ def _layout(
     extrapolates = False
     if not (at_hand or settings.paper or few_copies or problems.pairs or tuning.average):
         points = VECTORS * weights_bytes + POINTS * state_bytes * dataset.n_rows
-        share = CRAWLING_SHARE if cost * dataset.squared_norm >= CRAWLING_COST else EXTRAPOLATION_SHARE
         with_points = replace(needs, lines={**lines, EXTRAPOLATION: points})
         suited = suits(loss_of(settings)) and dataset.n_columns > tuning.extrapolate_above
-        fits = points <= share * (memory.available_bytes - needs.nbytes) and memory.has_room(with_points)
-        extrapolates = suited and fits
+        crawls = cost * dataset.squared_norm >= CRAWLING_COST
+        fits = points <= EXTRAPOLATION_SHARE * (memory.available_bytes - needs.nbytes)
+        extrapolates = suited and crawls and fits and memory.has_room(with_points)
         needs = with_points if extrapolates else needs
     return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, extrapolates, tuning)
 
