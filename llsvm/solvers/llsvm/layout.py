@@ -34,9 +34,9 @@ THREAD_BYTES = (
 # spread of a regression's targets), they are stored as float64.
 ROUNDING_SHARE = 0.1
 DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
-# Sweeps over spilled rows are likely to crawl where C ‖x‖² is so large: extrapolating them may take this share of what
-# is left to rows then.
-CRAWLING_COST, EXTRAPOLATION_SHARE = 10.0, 0.4
+# Sweeps over spilled rows are likely to crawl where C ‖x‖² is so large: extrapolating them may take this share of
+# what is left to rows then.
+CRAWLING_COST, EXTRAPOLATION_SHARE = 5.0, 0.4
 FEW_COPIES_ABOVE = 10_000_000  # bytes of a copy of the weights: less is no use to go without
 
 
