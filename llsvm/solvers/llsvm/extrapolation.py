@@ -3,7 +3,7 @@ last move before it, have made of it:
 
     α ← clip(α + c₁ (α − α^k) + c₂ (α^k − α^{k−1})),   c the maximiser of D, the bounds aside
 
-which is the locally optimal form of conjugate gradients (Knyazev 2001, sec. 4, of two vectors), sweeps their
+which is the locally optimal form of conjugate gradients (Knyazev 2001, of one vector), sweeps their
 preconditioner: errors that a round takes a small share of are gone after the root of as many rounds. What clipping
 makes of it is taken as far as D rises, which never falls. Bertrand & Massias (2021, "Anderson acceleration of
 coordinate descent") combine more rounds; two are as good here, once the face is found, and better before.
