@@ -180,9 +180,9 @@ def test_weights_and_dual_of_spilled_rows_are_those_of_alpha(tmp_path, always, c
 def test_d_never_falls_out_of_core(tmp_path, monkeypatch, always):
     gains, end = [], SpilledExtrapolation.end_epoch
 
-    def noted(extrapolation):
+    def noted(extrapolation, done):
         dual = extrapolation._run.sweeps.dual.copy()
-        end(extrapolation)
+        end(extrapolation, done)
         gains.extend(extrapolation._run.sweeps.dual - dual)
 
     monkeypatch.setattr(SpilledExtrapolation, "end_epoch", noted)

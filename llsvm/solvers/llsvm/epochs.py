@@ -176,7 +176,7 @@ class Epochs:
                 break
             if self._faces.done[sweeps.open].all():
                 break
-            self._extrapolation.end_epoch()
+            self._extrapolation.end_epoch(self._faces.done)
         run.begin_at_weights()
         if self._left is not None and self._n_left and not self.second_order:
             np.divide(self._left, self._n_left, out=run.start)

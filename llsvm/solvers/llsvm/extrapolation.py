@@ -24,8 +24,11 @@ from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.sweeps import Sweeps
 
 Vector = NDArray[np.float64]
-_ROW_BYTES = 112  # of each row of the problem: two points, what a step takes, and a sweep before it
-_VECTORS = 5  # as long as the weights
+# Of each row: its part of the subproblem 40, two points 16, what a step takes 88, and a sweep between two 24
+_ROW_BYTES = 168
+_VECTORS = (
+    6  # as long as the weights: two points, two moves, and where the second look at a step meets the first
+)
 
 
 def extrapolation_bytes(n_rows: int, columns: int) -> int:

@@ -178,26 +178,17 @@ class SecondOrder:
     def extrapolation(self, part: BlockState, c: int, beside_bytes: int = 0) -> Extrapolation | None:
         """For sweeps over rows of problem ``c`` in the part; None where it has no room beside so much, or the loss
         is not for it."""
-        run, rows = self._run, part.members(c)
-        nbytes = extrapolation_bytes(len(rows), self._columns)
-        room = self._room_bytes(part) // run.sweeps.at_once - nbytes - beside_bytes
+        run, sweeps, loss = self._run, self._run.sweeps, self._run.sweeps.loss
+        at = _ascending(part.members(c))
+        room = self._room_bytes(part) // sweeps.at_once - beside_bytes
         piece_bytes = max(PIECE_BYTES, 8 * self._columns) if self._dense else 0
-        if (
-            room < PIECES * piece_bytes
-            or run.threshold is not None
-            or not isinstance(run.sweeps.loss, PLQLoss)
-        ):
+        needed = extrapolation_bytes(len(at), self._columns) + PIECES * piece_bytes
+        if room < needed or run.threshold is not None or not isinstance(loss, PLQLoss):
             return None
-        return Extrapolation(run.sweeps, part, c, self._subproblem(part, c, rows, piece_bytes))
-
-    def _subproblem(self, part: BlockState, c: int, at: Positions, piece_bytes: int) -> Subproblem:
-        at, sweeps = _ascending(at[part.cost(c)[at] > 0]), self._run.sweeps
-        rows = chosen_rows(
-            part.block.X, self._columns - 1, sweeps.bias, piece_bytes, self._run.stream.progress
-        )
-        target = part.target(at) if isinstance(sweeps.loss, PLQLoss) else 0.0
-        cost, nothing = part.cost(c)[at], np.zeros(0)
-        return Subproblem(rows, at, part.signs(c)[at], target, cost, sweeps.loss, nothing)
+        at = at[part.cost(c)[at] > 0]
+        rows = chosen_rows(part.block.X, self._columns - 1, sweeps.bias, piece_bytes, run.stream.progress)
+        given = part.signs(c)[at], part.target(at), part.cost(c)[at]
+        return Extrapolation(sweeps, part, c, Subproblem(rows, at, *given, loss, np.zeros(0)))
 
     def _is_wide(self, prices: Prices, n_rows: int, n_free: int, lent: bool) -> bool:
         """Are conjugate gradients the way to solve systems? Then they do without the method of multipliers. lent:

@@ -78,13 +78,15 @@ class SpilledExtrapolation:
             before[part.rows] = last[part.rows]
             last[part.rows] = part.shares()
 
-    def end_epoch(self) -> None:
-        """Move α and the weights of the open problems on, where D rises and sweeps crawl."""
+    def end_epoch(self, done: NDArray[np.bool_]) -> None:
+        """Move α and the weights of the open problems on, where D rises and sweeps crawl. done: (k,) those that are
+        to stay as they are."""
         run, sweeps = self._run, self._run.sweeps
         if not self._n_points or self._n_epochs < run.tuning.extrapolate_after:
             return
         length = np.zeros(len(sweeps.w))
         length[sweeps.open] = 1.0
+        length[done] = 0.0
         factors = self._combinations()
         rise, curvature = self._along(factors, length)
         length[rise <= 0.0] = 0.0
