@@ -26,9 +26,7 @@ from llsvm.solvers.llsvm.sweeps import Sweeps
 Vector = NDArray[np.float64]
 # Of each row: its part of the subproblem 40, two points 16, what a step takes 88, and a sweep between two 24
 _ROW_BYTES = 168
-_VECTORS = (
-    6  # as long as the weights: two points, two moves, and where the second look at a step meets the first
-)
+_VECTORS = 6  # as long as the weights: two points, two moves, and what two looks at a step make of them
 
 
 def extrapolation_bytes(n_rows: int, columns: int) -> int:
