@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from llsvm.memory.process import return_dropped_memory
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.problems import Fold, Problems, Variant
 from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm import side_by_side
+from llsvm.solvers.llsvm.side_by_side import SideBySide
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.llsvm.spilled_extrapolation import EXTRAPOLATION
 from llsvm.solvers.report import Report
@@ -29,7 +32,11 @@ from llsvm.tuning.left_out import LeftOut
 from llsvm.tuning.starts import STARTS, Start, kept_of_first, kept_of_largest
 from llsvm.tuning.trained import WEIGHTS, Counts, Trained, Work
 
+MIN_SIDE_BY_SIDE = 3  # candidates: fewer are as quick one by one
 MAX_PASSES = 30  # over rows that are not in one block: candidates that need more are trained alone
+
+
+Solver = TypeVar("Solver", LLSVM, SideBySide)
 
 
 class Together:
@@ -41,6 +48,7 @@ class Together:
         first = work.objectives[objectives[0]]
         self._settings = replace(first, C=1.0, solver="llsvm", class_weight=None)
         self._weights: list[Weights] = [self._weights_of(number) for number in objectives]
+        self._side_by_side = False  # the candidates at hand
         self._neighbours: Start | None = None
         self._n_kept = 0
 
@@ -56,7 +64,7 @@ class Together:
             # all rows with them: what they come to is where the model begins, and folds before it
             parts = [None, *parts]
 
-        for some, plan in self._by_extrapolation(costs, parts[-1], numbers[-1]):
+        for some, plan in self._ways(costs, parts, numbers):
             most = at_once(len(some), len(numbers), len(parts), plan)
             self.counts.at_once = max(self.counts.at_once, most)
             for batch in batches(some, len(numbers), parts, most):
@@ -66,6 +74,25 @@ class Together:
                 self.counts.batches += 1
         self._forget_neighbours()
 
+    def _ways(
+        self, costs: Sequence[float], parts: Sequence[Fold | None], numbers: Sequence[int]
+    ) -> Iterator[tuple[Sequence[float], Callable[[int], MemoryPlan | None]]]:
+        """The C's, ascending, parted, and how so many candidates of the largest would spend the memory limit: all,
+        side by side, where those of one C have room so."""
+        stream = self._work.stream
+
+        def plan(n: int) -> MemoryPlan | None:
+            left, variants = stream.memory_left, [Variant(costs[-1], parts[-1], self._weights[numbers[-1]])] * n
+            return left.plan(self._made(SideBySide, variants).needs(left))
+
+        self._side_by_side = side_by_side.suits(self._settings, stream.dataset)
+        self._side_by_side &= MIN_SIDE_BY_SIDE <= len(parts) * len(numbers) * len(costs)
+        self._side_by_side = self._side_by_side and plan(min(len(parts) * len(numbers), side_by_side.MOST)) is not None
+        if self._side_by_side:
+            yield costs, plan
+        else:
+            yield from self._by_extrapolation(costs, parts[-1], numbers[-1])
+
     def _by_extrapolation(
         self, costs: Sequence[float], fold: Fold | None, number: int
     ) -> Iterator[tuple[Sequence[float], Callable[[int], MemoryPlan | None]]]:
@@ -74,7 +101,7 @@ class Together:
 
         def plan(C: float, n: int) -> MemoryPlan | None:
             left, variant = self._work.stream.memory_left, Variant(C, fold, self._weights[number])
-            return left.plan(self._solver([variant] * n).needs(left))
+            return left.plan(self._made(LLSVM, [variant] * n).needs(left))
 
         def extrapolated(C: float, n: int) -> MemoryPlan | None:
             found = plan(C, n)
@@ -89,10 +116,10 @@ class Together:
         factors = self._work.class_weight(objective)
         return None if (factors == 1.0).all() else tuple(factors.tolist())
 
-    def _solver(self, variants: list[Variant]) -> LLSVM:
+    def _made(self, kind: type[Solver], variants: list[Variant]) -> Solver:
         dataset = self._work.stream.dataset
         problems = Problems(dataset.n_classes, self._settings.multiclass == "ovo", variants)
-        return LLSVM(self._settings, np.ones(dataset.n_classes), self._work.threads, problems)
+        return kind(self._settings, np.ones(dataset.n_classes), self._work.threads, problems)
 
     # -- a batch ----------------------------------------------------------------------------------------
 
@@ -126,15 +153,19 @@ class Together:
         """The best certified weights of all candidates, (m · k, d + 1), their certificate, and where the model of
         each key may begin, if the batch knows."""
         stream, start = self._work.stream, None
-        solver = self._solver(variants)
-        if self._neighbours is not None:
-            solver.begin_at(self._neighbours.shares(0, len(batch.costs)))
-        solver.in_turn(batch.parents)
+        solver: LLSVM | SideBySide
+        if self._side_by_side:
+            solver = self._made(SideBySide, variants)
+        else:
+            solver = self._made(LLSVM, variants)
+            if self._neighbours is not None:
+                solver.begin_at(self._neighbours.shares(0, len(batch.costs)))
+            solver.in_turn(batch.parents)
         last = self._last(solver)
         if batch.folds[0] is None or len(self._work.folds) == 1:
             start = kept_of_first(solver, batch, lambda width: self._row_values(width, batch))
         before = self._neighbours
-        if not batch.last and stream.in_one_block:  # elsewhere to begin there costs more than it saves
+        if not (batch.last or self._side_by_side) and stream.in_one_block:  # elsewhere to begin there costs more than it saves
             self._neighbours = kept_of_largest(solver, batch, lambda width: self._row_values(width, batch))
             if before is not None:
                 before.values.close()
@@ -147,7 +178,7 @@ class Together:
         return_dropped_memory()
         return coef, certificate, start
 
-    def _last(self, solver: LLSVM) -> Report:
+    def _last(self, solver: LLSVM | SideBySide) -> Report:
         """The last report with a certificate."""
         work, last = self._work, None
         with closing(solver.solve(work.stream)) as reports:  # type: ignore[type-var]

@@ -130,7 +130,7 @@ def _tune(path: Path, limit: str, options: argparse.Namespace, cell: dict[str, A
 
 def _train(path: Path, limit: str, options: argparse.Namespace, cell: dict[str, Any]) -> dict[str, Any]:
     """Of all 35."""
-    _, numbers = folds_of(path, options.work, limit)
+    _, numbers = folds_of(path, options.work)
     part = options.work / "without-a-fold.svm"
     with open(path, "rb") as lines, open(part, "wb") as out:
         some = (line for line in lines if line.strip())
@@ -166,7 +166,7 @@ def _liblinear(path: Path, limit: str, options: argparse.Namespace, cell: dict[s
 
 
 def _reference(path: Path, limit: str, options: argparse.Namespace, cell: dict[str, Any]) -> dict[str, Any]:
-    classes, numbers = folds_of(path, options.work, limit)
+    classes, numbers = folds_of(path, options.work)
     return reference(path, classes, numbers, cell["tune"], options.reference_folds, options.reference_seconds)
 
 

@@ -23,14 +23,15 @@ NEAR = 0.003
 FIRST_ITERATIONS = 1000
 
 
-def folds_of(path: Path, work: Path, limit: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The classes, and (n_rows,) the fold of each row, as tune makes them."""
+def folds_of(path: Path, work: Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes, and (n_rows,) the fold of each row, as tune makes them under whatever limit: this process holds
+    more than some of those that are measured."""
     from llsvm.data import open_source
     from llsvm.settings.settings import Settings
     from llsvm.training.training import Training
     from llsvm.tuning.folds import needs_of_folds, stratified
 
-    settings = Settings(memory_limit=limit, spill_dir=str(work))
+    settings = Settings(memory_limit="8GB", spill_dir=str(work))
     with Training(open_source(str(path)), settings) as training:
         dataset, stream = training.read(), training.stream
         stream.prepare(needs_of_folds(dataset))

@@ -119,7 +119,7 @@ def _layout(
         missing = missing_bytes(memory, spare, tuning)
     by_class = RowCosts.of_classes(settings.C, class_weight).by_class
     cost = max(v.cost * float((by_class * (v.class_weight or 1.0)).max()) for v in problems.variants)
-    round_to_float32 = not at_hand and _as_float32(settings, cost, dataset)
+    round_to_float32 = not at_hand and shares_as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
     needs = Needs(
@@ -137,7 +137,7 @@ def _layout(
     return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, extrapolates, tuning)
 
 
-def _as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:
+def shares_as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:
     """Is float32 enough for dual variables? cost: the largest of a row of weight 1."""
     longest = dataset.squared_norm + settings.constant**2
     slope = loss_of(settings).slope

@@ -231,6 +231,10 @@ class LLSVM:
         ended: see in_turn.py."""
         self._parents = parents
 
+    def shares(self, start: int, stop: int) -> NDArray[np.floating]:
+        """(stop − start, width) α_i / C_i of the rows from ``start`` to ``stop``, once ``solve`` is at its end."""
+        return self.run.duals.shares(start, stop)
+
     def close(self) -> None:
         """Let go of the dual variables, once ``solve`` is at its end."""
         self.run.duals.close()

@@ -192,6 +192,24 @@ class WarmTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class SideBySideTuning:
+    """Of many variants of a problem in the lanes of vector registers (side_by_side.py)."""
+
+    above: int = 3000
+    """Columns: rows of fewer are for second order."""
+    sweeps: int = 2
+    """A round: one over all rows, and the others over those that are active."""
+    move_after: int = 2
+    """Rounds: from then on each ends with a move."""
+    measure_at: float = 0.6
+    """Of the tolerance: where the gap as met has come to this share, a pass measures it,"""
+    measure_again: float = 0.7
+    """and if that was too soon, where it has come to this share of that."""
+    max_rounds: int = 300
+    """At most."""
+
+
+@dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
@@ -305,6 +323,7 @@ class LLSVMTuning:
     all_rows: AllRowsTuning = AllRowsTuning()
     """where few columns have a matrix."""
     in_turn: InTurnTuning = InTurnTuning()
+    side_by_side: SideBySideTuning = SideBySideTuning()
     """Of grids and folds."""
     warm: WarmTuning | None = WarmTuning()
     """Of runs that begin at what was found for fewer rows; None: as from nothing,"""
