@@ -16,7 +16,7 @@ from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, swe
 
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
 POINTS = 2  # that extrapolation remembers: of the weights, and of each row's dual variables
-COPIES = POINTS + 2  # of the weights: those now, at these points, and how they are to move
+COPIES = POINTS + 3  # of the weights: those now, at these points, how they are to move, and their average
 RUN = 16  # rows that are visited one after the other
 _PIECE_ROWS = 1 << 14  # measured at a time
 _LINE_BYTES = 64  # of a processor's cache, at whose beginnings weights of a column begin
@@ -87,7 +87,7 @@ class Lanes:
         self._left_out, self._active = np.zeros((2, n_rows), np.uint8)
         self.share = np.zeros(n_rows * width, dtype)
         self._last, self._before = np.zeros_like(self.share), np.zeros_like(self.share)
-        self._w, self._w_last, self._w_before, self._moved = (
+        self._w, self._w_last, self._w_before, self._moved, self._average = (
             _aligned((n_columns + 1) * width) for _ in range(COPIES)
         )
         # Σ t_i α_i, as D's part that is linear in α, at the last two points
@@ -104,8 +104,9 @@ class Lanes:
 
     @property
     def weights(self) -> list[Vector]:
-        """(d + 1,) of each variant; views."""
-        return list(self._columns(self._w).T[: len(self.variants)])
+        """(d + 1,) of each variant, the average of those that rounds of sweeps have ended with: its primal is far
+        less than theirs, which change to and fro. Views."""
+        return list(self._columns(self._average).T[: len(self.variants)])
 
     def _columns(self, w: Vector) -> Vector:
         return w.reshape(-1, self._width)
@@ -150,6 +151,14 @@ class Lanes:
         )
         self.dual += totals[0]
         met[:] = totals[1]
+
+    def end_sweeps(self, share: float) -> None:
+        """A round of sweeps is over; share: of its weights in the average."""
+        keep = 1.0 - share
+        for start in range(0, len(self._w), _PIECE_ROWS):  # so that nothing large is held beside them
+            some = slice(start, start + _PIECE_ROWS)
+            self._average[some] *= keep
+            self._average[some] += share * self._w[some]
 
     # -- extrapolation ----------------------------------------------------------------------------------
 
@@ -203,7 +212,7 @@ class Lanes:
     # -- measuring --------------------------------------------------------------------------------------
 
     def begin_measuring(self) -> None:
-        """Σ C_i φ at the weights as they are, and D(α) of the shares as they are kept; ``measure`` is to follow, of
+        """Σ C_i φ at ``weights``, and D(α) of the shares as they are kept; ``measure`` is to follow, of
         all rows."""
         for each in (self._loss_at_w, self._close, self._linear, self._moved):
             each[:] = 0.0
@@ -213,7 +222,7 @@ class Lanes:
         n, loss = len(self.variants), self._loss
         for rows, X in part.pieces():
             margin = np.empty((rows.stop - rows.start, self._width))
-            dots_lanes(*X, self._w, self._bias, self._lanes, margin)
+            dots_lanes(*X, self._average, self._bias, self._lanes, margin)
             y = part.y[rows]
             target = y[:, None] if part.targets else 1.0
             m = margin[:, :n] if part.targets else y[:, None] * margin[:, :n]
@@ -223,9 +232,8 @@ class Lanes:
             self._add(part, rows, X, self._linear, moves=False)
 
     def end_measuring(self) -> tuple[Vector, Vector, Vector, list[Vector]]:
-        """(m,) of the variants: P(w), Σ C_i² of rows with a loss or nearly so, and D(α); and the weights w, which
-        are valid until ``go_on``."""
-        n, w, fresh = len(self.variants), self._columns(self._w), self._columns(self._moved)
+        """(m,) of the variants: P at ``weights``, Σ C_i² of rows with a loss or nearly so, and D(α); and these."""
+        n, w, fresh = len(self.variants), self._columns(self._average), self._columns(self._moved)
         primal = 0.5 * np.einsum("jl,jl->l", w, w) + self._loss_at_w
         self.dual[:] = self._linear - 0.5 * np.einsum("jl,jl->l", fresh, fresh)
         return primal[:n], self._close[:n], self.dual[:n], self.weights
@@ -242,7 +250,7 @@ class Lanes:
         """They are not worked on any more; their dual variables stay."""
         self.is_open = False
         nothing = np.zeros(0)
-        self._w = self._w_last = self._w_before = self._moved = nothing
+        self._w = self._w_last = self._w_before = self._moved = self._average = nothing
         self._last = self._before = self.share[:0]
 
 

@@ -148,7 +148,7 @@ class _Epochs:
         self._dual = np.zeros(k)
         self._passes = 0
         self._folds = list({id(v.leaves_out): v.leaves_out for v in solver.problems.variants}.values())
-        self._shares = dict.fromkeys(range(len(lanes)), self._tuning.measure_at)
+        self._enough = [self._tuning.measure_at] * len(lanes)  # the gap as met, as a share of the tolerance
 
     def close(self) -> None:
         self._threads.close()
@@ -158,7 +158,7 @@ class _Epochs:
         yield self._first()
         for number in range(tuning.max_rounds):
             self._round(number)
-            ready = [each for each in self._open if self._is_ready(each)]
+            ready = [each for each in self._open if self._is_ready(each)] if self._sees_all(number) else []
             last = progress.out_of_time or number + 1 == tuning.max_rounds
             if ready or last:
                 report = self._measured(self._open if last else ready)
@@ -196,13 +196,19 @@ class _Epochs:
         self._best.offer_zeros(primal, squares, (k, self._stream.dataset.n_columns + 1))
         return self._report()
 
+    def _sees_all(self, number: int) -> bool:
+        """Does a round sweep over all rows?"""
+        return number < self._tuning.all_every or number % self._tuning.all_every == 0
+
     def _round(self, number: int) -> None:
         """A sweep over all rows, some more over those that are active, and a move."""
         for sweep in range(self._tuning.sweeps):
-            self._sweep(everyone=sweep == 0)
+            self._sweep(everyone=sweep == 0 and self._sees_all(number))
             if self._stream.progress.out_of_time:
-                return
-        if number + 1 >= self._tuning.move_after:
+                break
+        for lanes in self._open:
+            lanes.end_sweeps(max(self._tuning.average_share, min(1.0, self._tuning.average_early / (number + 1))))
+        if number + 1 >= self._tuning.move_after and not self._stream.progress.out_of_time:
             self._move()
 
     def _sweep(self, everyone: bool) -> None:
@@ -236,8 +242,12 @@ class _Epochs:
 
     def _is_ready(self, lanes: Lanes) -> bool:
         """Is the gap that the last sweep over all rows met small enough for a pass to measure it?"""
-        n, share = len(lanes.variants), self._shares[self._lanes.index(lanes)]
-        return bool(np.all(lanes.met[:n] <= share * self._settings.tol * lanes.dual[:n]))
+        return self._met_share(lanes) <= self._enough[self._lanes.index(lanes)] * self._settings.tol
+
+    def _met_share(self, lanes: Lanes) -> float:
+        """The gap of the problem that is farthest, as met, as a share of its objective."""
+        n = len(lanes.variants)
+        return float(np.max(lanes.met[:n] / np.maximum(lanes.dual[:n], np.finfo(float).tiny)))
 
     def _measured(self, some: list[Lanes]) -> Report:
         """A pass that certifies some lanes, and closes those whose problems are all near enough."""
@@ -259,9 +269,11 @@ class _Epochs:
         gaps = np.array(report.certificate.gaps)
         for lanes in some:
             lanes.go_on()
-            if np.all(gaps[lanes.numbers.start : lanes.numbers.stop] <= self._settings.tol):
+            gap = float(gaps[lanes.numbers.start : lanes.numbers.stop].max())
+            if gap <= self._settings.tol:
                 lanes.close()
-            self._shares[self._lanes.index(lanes)] *= self._tuning.measure_again
+            else:  # the next one, where the gap is likely to be small enough
+                self._enough[self._lanes.index(lanes)] = self._tuning.measure_again * self._met_share(lanes) / gap
         return report
 
     def _report(self) -> Report:

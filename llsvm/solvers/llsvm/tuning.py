@@ -198,13 +198,20 @@ class SideBySideTuning:
     above: int = 3000
     """Columns: rows of fewer are for second order."""
     sweeps: int = 2
-    """A round: one over all rows, and the others over those that are active."""
+    """Of a round;"""
+    all_every: int = 4
+    """the first of each of so many rounds, and of as many in the beginning, is over all rows, the others are over
+    those that are active."""
     move_after: int = 2
     """Rounds: from then on each ends with a move."""
-    measure_at: float = 0.6
-    """Of the tolerance: where the gap as met has come to this share, a pass measures it,"""
-    measure_again: float = 0.7
-    """and if that was too soon, where it has come to this share of that."""
+    average_share: float = 0.2
+    """Of a round's weights, in their average;"""
+    average_early: float = 4.0
+    """of the first rounds so much over their number, as the gap falls fast then."""
+    measure_at: float = 2.5
+    """Times the tolerance: where the gap as met has come to this, a pass measures it,"""
+    measure_again: float = 0.9
+    """and if that was too soon, where the same ratio of both would make it this share of the tolerance."""
     max_rounds: int = 300
     """At most."""
 
