@@ -67,8 +67,11 @@ class Together:
         for some, plan in self._ways(costs, parts, numbers):
             most = at_once(len(some), len(numbers), len(parts), plan)
             self.counts.at_once = max(self.counts.at_once, most)
-            for batch in batches(some, len(numbers), parts, most):
-                if batch.first:
+            made = list(batches(some, len(numbers), parts, most))
+            if self._side_by_side:  # the largest C's first: of these rounding hides most, and all begins again then
+                made.reverse()
+            for batch in made:
+                if batch.first or self._side_by_side:
                     self._forget_neighbours()
                 yield self._trained(replace(batch, weights=tuple(numbers[w] for w in batch.weights)))
                 self.counts.batches += 1

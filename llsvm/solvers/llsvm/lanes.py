@@ -18,7 +18,8 @@ WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the
 POINTS = 2  # that extrapolation remembers: of the weights, and of each row's dual variables
 COPIES = POINTS + 3  # of the weights: those now, at these points, how they are to move, and their average
 RUN = 16  # rows that are visited one after the other
-_PIECE_ROWS = 1 << 14  # measured at a time
+PIECE_ROWS = 1 << 12  # measured at a time,
+MEASURED_BYTES = 8 * 8 * WIDTHS[-1]  # which takes so much of each: margins, costs, losses and what they are made of
 _LINE_BYTES = 64  # of a processor's cache, at whose beginnings weights of a column begin
 
 Vector = NDArray[np.float64]
@@ -51,7 +52,7 @@ class Part:
     def pieces(self) -> Sequence[tuple[slice, CSR]]:
         """Some rows at a time."""
         indptr, indices, data = self.X
-        ends = [*range(0, len(self), _PIECE_ROWS), len(self)]
+        ends = [*range(0, len(self), PIECE_ROWS), len(self)]
         return [
             (slice(start, stop), CSR(indptr[start : stop + 1], indices, data))
             for start, stop in zip(ends, ends[1:], strict=False)
@@ -93,6 +94,7 @@ class Lanes:
         # Σ t_i α_i, as D's part that is linear in α, at the last two points
         self._sum_last, self._sum_before, self._rise = np.zeros((3, width))
         self._ahead = np.zeros((POINTS, width))
+        self._n_averaged = 0
         self.dual, self.met = np.zeros((2, width))
         self._loss_at_w, self._close, self._linear = np.zeros((3, width))
         self._rng = np.random.default_rng([seed, first])
@@ -152,13 +154,20 @@ class Lanes:
         self.dual += totals[0]
         met[:] = totals[1]
 
-    def end_sweeps(self, share: float) -> None:
-        """A round of sweeps is over; share: of its weights in the average."""
+    def end_sweeps(self, least: float, early: float) -> None:
+        """A round of sweeps is over. Of the average its weights are a share of ``least``, of the first ones so much
+        as ``early`` over their number, as these change fast."""
+        self._n_averaged += 1
+        share = max(least, min(1.0, early / self._n_averaged))
         keep = 1.0 - share
-        for start in range(0, len(self._w), _PIECE_ROWS):  # so that nothing large is held beside them
-            some = slice(start, start + _PIECE_ROWS)
+        for start in range(0, len(self._w), PIECE_ROWS):  # so that nothing large is held beside them
+            some = slice(start, start + PIECE_ROWS)
             self._average[some] *= keep
             self._average[some] += share * self._w[some]
+
+    def average_anew(self) -> None:
+        """The average is behind: it begins again with the next round's weights."""
+        self._n_averaged = 0
 
     # -- extrapolation ----------------------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ narrow or dense rows, where second order ends sooner, are for LLSVM.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,16 @@ from llsvm.objective.problems import Fold, Problems
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.lanes import COPIES, WIDTHS, Lanes, Part, row_bytes, width_for
+from llsvm.solvers.llsvm.lanes import (
+    COPIES,
+    MEASURED_BYTES,
+    PIECE_ROWS,
+    WIDTHS,
+    Lanes,
+    Part,
+    row_bytes,
+    width_for,
+)
 from llsvm.solvers.llsvm.layout import WEIGHTS, shares_as_float32
 from llsvm.solvers.llsvm.spilled_extrapolation import suits as extrapolates
 from llsvm.solvers.llsvm.tuning import DEFAULT, SideBySideTuning
@@ -39,9 +48,8 @@ from llsvm.solvers.report import UPDATES, Report
 from llsvm.stream.stream import Stream
 
 MOST = WIDTHS[-1]  # variants in the lanes of a register
-DUALS = "dual variables of all rows"  # the ledger's line
+DUALS, MEASURING = "dual variables of all rows", "measuring"  # the ledger's lines
 ROW_WORK_BYTES, THREAD_BYTES = 64, 48  # of a row at hand: sign, cost, number; and in what order a thread visits it
-_MEASURING_BYTES = 1 << 22  # that a thread holds beside the rows
 _PIECE_VALUES = 1e8  # that a sweep visits between two looks at the clock
 
 
@@ -59,13 +67,10 @@ def _suits(loss: Loss) -> bool:
     return bool(np.isfinite(bounds).all() and (bounds == bounds.astype(np.float32)).all())
 
 
-def lanes_of(n: int, of_cost: int, threads: int) -> list[range]:
+def lanes_of(n: int, of_cost: int) -> list[range]:
     """How ``n`` variants, so many of each C one after the other, are put side by side: those of a C together, as
-    they take about as long, and in as many parts as there are threads."""
-    most = WIDTHS[-1]
-    size = of_cost * max(1, most // of_cost) if of_cost <= most else most
-    while math.ceil(n / size) < threads and size > 2:
-        size = math.ceil(size / 2)
+    they take about as long. Fewer would be hardly quicker: a visit waits for memory, not for arithmetic."""
+    size = of_cost * max(1, MOST // of_cost) if of_cost <= MOST else MOST
     return [range(start, min(start + size, n)) for start in range(0, n, size)]
 
 
@@ -88,7 +93,7 @@ class SideBySide:
         self._loss, self._tuning, self._n_threads = loss, tuning, threads
         first = problems.variants[0]
         of_cost = sum(variant.cost == first.cost for variant in problems.variants)
-        self._parts = lanes_of(len(problems), of_cost, threads)
+        self._parts = lanes_of(len(problems), of_cost)
         self._lanes: list[Lanes] = []  # while ``solve`` is at it, and after
 
     @property
@@ -102,7 +107,8 @@ class SideBySide:
         of_lanes = 8 * columns * COPIES * sum(width_for(len(part)) for part in self._parts)
         itemsize = self._dtype(dataset).itemsize
         rows = dataset.n_rows * sum(row_bytes(len(part), itemsize) for part in self._parts)
-        lines = {WEIGHTS: of_lanes + 8 * columns * n + threads * _MEASURING_BYTES, DUALS: rows}
+        measuring = threads * min(dataset.n_rows, PIECE_ROWS) * MEASURED_BYTES
+        lines = {WEIGHTS: of_lanes + 8 * columns * n, DUALS: rows, MEASURING: measuring}
         return Needs(lines, ROW_WORK_BYTES + THREAD_BYTES * threads)
 
     def _dtype(self, dataset: DatasetInfo) -> np.dtype:
@@ -148,18 +154,21 @@ class _Epochs:
         self._dual = np.zeros(k)
         self._passes = 0
         self._folds = list({id(v.leaves_out): v.leaves_out for v in solver.problems.variants}.values())
-        self._enough = [self._tuning.measure_at] * len(lanes)  # the gap as met, as a share of the tolerance
+        # the gap as met that is measured: of the tolerance; and a large one, once, where rounding may hide the optimum
+        self._enough = [self._tuning.measure_at] * len(lanes)
+        self._met_before: dict[int, float] = {}
+        self._looks_early = self._bound.lost > 0 and settings.stop == "gap"
 
     def close(self) -> None:
         self._threads.close()
 
     def reports(self) -> Iterator[Report]:
-        tuning, progress = self._tuning, self._stream.progress
+        progress = self._stream.progress
         yield self._first()
-        for number in range(tuning.max_rounds):
+        for number in count():
             self._round(number)
             ready = [each for each in self._open if self._is_ready(each)] if self._sees_all(number) else []
-            last = progress.out_of_time or number + 1 == tuning.max_rounds
+            last = self._stands(number) or progress.out_of_time
             if ready or last:
                 report = self._measured(self._open if last else ready)
                 yield report
@@ -207,7 +216,7 @@ class _Epochs:
             if self._stream.progress.out_of_time:
                 break
         for lanes in self._open:
-            lanes.end_sweeps(max(self._tuning.average_share, min(1.0, self._tuning.average_early / (number + 1))))
+            lanes.end_sweeps(self._tuning.average_share, self._tuning.average_early)
         if number + 1 >= self._tuning.move_after and not self._stream.progress.out_of_time:
             self._move()
 
@@ -242,7 +251,15 @@ class _Epochs:
 
     def _is_ready(self, lanes: Lanes) -> bool:
         """Is the gap that the last sweep over all rows met small enough for a pass to measure it?"""
-        return self._met_share(lanes) <= self._enough[self._lanes.index(lanes)] * self._settings.tol
+        early = self._tuning.early_gap if self._looks_early else 0.0
+        return self._met_share(lanes) <= max(self._enough[self._lanes.index(lanes)] * self._settings.tol, early)
+
+    def _stands(self, number: int) -> bool:
+        """Does no gap get much smaller any more?"""
+        if (number + 1) % self._tuning.patience:
+            return False
+        before, self._met_before = self._met_before, {id(each): self._met_share(each) for each in self._open}
+        return all(met > self._tuning.stands * before.get(each, np.inf) for each, met in self._met_before.items())
 
     def _met_share(self, lanes: Lanes) -> float:
         """The gap of the problem that is farthest, as met, as a share of its objective."""
@@ -264,16 +281,20 @@ class _Epochs:
             primal[at], close[at], dual, w[at] = lanes.end_measuring()
             self._dual[at] = np.maximum(self._dual[at], dual)
         self._best.offer(primal, close, w)
+        early, self._looks_early = self._looks_early, False
         report = self._report()
         assert report.certificate is not None
         gaps = np.array(report.certificate.gaps)
         for lanes in some:
             lanes.go_on()
-            gap = float(gaps[lanes.numbers.start : lanes.numbers.stop].max())
+            gap, met = float(gaps[lanes.numbers.start : lanes.numbers.stop].max()), self._met_share(lanes)
             if gap <= self._settings.tol:
                 lanes.close()
-            else:  # the next one, where the gap is likely to be small enough
-                self._enough[self._lanes.index(lanes)] = self._tuning.measure_again * self._met_share(lanes) / gap
+            elif not early:
+                if gap > met:
+                    lanes.average_anew()
+                # the next one, where the same ratio of both would make it small enough
+                self._enough[self._lanes.index(lanes)] = self._tuning.measure_again * (met / gap if met > gap else 1.0)
         return report
 
     def _report(self) -> Report:

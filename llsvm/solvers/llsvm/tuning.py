@@ -197,7 +197,7 @@ class SideBySideTuning:
 
     above: int = 3000
     """Columns: rows of fewer are for second order."""
-    sweeps: int = 2
+    sweeps: int = 3
     """Of a round;"""
     all_every: int = 4
     """the first of each of so many rounds, and of as many in the beginning, is over all rows, the others are over
@@ -211,9 +211,14 @@ class SideBySideTuning:
     measure_at: float = 2.5
     """Times the tolerance: where the gap as met has come to this, a pass measures it,"""
     measure_again: float = 0.9
-    """and if that was too soon, where the same ratio of both would make it this share of the tolerance."""
-    max_rounds: int = 300
-    """At most."""
+    """and if that was too soon, where the same ratio of both would make it this share of the tolerance; where the
+    gap was above that as met, where this has come to such a share."""
+    early_gap: float = 0.5
+    """As met, is measured too where values were rounded: the run begins again if that hides the optimum."""
+    patience: int = 60
+    """Rounds: it is given up where in so many no gap, as met,"""
+    stands: float = 0.8
+    """has come to less than this share."""
 
 
 @dataclass(frozen=True, slots=True)
