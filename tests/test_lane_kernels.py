@@ -1,4 +1,4 @@
-"""Sweeps over several problems at once: vectors in kernels, and each lane as if it were alone (kernels.py, NumPy)."""
+"""Sweeps over several problems at once: vectors in kernels; each lane as if it were alone (kernels.py, NumPy)."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,9 @@ def arithmetic(a, b, out, bits, lanes):
     """Everything that vectors can do, into rows of ``out``."""
     L = len(lanes)
     x, y = load(a, 1, lanes), load(b, 1, lanes)
-    for row, each in enumerate((x + y, x - y, x * y, least(x, y), most(x, y), without(x, bits), spread(2.5, lanes))):
+    for row, each in enumerate(
+        (x + y, x - y, x * y, least(x, y), most(x, y), without(x, bits), spread(2.5, lanes))
+    ):
         store(out, row * L, each)
     return differ(x, y), differ(x, x)
 
@@ -122,7 +124,17 @@ def test_each_lane_is_swept_over_as_if_it_were_alone(case):
             theirs, before = np.zeros(2), alphas[lane].copy()
             sweep_csr(
                 *(*case.X, case.y, np.ascontiguousarray(own[:, lane]), alphas[lane], np.zeros(case.n)),
-                *(order.copy(), weights[lane], case.bias, case.targets, *case.bounds, 0.0, 0.0, False, theirs),
+                *(
+                    order.copy(),
+                    weights[lane],
+                    case.bias,
+                    case.targets,
+                    *case.bounds,
+                    0.0,
+                    0.0,
+                    False,
+                    theirs,
+                ),
             )
             np.testing.assert_allclose(case.alpha[:, lane], alphas[lane], atol=1e-10)
             np.testing.assert_allclose(case.w.reshape(-1, case.width)[:, lane], weights[lane], atol=1e-9)

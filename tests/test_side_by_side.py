@@ -44,25 +44,27 @@ def sparse(X):
 
 
 def variants(costs=COSTS, folds=3, weights=None):
-    return [Variant(C, fold, weights) for C in costs for fold in [None, *(Fold(f, folds) for f in range(folds))]]
+    return [
+        Variant(C, fold, weights) for C in costs for fold in [None, *(Fold(f, folds) for f in range(folds))]
+    ]
 
 
 @contextmanager
-def opened(X, y, on_disk):
+def opened(X, y, on_disk, weight=None):
     """The rows as they are, or in a file, from which they can go to the cache."""
     with TemporaryDirectory() as folder:
         path = f"{folder}/rows.svm"
         if on_disk:
             write_svmlight(path, sparse(X), y)
-        yield (lambda: open_source(path, zero_based="no")) if on_disk else (lambda: open_source(sparse(X), y))
+        yield (lambda: open_source(path)) if on_disk else (lambda: open_source(sparse(X), y, weight))
 
 
-def solved(X, y, problems, room=None, look=None, **options):
-    """The solver's reports, the shares that it ends with, and where the rows are. room: bytes beside what the solver
-    holds; None for plenty."""
+def solved(X, y, problems, room=None, look=None, weight=None, **options):
+    """The solver's reports, the shares that it ends with, and where the rows are. room: bytes beside what the
+    solver holds; None for plenty."""
     settings = Settings(**{"threads": 1, "tol": 1e-4, **options})
     ledger = 100_000_000
-    with opened(X, y, room is not None) as source:
+    with opened(X, y, room is not None, weight) as source:
         if room is not None:
             with Training(source(), settings) as training:
                 training.read()
@@ -102,7 +104,10 @@ def test_each_variant_has_its_optimum(monkeypatch, room, bias):
         primal, dual = last.certificate.primal[c], last.certificate.dual[c]
         assert dual <= optimum * (1 + 1e-5)
         assert optimum * (1 - 1e-5) <= primal <= optimum * (1 + 1.1e-4)
-        w, sign = last.coef[c], np.where(y > 0, 1.0, -1.0)
+        w, sign = (
+            last.coef[c][-X.shape[1] - 1 :],
+            np.where(y > 0, 1.0, -1.0),
+        )  # a file's columns begin at 0 or 1
         margins = sign * (X @ w[:-1] + bias * w[-1])
         at_w = 0.5 * w @ w + variant.cost * np.maximum(1 - margins[some], 0).sum()
         assert at_w == pytest.approx(primal, rel=1e-9)
@@ -114,12 +119,12 @@ def test_each_variant_has_its_optimum(monkeypatch, room, bias):
 
 def test_class_weights_and_sample_weights_are_costs():
     X, y = wide()
-    weights = (2.0, 0.5)
-    problems = Problems(2, False, variants((1.0,), 2, weights))
-    last = solved(X, y, problems)[0][-1]
+    factors, weight = (2.0, 0.5), np.random.default_rng(3).integers(0, 3, len(y)).astype(np.float32)
+    problems = Problems(2, False, variants((1.0,), 2, factors))
+    last = solved(X, y, problems, weight=weight)[0][-1]
     for c, variant in enumerate(problems.variants):
-        some = rows_of(variant, len(y))
-        optimum, _ = liblinear(X[some], y[some], weight=np.array(weights)[y[some]])
+        some = rows_of(variant, len(y)) & (weight > 0)
+        optimum, _ = liblinear(X[some], y[some], weight=(np.array(factors)[y] * weight)[some])
         assert last.certificate.primal[c] == pytest.approx(optimum, rel=1.1e-4)
 
 
@@ -149,7 +154,9 @@ def test_every_pass_certifies_something_true():
     passes = [report for report in reports if report.certificate is not None]
     assert len(passes) > 2
     for report in passes:
-        for optimum, primal, dual in zip(optima, report.certificate.primal, report.certificate.dual, strict=True):
+        for optimum, primal, dual in zip(
+            optima, report.certificate.primal, report.certificate.dual, strict=True
+        ):
             assert dual <= optimum * (1 + 1e-6)
             assert primal >= optimum * (1 - 1e-6)
     assert [report.passes for report in passes] == list(range(1, len(passes) + 1))

@@ -1,9 +1,9 @@
 """Vectors of float64 as values in kernels, as wide as a register of the processor, or two: what Numba lacks, whose
 loops over a handful of numbers stay scalar.
 
-A vector has as many lanes as ``lanes``, a tuple of so many numbers, has entries. ``+``, ``-`` and ``*`` work lane by
-lane, and products may be fused with sums, as in all kernels that take sums. Like intrinsics.py these are no compiled
-functions but code that is put in place; who edits them deletes the kernels' cache.
+A vector has as many lanes as ``lanes``, a tuple of so many numbers, has entries. ``+``, ``-`` and ``*`` work lane
+by lane, and products may be fused with sums, as in all kernels that take sums. Like intrinsics.py these are no
+compiled functions but code that is put in place, so kernel files may import them.
 """
 
 # mypy: ignore-errors
@@ -84,7 +84,9 @@ def store(typing, array, at, vector):
         single, value = _is_single(signature.args[0]), args[2]
         if single:
             value = builder.fptrunc(value, _vector(ir.FloatType(), vector.count))
-        builder.store(value, _place(context, builder, signature, args, vector.count)).align = 4 if single else 8
+        builder.store(value, _place(context, builder, signature, args, vector.count)).align = (
+            4 if single else 8
+        )
         return context.get_dummy_value()
 
     return types.void(array, types.int64, vector), emit
@@ -128,7 +130,9 @@ def without(typing, vector, bits):
 
     def emit(context, builder, signature, args):
         kind = _vector(ir.IntType(64), count)
-        found = builder.and_(_spread(builder, args[1], count), _constant(kind, [1 << l for l in range(count)]))
+        found = builder.and_(
+            _spread(builder, args[1], count), _constant(kind, [1 << l for l in range(count)])
+        )
         is_out = builder.icmp_unsigned("!=", found, _constant(kind, [0] * count))
         return builder.select(is_out, _constant(args[0].type, [0.0] * count), args[0])
 
@@ -142,9 +146,7 @@ def differ(typing, a, b):
 
     def emit(context, builder, signature, args):
         found = builder.fcmp_unordered("!=", *args)
-        return builder.icmp_unsigned(
-            "!=", builder.bitcast(found, ir.IntType(count)), ir.IntType(count)(0)
-        )
+        return builder.icmp_unsigned("!=", builder.bitcast(found, ir.IntType(count)), ir.IntType(count)(0))
 
     return types.boolean(a, b), emit
 

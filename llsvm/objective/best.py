@@ -35,7 +35,7 @@ class BestPrimal:
         self,
         primal: NDArray[np.float64],
         close_squares: NDArray[np.float64],
-        w: NDArray[np.floating] | Sequence[NDArray[np.float64]],
+        w: NDArray[np.floating] | Sequence[NDArray[np.floating]],
         factor: NDArray[np.float64] | None = None,
     ) -> None:
         """``w`` (k, d + 1) is copied where it is better. close_squares: (k,) as ``Sweeps.losses`` has them;

@@ -68,7 +68,9 @@ class Together:
             most = at_once(len(some), len(numbers), len(parts), plan)
             self.counts.at_once = max(self.counts.at_once, most)
             made = list(batches(some, len(numbers), parts, most))
-            if self._side_by_side:  # the largest C's first: of these rounding hides most, and all begins again then
+            if (
+                self._side_by_side
+            ):  # the largest C's first: of these rounding hides most, and all begins again then
                 made.reverse()
             for batch in made:
                 if batch.first or self._side_by_side:
@@ -85,12 +87,13 @@ class Together:
         stream = self._work.stream
 
         def plan(n: int) -> MemoryPlan | None:
-            left, variants = stream.memory_left, [Variant(costs[-1], parts[-1], self._weights[numbers[-1]])] * n
-            return left.plan(self._made(SideBySide, variants).needs(left))
+            left, largest = stream.memory_left, Variant(costs[-1], parts[-1], self._weights[numbers[-1]])
+            return left.plan(self._made(SideBySide, [largest] * n).needs(left))
 
-        self._side_by_side = side_by_side.suits(self._settings, stream.dataset)
-        self._side_by_side &= MIN_SIDE_BY_SIDE <= len(parts) * len(numbers) * len(costs)
-        self._side_by_side = self._side_by_side and plan(min(len(parts) * len(numbers), side_by_side.MOST)) is not None
+        of_a_cost = len(parts) * len(numbers)
+        suits = side_by_side.suits(self._settings, stream.dataset)
+        suits &= of_a_cost * len(costs) >= MIN_SIDE_BY_SIDE
+        self._side_by_side = suits and plan(min(of_a_cost, side_by_side.MOST)) is not None
         if self._side_by_side:
             yield costs, plan
         else:
@@ -168,7 +171,8 @@ class Together:
         if batch.folds[0] is None or len(self._work.folds) == 1:
             start = kept_of_first(solver, batch, lambda width: self._row_values(width, batch))
         before = self._neighbours
-        if not (batch.last or self._side_by_side) and stream.in_one_block:  # elsewhere to begin there costs more than it saves
+        begins = stream.in_one_block and not self._side_by_side  # elsewhere that costs more than it saves
+        if begins and not batch.last:
             self._neighbours = kept_of_largest(solver, batch, lambda width: self._row_values(width, batch))
             if before is not None:
                 before.values.close()

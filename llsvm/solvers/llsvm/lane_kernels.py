@@ -1,13 +1,14 @@
 """Sweeps over sparse rows for several problems at once, side by side in the lanes of vector registers.
 
-Problems that have rows in common, the folds of a C, say, share what a visit to a row costs most: reading its values,
-and fetching the weights of its columns, which stand next to each other for all of them. The step of each problem is
-that of kernels.py, in whose notation this is; of losses whose dual is linear but for w, ridge = epsilon = 0.
+Problems that have rows in common, the folds of a C, say, share what a visit to a row costs most: reading its
+values, and fetching the weights of its columns, which stand next to each other for all of them. The step of each
+problem is that of kernels.py, in whose notation this is; of losses whose dual is linear but for w, ridge = epsilon
+= 0.
 Weights: w[j L + l] is that of column j in lane l, of L = 4 or 8; the last column is the constant feature's.
 
 A row's dual variables are kept as shares α_i / C_i, by its number in the data set; C_i is the row's cost times a
-factor of the lane, which differs between the row's signs where classes are weighted, and 0 where the lane leaves the
-row out.
+factor of the lane, which differs between the row's signs where classes are weighted, and 0 where the lane leaves
+the row out.
 """
 
 # mypy: ignore-errors
@@ -178,7 +179,9 @@ def add_lanes(
             b = load(last, row * L, lanes)
             change = first * (a - b) + second * (b - load(before, row * L, lanes))
             a = least(most(a + change, low), high) - a
-        own = without(load(flat_factors, side * L, lanes) * spread(cost[i], lanes), np.int64(left_out[np.uint64(row)]))
+        own = without(
+            load(flat_factors, side * L, lanes) * spread(cost[i], lanes), np.int64(left_out[np.uint64(row)])
+        )
         step = a * own
         if differ(step, zero):
             total = total + step * spread(target, lanes)
@@ -192,7 +195,7 @@ def add_lanes(
 
 @njit(**ANY_ORDER)
 def advance(share, last, before, ahead, length, lower, upper, lanes):
-    """Move all shares a ``length`` of the way to where the last two moves lead, and remember them as the last point.
+    """Move all shares a ``length`` of the way to where the last two moves lead, and remember them as a point.
 
     share, last, before: (n_rows L,), now and at the last two points. ahead: (2, L) float64, how much of the move
     since the last point, and of that before it. length: (L,) float64, of the way to what clipping makes of it.

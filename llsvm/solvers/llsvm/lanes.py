@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +17,26 @@ from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, swe
 
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
 POINTS = 2  # that extrapolation remembers: of the weights, and of each row's dual variables
-COPIES = POINTS + 3  # of the weights: those now, at these points, how they are to move, and their average
 RUN = 16  # rows that are visited one after the other
 PIECE_ROWS = 1 << 12  # measured at a time,
-MEASURED_BYTES = 8 * 8 * WIDTHS[-1]  # which takes so much of each: margins, costs, losses and what they are made of
+MEASURED_BYTES = (
+    8 * 8 * WIDTHS[-1]
+)  # which takes so much of each: margins, costs, losses and what they are made of
 _LINE_BYTES = 64  # of a processor's cache, at whose beginnings weights of a column begin
 
 Vector = NDArray[np.float64]
+Weights = NDArray[np.floating]
 
 
 def width_for(n: int) -> int:
     """Lanes for so many problems, at most ``WIDTHS[-1]``."""
     return next(width for width in WIDTHS if n <= width)
+
+
+def column_bytes(n: int, itemsize: int) -> int:
+    """Of each column, for so many problems: weights as they are now and how they are to move, as float64; and at
+    the last points and on average, as dual variables are kept."""
+    return (2 * 8 + (POINTS + 1) * itemsize) * width_for(n)
 
 
 def row_bytes(n: int, itemsize: int) -> int:
@@ -55,7 +64,7 @@ class Part:
         ends = [*range(0, len(self), PIECE_ROWS), len(self)]
         return [
             (slice(start, stop), CSR(indptr[start : stop + 1], indices, data))
-            for start, stop in zip(ends, ends[1:], strict=False)
+            for start, stop in pairwise(ends)
         ]
 
 
@@ -76,7 +85,7 @@ class Lanes:
         dtype: np.dtype,
         seed: int,
     ) -> None:
-        """dtype: of dual variables, α_i / C_i, as they are kept."""
+        """dtype: of dual variables, α_i / C_i, as they are kept, and of weights at the last points."""
         self.first, self.variants, self.is_open, self.visits = first, tuple(variants), True, 0
         width = self._width = width_for(len(variants))
         self._lanes = (0,) * width
@@ -88,9 +97,9 @@ class Lanes:
         self._left_out, self._active = np.zeros((2, n_rows), np.uint8)
         self.share = np.zeros(n_rows * width, dtype)
         self._last, self._before = np.zeros_like(self.share), np.zeros_like(self.share)
-        self._w, self._w_last, self._w_before, self._moved, self._average = (
-            _aligned((n_columns + 1) * width) for _ in range(COPIES)
-        )
+        n = (n_columns + 1) * width
+        self._w, self._moved = _aligned(n), _aligned(n)
+        self._w_last, self._w_before, self._average = np.zeros((POINTS + 1, n), dtype)
         # Σ t_i α_i, as D's part that is linear in α, at the last two points
         self._sum_last, self._sum_before, self._rise = np.zeros((3, width))
         self._ahead = np.zeros((POINTS, width))
@@ -105,12 +114,17 @@ class Lanes:
         return range(self.first, self.first + len(self.variants))
 
     @property
-    def weights(self) -> list[Vector]:
+    def weights(self) -> list[Weights]:
         """(d + 1,) of each variant, the average of those that rounds of sweeps have ended with: its primal is far
         less than theirs, which change to and fro. Views."""
         return list(self._columns(self._average).T[: len(self.variants)])
 
-    def _columns(self, w: Vector) -> Vector:
+    @property
+    def n_active(self) -> int:
+        """Rows whose α has changed in some variant when they were last seen, or is between its bounds."""
+        return int(np.count_nonzero(self._active))
+
+    def _columns(self, w: Weights) -> Weights:
         return w.reshape(-1, self._width)
 
     # -- sweeps -----------------------------------------------------------------------------------------
@@ -174,7 +188,7 @@ class Lanes:
     def begin_move(self) -> None:
         """What is the best combination of the last two moves? Of all rows, ``move`` is to follow."""
         points = [self._columns(each) for each in (self._w_before, self._w_last, self._w)]
-        dots = [[np.einsum("jl,jl->l", a, b) for b in points] for a in points]
+        dots = [[np.einsum("jl,jl->l", a, b, dtype=np.float64) for b in points] for a in points]
         sums = [self._sum_before, self._sum_last, self.dual + 0.5 * dots[2][2]]
         for lane in range(len(self.variants)):
             G = np.array([[each[lane] for each in row] for row in dots])
@@ -240,10 +254,10 @@ class Lanes:
             self._close[:n] += np.einsum("il,il,il->l", own, own, ~loss.is_flat(m, close, target))
             self._add(part, rows, X, self._linear, moves=False)
 
-    def end_measuring(self) -> tuple[Vector, Vector, Vector, list[Vector]]:
+    def end_measuring(self) -> tuple[Vector, Vector, Vector, list[Weights]]:
         """(m,) of the variants: P at ``weights``, Σ C_i² of rows with a loss or nearly so, and D(α); and these."""
         n, w, fresh = len(self.variants), self._columns(self._average), self._columns(self._moved)
-        primal = 0.5 * np.einsum("jl,jl->l", w, w) + self._loss_at_w
+        primal = 0.5 * np.einsum("jl,jl->l", w, w, dtype=np.float64) + self._loss_at_w
         self.dual[:] = self._linear - 0.5 * np.einsum("jl,jl->l", fresh, fresh)
         return primal[:n], self._close[:n], self.dual[:n], self.weights
 
@@ -258,8 +272,8 @@ class Lanes:
     def close(self) -> None:
         """They are not worked on any more; their dual variables stay."""
         self.is_open = False
-        nothing = np.zeros(0)
-        self._w = self._w_last = self._w_before = self._moved = self._average = nothing
+        self._w = self._moved = np.zeros(0)
+        self._w_last = self._w_before = self._average = self._average[:0]
         self._last = self._before = self.share[:0]
 
 

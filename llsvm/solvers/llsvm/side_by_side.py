@@ -2,10 +2,11 @@
 
 The problems are those of solver.py, with a loss whose dual is linear but for w. All rows are read again and again,
 from memory or from the binary cache, in blocks of random pages, so that each epoch puts other rows together: over
-blocks that stay the same, a problem takes several times as many. Each block is swept over for all variants, eight at
-a time in the lanes of a vector register (lanes.py), by a thread for each eight; after each round of sweeps all α go
-on along their last moves (extrapolation.py). Where the gap that sweeps meet is small, a pass measures the primal at
-the weights and sums D(α) afresh, which certifies them; lanes whose problems are all certified are left alone.
+blocks that stay the same, a problem takes several times as many. Each block is swept over for all variants, eight
+at a time in the lanes of a vector register (lanes.py), by a thread for each eight; after each round of sweeps all α
+go on along their last moves (extrapolation.py). Where the gap that sweeps meet is small, a pass measures the primal
+at the average of the weights that rounds have ended with, and sums D(α) afresh, which certifies them; lanes whose
+problems are all certified are left alone.
 
 It takes memory for the dual variables of all rows. What has no room for that, other losses, several classes, and
 narrow or dense rows, where second order ends sooner, are for LLSVM.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
@@ -32,28 +33,62 @@ from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.lanes import (
-    COPIES,
     MEASURED_BYTES,
     PIECE_ROWS,
     WIDTHS,
     Lanes,
     Part,
+    column_bytes,
     row_bytes,
-    width_for,
 )
 from llsvm.solvers.llsvm.layout import WEIGHTS, shares_as_float32
 from llsvm.solvers.llsvm.spilled_extrapolation import suits as extrapolates
-from llsvm.solvers.llsvm.tuning import DEFAULT, SideBySideTuning
 from llsvm.solvers.report import UPDATES, Report
 from llsvm.stream.stream import Stream
 
 MOST = WIDTHS[-1]  # variants in the lanes of a register
 DUALS, MEASURING = "dual variables of all rows", "measuring"  # the ledger's lines
-ROW_WORK_BYTES, THREAD_BYTES = 64, 48  # of a row at hand: sign, cost, number; and in what order a thread visits it
+ROW_WORK_BYTES, THREAD_BYTES = (
+    64,
+    48,
+)  # of a row at hand: sign, cost, number; and in what order a thread visits it
 _PIECE_VALUES = 1e8  # that a sweep visits between two looks at the clock
 
 
-def suits(settings: Settings, dataset: DatasetInfo, tuning: SideBySideTuning = DEFAULT.side_by_side) -> bool:
+@dataclass(frozen=True, slots=True)
+class SideBySideTuning:
+    """The constants that its speed depends on, and never its answer."""
+
+    above: int = 3000
+    """Columns: rows of fewer are for second order."""
+    sweeps: int = 3
+    """Of a round;"""
+    all_every: int = 4
+    """the first of each of so many rounds, and of as many in the beginning, is over all rows, the others are over
+    those that are active."""
+    move_after: int = 2
+    """Rounds: from then on each ends with a move."""
+    average_share: float = 0.2
+    """Of a round's weights, in their average;"""
+    average_early: float = 4.0
+    """of the first rounds so much over their number, as the gap falls fast then."""
+    measure_at: float = 2.5
+    """Times the tolerance: where the gap as met has come to this, a pass measures it,"""
+    measure_again: float = 0.9
+    """and if that was too soon, where the same ratio of both would make it this share of the tolerance; where the
+    gap was above that as met, where this has come to such a share."""
+    early_gaps: tuple[float, ...] = (30.0, 1.0)
+    """As met, are measured too where values were rounded: the run begins again if that hides the optimum."""
+    patience: int = 60
+    """Rounds: it is given up where in so many no gap, as met,"""
+    stands: float = 0.8
+    """has come to less than this share."""
+
+
+DEFAULT = SideBySideTuning()
+
+
+def suits(settings: Settings, dataset: DatasetInfo, tuning: SideBySideTuning = DEFAULT) -> bool:
     """Are variants of this problem for SideBySide?"""
     loss = loss_of(settings)
     wide = not dataset.is_dense and dataset.n_columns > tuning.above
@@ -83,7 +118,7 @@ class SideBySide:
         class_weight: NDArray[np.float64],
         threads: int,
         problems: Problems,
-        tuning: SideBySideTuning = DEFAULT.side_by_side,
+        tuning: SideBySideTuning = DEFAULT,
     ) -> None:
         """class_weight: (n_classes,) factors of C. problems: of two classes or numbers, with their variants."""
         loss = loss_of(settings)
@@ -103,13 +138,17 @@ class SideBySide:
 
     def needs(self, memory: MemoryLeft) -> Needs:
         dataset = memory.dataset
-        columns, n, threads = dataset.n_columns + 1, len(self.problems), min(self._n_threads, len(self._parts))
-        of_lanes = 8 * columns * COPIES * sum(width_for(len(part)) for part in self._parts)
+        columns, n, threads = (
+            dataset.n_columns + 1,
+            len(self.problems),
+            min(self._n_threads, len(self._parts)),
+        )
         itemsize = self._dtype(dataset).itemsize
+        of_lanes = columns * sum(column_bytes(len(part), itemsize) for part in self._parts)
         rows = dataset.n_rows * sum(row_bytes(len(part), itemsize) for part in self._parts)
         measuring = threads * min(dataset.n_rows, PIECE_ROWS) * MEASURED_BYTES
         lines = {WEIGHTS: of_lanes + 8 * columns * n, DUALS: rows, MEASURING: measuring}
-        return Needs(lines, ROW_WORK_BYTES + THREAD_BYTES * threads)
+        return Needs(lines, ROW_WORK_BYTES + THREAD_BYTES * threads, survivors=False)
 
     def _dtype(self, dataset: DatasetInfo) -> np.dtype:
         by_class = RowCosts.of_classes(self.settings.C, self.class_weight).by_class
@@ -154,10 +193,11 @@ class _Epochs:
         self._dual = np.zeros(k)
         self._passes = 0
         self._folds = list({id(v.leaves_out): v.leaves_out for v in solver.problems.variants}.values())
-        # the gap as met that is measured: of the tolerance; and a large one, once, where rounding may hide the optimum
+        # the gap as met that is measured, of the tolerance; and larger ones, where rounding may hide the optimum
         self._enough = [self._tuning.measure_at] * len(lanes)
         self._met_before: dict[int, float] = {}
-        self._looks_early = self._bound.lost > 0 and settings.stop == "gap"
+        asks = self._bound.lost > 0 and settings.stop == "gap"
+        self._early = list(self._tuning.early_gaps) if asks else []
 
     def close(self) -> None:
         self._threads.close()
@@ -182,15 +222,16 @@ class _Epochs:
     def _open(self) -> list[Lanes]:
         return [each for each in self._lanes if each.is_open]
 
-    def _parts(self, all_of_pass: bool = False) -> Iterator[Part]:
-        for block in self._stream.all() if all_of_pass else self._stream.again():
+    def _parts(self) -> Iterator[Part]:
+        """Of a full pass, or of a sweep: they take about as long."""
+        for block in self._stream.all():
             yield Part(block, self._costs.of(block))
 
     def _first(self) -> Report:
         """A pass that finds who leaves out which rows, and what no weights at all would cost."""
         k = len(self._solver.problems)
         primal, squares = np.zeros(k), np.zeros(k)
-        for part in self._parts(all_of_pass=True):
+        for part in self._parts():
             folds: list[Fold] = [fold for fold in self._folds if fold is not None]
             outside = [(fold, fold.contains(part.rows, part.class_ids)) for fold in folds]
             for lanes in self._lanes:
@@ -251,15 +292,17 @@ class _Epochs:
 
     def _is_ready(self, lanes: Lanes) -> bool:
         """Is the gap that the last sweep over all rows met small enough for a pass to measure it?"""
-        early = self._tuning.early_gap if self._looks_early else 0.0
-        return self._met_share(lanes) <= max(self._enough[self._lanes.index(lanes)] * self._settings.tol, early)
+        enough = [self._enough[self._lanes.index(lanes)] * self._settings.tol, *self._early[:1]]
+        return self._met_share(lanes) <= max(enough)
 
     def _stands(self, number: int) -> bool:
         """Does no gap get much smaller any more?"""
         if (number + 1) % self._tuning.patience:
             return False
         before, self._met_before = self._met_before, {id(each): self._met_share(each) for each in self._open}
-        return all(met > self._tuning.stands * before.get(each, np.inf) for each, met in self._met_before.items())
+        return all(
+            met > self._tuning.stands * before.get(each, np.inf) for each, met in self._met_before.items()
+        )
 
     def _met_share(self, lanes: Lanes) -> float:
         """The gap of the problem that is farthest, as met, as a share of its objective."""
@@ -270,18 +313,18 @@ class _Epochs:
         """A pass that certifies some lanes, and closes those whose problems are all near enough."""
         for lanes in some:
             lanes.begin_measuring()
-        for part in self._parts(all_of_pass=True):
+        for part in self._parts():
             self._threads.map(partial(Lanes.measure, part=part, close=CLOSE), some)
         self._passes += 1
         k = len(self._solver.problems)
         primal, close = np.full(k, np.inf), np.full(k, np.inf)
-        w: list[NDArray[np.float64]] = [self._lanes[0].weights[0]] * k
+        w: list[NDArray[np.floating]] = [self._lanes[0].weights[0]] * k
         for lanes in some:
             at = slice(lanes.numbers.start, lanes.numbers.stop)
             primal[at], close[at], dual, w[at] = lanes.end_measuring()
             self._dual[at] = np.maximum(self._dual[at], dual)
         self._best.offer(primal, close, w)
-        early, self._looks_early = self._looks_early, False
+        early, self._early = bool(self._early), self._early[1:]
         report = self._report()
         assert report.certificate is not None
         gaps = np.array(report.certificate.gaps)
@@ -294,7 +337,8 @@ class _Epochs:
                 if gap > met:
                     lanes.average_anew()
                 # the next one, where the same ratio of both would make it small enough
-                self._enough[self._lanes.index(lanes)] = self._tuning.measure_again * (met / gap if met > gap else 1.0)
+                ratio = met / gap if met > gap else 1.0
+                self._enough[self._lanes.index(lanes)] = self._tuning.measure_again * ratio
         return report
 
     def _report(self) -> Report:
@@ -302,5 +346,6 @@ class _Epochs:
         converged = certificate.relative_gap <= self._settings.tol
         report = Report("pass", self._passes, self._best.coef, certificate, float(self._dual.sum()))
         report.converged = converged
+        report.survivors = max((each.n_active for each in self._open), default=0)
         report.extra[UPDATES] = self._solver.visits / self._stream.dataset.n_rows
         return report

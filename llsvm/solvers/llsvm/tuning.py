@@ -192,36 +192,6 @@ class WarmTuning:
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySideTuning:
-    """Of many variants of a problem in the lanes of vector registers (side_by_side.py)."""
-
-    above: int = 3000
-    """Columns: rows of fewer are for second order."""
-    sweeps: int = 3
-    """Of a round;"""
-    all_every: int = 4
-    """the first of each of so many rounds, and of as many in the beginning, is over all rows, the others are over
-    those that are active."""
-    move_after: int = 2
-    """Rounds: from then on each ends with a move."""
-    average_share: float = 0.2
-    """Of a round's weights, in their average;"""
-    average_early: float = 4.0
-    """of the first rounds so much over their number, as the gap falls fast then."""
-    measure_at: float = 2.5
-    """Times the tolerance: where the gap as met has come to this, a pass measures it,"""
-    measure_again: float = 0.9
-    """and if that was too soon, where the same ratio of both would make it this share of the tolerance; where the
-    gap was above that as met, where this has come to such a share."""
-    early_gap: float = 0.5
-    """As met, is measured too where values were rounded: the run begins again if that hides the optimum."""
-    patience: int = 60
-    """Rounds: it is given up where in so many no gap, as met,"""
-    stands: float = 0.8
-    """has come to less than this share."""
-
-
-@dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
@@ -335,7 +305,6 @@ class LLSVMTuning:
     all_rows: AllRowsTuning = AllRowsTuning()
     """where few columns have a matrix."""
     in_turn: InTurnTuning = InTurnTuning()
-    side_by_side: SideBySideTuning = SideBySideTuning()
     """Of grids and folds."""
     warm: WarmTuning | None = WarmTuning()
     """Of runs that begin at what was found for fewer rows; None: as from nothing,"""
