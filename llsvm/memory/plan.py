@@ -52,7 +52,6 @@ class Needs:
     sparse_state: ``Stream.sparse_state`` will be asked for instead.
     missing_bytes: with so many more it could work in a way that takes far less time.
     ahead: the block that is being read is worked on too.
-    survivors: rows are kept from one pass to the next.
     """
 
     lines: Mapping[str, int]
@@ -62,7 +61,6 @@ class Needs:
     sparse_state: bool = False
     missing_bytes: int = 0
     ahead: bool = False
-    survivors: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -211,13 +209,13 @@ class MemoryLeft:
         page_rows = int(pages.rows_per_byte * page_bytes) + 1
         block_bytes = max(SMALLEST_BLOCK_BYTES, 2 * page_bytes)
         rows = block_bytes / self.dataset.held_bytes_per_row
-        worked_on = needs.survivors * rows + needs.blocks_worked_on * max(rows, page_rows)
-        blocks = (2 + needs.survivors) * block_bytes + worked_on * needs.row_work_bytes
+        worked_on = rows + needs.blocks_worked_on * max(rows, page_rows)
+        blocks = 3 * block_bytes + worked_on * needs.row_work_bytes
         n_pages = pages.n_pages
         if n_pages:
             n_pages = min(n_pages, Pages.most_pages(pages.page_bytes, self.dataset))
         listed = PAGE_INFO_BYTES * n_pages
-        return int(blocks) + (READING_PAGES + SPILL_PAGES * needs.survivors) * page_bytes + listed + 1
+        return int(blocks) + (READING_PAGES + SPILL_PAGES) * page_bytes + listed + 1
 
     def _in_blocks(
         self, lines: dict[str, int], needs: Needs, left: int, pages: Pages, state_bytes: int
@@ -233,24 +231,28 @@ class MemoryLeft:
             excess = max(0, stored.scratch_bytes - 2 * page_bytes)
             lines["list of pages"] = PAGE_INFO_BYTES * stored.n_pages
             left -= lines["list of pages"]
-        lines["reading and spilling"] = (reading + SPILL_PAGES * needs.survivors) * page_bytes + excess
+        lines["reading and spilling"] = (reading + SPILL_PAGES) * page_bytes + excess
         left -= lines["reading and spilling"]
         held = self.dataset.held_bytes_per_row
-        work, blocks, kept = needs.row_work_bytes / held, needs.blocks_worked_on, int(needs.survivors)
-        block_bytes = int(left / (2 + kept + (kept + blocks) * work))
+        work, blocks = needs.row_work_bytes / held, needs.blocks_worked_on
+        block_bytes = int(left / (3 + (1 + blocks) * work))
         if block_bytes < page_rows * held:  # a page of short rows is more work than an average block
-            block_bytes = int((left - blocks * page_rows * needs.row_work_bytes) / (2 + kept + kept * work))
+            block_bytes = int((left - blocks * page_rows * needs.row_work_bytes) / (3 + work))
         if block_bytes <= 0:
             return None
-        rows = int(block_bytes / held) + 1
-        block_rows, rows_bytes = max(rows, page_rows), (2 + kept) * block_bytes
+        survivor_rows = int(block_bytes / held) + 1
+        block_rows = max(survivor_rows, page_rows)
         if needs.ahead:
-            lines[WORK_AHEAD] = min(block_rows * needs.row_work_bytes, left - rows_bytes)
+            lines[WORK_AHEAD] = min(block_rows * needs.row_work_bytes, left - 3 * block_bytes)
             left -= lines[WORK_AHEAD]
-        survivors = {SURVIVORS: block_bytes} if kept else {}
-        lines |= {BLOCKS: 2 * block_bytes, **survivors, WORK_ON_ROWS: left - rows_bytes}
-        of_survivors = kept * block_bytes, kept * rows
-        return MemoryPlan(lines, False, pages, block_bytes, block_rows, *of_survivors, state_bytes)
+        lines |= {
+            BLOCKS: 2 * block_bytes,
+            SURVIVORS: block_bytes,
+            WORK_ON_ROWS: left - 3 * block_bytes,
+        }
+        return MemoryPlan(
+            lines, False, pages, block_bytes, block_rows, block_bytes, survivor_rows, state_bytes
+        )
 
 
 def checksum_bytes(nbytes: int) -> int:

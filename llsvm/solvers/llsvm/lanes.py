@@ -51,6 +51,7 @@ class Part:
 
     def __init__(self, block: Block, cost: Vector) -> None:
         assert isinstance(block.X, CSR)
+        self.block = block
         self.X, self.rows, self.class_ids, self.cost = block.X, block.rows, block.class_ids, cost
         self.targets = block.has_targets
         self.y = block.y if block.has_targets else np.array([-1.0, 1.0])[block.y]
@@ -152,7 +153,7 @@ class Lanes:
     def order(self, part: Part, everyone: bool) -> Positions:
         """The rows that a sweep is to visit: all, or the active ones, in runs of neighbours in random order, which
         are read faster than rows here and there."""
-        rows = np.arange(len(part)) if everyone else np.flatnonzero(self._active[part.rows])
+        rows = np.arange(len(part)) if everyone else np.flatnonzero(self.is_active(part))
         runs = self._rng.permutation(-(-len(rows) // RUN))
         at = (runs[:, None] * RUN + np.arange(RUN)).ravel()
         return rows[at[at < len(rows)]]
@@ -182,6 +183,16 @@ class Lanes:
     def average_anew(self) -> None:
         """The average is behind: it begins again with the next round's weights."""
         self._n_averaged = 0
+
+    def is_active(self, part: Part) -> NDArray[np.bool_]:
+        """(n,) whose α has changed in some variant when they were last seen, or is between its bounds."""
+        return self._active[part.rows] != 0
+
+    def forget(self, rows: NDArray[np.int64]) -> None:
+        """Let these rows, by number, have no part in the moves that follow."""
+        share, *points = (each.reshape(-1, self._width) for each in (self.share, self._last, self._before))
+        for each in points:
+            each[rows] = share[rows]
 
     # -- extrapolation ----------------------------------------------------------------------------------
 
