@@ -85,6 +85,7 @@ class ParquetSource(TableSource):
             batches = ahead(file.iter_batches(rows, columns=names, use_threads=False), self._threads > 1)
             opened.callback(batches.close)
             checked = None
+            documents = () if reading is None else self._only_analysed
             groups = None
             if reading is not None and not is_remote(self._paths[number]):
                 groups = _StoredGroups(self._paths[number], meta, names, reading)
@@ -93,7 +94,7 @@ class ParquetSource(TableSource):
                     batch = next(batches, None)
                     if batch is not None:
                         checked = refer_to_others(batch.schema) if checked is None else checked
-                        validate(batch, checked)  # text need not be UTF-8
+                        validate(batch, checked, documents)  # text need not be UTF-8
                 except (pa.ArrowException, OSError) as error:
                     self._refuse_damage(number, _place(meta, done, rows), error)
                 if groups is not None:

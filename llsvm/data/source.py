@@ -92,7 +92,8 @@ class SourceInfo:
         decided once the source has been read to its end, None before.
     feature_names: of the columns, where they have names; known after a complete pass at the latest. Behind a
         feature map they are still those of the columns that it maps, which predictions will be given.
-    first_indicator: columns from this one on are 0/1 indicators of categories, which scaling leaves alone.
+    first_indicator: columns from this one on are n-grams and 0/1 indicators of categories, which scaling leaves
+        alone.
     reader_bytes: bytes that the format's library holds while it reads, beside the blocks.
     library_bytes: of these, what stays when nothing is being read.
     is_dense: blocks are dense arrays of ``n_features`` columns, and this is known from the start.

@@ -60,6 +60,10 @@ class FirstReading:
         )
         self.largest_value = 0.0  # absolute, of the first pages
         self._squares, self._rows_looked_at = 0.0, 0
+        # of the first pages: how many values, how many of these in columns that scaling leaves alone, and Σ x² there
+        self._first_unscaled = source.info().first_indicator
+        self._values_looked_at = self._unscaled_values = 0
+        self._unscaled_squares = 0.0
         self.statistics = statistics
         self.lost_squares = 0.0
         """Σ e² over what was rounded of the values."""
@@ -205,6 +209,12 @@ class FirstReading:
         """‖x_i‖², the mean of the first pages."""
         return self._squares / max(self._rows_looked_at, 1)
 
+    def scaled_squared_norm(self, values_per_row: float) -> float:
+        """‖x_i‖² of rows with so many values, where the columns that are scaled have a square of 1 on average; of
+        the others, documents and categories, that of the first pages."""
+        scaled = 1.0 - self._unscaled_values / max(self._values_looked_at, 1)
+        return scaled * values_per_row + self._unscaled_squares / max(self._rows_looked_at, 1)
+
     def _look_at_weights(self, ids: NDArray[np.int32], weight: NDArray[np.float32]) -> None:
         self.largest_weight = max(self.largest_weight, float(weight.max(initial=0.0)))
         grown = np.zeros(max(len(self._weight_squares), int(ids.max(initial=-1)) + 1))
@@ -228,6 +238,12 @@ class FirstReading:
             self.largest_value = max(self.largest_value, largest)
             self._squares += float(np.nansum(np.square(values, dtype=np.float64)))
             self._rows_looked_at = self._n_rows + rows
+            self._values_looked_at += values.size
+            if self._first_unscaled is not None and isinstance(X, CSR):
+                columns = X.indices[X.indptr[0] : X.indptr[-1]]
+                unscaled = values[columns >= self._first_unscaled]
+                self._unscaled_squares += float(np.nansum(np.square(unscaled, dtype=np.float64)))
+                self._unscaled_values += len(unscaled)
 
     def _hold(self, page: Block, buffer_bytes: int) -> bool:
         """Take the page into memory, if it fits there by size and by kind."""

@@ -288,7 +288,7 @@ class DataReader:
         if self.options.scale == ROW_SCALE:
             return 1.0
         if self.options.scale in ("maxabs", "minmax", "standard"):
-            return dataset.nnz / dataset.n_rows
+            return self.rows.scaled_squared_norm(dataset.nnz / dataset.n_rows)
         return self.rows.squared_norm
 
     def _learn_scaling(self, dataset: DatasetInfo) -> None:

@@ -95,14 +95,17 @@ class NameSampler:
         self._analyzer = Analyzer(options)
         self._table = Table(TABLE_BYTES, 0, 1)
         self._row = self._text_bytes = 0
+        self._held: list[tuple[NDArray[np.uint8], NDArray[np.int32]]] = []  # texts, lengths: taken, not yet counted
+        self._held_bytes = 0
 
     @staticmethod
     def bytes_for(options: TextOptions) -> int:
         """What it takes at most."""
-        return _TABLE_COPIES * TABLE_BYTES + workspace_bytes(options, _PIECE_BYTES) + _PIECE_BYTES
+        return _TABLE_COPIES * TABLE_BYTES + workspace_bytes(options, _PIECE_BYTES) + 2 * _PIECE_BYTES
 
     def add(self, documents: Documents) -> None:
-        """The documents that come next. Raises NotUTF8, of a sample."""
+        """The documents that come next, which are known to be UTF-8. Few of a batch are taken: they are held until
+        they are worth the calls that counting takes."""
         starts = documents.offsets[:-1].astype(np.int64)
         lengths = documents.offsets[1:] - starts
         before = self._text_bytes + np.cumsum(lengths) - lengths
@@ -110,9 +113,19 @@ class NameSampler:
         which = np.flatnonzero(_uniform(rows) * before < SAMPLE_BYTES)
         self._row += documents.number
         self._text_bytes += int(lengths.sum())
+        if not len(which):
+            return
         lengths = lengths[which].astype(np.int32)
-        offsets = np.r_[0, np.cumsum(lengths, dtype=np.int64)]
-        sample = Documents(gathered(documents.text, starts[which], lengths), offsets)
+        self._held.append((gathered(documents.text, starts[which], lengths), lengths))
+        self._held_bytes += len(self._held[-1][0])
+        if self._held_bytes >= _PIECE_BYTES:
+            self._count()
+
+    def _count(self) -> None:
+        """The n-grams of the documents that are held."""
+        texts, lengths = zip(*self._held, strict=True)
+        sample = Documents(np.concatenate(texts), np.r_[0, np.cumsum(np.concatenate(lengths), dtype=np.int64)])
+        self._held, self._held_bytes = [], 0
         for first, stop in sample.pieces(_PIECE_BYTES):
             part, at = self._analyzer.grams(sample, first, stop), 0
             while at < len(part.grams):
@@ -122,6 +135,8 @@ class NameSampler:
 
     def finish(self) -> ColumnNames:
         """Of all columns that an n-gram was met of."""
+        if self._held:
+            self._count()
         met = self._table.sorted().entries
         columns = (met.keys >> np.uint64(64 - self._bits)).astype(np.int32)
         order = np.lexsort((-met.documents, columns))  # stable: among equals by key

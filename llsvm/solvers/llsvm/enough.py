@@ -13,16 +13,21 @@ class Enough:
     """Of one run.
 
     passes: full passes so far. early: these know too little of who survives.
+    met: (k,) the gap of the spilled rows, as the last epoch of the last round met it; NaN where there was none.
     warm: how a run goes on that has begun at dual variables from elsewhere; None: it has not."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._tol_share = run.tuning.tol_share
         self.passes, self.early = 0, True
+        self.met = np.full(len(run.sweeps.w), np.nan)
+        self._told = np.zeros(len(self.met), bool)  # problems whose last pass found no more than epochs had met
         self.warm: Warm | None = None
 
-    def begin(self, passes: int) -> None:
-        """The last of so many full passes is at its end."""
+    def begin(self, passes: int, gaps: NDArray[np.float64]) -> None:
+        """The last of so many full passes is at its end, and has certified the gaps (k,)."""
+        self._told = gaps <= self.met
+        self.met = np.full_like(self.met, np.nan)
         tuning = self._run.tuning
         self.passes, self.early = passes, passes < tuning.face.first_pass
         self._tol_share = tuning.tol_share * tuning.share_falls ** max(0, passes - tuning.share_from)
@@ -49,4 +54,5 @@ class Enough:
             return np.maximum(self.warm.until(self.passes) * first, self._tol_share * wanted)
         gaps = first * (tuning.first_until if self.early else tuning.spill_until) * ~stepped
         gaps[few & (gaps < wanted)] = 0.0
-        return np.maximum(gaps, tuning.spill_tol_share * wanted)
+        share = np.where(self._told, tuning.told_tol_share, tuning.spill_tol_share)
+        return np.maximum(gaps, share * wanted)

@@ -57,11 +57,11 @@ class Epochs:
         self._parts = Parts(run)
         self._extrapolation = SpilledExtrapolation(run)
 
-    def begin(self, passes: int, to_go: float, again: bool) -> None:
-        """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
-        it took second order over spilled rows."""
+    def begin(self, passes: int, gaps: NDArray[np.float64], to_go: float, again: bool) -> None:
+        """The last of so many full passes is at its end, and has certified the gaps (k,); at its rate, so many more
+        are to go. again: a round before it took second order over spilled rows."""
         tuning = self._run.tuning
-        self.enough.begin(passes)
+        self.enough.begin(passes, gaps)
         early = self.enough.early
         self._crawls = not early and (again or to_go > tuning.working_sets.passes)
         self._to_faces = not early and not self._run.extrapolates and (again or to_go > tuning.face.passes)
@@ -156,6 +156,7 @@ class Epochs:
             elif (spilled := survivors.spilled) is not None:
                 few, n_read = spilled.n_rows * most <= most_read, n_read + spilled.n_rows
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
+                self.enough.met = met
             elif not self._waiting:
                 break
             elif self._sets.solve(self._waiting, self.enough.of_tol):

@@ -91,7 +91,8 @@ class Rounds:
             if stalled and not self.small:
                 report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
             to_go = self._stall.passes_to_go(tol * run.sizes)
-            self._epochs.begin(self.passes, to_go, self._ever_along_faces)
+            gaps = self._best.primal - feasible
+            self._epochs.begin(self.passes, gaps, to_go, self._ever_along_faces)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
@@ -301,7 +302,8 @@ class Rounds:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start}
+        met = self._epochs.enough.met
+        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start, "met": met}
 
     @property
     def numbers(self) -> dict[str, Value]:
@@ -324,10 +326,11 @@ class Rounds:
         self._best.restore(arrays)
         self._stall.restore(arrays)
         self._run.start[...] = arrays["start"]
+        self._epochs.enough.met = np.array(arrays.get("met", np.full(len(self._factor), np.nan)))
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
         self._along_faces, self._ever_along_faces = numbers["along faces"], numbers["ever along faces"]
         self._run.duals.set_enough(numbers["enough"])
-        warm = numbers.get("warm")  # which older states do not have
+        warm = numbers.get("warm")  # which older states do not have, nor "met"
         self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))

@@ -257,6 +257,9 @@ class LLSVMTuning:
     spill_tol_share: float = 0.3
     """... or to this share of the gap that is asked for; where few rows are spilled (``spill_reads``), only to that
     where the other share would be less than all of it."""
+    told_tol_share: float = 0.8
+    """... or to this one, where the last full pass has found a gap no larger than the epochs before it had met: those
+    that survive are all that matter then, and the next pass finds about as much again."""
     average: bool = False
     """What the next full pass measures is the average of the weights that the blocks of the last epoch over spilled
     or cached rows have left, not the last ones, which suit the last block best: 20 to 40 % less of a gap, for one
@@ -381,11 +384,12 @@ NUMBERS = replace(
     first_until=0.35,
     spill_until=0.03,
     spill_tol_share=0.55,
+    told_tol_share=0.55,
     max_spill_epochs=16,
     spill_reads=0.0,
 )
 SMOOTH_NUMBERS = replace(
-    FREE, average=True, first_until=0.0, spill_until=0.0, spill_tol_share=2.5, max_spill_epochs=12
+    FREE, average=True, first_until=0.0, spill_until=0.0, spill_tol_share=2.5, told_tol_share=2.5, max_spill_epochs=12
 )
 
 
