@@ -27,6 +27,7 @@ from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.settings import Settings
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
+from llsvm.stream.stream import Stream
 from llsvm.train import load, train
 from llsvm.training.training import Training
 
@@ -338,3 +339,33 @@ def test_statistics_are_taken_beside_the_reading_which_waits_for_them(tmp_path):
     assert len(statistics.threads) == 2  # no third block was asked for
     assert threading.current_thread() not in statistics.threads
     assert not any(thread.is_alive() for thread in statistics.threads)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "squared_norm"),
+    [
+        ({"age": None}, {}, 1.0),
+        ({"review": None}, {"text": ("review",)}, 1.0),  # documents have the length 1
+        ({"review": None, "age": None, "price": None}, {"text": ("review",)}, 3.0),
+        ({"review": None, "town": None, "age": None}, {"text": ("review",)}, 3.0),
+        ({"review": None}, {"text": ("review",), "term_weight": "count"}, 5.0),
+    ],
+)
+def test_rows_are_as_long_as_what_scaling_leaves_and_what_it_leaves_alone(
+    tmp_path, monkeypatch, columns, options, squared_norm
+):
+    rng, n = np.random.default_rng(0), 500
+    words = [f"word{i}" for i in range(300)]
+    made = {
+        "age": rng.integers(1, 90, n) + 0.5,
+        "price": 1e6 * rng.exponential(size=n) + 1.0,
+        "town": rng.choice(["Rome", "Oslo"], n),
+        "review": [" ".join(rng.choice(words, 5, replace=False)) for _ in range(n)],
+    }
+    table = {name: made[name] for name in columns} | {"label": rng.integers(0, 2, n)}
+    path = tmp_path / "rows.parquet"
+    pa.parquet.write_table(pa.table(table), path)
+    found, read = [], Stream.read
+    monkeypatch.setattr(Stream, "read", lambda stream: found.append(read(stream)) or found[-1])
+    train(path, label="label", hash_bits=16, memory_limit="2GB", max_passes=2, **options)
+    assert found[0].squared_norm == pytest.approx(squared_norm, rel=1e-2)

@@ -277,6 +277,19 @@ def test_columns_of_bytes_are_text_in_their_encoding(tmp_path):
     assert "latin-1" in str(found.value)
 
 
+def test_a_document_of_parquet_that_is_not_utf_8_is_refused_with_its_row(tmp_path):
+    columns = table()
+    columns["review"][5] = "a very xyzzy film"
+    path = tmp_path / "reviews.parquet"
+    pq.write_table(pa.table(columns), path, compression="none", use_dictionary=False)
+    path.write_bytes(path.read_bytes().replace(b"xyzzy", b"xyz\xffy"))
+    with pytest.raises(DataError, match=r"row 6: column review: byte 11 of the text is not utf-8") as found:
+        trained(path, hash_bits=7)
+    assert "latin-1" in str(found.value)
+    with pytest.raises(DataError, match=r"row group 0.*not UTF-8"):  # an expression looks at it before that
+        trained(path, hash_bits=7, where="review != 'x'")
+
+
 def test_what_is_no_text_is_refused(tmp_path):
     columns = table()
     path = written(tmp_path / "reviews.parquet", columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
@@ -122,6 +122,14 @@ class LaneEpochs:
     def _open(self) -> list[Lanes]:
         return [each for each in self._lanes if each.is_open]
 
+    def _each(self, work: Callable[[Lanes], object], lanes: Sequence[Lanes]) -> None:
+        """Do ``work`` on each of the lanes, by a thread each; by this one where there is but one of them, as the next
+        block is being read meanwhile, and a block is soon done."""
+        if len(lanes) == 1:
+            work(lanes[0])
+        else:
+            self._threads.map(work, lanes)
+
     def _parts(self, everyone: bool = True) -> Iterator[Part]:
         """All rows, or those that were active when all were seen last, where these are kept."""
         stream = self._stream
@@ -181,7 +189,7 @@ class LaneEpochs:
                         return
                     lanes.sweep(part, piece, met[id(lanes)])
 
-            self._threads.map(visit, open_)
+            self._each(visit, open_)
             if progress.out_of_time:
                 return
             if kept is not None:
@@ -222,12 +230,12 @@ class LaneEpochs:
 
     def _move(self) -> None:
         open_ = self._open
-        self._threads.map(Lanes.begin_move, open_)
+        self._each(Lanes.begin_move, open_)
         for part in self._parts(everyone=False):
-            self._threads.map(partial(Lanes.move, part=part), open_)
+            self._each(partial(Lanes.move, part=part), open_)
             if self._stream.progress.out_of_time:
                 return
-        self._threads.map(Lanes.end_move, open_)
+        self._each(Lanes.end_move, open_)
 
     def _is_ready(self, lanes: Lanes) -> bool:
         """Is the gap that the last sweep over all rows met small enough for a pass to measure it?"""
@@ -253,7 +261,7 @@ class LaneEpochs:
         for lanes in some:
             lanes.begin_measuring()
         for part in self._parts():
-            self._threads.map(partial(Lanes.measure, part=part, close=CLOSE), some)
+            self._each(partial(Lanes.measure, part=part, close=CLOSE), some)
         self._passes += 1
         k = len(self._problems)
         primal, close = np.full(k, np.inf), np.full(k, np.inf)

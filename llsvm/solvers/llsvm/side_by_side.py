@@ -60,11 +60,16 @@ def _suits(loss: Loss) -> bool:
     return bool(np.isfinite(bounds).all() and (bounds == bounds.astype(np.float32)).all())
 
 
-def lanes_of(n: int, of_cost: int) -> list[range]:
+def lanes_of(n: int, of_cost: int, threads: int = 1) -> list[range]:
     """How ``n`` variants, so many of each C one after the other, are put side by side: those of a C together, as
-    they take about as long. Fewer would be hardly quicker: a visit waits for memory, not for arithmetic."""
+    they take about as long. Fewer would be hardly quicker: a visit waits for memory, not for arithmetic. But where
+    there are too few of these for the threads, and halves take no more memory, each takes a half."""
     size = of_cost * max(1, MOST // of_cost) if of_cost <= MOST else MOST
-    return [range(start, min(start + size, n)) for start in range(0, n, size)]
+    parts = [range(start, min(start + size, n)) for start in range(0, n, size)]
+    if len(parts) < threads and all(len(part) > WIDTHS[0] for part in parts):
+        halves = [(part, part.start + -(-len(part) // 2)) for part in parts]
+        parts = [half for part, at in halves for half in (range(part.start, at), range(at, part.stop))]
+    return parts
 
 
 class SideBySide:
@@ -86,7 +91,7 @@ class SideBySide:
         self._loss, self._tuning, self._n_threads = loss, tuning, threads
         first = problems.variants[0]
         of_cost = sum(variant.cost == first.cost for variant in problems.variants)
-        self._parts = lanes_of(len(problems), of_cost)
+        self._parts = lanes_of(len(problems), of_cost, threads)
         self._lanes: list[Lanes] = []  # while ``solve`` is at it, and after
 
     def needs(self, memory: MemoryLeft) -> Needs:
