@@ -91,14 +91,23 @@ class Case:
         )
         return totals
 
-    def add(self, w, linear, moves=False, last=None, before=None, ahead=None):
+    def add(self, w, linear, moves=False, last=None, step=None, ahead=None):
         last = self.share if last is None else last
         ahead = np.zeros((2, self.width)) if ahead is None else ahead
         add_lanes(
             *(*self.X, self.y, self.cost, self.rows, w, self.bias, self.lanes, self.targets, *self.bounds),
-            *(self.factors, self.left_out, self.share, last, last if before is None else before, ahead),
+            *(self.factors, self.left_out, self.share, last, kept(last - last) if step is None else step, ahead),
             *(moves, linear),
         )
+
+
+def kept(step):
+    """As bfloat16: the upper half of a float32, rounded."""
+    return (step.astype(np.float32).view(np.uint32) + np.uint32(1 << 15) >> np.uint32(16)).astype(np.uint16)
+
+
+def known(step):
+    return (step.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
 
 
 CASES = st.builds(
@@ -176,18 +185,20 @@ def test_a_move_is_clipped_and_remembered(case):
         points.append(case.share.copy())
         case.sweep(np.random.default_rng(seed).permutation(case.n))
     _, before, last = points
+    step = kept(last - before)
+    np.testing.assert_allclose(known(step), last - before, rtol=2.0**-8, atol=1e-30)
     ahead = np.random.default_rng(9).normal(size=(2, case.width))
     moved, rise = np.zeros_like(case.w), np.zeros(case.width)
-    case.add(moved, rise, True, last, before, ahead)
+    case.add(moved, rise, True, last, step, ahead)
     shape = -1, case.width
-    a, b, c = (each.reshape(shape).copy() for each in (case.share, last, before))
-    new = np.clip(a + ahead[0] * (a - b) + ahead[1] * (b - c), *case.bounds)
+    a, b, to = (each.reshape(shape).copy() for each in (case.share, last, known(step)))
+    new = np.clip(a + ahead[0] * (a - b) + ahead[1] * to, *case.bounds)
     change = case.own * (new - a)[case.rows]
     np.testing.assert_allclose(moved.reshape(shape), case.weights(change), atol=1e-10)
     target = case.y if case.targets else np.ones(case.n)
     np.testing.assert_allclose(rise, target @ change, atol=1e-10)
     length = np.linspace(0.0, 1.0, case.width)
-    advance(case.share, last, before, ahead, length, *case.bounds, case.lanes)
+    advance(case.share, last, step, ahead, length, *case.bounds, case.lanes)
     np.testing.assert_allclose(case.share.reshape(shape), a + length * (new - a), atol=1e-12)
     np.testing.assert_array_equal(last, case.share)
-    np.testing.assert_array_equal(before.reshape(shape), b)
+    np.testing.assert_array_equal(step, kept(case.share.astype(float) - b.ravel()))

@@ -57,36 +57,46 @@ def _place(context, builder, signature, args, count):
     return builder.bitcast(place, _vector(place.type.pointee, count).as_pointer())
 
 
-def _is_single(array):
-    return array.dtype == types.float32
+def _size(array):
+    """Of a number of the array, in bytes."""
+    return array.dtype.bitwidth // 8
 
 
 @intrinsic
 def load(typing, array, at, lanes):
-    """The numbers (float32 or float64) of a flat array from ``at`` on, unchecked."""
+    """The numbers of a flat array from ``at`` on, unchecked: float32 or float64, or bfloat16 as uint16, the upper
+    half of a float32's bits."""
     count = lanes.count
 
     def emit(context, builder, signature, args):
+        size = _size(signature.args[0])
         found = builder.load(_place(context, builder, signature, args, count))
-        found.align = 4 if _is_single(signature.args[0]) else 8
-        return (
-            builder.fpext(found, _vector(ir.DoubleType(), count)) if _is_single(signature.args[0]) else found
-        )
+        found.align = size
+        if size == 2:
+            bits = builder.zext(found, _vector(_INT, count))
+            bits = builder.shl(bits, _constant(bits.type, [16] * count))
+            found = builder.bitcast(bits, _vector(ir.FloatType(), count))
+        return found if size == 8 else builder.fpext(found, _vector(ir.DoubleType(), count))
 
     return VectorType(count)(array, types.int64, lanes), emit
 
 
 @intrinsic
 def store(typing, array, at, vector):
-    """Let the numbers (float32 or float64) of a flat array from ``at`` on be those of the vector, unchecked."""
+    """Let the numbers of a flat array, as of ``load``, from ``at`` on be those of the vector, unchecked; rounded to
+    the nearest, of bfloat16 half a step up."""
+    count = vector.count
 
     def emit(context, builder, signature, args):
-        single, value = _is_single(signature.args[0]), args[2]
-        if single:
-            value = builder.fptrunc(value, _vector(ir.FloatType(), vector.count))
-        builder.store(value, _place(context, builder, signature, args, vector.count)).align = (
-            4 if single else 8
-        )
+        size, value = _size(signature.args[0]), args[2]
+        if size < 8:
+            value = builder.fptrunc(value, _vector(ir.FloatType(), count))
+        if size == 2:
+            bits = builder.bitcast(value, _vector(_INT, count))
+            bits = builder.add(bits, _constant(bits.type, [1 << 15] * count))
+            bits = builder.lshr(bits, _constant(bits.type, [16] * count))
+            value = builder.trunc(bits, _vector(ir.IntType(16), count))
+        builder.store(value, _place(context, builder, signature, args, count)).align = size
         return context.get_dummy_value()
 
     return types.void(array, types.int64, vector), emit
@@ -181,10 +191,16 @@ if config.DISABLE_JIT:
 
     def load(array, at, lanes):
         """The same, as NumPy has it."""
-        return array[at : at + len(lanes)].astype(np.float64)
+        found = array[at : at + len(lanes)]
+        if array.dtype == np.uint16:
+            found = (found.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return found.astype(np.float64)
 
     def store(array, at, vector):
         """The same, as NumPy has it."""
+        if array.dtype == np.uint16:
+            bits = vector.astype(np.float32).view(np.uint32) + np.uint32(1 << 15)
+            vector = bits >> np.uint32(16)
         array[at : at + len(vector)] = vector
 
     def spread(value, lanes):

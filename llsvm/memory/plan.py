@@ -52,6 +52,8 @@ class Needs:
     sparse_state: ``Stream.sparse_state`` will be asked for instead.
     missing_bytes: with so many more it could work in a way that takes far less time.
     ahead: the block that is being read is worked on too.
+    resident_survivors: survivors stay in memory as far as they fit; else all of them are spilled, and blocks are half
+    as large again.
     """
 
     lines: Mapping[str, int]
@@ -61,6 +63,7 @@ class Needs:
     sparse_state: bool = False
     missing_bytes: int = 0
     ahead: bool = False
+    resident_survivors: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -71,6 +74,11 @@ class Needs:
     def blocks_worked_on(self) -> int:
         """At the same time."""
         return 1 + self.ahead
+
+    @property
+    def blocks_held(self) -> int:
+        """Blocks, and survivors that take as much."""
+        return 2 + self.resident_survivors
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +217,8 @@ class MemoryLeft:
         page_rows = int(pages.rows_per_byte * page_bytes) + 1
         block_bytes = max(SMALLEST_BLOCK_BYTES, 2 * page_bytes)
         rows = block_bytes / self.dataset.held_bytes_per_row
-        worked_on = rows + needs.blocks_worked_on * max(rows, page_rows)
-        blocks = 3 * block_bytes + worked_on * needs.row_work_bytes
+        worked_on = needs.resident_survivors * rows + needs.blocks_worked_on * max(rows, page_rows)
+        blocks = needs.blocks_held * block_bytes + worked_on * needs.row_work_bytes
         n_pages = pages.n_pages
         if n_pages:
             n_pages = min(n_pages, Pages.most_pages(pages.page_bytes, self.dataset))
@@ -235,21 +243,21 @@ class MemoryLeft:
         left -= lines["reading and spilling"]
         held = self.dataset.held_bytes_per_row
         work, blocks = needs.row_work_bytes / held, needs.blocks_worked_on
-        block_bytes = int(left / (3 + (1 + blocks) * work))
+        n_held, resident = needs.blocks_held, needs.resident_survivors
+        block_bytes = int(left / (n_held + (resident + blocks) * work))
         if block_bytes < page_rows * held:  # a page of short rows is more work than an average block
-            block_bytes = int((left - blocks * page_rows * needs.row_work_bytes) / (3 + work))
+            block_bytes = int((left - blocks * page_rows * needs.row_work_bytes) / (n_held + resident * work))
         if block_bytes <= 0:
             return None
         survivor_rows = int(block_bytes / held) + 1
         block_rows = max(survivor_rows, page_rows)
         if needs.ahead:
-            lines[WORK_AHEAD] = min(block_rows * needs.row_work_bytes, left - 3 * block_bytes)
+            lines[WORK_AHEAD] = min(block_rows * needs.row_work_bytes, left - n_held * block_bytes)
             left -= lines[WORK_AHEAD]
-        lines |= {
-            BLOCKS: 2 * block_bytes,
-            SURVIVORS: block_bytes,
-            WORK_ON_ROWS: left - 3 * block_bytes,
-        }
+        lines |= {BLOCKS: 2 * block_bytes, WORK_ON_ROWS: left - n_held * block_bytes}
+        if not resident:
+            return MemoryPlan(lines, False, pages, block_bytes, block_rows, 0, 0, state_bytes)
+        lines[SURVIVORS] = block_bytes
         return MemoryPlan(
             lines, False, pages, block_bytes, block_rows, block_bytes, survivor_rows, state_bytes
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from types import TracebackType
@@ -60,6 +60,26 @@ class Threads:
                 job.cancel()
             raise
         return [job.result() for job in jobs]
+
+    def map_with_caller(self, work: Callable[[T], object], items: Sequence[T]) -> None:
+        """``work`` of each item, of the first by the thread that calls, which would only wait for the others: short
+        work is soon done then. Items that are more than threads are as by ``map``."""
+        if len(items) > self.number:
+            self.map(work, items)
+            return
+        jobs: list[Future[object]] = []
+        try:
+            jobs.extend(self._pool.submit(work, item) for item in items[1:])
+            for item in items[:1]:
+                work(item)
+        except BaseException:
+            if self._stop is not None:
+                self._stop()
+            wait(jobs)
+            raise
+        wait(jobs)
+        for job in jobs:
+            job.result()
 
     def over_rows(self, n_rows: int, work: Callable[[int, int, int], R]) -> list[R]:
         """``work(t, start, stop)`` for each thread t of ``number``: the rows divided evenly, in order; a range may

@@ -105,7 +105,10 @@ class Assembler:
             if store.is_like(buffer):
                 rooms = [buffer.extend(info.n_rows, info.nnz) for info in infos]
                 todo = list(zip(pages, rooms, strict=True))
-                list(readers.map(fill, [todo[t::READERS] for t in range(READERS)], scratch))
+                others = [helpers.submit(fill, todo[t::READERS], scratch[t]) for t in range(1, READERS)]
+                fill(todo[::READERS], scratch[0])
+                for other in others:
+                    other.result()
             else:
                 for page in pages:
                     buffer.append(store.read(page, scratch[0]))
@@ -115,7 +118,7 @@ class Assembler:
                 prepare(block)
             return block
 
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(READERS) as readers:
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(READERS - 1) as helpers:
 
             def submit(number: int) -> Future[Block] | None:
                 if number >= len(groups):

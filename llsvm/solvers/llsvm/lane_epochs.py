@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, count
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,13 @@ class SideBySideTuning:
     """Of a round;"""
     all_every: int = 4
     """the first of each of so many rounds, and of as many in the beginning, is over all rows, the others are over
-    those that are active."""
+    those that are active;"""
+    crawling_every: int = 8
+    """of so many, where since all were seen before the number of active rows has changed by no more than"""
+    settled: float = 0.01
+    """this share, so that new ones are rare, and no gap as met"""
+    crawls: float = 0.5
+    """has come to less than this share, so that the next that may be measured is not near."""
     move_after: int = 2
     """Rounds: from then on each ends with a move."""
     average_share: float = 0.2
@@ -96,6 +102,8 @@ class LaneEpochs:
         self._enough = [self._tuning.measure_at] * len(lanes)
         self._met_before: dict[int, float] = {}
         self._keeps, self._active_share = False, 1.0  # rows that were active, when all were seen last
+        # when all rows were seen last: active ones, of all lanes, and the gaps as met; the next round that sees all
+        self._n_active, self._met_all, self._all_at = 0, dict[int, float](), 0
         asks = self._bound.lost > 0 and settings.stop == "gap"
         self._early = list(self._tuning.early_gaps) if asks else []
 
@@ -106,8 +114,8 @@ class LaneEpochs:
         progress = self._stream.progress
         yield self._first()
         for number in count():
-            self._round(number)
-            ready = [each for each in self._open if self._is_ready(each)] if self._sees_all(number) else []
+            seen_all = self._round(number)
+            ready = [each for each in self._open if self._is_ready(each)] if seen_all else []
             last = self._stands(number) or progress.out_of_time
             if ready or last:
                 report = self._measured(self._open if last else ready)
@@ -122,14 +130,6 @@ class LaneEpochs:
     def _open(self) -> list[Lanes]:
         return [each for each in self._lanes if each.is_open]
 
-    def _each(self, work: Callable[[Lanes], object], lanes: Sequence[Lanes]) -> None:
-        """Do ``work`` on each of the lanes, by a thread each; by this one where there is but one of them, as the next
-        block is being read meanwhile, and a block is soon done."""
-        if len(lanes) == 1:
-            work(lanes[0])
-        else:
-            self._threads.map(work, lanes)
-
     def _parts(self, everyone: bool = True) -> Iterator[Part]:
         """All rows, or those that were active when all were seen last, where these are kept."""
         stream = self._stream
@@ -137,7 +137,7 @@ class LaneEpochs:
             blocks = stream.all()
         else:
             stream.progress.begin("survivors", len(stream.survivors))
-            blocks = chain([stream.resident] if stream.resident.n_rows else [], stream.active())
+            blocks = stream.active()  # none of them stays in memory
         for block in blocks:
             yield Part(block, self._costs.of(block))
 
@@ -160,20 +160,29 @@ class LaneEpochs:
         self._best.offer_zeros(primal, squares, (k, self._stream.dataset.n_columns + 1))
         return self._report()
 
-    def _sees_all(self, number: int) -> bool:
-        """Does a round sweep over all rows?"""
-        return number < self._tuning.all_every or number % self._tuning.all_every == 0
-
-    def _round(self, number: int) -> None:
-        """A sweep over all rows, some more over those that are active, and a move."""
+    def _round(self, number: int) -> bool:
+        """A sweep over all rows now and then, more over those that are active, and a move. Has it seen all rows?"""
+        everyone = number < self._tuning.all_every or number >= self._all_at
         for sweep in range(self._tuning.sweeps):
-            self._sweep(everyone=sweep == 0 and self._sees_all(number))
+            self._sweep(everyone=everyone and sweep == 0)
             if self._stream.progress.out_of_time:
                 break
         for lanes in self._open:
             lanes.end_sweeps(self._tuning.average_share, self._tuning.average_early)
         if number + 1 >= self._tuning.move_after and not self._stream.progress.out_of_time:
             self._move()
+        if everyone:
+            self._plan_next(number)
+        return everyone
+
+    def _plan_next(self, number: int) -> None:
+        """Round ``number`` has seen all rows: which is the next to?"""
+        tuning, n_before, met_before = self._tuning, self._n_active, self._met_all
+        self._n_active = sum(lanes.n_active for lanes in self._open)
+        self._met_all = {id(each): self._met_share(each) for each in self._open}
+        settled = abs(self._n_active - n_before) <= tuning.settled * n_before
+        crawls = all(met >= tuning.crawls * met_before.get(each, np.inf) for each, met in self._met_all.items())
+        self._all_at = number + (tuning.crawling_every if settled and crawls else tuning.all_every)
 
     def _sweep(self, everyone: bool) -> None:
         open_, progress = self._open, self._stream.progress
@@ -189,7 +198,7 @@ class LaneEpochs:
                         return
                     lanes.sweep(part, piece, met[id(lanes)])
 
-            self._each(visit, open_)
+            self._threads.map_with_caller(visit, open_)
             if progress.out_of_time:
                 return
             if kept is not None:
@@ -230,12 +239,12 @@ class LaneEpochs:
 
     def _move(self) -> None:
         open_ = self._open
-        self._each(Lanes.begin_move, open_)
+        self._threads.map_with_caller(Lanes.begin_move, open_)
         for part in self._parts(everyone=False):
-            self._each(partial(Lanes.move, part=part), open_)
+            self._threads.map_with_caller(partial(Lanes.move, part=part), open_)
             if self._stream.progress.out_of_time:
                 return
-        self._each(Lanes.end_move, open_)
+        self._threads.map_with_caller(Lanes.end_move, open_)
 
     def _is_ready(self, lanes: Lanes) -> bool:
         """Is the gap that the last sweep over all rows met small enough for a pass to measure it?"""
@@ -261,7 +270,7 @@ class LaneEpochs:
         for lanes in some:
             lanes.begin_measuring()
         for part in self._parts():
-            self._each(partial(Lanes.measure, part=part, close=CLOSE), some)
+            self._threads.map_with_caller(partial(Lanes.measure, part=part, close=CLOSE), some)
         self._passes += 1
         k = len(self._problems)
         primal, close = np.full(k, np.inf), np.full(k, np.inf)

@@ -156,7 +156,7 @@ def add_lanes(
     left_out,
     share,
     last,
-    before,
+    step,
     ahead,
     moves,
     linear,
@@ -177,28 +177,29 @@ def add_lanes(
         a = load(share, row * L, lanes)
         if moves:
             b = load(last, row * L, lanes)
-            change = first * (a - b) + second * (b - load(before, row * L, lanes))
+            change = first * (a - b) + second * load(step, row * L, lanes)
             a = least(most(a + change, low), high) - a
         own = without(
             load(flat_factors, side * L, lanes) * spread(cost[i], lanes), np.int64(left_out[np.uint64(row)])
         )
-        step = a * own
-        if differ(step, zero):
-            total = total + step * spread(target, lanes)
-            step = step * spread(sign, lanes)
-            store(w, at_bias, load(w, at_bias, lanes) + step * spread(bias, lanes))
+        delta = a * own
+        if differ(delta, zero):
+            total = total + delta * spread(target, lanes)
+            delta = delta * spread(sign, lanes)
+            store(w, at_bias, load(w, at_bias, lanes) + delta * spread(bias, lanes))
             for k in range(indptr[i], indptr[i + 1]):
                 j = np.int64(indices[np.uint64(k)]) * L
-                store(w, j, load(w, j, lanes) + step * spread(np.float64(data[np.uint64(k)]), lanes))
+                store(w, j, load(w, j, lanes) + delta * spread(np.float64(data[np.uint64(k)]), lanes))
     store(linear, 0, total)
 
 
 @njit(**ANY_ORDER)
-def advance(share, last, before, ahead, length, lower, upper, lanes):
+def advance(share, last, step, ahead, length, lower, upper, lanes):
     """Move all shares a ``length`` of the way to where the last two moves lead, and remember them as a point.
 
-    share, last, before: (n_rows L,), now and at the last two points. ahead: (2, L) float64, how much of the move
-    since the last point, and of that before it. length: (L,) float64, of the way to what clipping makes of it.
+    share, last: (n_rows L,), now and at the last point. step: (n_rows L,) uint16, the move from the point before to
+    that one, as bfloat16: it only says where to. ahead: (2, L) float64, how much of the move since the last point,
+    and of that before it. length: (L,) float64, of the way to what clipping makes of it.
     lower, upper, lanes: as of ``sweep_lanes``.
     """
     L = len(lanes)
@@ -207,8 +208,9 @@ def advance(share, last, before, ahead, length, lower, upper, lanes):
     first, second, share_of_way = load(flat, 0, lanes), load(flat, L, lanes), load(length, 0, lanes)
     for at in range(0, share.shape[0], L):
         a, b = load(share, at, lanes), load(last, at, lanes)
-        change = first * (a - b) + second * (b - load(before, at, lanes))
+        change = first * (a - b) + second * load(step, at, lanes)
         a = a + share_of_way * (least(most(a + change, low), high) - a)
         store(share, at, a)
-        store(before, at, b)
-        store(last, at, load(share, at, lanes))
+        a = load(share, at, lanes)  # as it is kept
+        store(step, at, a - b)
+        store(last, at, a)

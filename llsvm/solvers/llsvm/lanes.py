@@ -16,7 +16,8 @@ from llsvm.solvers.llsvm.extrapolation import best_combination
 from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, sweep_lanes
 
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
-POINTS = 2  # that extrapolation remembers: of the weights, and of each row's dual variables
+POINTS = 2  # of the weights, that extrapolation remembers
+STEP = np.dtype(np.uint16)  # bfloat16, as kernels/vectors.py has it: of a row's move from one point to the next
 RUN = 16  # rows that are visited one after the other
 PIECE_ROWS = 1 << 12  # measured at a time,
 MEASURED_BYTES = (
@@ -40,9 +41,9 @@ def column_bytes(n: int, itemsize: int) -> int:
 
 
 def row_bytes(n: int, itemsize: int) -> int:
-    """Of each row of the data, for so many problems: dual variables now and at the last points, which lanes leave
-    it out, and whether it is active."""
-    return (1 + POINTS) * itemsize * width_for(n) + 2
+    """Of each row of the data, for so many problems: dual variables now and at the last point, the move that led
+    there, which lanes leave it out, and whether it is active."""
+    return (2 * itemsize + STEP.itemsize) * width_for(n) + 2
 
 
 class Part:
@@ -97,7 +98,7 @@ class Lanes:
         np.divide(1.0, self._factors[:2], out=self._factors[2:], where=self._factors[:2] > 0)
         self._left_out, self._active = np.zeros((2, n_rows), np.uint8)
         self.share = np.zeros(n_rows * width, dtype)
-        self._last, self._before = np.zeros_like(self.share), np.zeros_like(self.share)
+        self._last, self._step = np.zeros_like(self.share), np.zeros(len(self.share), STEP)
         n = (n_columns + 1) * width
         self._w, self._moved = _aligned(n), _aligned(n)
         self._w_last, self._w_before, self._average = np.zeros((POINTS + 1, n), dtype)
@@ -190,9 +191,8 @@ class Lanes:
 
     def forget(self, rows: NDArray[np.int64]) -> None:
         """Let these rows, by number, have no part in the moves that follow."""
-        share, *points = (each.reshape(-1, self._width) for each in (self.share, self._last, self._before))
-        for each in points:
-            each[rows] = share[rows]
+        share, last, step = (each.reshape(-1, self._width) for each in (self.share, self._last, self._step))
+        last[rows], step[rows] = share[rows], 0
 
     # -- extrapolation ----------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class Lanes:
         w += moved
         self.dual += length * rise - 0.5 * length**2 * curvature
         advance(
-            *(self.share, self._last, self._before, self._ahead, length),
+            *(self.share, self._last, self._step, self._ahead, length),
             *(self._loss.lower, self._loss.upper, self._lanes),
         )
         self._w_before, self._w_last = self._w_last, self._w_before
@@ -235,7 +235,7 @@ class Lanes:
         """As ``add_lanes``, to ``_moved``."""
         add_lanes(
             *(*X, part.y[rows], part.cost[rows], part.rows[rows], self._moved, self._bias, self._lanes),
-            *(part.targets, *self._of_rows, self.share, self._last, self._before, self._ahead, moves, linear),
+            *(part.targets, *self._of_rows, self.share, self._last, self._step, self._ahead, moves, linear),
         )
 
     @property
@@ -285,7 +285,7 @@ class Lanes:
         self.is_open = False
         self._w = self._moved = np.zeros(0)
         self._w_last = self._w_before = self._average = self._average[:0]
-        self._last = self._before = self.share[:0]
+        self._last, self._step = self.share[:0], self._step[:0]
 
 
 def _aligned(n: int) -> Vector:

@@ -60,16 +60,12 @@ def _suits(loss: Loss) -> bool:
     return bool(np.isfinite(bounds).all() and (bounds == bounds.astype(np.float32)).all())
 
 
-def lanes_of(n: int, of_cost: int, threads: int = 1) -> list[range]:
+def lanes_of(n: int, of_cost: int) -> list[range]:
     """How ``n`` variants, so many of each C one after the other, are put side by side: those of a C together, as
-    they take about as long. Fewer would be hardly quicker: a visit waits for memory, not for arithmetic. But where
-    there are too few of these for the threads, and halves take no more memory, each takes a half."""
+    they take about as long. Fewer would be hardly quicker, also not by a thread for each half: a visit waits for
+    memory, not for arithmetic."""
     size = of_cost * max(1, MOST // of_cost) if of_cost <= MOST else MOST
-    parts = [range(start, min(start + size, n)) for start in range(0, n, size)]
-    if len(parts) < threads and all(len(part) > WIDTHS[0] for part in parts):
-        halves = [(part, part.start + -(-len(part) // 2)) for part in parts]
-        parts = [half for part, at in halves for half in (range(part.start, at), range(at, part.stop))]
-    return parts
+    return [range(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 class SideBySide:
@@ -91,7 +87,7 @@ class SideBySide:
         self._loss, self._tuning, self._n_threads = loss, tuning, threads
         first = problems.variants[0]
         of_cost = sum(variant.cost == first.cost for variant in problems.variants)
-        self._parts = lanes_of(len(problems), of_cost, threads)
+        self._parts = lanes_of(len(problems), of_cost)
         self._lanes: list[Lanes] = []  # while ``solve`` is at it, and after
 
     def needs(self, memory: MemoryLeft) -> Needs:
@@ -106,7 +102,7 @@ class SideBySide:
         rows = dataset.n_rows * sum(row_bytes(len(part), itemsize) for part in self._parts)
         measuring = threads * min(dataset.n_rows, PIECE_ROWS) * MEASURED_BYTES
         lines = {WEIGHTS: of_lanes + 8 * columns * n, DUALS: rows, MEASURING: measuring}
-        return Needs(lines, ROW_WORK_BYTES + THREAD_BYTES * threads)
+        return Needs(lines, ROW_WORK_BYTES + THREAD_BYTES * threads, resident_survivors=False)
 
     def _dtype(self, dataset: DatasetInfo) -> np.dtype:
         by_class = RowCosts.of_classes(self.settings.C, self.class_weight).by_class
