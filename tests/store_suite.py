@@ -186,35 +186,40 @@ class StoreSuite:
         assert workspace.used_bytes == 0
         assert not workspace.path("pages").exists()
 
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("different", [1, 200, 5000, 40_000])
     @pytest.mark.parametrize("columns", [50, 70_000, 2**31 - 1])
-    def test_packed_pages_come_back(self, workspace, different, columns):
+    def test_packed_pages_come_back(self, workspace, different, columns, dtype):
         rng = np.random.default_rng(different)
         n, k = 4000, 25
         index = np.sort(rng.integers(0, columns, (n, k)), axis=1).astype(np.int32)
         index[7] = rng.permutation(index[7])  # nothing promises that columns ascend
-        value = rng.standard_normal(different).astype(np.float32)[rng.integers(0, different, n * k)]
-        value[:3] = np.float32(np.nan), -0.0, np.inf
+        value = rng.standard_normal(different).astype(dtype)[rng.integers(0, different, n * k)]
+        value[:3] = np.nan, -0.0, np.inf
         block = Block(
             CSR(np.arange(n + 1) * k, index.reshape(-1), value), np.zeros(n, np.int32), np.arange(n)
         )
         store = self.store(workspace, block)
         back = store.read(0, Scratch())
         assert np.array_equal(back.X.indices, block.X.indices)
+        assert back.X.data.dtype == dtype
         assert np.array_equal(back.X.data.view(np.uint32), value.view(np.uint32))
-        value_bytes = 1 if different <= 200 else 2 if different <= 5000 else 4
+        itemsize = value.itemsize
+        value_bytes = 1 if different <= 200 else 2 if different <= 5000 else itemsize
         index_bytes = 2 if columns <= 70_000 else 4
-        assert store.nbytes <= (value_bytes + index_bytes) * n * k + 2 * n + 4 * n + 4 * different + 9000
+        table_bytes = itemsize * different
+        assert store.nbytes <= (value_bytes + index_bytes) * n * k + 2 * n + 4 * n + table_bytes + 9000
 
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @pytest.mark.parametrize("different", [1, 300, 40_000])
-    def test_packed_dense_pages_come_back(self, workspace, different):
+    def test_packed_dense_pages_come_back(self, workspace, different, dtype):
         rng = np.random.default_rng(different)
-        X = rng.standard_normal(different).astype(np.float32)[rng.integers(0, different, (999, 101))]
+        X = rng.standard_normal(different).astype(dtype)[rng.integers(0, different, (999, 101))]
         block = Block(X, np.zeros(999, np.int32), np.arange(999))
         store = self.store(workspace, block)
         assert same(store.read(0, Scratch()), block)
-        value_bytes = 1 if different <= 200 else 2 if different <= 5000 else 4
-        assert store.nbytes <= value_bytes * X.size + 4 * 999 + 4 * different + 9000
+        value_bytes = 1 if different <= 200 else 2 if different <= 5000 else X.itemsize
+        assert store.nbytes <= value_bytes * X.size + 4 * 999 + X.itemsize * different + 9000
 
     def test_scratch_is_overwritten_and_own_arrays_are_not(self, workspace):
         first, second = make_block(50, seed=1), make_block(50, seed=2)

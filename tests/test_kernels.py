@@ -256,31 +256,33 @@ def test_pack_and_unpack_indices(columns, ascending):
     assert pack_indices(indptr, indices, np.zeros(n // 2, np.uint16)) == -1
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [(np.float32, np.uint32), (np.float64, np.uint64)])
 @pytest.mark.parametrize("different", [1, 7, 300])
-def test_pack_and_unpack_values(different):
+def test_pack_and_unpack_values(different, dtype, bits):
     rng = np.random.default_rng(different)
-    known = rng.standard_normal(different).astype(np.float32)
+    known = rng.standard_normal(different).astype(dtype)
     values = known[rng.integers(0, different, 2000)]
     first = list(dict.fromkeys(values.tolist()))
-    codes, table = np.zeros(2000, np.uint16), np.zeros(len(first), np.uint32)
+    codes, table = np.zeros(2000, np.uint16), np.zeros(len(first), bits)
     with np.errstate(over="ignore"):  # without the compiler
-        n = pack_values(values.view(np.uint32), codes, table, np.zeros(1024, np.int32))
-        short = pack_values(values.view(np.uint32), codes.copy(), table[1:].copy(), np.zeros(1024, np.int32))
+        n = pack_values(values.view(bits), codes, table, np.zeros(1024, np.int32))
+        short = pack_values(values.view(bits), codes.copy(), table[1:].copy(), np.zeros(1024, np.int32))
     assert n == len(first)
     assert short == -1
-    assert table.view(np.float32).tolist() == first
+    assert table.view(dtype).tolist() == first
     assert codes.tolist() == [first.index(v) for v in values.tolist()]
-    out = np.zeros(2000, np.float32)
-    unpack_values(codes, table.view(np.float32), out)
+    out = np.zeros(2000, dtype)
+    unpack_values(codes, table.view(dtype), out)
     assert np.array_equal(out, values)
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [(np.float32, np.uint32), (np.float64, np.uint64)])
 @pytest.mark.parametrize("odd_share", [0.0, 0.07, 1.0])
-def test_pack_and_unpack_rows(odd_share):
+def test_pack_and_unpack_rows(odd_share, dtype, bits):
     rng = np.random.default_rng(3)
     lengths = np.r_[rng.integers(0, 40, 60), 0, 1]
     indptr = np.concatenate([[0], np.cumsum(lengths)])
-    values = np.repeat(rng.integers(1, 9, 62).astype(np.float32), lengths)
+    values = np.repeat(rng.integers(1, 9, 62).astype(dtype), lengths)
     other = rng.random(len(values)) < odd_share
     values[other] += rng.integers(0, 3, other.sum())
     usual, n_odd, places = [], [], []
@@ -291,14 +293,14 @@ def test_pack_and_unpack_rows(odd_share):
         n_odd.append(len(found))
         places += found
     out = [np.zeros(62, np.uint16), np.zeros(62, np.uint16), np.zeros(2 * len(values), np.uint16)]
-    table = np.zeros(20, np.uint32)
+    table = np.zeros(20, bits)
     with np.errstate(over="ignore"):  # without the compiler
-        n, n_codes = pack_rows(indptr, values.view(np.uint32), *out, table, np.zeros(64, np.int32))
-        few = pack_rows(indptr, values.view(np.uint32), *out, table[:1].copy(), np.zeros(64, np.int32))
+        n, n_codes = pack_rows(indptr, values.view(bits), *out, table, np.zeros(64, np.int32))
+        few = pack_rows(indptr, values.view(bits), *out, table[:1].copy(), np.zeros(64, np.int32))
         small = [*out[:2], np.zeros(7, np.uint16)]
-        full = pack_rows(indptr, values.view(np.uint32), *small, table, np.zeros(64, np.int32))
-        n, n_codes = pack_rows(indptr, values.view(np.uint32), *out, table, np.zeros(64, np.int32))
-    known = table[:n_codes].view(np.float32)
+        full = pack_rows(indptr, values.view(bits), *small, table, np.zeros(64, np.int32))
+        n, n_codes = pack_rows(indptr, values.view(bits), *out, table, np.zeros(64, np.int32))
+    known = table[:n_codes].view(dtype)
     assert (few[0], full[0]) == (-1, -1)
     assert sorted(known.tolist()) == sorted(set(values.tolist()))
     assert [known[code] for code, value in zip(out[0], usual, strict=True) if value is not None] == [
@@ -307,7 +309,7 @@ def test_pack_and_unpack_rows(odd_share):
     assert out[1].tolist() == n_odd
     pairs = out[2][:n].reshape(-1, 2)
     assert [(int(place), float(known[code])) for place, code in pairs] == places
-    back = np.zeros(len(values), np.float32)
+    back = np.zeros(len(values), dtype)
     unpack_rows(indptr, out[0], out[1], out[2][:n], known, back)
     assert np.array_equal(back, values)
 

@@ -83,6 +83,7 @@ needs = st.builds(
     row_state_bytes=st.sampled_from([0, 4, 400]),
     sparse_state=st.booleans(),
     ahead=st.booleans(),
+    resident_survivors=st.booleans(),
 )
 limits = st.integers(1_000_000, 2_000_000_000)
 
@@ -98,7 +99,26 @@ def test_what_is_planned_never_exceeds_the_limit(dataset, needs, limit):
     assert sum(left.lines.values()) + sum(plan.lines.values()) <= limit
     if not plan.in_one_block:
         assert plan.block_bytes >= plan.pages.largest_bytes  # a page has room in a block
-        assert plan.survivor_bytes == plan.block_bytes == plan.lines["survivors"]
+        if needs.resident_survivors:
+            assert plan.survivor_bytes == plan.block_bytes == plan.lines["survivors"]
+        else:
+            assert plan.survivor_bytes == 0
+            assert "survivors" not in plan.lines
+
+
+@given(dataset=datasets, needs=needs, limit=limits)
+@hypothesis_settings(max_examples=100, deadline=None)
+def test_without_survivors_in_memory_blocks_are_larger(dataset, needs, limit):
+    left = left_after_reading(dataset, limit, {})
+    plans = [
+        None if left is None else left.plan(dataclasses.replace(needs, resident_survivors=resident))
+        for resident in (True, False)
+    ]
+    if plans[0] is None:
+        return
+    assert plans[1] is not None
+    if not plans[0].in_one_block and not plans[1].in_one_block:
+        assert plans[1].block_bytes >= plans[0].block_bytes or plans[1].pages != plans[0].pages
 
 
 @given(dataset=datasets, needs=needs, limit=limits, more=st.integers(0, 300_000_000))

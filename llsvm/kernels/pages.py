@@ -110,9 +110,9 @@ def unpack_indices(indptr, packed, out):
 def pack_values(bits, codes, table, slots):
     """Number the different values by first appearance: codes[k] = number of bits[k], table[number] = bits[k].
 
-    bits: (n,) uint32, float32 values as they are stored.
+    bits: (n,) uint32 or uint64, float32 or float64 values as they are stored.
     codes: (n,) uint16, filled.
-    table: (m,) uint32, filled; m is the most values that may be told apart.
+    table: (m,) as bits, filled; m is the most values that may be told apart.
     slots: (power of two above m,) int32, zeros; scratch.
     Returns how many different values there are, or -1 if the table is too small.
     """
@@ -146,8 +146,8 @@ def unpack_values(codes, table, out):
     """out[k] = table[codes[k]].
 
     codes: (n,) uint8 or uint16, all within the table.
-    table: (m,) float32, the different values.
-    out: (n,) float32, filled.
+    table: (m,) float32 or float64, the different values.
+    out: (n,) as table, filled.
     """
     for k in range(codes.shape[0]):
         out[k] = table[codes[k]]
@@ -159,7 +159,7 @@ def pack_rows(indptr, bits, usual, n_odd, odd, table, slots):
     those of n-grams that are there once. Of the others, place and number are kept.
 
     indptr: (n + 1,) int64, offsets into bits.
-    bits: (nnz,) uint32, float32 values as they are stored.
+    bits: (nnz,) uint32 or uint64, float32 or float64 values as they are stored.
     usual: (n,) uint16, filled: the number of each row's last value, 0 of a row without values.
     n_odd: (n,) uint16, filled: how many values of each row are others.
     odd: (any,) uint16, filled from the front: of each of these its place in the row, and its number.
@@ -208,7 +208,7 @@ def pack_rows(indptr, bits, usual, n_odd, odd, table, slots):
 
 @njit(**JIT)
 def unpack_rows(indptr, usual, n_odd, odd, table, out):
-    """The inverse of ``pack_rows``; table: (any,) float32, out: (nnz,) float32, filled."""
+    """The inverse of ``pack_rows``; table: (any,) float32 or float64, out: (nnz,) as table, filled."""
     k = np.uint64(0)
     for i in range(indptr.shape[0] - 1):
         first, value = np.uint64(indptr[i]), table[usual[i]]

@@ -1,7 +1,7 @@
 """Packing: the arrays that a page is stored as, smaller than in memory where that loses nothing.
 
-Column numbers become 16-bit differences, and float32 values become codes of 8 or 16 bits into a table, where the
-page has few different ones (counts, indicators, decimals of few digits); where most values of a row are the same
+Column numbers become 16-bit differences, and values become codes of 8 or 16 bits into a table, where the page has
+few different ones (counts, indicators, decimals of few digits); where most values of a row are the same
 (those of text), one code for the row, and places and codes of the others. Row offsets are stored as lengths.
 Reading less is faster than reading more, even from memory: see ``python -m tools.bench read``.
 """
@@ -22,6 +22,7 @@ Layout = tuple[tuple[str, str], ...]  # the names of a page's arrays, and their 
 MAX_CODES = 1 << 16
 _VALUES_PER_CODE = 8  # a table pays where each value comes about so often
 
+_BITS = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}  # of values of so many bytes
 _DTYPES = {
     "index": ("int32",),
     "value": ("float32", "float64"),
@@ -90,7 +91,7 @@ class Packer:
         no larger than a code of 8 bits for each value."""
         values, n_rows = arrays["value"], len(indptr) - 1
         most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
-        if not self._row_codes_pay or values.dtype != np.float32 or not most:
+        if not self._row_codes_pay or not most:
             return False
         from llsvm.kernels.pages import pack_rows
 
@@ -98,36 +99,38 @@ class Packer:
         odd = self._room(
             "odd", max(0, len(values) - 4 * n_rows) // 2, np.uint16
         )  # a byte for each value, at most
-        table, slots = self._table(most)
-        n, n_codes = pack_rows(indptr, values.view(np.uint32), usual, n_odd, odd, table, slots)
+        bits = values.view(_BITS[values.itemsize])
+        table, slots = self._table(most, bits.dtype)
+        n, n_codes = pack_rows(indptr, bits, usual, n_odd, odd, table, slots)
         self._row_codes_pay = n >= 0
         if self._row_codes_pay:
             del arrays["value"]
             arrays |= {"usual": usual, "n_odd": n_odd, "odd": odd[:n]}
-            arrays["table"] = table[:n_codes].view(np.float32)
+            arrays["table"] = table[:n_codes].view(values.dtype)
         return self._row_codes_pay
 
-    def _table(self, most: int) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
-        """Of so many values, and empty slots to find them by."""
+    def _table(self, most: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[np.int32]]:
+        """Of the bits of so many values, and empty slots to find them by."""
         slots = self._room("slots", 1 << (2 * most).bit_length(), np.int32)
         slots[:] = 0
-        return self._room("table", most, np.uint32), slots
+        return self._room(f"table of {dtype}", most, dtype.type), slots
 
     def _pack_values(self, name: str, arrays: Arrays) -> None:
         """Replace the array ``name`` by codes and a table, where that is smaller."""
         values = np.ascontiguousarray(arrays[name]).reshape(-1)
         most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
-        if not self._codes_pay or values.dtype != np.float32 or not most:
+        if not self._codes_pay or not most:
             return
         from llsvm.kernels.pages import pack_values
 
         codes = self._room("codes", len(values), np.uint16)
-        table, slots = self._table(most)
-        n = pack_values(values.view(np.uint32), codes, table, slots)
+        bits = values.view(_BITS[values.itemsize])
+        table, slots = self._table(most, bits.dtype)
+        n = pack_values(bits, codes, table, slots)
         self._codes_pay = n >= 0
         if self._codes_pay:
             arrays[name] = codes.astype(np.uint8) if n <= 256 else codes
-            arrays["table"] = table[:n].view(np.float32)
+            arrays["table"] = table[:n].view(values.dtype)
 
     def _packed_indices(self, indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> NDArray[Any]:
         from llsvm.kernels.pages import pack_indices
@@ -159,7 +162,10 @@ def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
     n, nnz = shape.n_rows, shape.nnz
     cuts = iter(np.split(room, np.cumsum(_rooms(shape, arrays))))
     rows = _rows(shape, arrays, next(cuts).view(np.int64)) if shape.first_row is not None else arrays["rows"]
-    value = next(cuts).view(np.float32)[:nnz] if "table" in arrays else arrays.get("value", arrays.get("X"))
+    if "table" in arrays:
+        value = next(cuts).view(arrays["table"].dtype)[:nnz]
+    else:
+        value = arrays.get("value", arrays.get("X"))
     assert value is not None
     X: Matrix
     if shape.width is not None:
@@ -244,7 +250,7 @@ def csr_dtype(layout: Layout) -> str | None:
     arrays = dict(layout)
     if "index" not in arrays:
         return None
-    return "float32" if "table" in arrays else arrays["value"]
+    return arrays["table"] if "table" in arrays else arrays["value"]
 
 
 def room_bytes(shape: Shape, arrays: Arrays) -> int:
@@ -254,14 +260,13 @@ def room_bytes(shape: Shape, arrays: Arrays) -> int:
 
 def _rooms(shape: Shape, arrays: Arrays) -> list[int]:
     """Bytes of each array that ``unpack`` makes, in its order, multiples of 8."""
-    values = -(-4 * shape.nnz // 8) * 8
     rooms = [] if shape.first_row is None else [8 * shape.n_rows]
     if "table" in arrays:
-        rooms.append(values)
+        rooms.append(-(-arrays["table"].itemsize * shape.nnz // 8) * 8)
     if shape.width is None:
         rooms.append(8 * (shape.n_rows + 1))
         if arrays["index"].dtype == np.uint16:
-            rooms.append(values)
+            rooms.append(-(-4 * shape.nnz // 8) * 8)
     return rooms
 
 

@@ -22,7 +22,9 @@ from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, njit
 from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
 
-SOON, NEXT = 12, 6  # visits ahead that a row's state, and its values, are fetched; see kernels.py
+# Visits ahead that a row's state, and its values, are fetched; see kernels.py. Its weights are one ahead, which saves an
+# eighth of the time where other threads are at work too.
+SOON, NEXT = 12, 6
 LINE = 16  # values of 4 bytes in a cache line
 STEEP = 1e300  # 1 / ‖x‖² of a row without features: its α belongs at a bound, or stays
 
@@ -78,6 +80,9 @@ def sweep_lanes(
             for k in range(indptr[following], indptr[following + 1], LINE):
                 fetch(indices, k)
                 fetch(data, k)
+            next_one = order[t + 1]
+            for k in range(indptr[next_one], indptr[next_one + 1]):
+                fetch(w, np.int64(indices[np.uint64(k)]) * L)
         i = order[t]
         row = rows[i]
         at = row * L
