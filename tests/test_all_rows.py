@@ -14,7 +14,7 @@ from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.read_rows import ReadRows
-from llsvm.solvers.llsvm.tuning import AllRowsTuning
+from llsvm.solvers.llsvm.second_order_tuning import AllRowsTuning
 from llsvm.stream.every_row import EveryRow
 from llsvm.stream.gathered import GATHERED, Gathered
 from llsvm.stream.progress import Progress

@@ -11,7 +11,7 @@ from llsvm.objective.scale import Folded, best_factor, scaled_primal
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.face import Face
 from llsvm.solvers.llsvm.multipliers import Subproblem
-from llsvm.solvers.llsvm.tuning import FaceTuning
+from llsvm.solvers.llsvm.second_order_tuning import FaceTuning
 from llsvm.stream.progress import Progress
 
 LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]

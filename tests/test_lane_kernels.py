@@ -96,7 +96,14 @@ class Case:
         ahead = np.zeros((2, self.width)) if ahead is None else ahead
         add_lanes(
             *(*self.X, self.y, self.cost, self.rows, w, self.bias, self.lanes, self.targets, *self.bounds),
-            *(self.factors, self.left_out, self.share, last, kept(last - last) if step is None else step, ahead),
+            *(
+                self.factors,
+                self.left_out,
+                self.share,
+                last,
+                kept(last - last) if step is None else step,
+                ahead,
+            ),
             *(moves, linear),
         )
 

@@ -22,7 +22,7 @@ from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.multipliers import Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import KeptSystem, NewtonSystem, Prices, Way
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
-from llsvm.solvers.llsvm.tuning import MultipliersTuning
+from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.stream.progress import Progress
 
 LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]

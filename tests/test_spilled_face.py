@@ -18,10 +18,11 @@ from llsvm.settings.objective import KINDS, REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.face_kernels import CROSS, CURVATURE, N_TOTALS, SIZE, conjugate_step
+from llsvm.solvers.llsvm.second_order_tuning import AllRowsTuning, WorkingSetTuning
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.llsvm.spilled_face import SpilledFaces
 from llsvm.solvers.llsvm.sweeps import NO_ROWS
-from llsvm.solvers.llsvm.tuning import AllRowsTuning, WorkingSetTuning, tuning_of
+from llsvm.solvers.llsvm.tuning import tuning_of
 from llsvm.stream.stream import Stream
 
 SOON, NEVER = 1, 10**9  # products that a step is expected to take: it begins soon, or never

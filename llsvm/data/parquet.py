@@ -71,6 +71,13 @@ class ParquetSource(TableSource):
             describing = _METADATA * metadata.serialized_size
         return (16 << 20) + int(_PAGES * held) + describing + _COLUMN_BYTES * len(used)
 
+    @property
+    def _only_analysed(self) -> tuple[str, ...]:
+        """Columns of documents that nobody looks at before they are analysed."""
+        if self._kept or self._choice.changes_rows or self.encoder.documents is None:
+            return ()
+        return self.encoder.documents.names
+
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:

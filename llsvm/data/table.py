@@ -233,13 +233,6 @@ class TableSource(ABC):
             return blocks
         return filled(renumbered(blocks, documents, self.encoder.parts[2]), max_bytes)
 
-    @property
-    def _only_analysed(self) -> tuple[str, ...]:
-        """Columns of documents that nobody looks at before they are analysed."""
-        if self._kept or self._choice.changes_rows or self.encoder.documents is None:
-            return ()
-        return self.encoder.documents.names
-
     def _blocks(self, max_bytes: int) -> Iterator[Block]:
         row, counts, documents = 0, list[int](), self.encoder.documents
         used = tuple(dict.fromkeys((*self.encoder.used, *self._kept)))

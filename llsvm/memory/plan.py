@@ -52,8 +52,8 @@ class Needs:
     sparse_state: ``Stream.sparse_state`` will be asked for instead.
     missing_bytes: with so many more it could work in a way that takes far less time.
     ahead: the block that is being read is worked on too.
-    resident_survivors: survivors stay in memory as far as they fit; else all of them are spilled, and blocks are half
-    as large again.
+    resident_survivors: survivors stay in memory as far as they fit; else all of them are spilled, and blocks are
+    half as large again.
     """
 
     lines: Mapping[str, int]

@@ -22,7 +22,7 @@ Layout = tuple[tuple[str, str], ...]  # the names of a page's arrays, and their 
 MAX_CODES = 1 << 16
 _VALUES_PER_CODE = 8  # a table pays where each value comes about so often
 
-_BITS = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}  # of values of so many bytes
+_BITS: dict[int, type[np.integer[Any]]] = {4: np.uint32, 8: np.uint64}  # of values of so many bytes
 _DTYPES = {
     "index": ("int32",),
     "value": ("float32", "float64"),
@@ -162,10 +162,9 @@ def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
     n, nnz = shape.n_rows, shape.nnz
     cuts = iter(np.split(room, np.cumsum(_rooms(shape, arrays))))
     rows = _rows(shape, arrays, next(cuts).view(np.int64)) if shape.first_row is not None else arrays["rows"]
+    value: NDArray[Any] | None = arrays.get("value", arrays.get("X"))
     if "table" in arrays:
         value = next(cuts).view(arrays["table"].dtype)[:nnz]
-    else:
-        value = arrays.get("value", arrays.get("X"))
     assert value is not None
     X: Matrix
     if shape.width is not None:

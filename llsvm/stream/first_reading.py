@@ -25,8 +25,8 @@ from llsvm.spill.store import PageSink, PageStore, Scratch
 from llsvm.spill.writer import PageWriter
 from llsvm.stream.digest import RowsDigest
 from llsvm.stream.progress import Progress
+from llsvm.stream.row_lengths import RowLengths
 
-_ROWS_LOOKED_AT = 10_000
 _MEASURED_LABEL_BYTES = 10_000_000
 _MAX_WIDENED = 64  # rows in memory are copied each time that columns are added
 _DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
@@ -58,12 +58,7 @@ class FirstReading:
         self.final_ids = (
             False  # the pages' class ids are positions in ``classes``, not the order of appearance
         )
-        self.largest_value = 0.0  # absolute, of the first pages
-        self._squares, self._rows_looked_at = 0.0, 0
-        # of the first pages: how many values, how many of these in columns that scaling leaves alone, and Σ x² there
-        self._first_unscaled = source.info().first_indicator
-        self._values_looked_at = self._unscaled_values = 0
-        self._unscaled_squares = 0.0
+        self.lengths = RowLengths(source.info().first_indicator)
         self.statistics = statistics
         self.lost_squares = 0.0
         """Σ e² over what was rounded of the values."""
@@ -181,7 +176,7 @@ class FirstReading:
     def _learn(self, raw: Block, columns: int) -> Block:
         """The rows with class ids or targets for labels, dense if they are mostly filled. columns: of X."""
         X = raw.X
-        self._look_at_scale(X, raw.n_rows)
+        self.lengths.look_at(X, raw.n_rows)
         self._raw_dense = not isinstance(X, CSR)
         try:
             y = self.labels.encode(raw.y)
@@ -204,17 +199,6 @@ class FirstReading:
         self.n_pages += 1
         return page
 
-    @property
-    def squared_norm(self) -> float:
-        """‖x_i‖², the mean of the first pages."""
-        return self._squares / max(self._rows_looked_at, 1)
-
-    def scaled_squared_norm(self, values_per_row: float) -> float:
-        """‖x_i‖² of rows with so many values, where the columns that are scaled have a square of 1 on average; of
-        the others, documents and categories, that of the first pages."""
-        scaled = 1.0 - self._unscaled_values / max(self._values_looked_at, 1)
-        return scaled * values_per_row + self._unscaled_squares / max(self._rows_looked_at, 1)
-
     def _look_at_weights(self, ids: NDArray[np.int32], weight: NDArray[np.float32]) -> None:
         self.largest_weight = max(self.largest_weight, float(weight.max(initial=0.0)))
         grown = np.zeros(max(len(self._weight_squares), int(ids.max(initial=-1)) + 1))
@@ -229,21 +213,6 @@ class FirstReading:
         out = np.empty_like(squares)
         out[self.labels.rank] = squares
         return out
-
-    def _look_at_scale(self, X: Matrix, rows: int) -> None:
-        """How large the values of the first pages are."""
-        values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
-        if self._n_rows < _ROWS_LOOKED_AT and values.size:
-            largest = max(abs(float(np.nanmin(values))), abs(float(np.nanmax(values))))
-            self.largest_value = max(self.largest_value, largest)
-            self._squares += float(np.nansum(np.square(values, dtype=np.float64)))
-            self._rows_looked_at = self._n_rows + rows
-            self._values_looked_at += values.size
-            if self._first_unscaled is not None and isinstance(X, CSR):
-                columns = X.indices[X.indptr[0] : X.indptr[-1]]
-                unscaled = values[columns >= self._first_unscaled]
-                self._unscaled_squares += float(np.nansum(np.square(unscaled, dtype=np.float64)))
-                self._unscaled_values += len(unscaled)
 
     def _hold(self, page: Block, buffer_bytes: int) -> bool:
         """Take the page into memory, if it fits there by size and by kind."""
@@ -367,7 +336,7 @@ class FirstReading:
             dtype=self._dtype,
             weighted=self._weighted,
             weight_sum=self._weight_sum,
-            largest_value=self.largest_value,
+            largest_value=self.lengths.largest_value,
             kind=self.labels.kind,
             target=self.labels.target,
         )

@@ -288,15 +288,16 @@ class DataReader:
         if self.options.scale == ROW_SCALE:
             return 1.0
         if self.options.scale in ("maxabs", "minmax", "standard"):
-            return self.rows.scaled_squared_norm(dataset.nnz / dataset.n_rows)
-        return self.rows.squared_norm
+            return self.rows.lengths.scaled_squared_norm(dataset.nnz / dataset.n_rows)
+        return self.rows.lengths.squared_norm
 
     def _learn_scaling(self, dataset: DatasetInfo) -> None:
         statistics, self.rows.statistics = self.rows.statistics, None
         if statistics is None:
-            if self.rows.largest_value > UNSCALED_ABOVE:
+            largest = self.rows.lengths.largest_value
+            if largest > UNSCALED_ABOVE:
                 self._scale_note = (
-                    f"values as large as {self.rows.largest_value:.3g}: training on unscaled columns is slow "
+                    f"values as large as {largest:.3g}: training on unscaled columns is slow "
                     "and may not converge (--scale minmax, maxabs or standard)"
                 )
             return

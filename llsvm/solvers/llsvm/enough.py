@@ -21,7 +21,9 @@ class Enough:
         self._tol_share = run.tuning.tol_share
         self.passes, self.early = 0, True
         self.met = np.full(len(run.sweeps.w), np.nan)
-        self._told = np.zeros(len(self.met), bool)  # problems whose last pass found no more than epochs had met
+        self._told = np.zeros(
+            len(self.met), bool
+        )  # problems whose last pass found no more than epochs had met
         self.warm: Warm | None = None
 
     def begin(self, passes: int, gaps: NDArray[np.float64]) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.llsvm.multipliers import Subproblem
-from llsvm.solvers.llsvm.tuning import FaceTuning
+from llsvm.solvers.llsvm.second_order_tuning import FaceTuning
 
 Vector = NDArray[np.float64]
 FACE_ROW_BYTES = 160  # that a step takes for each row on the face,

@@ -48,7 +48,9 @@ class SideBySideTuning:
     average_early: float = 4.0
     """of the first rounds so much over their number, as the gap falls fast then."""
     measure_at: float = 2.5
-    """Times the tolerance: where the gap as met has come to this, a pass measures it,"""
+    """Times the tolerance: where the gap as met has come to this, a pass measures it;"""
+    measure_crawling: float = 6.0
+    """to this, where it crawls: averages are far better then, and a pass costs little beside what it may save;"""
     measure_again: float = 0.9
     """and if that was too soon, where the same ratio of both would make it this share of the tolerance; where the
     gap was above that as met, where this has come to such a share."""
@@ -98,12 +100,13 @@ class LaneEpochs:
         self._dual = np.zeros(k)
         self._passes = 0
         self._folds = list({id(v.leaves_out): v.leaves_out for v in problems.variants}.values())
-        # the gap as met that is measured, of the tolerance; and larger ones, where rounding may hide the optimum
-        self._enough = [self._tuning.measure_at] * len(lanes)
+        # the gap as met that is measured, of the tolerance, once one has been; and larger ones, where rounding may
+        # hide the optimum
+        self._enough = dict[int, float]()
         self._met_before: dict[int, float] = {}
         self._keeps, self._active_share = False, 1.0  # rows that were active, when all were seen last
         # when all rows were seen last: active ones, of all lanes, and the gaps as met; the next round that sees all
-        self._n_active, self._met_all, self._all_at = 0, dict[int, float](), 0
+        self._n_active, self._met_all, self._all_at, self._crawls = 0, dict[int, float](), 0, False
         asks = self._bound.lost > 0 and settings.stop == "gap"
         self._early = list(self._tuning.early_gaps) if asks else []
 
@@ -181,8 +184,9 @@ class LaneEpochs:
         self._n_active = sum(lanes.n_active for lanes in self._open)
         self._met_all = {id(each): self._met_share(each) for each in self._open}
         settled = abs(self._n_active - n_before) <= tuning.settled * n_before
-        crawls = all(met >= tuning.crawls * met_before.get(each, np.inf) for each, met in self._met_all.items())
-        self._all_at = number + (tuning.crawling_every if settled and crawls else tuning.all_every)
+        fell = [met < tuning.crawls * met_before.get(each, np.inf) for each, met in self._met_all.items()]
+        self._crawls = not any(fell)
+        self._all_at = number + (tuning.crawling_every if settled and self._crawls else tuning.all_every)
 
     def _sweep(self, everyone: bool) -> None:
         open_, progress = self._open, self._stream.progress
@@ -248,7 +252,8 @@ class LaneEpochs:
 
     def _is_ready(self, lanes: Lanes) -> bool:
         """Is the gap that the last sweep over all rows met small enough for a pass to measure it?"""
-        enough = [self._enough[self._lanes.index(lanes)] * self._settings.tol, *self._early[:1]]
+        first = self._tuning.measure_crawling if self._crawls else self._tuning.measure_at
+        enough = [self._enough.get(id(lanes), first) * self._settings.tol, *self._early[:1]]
         return self._met_share(lanes) <= max(enough)
 
     def _stands(self, number: int) -> bool:
@@ -294,7 +299,7 @@ class LaneEpochs:
                     lanes.average_anew()
                 # the next one, where the same ratio of both would make it small enough
                 ratio = met / gap if met > gap else 1.0
-                self._enough[self._lanes.index(lanes)] = self._tuning.measure_again * ratio
+                self._enough[id(lanes)] = self._tuning.measure_again * ratio
         return report
 
     def _report(self) -> Report:

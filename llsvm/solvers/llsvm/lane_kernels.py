@@ -22,8 +22,8 @@ from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, njit
 from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
 
-# Visits ahead that a row's state, and its values, are fetched; see kernels.py. Its weights are one ahead, which saves an
-# eighth of the time where other threads are at work too.
+# Visits ahead that a row's state, and its values, are fetched; see kernels.py. Its weights are one ahead, which
+# saves an eighth of the time where other threads are at work too.
 SOON, NEXT = 12, 6
 LINE = 16  # values of 4 bytes in a cache line
 STEEP = 1e300  # 1 / ‖x‖² of a row without features: its α belongs at a bound, or stays

@@ -28,7 +28,7 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.newton_system import KeptSystem, NewtonSystem, Prices, Way
-from llsvm.solvers.llsvm.tuning import MultipliersTuning
+from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.solvers.regula_falsi import regula_falsi
 from llsvm.stream.progress import OutOfTime
 
