@@ -72,12 +72,12 @@ class Threads:
             jobs.extend(self._pool.submit(work, item) for item in items[1:])
             for item in items[:1]:
                 work(item)
-        except BaseException:
+            wait(jobs)
+        except BaseException:  # an interrupt may come at any time
             if self._stop is not None:
                 self._stop()
             wait(jobs)
             raise
-        wait(jobs)
         for job in jobs:
             job.result()
 
