@@ -83,8 +83,8 @@ def load(typing, array, at, lanes):
 
 @intrinsic
 def store(typing, array, at, vector):
-    """Let the numbers of a flat array, as of ``load``, from ``at`` on be those of the vector, unchecked; rounded to
-    the nearest, of bfloat16 half a step up."""
+    """Let the numbers of a flat array, as of ``load``, from ``at`` on be those of the vector, unchecked, rounded to
+    the nearest."""
     count = vector.count
 
     def emit(context, builder, signature, args):

@@ -95,9 +95,8 @@ class NameSampler:
         self._analyzer = Analyzer(options)
         self._table = Table(TABLE_BYTES, 0, 1)
         self._row = self._text_bytes = 0
-        self._held: list[
-            tuple[NDArray[np.uint8], NDArray[np.int32]]
-        ] = []  # texts, lengths: taken, not yet counted
+        # texts one behind the other, and their lengths: taken, not yet counted
+        self._held: list[tuple[NDArray[np.uint8], NDArray[np.int32]]] = []
         self._held_bytes = 0
 
     @staticmethod
@@ -125,10 +124,8 @@ class NameSampler:
 
     def _count(self) -> None:
         """The n-grams of the documents that are held."""
-        texts, lengths = zip(*self._held, strict=True)
-        sample = Documents(
-            np.concatenate(texts), np.r_[0, np.cumsum(np.concatenate(lengths), dtype=np.int64)]
-        )
+        texts, lengths = map(np.concatenate, zip(*self._held, strict=True))
+        sample = Documents(texts, np.r_[0, np.cumsum(lengths, dtype=np.int64)])
         self._held, self._held_bytes = [], 0
         for first, stop in sample.pieces(_PIECE_BYTES):
             part, at = self._analyzer.grams(sample, first, stop), 0

@@ -21,9 +21,8 @@ class Enough:
         self._tol_share = run.tuning.tol_share
         self.passes, self.early = 0, True
         self.met = np.full(len(run.sweeps.w), np.nan)
-        self._told = np.zeros(
-            len(self.met), bool
-        )  # problems whose last pass found no more than epochs had met
+        # (k,) has the last pass found no more than the epochs before it had met?
+        self._told = np.zeros(len(self.met), bool)
         self.warm: Warm | None = None
 
     def begin(self, passes: int, gaps: NDArray[np.float64]) -> None:

@@ -17,9 +17,8 @@ from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, swe
 
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
 POINTS = 2  # of the weights, that extrapolation remembers
-STEP = np.dtype(
-    np.uint16
-)  # bfloat16, as kernels/vectors.py has it: of a row's move from one point to the next
+# Of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
+STEP = np.dtype(np.uint16)
 RUN = 16  # rows that are visited one after the other
 PIECE_ROWS = 1 << 12  # measured at a time,
 MEASURED_BYTES = (
