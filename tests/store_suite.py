@@ -221,6 +221,21 @@ class StoreSuite:
         value_bytes = 1 if different <= 200 else 2 if different <= 5000 else X.itemsize
         assert store.nbytes <= value_bytes * X.size + 4 * 999 + X.itemsize * different + 9000
 
+    def test_a_small_page_of_different_values_says_nothing_of_those_after_it(self, workspace):
+        def page(different, n=4000, k=25):
+            rng = np.random.default_rng(n)
+            index = np.sort(rng.integers(0, 50, (n, k)), axis=1).astype(np.int32)
+            value = rng.standard_normal(different).astype(np.float32)[rng.integers(0, different, n * k)]
+            return Block(
+                CSR(np.arange(n + 1) * k, index.reshape(-1), value), np.zeros(n, np.int32), np.arange(n)
+            )
+
+        few = page(200)
+        alone = self.store(workspace, few, name="alone").nbytes
+        store = self.store(workspace, page(40_000, n=40), few, name="both")
+        assert store.nbytes < alone + 20_000  # codes of a byte, not values of four
+        assert same(store.read(1), few)
+
     def test_scratch_is_overwritten_and_own_arrays_are_not(self, workspace):
         first, second = make_block(50, seed=1), make_block(50, seed=2)
         store = self.store(workspace, first, second)

@@ -9,7 +9,7 @@ from llsvm.block import CSR
 from llsvm.kernels.options import njit
 from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
 from llsvm.solvers.llsvm.kernels import sweep_csr
-from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, sweep_lanes
+from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
 
 
 @njit()
@@ -115,6 +115,18 @@ def kept(step):
 
 def known(step):
     return (step.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 40), st.integers(1, 7), st.booleans(), st.integers(0, 100))
+def test_runs_are_visited_in_their_order_and_rows_within_them(n, length, everyone, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(n + 3)[:n].astype(np.int64)
+    active = rng.integers(0, 2, n + 3).astype(np.uint8)
+    runs, order = rng.permutation(-(-n // length)), np.empty(n, np.int64)
+    found = rows_of_runs(runs, length, rows, active, everyone, order)
+    expected = [i for run in runs for i in range(n) if i // length == run and (everyone or active[rows[i]])]
+    assert order[:found].tolist() == expected
 
 
 CASES = st.builds(

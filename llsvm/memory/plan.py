@@ -21,7 +21,7 @@ READING_BLOCKS, READING_PAGES = 6, 9
 READING_ROOM = 10  # ... each of which is this part (1/10) of what the reader leaves, where that is too little
 # The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
 READ_SHARE, MAX_READ_BYTES = 25, 6_000_000
-PAGE_INFO_BYTES = 800  # what a store remembers of each of its pages
+PAGE_INFO_BYTES = 1100  # what a store remembers of each of its pages
 SPILL_PAGES = 4  # that survivors hold while they spill
 STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 SMALLEST_BLOCK_BYTES = 256_000

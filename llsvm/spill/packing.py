@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
 
 class Packer:
-    """Packs blocks; what does not pay for one is not tried for the next.
+    """Packs blocks; what does not pay for a large one is not tried for the next.
 
     It packs into arrays that are used again for the next block: the system would take new ones back, and give them
     again, page by page."""
@@ -102,12 +102,13 @@ class Packer:
         bits = values.view(_BITS[values.itemsize])
         table, slots = self._table(most, bits.dtype)
         n, n_codes = pack_rows(indptr, bits, usual, n_odd, odd, table, slots)
-        self._row_codes_pay = n >= 0
-        if self._row_codes_pay:
+        pays = n >= 0
+        self._row_codes_pay = pays or most < MAX_CODES
+        if pays:
             del arrays["value"]
             arrays |= {"usual": usual, "n_odd": n_odd, "odd": odd[:n]}
             arrays["table"] = table[:n_codes].view(values.dtype)
-        return self._row_codes_pay
+        return pays
 
     def _table(self, most: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[np.int32]]:
         """Of the bits of so many values, and empty slots to find them by."""
@@ -127,8 +128,8 @@ class Packer:
         bits = values.view(_BITS[values.itemsize])
         table, slots = self._table(most, bits.dtype)
         n = pack_values(bits, codes, table, slots)
-        self._codes_pay = n >= 0
-        if self._codes_pay:
+        self._codes_pay = n >= 0 or most < MAX_CODES
+        if n >= 0:
             arrays[name] = codes.astype(np.uint8) if n <= 256 else codes
             arrays["table"] = table[:n].view(values.dtype)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import repeat
 from typing import TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ the thread that reads it."""
 
 def prepared(
     blocks: Callable[[Ahead], Iterator[Block]], begin: Callable[[], Callable[[Block], T]]
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """What is made of each of the blocks; while one is worked on, of the next too, where a thread reads it.
 
     begin: an Ahead; what it returns makes it of a block."""
@@ -87,20 +88,22 @@ class Assembler:
         finish: Callable[[RowBuffer, int], None],
         shuffle: bool,
         begin: Ahead | None = None,
+        endless: bool = False,
     ) -> Iterator[Block]:
         """Blocks of pages, the next one read by a thread while one is worked on.
 
         finish: called with each full buffer and the bytes that were read for it. shuffle: pages are from random
-        places, else in their order. begin: what else the thread does."""
-        groups = self._groups(store, shuffle)
+        places, else in their order. begin: what else the thread does. endless: the pages over and over."""
+        passes = repeat(None) if endless else repeat(None, 1)
+        numbered = enumerate(pages for _ in passes for pages in self._groups(store, shuffle))
         scratch = [Scratch() for _ in range(READERS)]
 
         def fill(rooms: list[tuple[int, Block]], scratch: Scratch) -> None:
             for page, room in rooms:
                 store.fill(page, room, scratch)
 
-        def assemble(number: int, prepare: Callable[[Block], object] | None) -> Block:
-            buffer, pages = self._cleared(number % 2), groups[number]
+        def assemble(number: int, pages: list[int], prepare: Callable[[Block], object] | None) -> Block:
+            buffer = self._cleared(number % 2)
             infos = [store.pages[page] for page in pages]
             if store.is_like(buffer):
                 rooms = [buffer.extend(info.n_rows, info.nnz) for info in infos]
@@ -120,15 +123,16 @@ class Assembler:
 
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(READERS - 1) as helpers:
 
-            def submit(number: int) -> Future[Block] | None:
-                if number >= len(groups):
+            def submit() -> Future[Block] | None:
+                number, pages = next(numbered, (0, None))
+                if pages is None:
                     return None
-                return reader.submit(assemble, number, None if begin is None else begin())
+                return reader.submit(assemble, number, pages, None if begin is None else begin())
 
-            ahead, number = submit(0), 0
+            ahead = submit()
             while ahead is not None:
-                block, number = ahead.result(), number + 1
-                ahead = submit(number)
+                block = ahead.result()
+                ahead = submit()
                 yield block
 
     def _cleared(self, number: int) -> RowBuffer:

@@ -74,12 +74,15 @@ def from_store(
     progress: Progress,
     shuffle: bool = True,
     begin: Ahead | None = None,
+    endless: bool = False,
 ) -> Iterator[Block]:
-    """Blocks made of pages from random places, or of pages in their order. begin: see ``Assembler.of_store``."""
+    """Blocks made of pages from random places, or of pages in their order. begin, endless: see
+    ``Assembler.of_store``."""
 
     def finish(buffer: RowBuffer, nbytes: int) -> None:
         progress.bytes_done += nbytes
         pages.finish(buffer, nbytes)
 
-    progress.bytes_total += pages.store.nbytes
-    return assembler.of_store(pages.store, finish, shuffle, begin)
+    if not endless:
+        progress.bytes_total += pages.store.nbytes
+    return assembler.of_store(pages.store, finish, shuffle, begin, endless)

@@ -8,6 +8,7 @@ the binary cache, or the source again). ``active`` and ``survivors`` are the row
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -273,16 +274,18 @@ class Stream:
             yield block
             self.progress.rows_done += block.n_rows
 
-    def again(self, begin: Ahead | None = None) -> Iterator[Block]:
-        """As ``all``, for epochs between two passes."""
+    def again(self, begin: Ahead | None = None, endless: bool = False) -> Iterator[Block]:
+        """As ``all``, for epochs between two passes. endless: every row over and over, see ``Rereading``."""
         plan, reader, rows = self._spent, self._reader, self._reader.rows
+        if (cached := self.cached) is not None and rows.buffer is None:
+            return from_store(cached, self._blocks, self.progress, begin=begin, endless=endless)
+        if endless:
+            return chain.from_iterable(iter(self.again, None))
         if reader.views:
             most = plan.block_bytes, plan.block_rows
             return from_arrays(self.source, rows.labels, *most, self._settle_survivors)
         if rows.buffer is not None:
             return iter([rows.buffer.block()])
-        if (cached := self.cached) is not None:
-            return from_store(cached, self._blocks, self.progress, begin=begin)
         return from_source(self.source, rows.labels, reader.source_bytes, self._blocks, self.scaling)
 
     @property
@@ -294,12 +297,14 @@ class Stream:
         finisher = None if rows.final_ids else rows.labels.finisher
         return PagesOnDisk(rows.stored, self.count_bytes, finisher, self._scaling_left)
 
-    def active(self, begin: Ahead | None = None, shuffle: bool = True) -> Iterator[Block]:
+    def active(
+        self, begin: Ahead | None = None, shuffle: bool = True, endless: bool = False
+    ) -> Iterator[Block]:
         """The survivors that are not in memory (``resident`` has those), a generation of the spill. shuffle: in
-        random order; else the blocks are the same each time."""
+        random order; else the blocks are the same each time. endless: as of ``again``."""
         if (store := self.survivors.spilled) is not None:
             spilled = PagesOnDisk(store, self.count_bytes)
-            yield from from_store(spilled, self._blocks, self.progress, shuffle, begin)
+            yield from from_store(spilled, self._blocks, self.progress, shuffle, begin, endless)
 
     @property
     def resident(self) -> Block:

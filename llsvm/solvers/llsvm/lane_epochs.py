@@ -19,6 +19,7 @@ from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.lanes import Lanes, Part
 from llsvm.solvers.report import UPDATES, Report
+from llsvm.stream.rereading import Rereading
 from llsvm.stream.stream import Stream
 
 _PIECE_VALUES = 1e8  # that a sweep visits between two looks at the clock
@@ -30,12 +31,12 @@ class SideBySideTuning:
 
     above: int = 3000
     """Columns: rows of fewer are for second order."""
-    sweeps: int = 3
+    sweeps: int = 2
     """Of a round;"""
-    all_every: int = 4
+    all_every: int = 6
     """the first of each of so many rounds, and of as many in the beginning, is over all rows, the others are over
     those that are active;"""
-    crawling_every: int = 8
+    crawling_every: int = 12
     """of so many, where since all were seen before the number of active rows has changed by no more than"""
     settled: float = 0.01
     """this share, so that new ones are rare, and no gap as met"""
@@ -43,7 +44,7 @@ class SideBySideTuning:
     """has come to less than this share, so that the next that may be measured is not near."""
     move_after: int = 2
     """Rounds: from then on each ends with a move."""
-    average_share: float = 0.2
+    average_share: float = 0.05
     """Of a round's weights, in their average;"""
     average_early: float = 4.0
     """of the first rounds so much over their number, as the gap falls fast then."""
@@ -51,14 +52,14 @@ class SideBySideTuning:
     """Times the tolerance: where the gap as met has come to this, a pass measures it;"""
     measure_crawling: float = 6.0
     """to this, where it crawls: averages are far better then, and a pass costs little beside what it may save;"""
-    measure_again: float = 0.9
+    measure_again: float = 0.97
     """and if that was too soon, where the same ratio of both would make it this share of the tolerance; where the
     gap was above that as met, where this has come to such a share."""
     early_gaps: tuple[float, ...] = (30.0, 1.0)
     """As met, are measured too where values were rounded: the run begins again if that hides the optimum."""
     keep_below: float = 0.7
     """Of all rows are active: they are kept out of core, and read in place of all."""
-    patience: int = 60
+    patience: int = 90
     """Rounds: it is given up where in so many no gap, as met,"""
     stands: float = 0.8
     """has come to less than this share."""
@@ -96,6 +97,7 @@ class LaneEpochs:
         self._threads = Threads(threads, stream.progress.stop)
         bound = stream.rounding_bound(self._loss, self._costs.by_class, settings.constant)
         self._bound = replace(bound, variants=problems.variants)
+        self._reading = Rereading(stream, lambda block: Part(block, self._costs.of(block)))
         self._best = BestPrimal(k)
         self._dual = np.zeros(k)
         self._passes = 0
@@ -111,6 +113,7 @@ class LaneEpochs:
         self._early = list(self._tuning.early_gaps) if asks else []
 
     def close(self) -> None:
+        self._reading.end()
         self._threads.close()
 
     def reports(self) -> Iterator[Report]:
@@ -135,14 +138,7 @@ class LaneEpochs:
 
     def _parts(self, everyone: bool = True) -> Iterator[Part]:
         """All rows, or those that were active when all were seen last, where these are kept."""
-        stream = self._stream
-        if everyone or not self._keeps:
-            blocks = stream.all()
-        else:
-            stream.progress.begin("survivors", len(stream.survivors))
-            blocks = stream.active()  # none of them stays in memory
-        for block in blocks:
-            yield Part(block, self._costs.of(block))
+        return self._reading.all() if everyone or not self._keeps else self._reading.active()
 
     def _first(self) -> Report:
         """A pass that finds who leaves out which rows, and what no weights at all would cost."""
@@ -220,6 +216,7 @@ class LaneEpochs:
         if self._stream.in_one_block:
             return None
         survivors, few = self._stream.survivors, self._active_share <= self._tuning.keep_below
+        self._reading.end()
         survivors.clear()
         self._keeps = False
         return _Kept(few and self._settings.survivors == 1.0 and not survivors.note)

@@ -130,6 +130,23 @@ def sweep_lanes(
 
 
 @njit(**ANY_ORDER)
+def rows_of_runs(runs, length, rows, active, everyone, order):
+    """The rows that a sweep is to visit: all, or the active ones, run by run.
+
+    runs: (r,) int64, in which order; each is of ``length`` neighbours, the last may be of fewer.
+    rows: (n,) int64, numbers. active: (n_rows,) uint8. everyone: bool.
+    order: (n,) int64, filled from the front with positions. Returns how many there are.
+    """
+    found = 0
+    for run in runs:
+        for i in range(run * length, min((run + 1) * length, rows.shape[0])):
+            if everyone or active[rows[i]]:
+                order[found] = i
+                found += 1
+    return found
+
+
+@njit(**ANY_ORDER)
 def dots_lanes(indptr, indices, data, w, bias, lanes, out):
     """out[i, l] = w_l·x_i; the arguments as of ``sweep_lanes``; out: (n, L) float64."""
     L = len(lanes)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from llsvm.block import CSR, Block
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Fold, Positions, Variant
 from llsvm.solvers.llsvm.extrapolation import best_combination
-from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, sweep_lanes
+from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
 
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
 POINTS = 2  # of the weights, that extrapolation remembers
@@ -155,10 +155,8 @@ class Lanes:
     def order(self, part: Part, everyone: bool) -> Positions:
         """The rows that a sweep is to visit: all, or the active ones, in runs of neighbours in random order, which
         are read faster than rows here and there."""
-        rows = np.arange(len(part)) if everyone else np.flatnonzero(self.is_active(part))
-        runs = self._rng.permutation(-(-len(rows) // RUN))
-        at = (runs[:, None] * RUN + np.arange(RUN)).ravel()
-        return rows[at[at < len(rows)]]
+        runs, order = self._rng.permutation(-(-len(part) // RUN)), np.empty(len(part), np.int64)
+        return order[: rows_of_runs(runs, RUN, part.rows, self._active, everyone, order)]
 
     def sweep(self, part: Part, order: Positions, met: Vector) -> None:
         """Visit rows of the part, as sweep_lanes does. met: (L,) their gap is added to it."""
@@ -200,11 +198,13 @@ class Lanes:
     def begin_move(self) -> None:
         """What is the best combination of the last two moves? Of all rows, ``move`` is to follow."""
         points = [self._columns(each) for each in (self._w_before, self._w_last, self._w)]
-        dots = [[np.einsum("jl,jl->l", a, b, dtype=np.float64) for b in points] for a in points]
-        sums = [self._sum_before, self._sum_last, self.dual + 0.5 * dots[2][2]]
+        dots = np.empty((len(points), len(points), self._width))
+        for i, j in combinations_with_replacement(range(len(points)), 2):
+            dots[i, j] = dots[j, i] = np.einsum("jl,jl->l", points[i], points[j], dtype=np.float64)
+        sums = [self._sum_before, self._sum_last, self.dual + 0.5 * dots[2, 2]]
+        steps = np.array([[0.0, -1.0, 1.0], [-1.0, 1.0, 0.0]])  # since the last point, and before it
         for lane in range(len(self.variants)):
-            G = np.array([[each[lane] for each in row] for row in dots])
-            steps = np.array([[0.0, -1.0, 1.0], [-1.0, 1.0, 0.0]])  # since the last point, and before it
+            G = dots[:, :, lane]
             linear = steps @ np.array([each[lane] for each in sums])
             self._ahead[:, lane] = best_combination(linear - steps @ G[2], steps @ G @ steps.T)
         self._moved[:], self._rise[:] = 0.0, 0.0

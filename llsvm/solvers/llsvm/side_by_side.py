@@ -42,7 +42,7 @@ from llsvm.stream.stream import Stream
 
 MOST = WIDTHS[-1]  # variants in the lanes of a register
 DUALS, MEASURING = "dual variables of all rows", "measuring"  # the ledger's lines
-ROW_WORK_BYTES = 64  # of a row at hand: sign, cost, number;
+ROW_WORK_BYTES = 80  # of a row at hand: sign, cost, number, and of the next, which is read;
 THREAD_BYTES = 48  # and in what order a thread visits it
 
 
