@@ -9,6 +9,7 @@ from typing import Literal, get_args, get_type_hints
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 import scipy.sparse as sp
 
@@ -255,3 +256,23 @@ def test_what_does_not_fit_is_refused(people):
     for given in (path, model):
         with pytest.raises(llsvm.BudgetError, match="pass memory_limit"):
             llsvm.predict(given, test, memory_limit="5MB")
+
+
+KEPT = """
+import gc, sys
+import llsvm
+from llsvm.training.training import Training
+
+llsvm.train(sys.argv[1], label="label")
+gc.collect()
+print(sum(isinstance(each, Training) for each in gc.get_objects()))
+"""
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_nothing_of_a_run_stays_when_it_is_over(tmp_path, suffix):
+    table = pa.table({"a": [1.0, 2.0, 3.0, 4.0], "label": [0, 0, 1, 1]})
+    path = str(tmp_path / f"rows.{suffix}")
+    {"parquet": pyarrow.parquet.write_table, "csv": pyarrow.csv.write_csv}[suffix](table, path)
+    done = subprocess.run([sys.executable, "-c", KEPT, path], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0"]
