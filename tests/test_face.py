@@ -125,6 +125,8 @@ def test_sweeps_crawl_where_they_would_take_more_than_a_step():
     assert tuning.crawl(1.0, 1.0, 1e-4, 10)
     assert tuning.crawl(1.0, 2.0, 1e-4, 10)
     assert not tuning.crawl(1.0, hardly, hardly * 1e-4, 1)  # in one sweep, where it was in ten
+    for enough in (0.0, -1.0):  # D is not above 0 yet
+        assert not tuning.crawl(1.0, hardly, enough, 10)
 
 
 # -- whole runs -----------------------------------------------------------------------------------------------

@@ -104,7 +104,9 @@ class FaceTuning:
 
     def crawl(self, before: float, met: float, enough: float, n_sweeps: int) -> bool:
         """Would sweeps need more than a step, to bring the gap from ``met`` to ``enough``? before: it was so much
-        ``n_sweeps`` sweeps ago."""
+        ``n_sweeps`` sweeps ago. enough: a share of D, which a beginning can leave below 0: sweeps soon raise it."""
+        if enough <= 0.0:
+            return False
         if not met < before:
             return True
         return n_sweeps * math.log(met / enough) > self.products * math.log(before / met)
