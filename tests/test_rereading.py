@@ -50,6 +50,8 @@ def test_every_row_once_in_every_pass(monkeypatch, tmp_path, where):
         for order in orders:
             assert sorted(order) == list(range(len(y)))
             assert stream.progress.rows_done == len(y)
+            assert stream.progress.bytes_done == stream.progress.bytes_total
+            assert (stream.progress.bytes_total > 0) == (where == "cache")
         assert (orders[0] != orders[1]) == (where == "cache")
         reading.end()
 

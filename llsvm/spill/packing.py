@@ -44,13 +44,13 @@ class Shape(NamedTuple):
 
 
 class Packer:
-    """Packs blocks; what does not pay for a large one is not tried for the next.
+    """Packs blocks; what does not pay for one is not tried for others that are no larger.
 
     It packs into arrays that are used again for the next block: the system would take new ones back, and give them
     again, page by page."""
 
     def __init__(self) -> None:
-        self._codes_pay = self._row_codes_pay = True
+        self._no_codes = self._no_row_codes = 0  # values of the largest block for which these did not pay
         self._scratch: Arrays = {}
 
     def pack(self, block: Block) -> tuple[Shape, Arrays]:
@@ -91,7 +91,7 @@ class Packer:
         no larger than a code of 8 bits for each value."""
         values, n_rows = arrays["value"], len(indptr) - 1
         most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
-        if not self._row_codes_pay or not most:
+        if len(values) <= self._no_row_codes or not most:
             return False
         from llsvm.kernels.pages import pack_rows
 
@@ -102,13 +102,13 @@ class Packer:
         bits = values.view(_BITS[values.itemsize])
         table, slots = self._table(most, bits.dtype)
         n, n_codes = pack_rows(indptr, bits, usual, n_odd, odd, table, slots)
-        pays = n >= 0
-        self._row_codes_pay = pays or most < MAX_CODES
-        if pays:
-            del arrays["value"]
-            arrays |= {"usual": usual, "n_odd": n_odd, "odd": odd[:n]}
-            arrays["table"] = table[:n_codes].view(values.dtype)
-        return pays
+        if n < 0:
+            self._no_row_codes = len(values)
+            return False
+        del arrays["value"]
+        arrays |= {"usual": usual, "n_odd": n_odd, "odd": odd[:n]}
+        arrays["table"] = table[:n_codes].view(values.dtype)
+        return True
 
     def _table(self, most: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[np.int32]]:
         """Of the bits of so many values, and empty slots to find them by."""
@@ -120,7 +120,7 @@ class Packer:
         """Replace the array ``name`` by codes and a table, where that is smaller."""
         values = np.ascontiguousarray(arrays[name]).reshape(-1)
         most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
-        if not self._codes_pay or not most:
+        if len(values) <= self._no_codes or not most:
             return
         from llsvm.kernels.pages import pack_values
 
@@ -128,8 +128,9 @@ class Packer:
         bits = values.view(_BITS[values.itemsize])
         table, slots = self._table(most, bits.dtype)
         n = pack_values(bits, codes, table, slots)
-        self._codes_pay = n >= 0 or most < MAX_CODES
-        if n >= 0:
+        if n < 0:
+            self._no_codes = len(values)
+        else:
             arrays[name] = codes.astype(np.uint8) if n <= 256 else codes
             arrays["table"] = table[:n].view(values.dtype)
 

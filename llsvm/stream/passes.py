@@ -77,10 +77,11 @@ def from_store(
     endless: bool = False,
 ) -> Iterator[Block]:
     """Blocks made of pages from random places, or of pages in their order. begin, endless: see
-    ``Assembler.of_store``."""
+    ``Assembler.of_store``; where it is endless, who knows when a pass begins counts its bytes."""
 
     def finish(buffer: RowBuffer, nbytes: int) -> None:
-        progress.bytes_done += nbytes
+        if not endless:
+            progress.bytes_done += nbytes
         pages.finish(buffer, nbytes)
 
     if not endless:

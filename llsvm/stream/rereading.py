@@ -60,6 +60,7 @@ class Rereading(Generic[T]):
                 part = next(reading)
                 yield part
                 progress.rows_done += len(part)
+                progress.bytes_done = n_bytes * progress.rows_done // n_rows
         finally:
             if progress.rows_done < n_rows:  # nobody wants the rest
                 self.end()

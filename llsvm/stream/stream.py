@@ -277,7 +277,7 @@ class Stream:
     def again(self, begin: Ahead | None = None, endless: bool = False) -> Iterator[Block]:
         """As ``all``, for epochs between two passes. endless: every row over and over, see ``Rereading``."""
         plan, reader, rows = self._spent, self._reader, self._reader.rows
-        if (cached := self.cached) is not None and rows.buffer is None:
+        if (cached := self.cached) is not None:
             return from_store(cached, self._blocks, self.progress, begin=begin, endless=endless)
         if endless:
             return chain.from_iterable(iter(self.again, None))
