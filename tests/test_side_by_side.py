@@ -119,6 +119,21 @@ def test_each_variant_has_its_optimum(monkeypatch, room, bias):
         assert alpha.sum() - 0.5 * v @ v == pytest.approx(dual, rel=1e-6)
 
 
+def test_what_others_begin_at_is_asked_for_no_certificate():
+    """The run ends with the others, and says what it has reached."""
+    X, y = wide(n=4000)
+    folds = [Fold(number, 3) for number in range(3)]
+    hard, easy = Variant(1000.0, None, to_begin_at=True), [Variant(0.1, fold) for fold in folds]
+    reports, _, _ = solved(X, y, Problems(2, False, [hard, *easy]), tol=1e-3)
+    last = reports[-1]
+    assert last.converged
+    first, *others = last.certificate.gaps
+    assert first > 1e-3 >= max(others)
+    alone = solved(X, y, Problems(2, False, [hard]), tol=1e-3)[0][-1]
+    assert alone.converged  # there is nobody else to end with
+    assert alone.certificate.relative_gap <= 1e-3
+
+
 def test_class_weights_and_sample_weights_are_costs():
     X, y = wide()
     factors, weight = (2.0, 0.5), np.random.default_rng(3).integers(0, 3, len(y)).astype(np.float32)
@@ -288,9 +303,11 @@ def test_the_limit_holds_in_a_cgroup(tmp_path):
 
 
 def planned(*seen):
-    """When all rows are seen again, after rounds 10, 11, ... have: of each the active rows and the gap as met."""
+    """When all rows are seen again, after rounds 10, 11, ... have: of each the active rows and the gap as met; do
+    gaps crawl?"""
     epochs, lanes = object.__new__(LaneEpochs), SimpleNamespace(is_open=True)
     epochs._tuning, epochs._lanes, epochs._n_active, epochs._met_all = SideBySideTuning(), [lanes], 0, {}
+    epochs._settings, epochs._enough, epochs._early, epochs._all_before = Settings(tol=1e-3), {}, [], 9
     for number, (n_active, met) in enumerate(seen, start=10):
         lanes.n_active, epochs._met_share = n_active, lambda lanes, met=met: met
         epochs._plan_next(number)
@@ -301,5 +318,6 @@ def test_all_rows_are_seen_less_often_where_gaps_crawl():
     tuning = SideBySideTuning()
     assert planned((1000, 1.0)) == (tuning.all_every, False)  # nothing is known before
     assert planned((1000, 1.0), (1005, 0.9)) == (tuning.crawling_every, True)
+    assert planned((1000, 1.0), (1005, 0.55)) == (tuning.settled_every, True)  # it may be measured soon
     assert planned((1000, 1.0), (1100, 0.9)) == (tuning.all_every, True)  # new ones come
-    assert planned((1000, 1.0), (1000, 0.1)) == (tuning.all_every, False)  # it may be measured soon
+    assert planned((1000, 1.0), (1000, 0.1)) == (tuning.all_every, False)  # they fall fast

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.best import BestPrimal
+from llsvm.objective.certificate import Certificate
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Fold, Problems
@@ -36,15 +37,17 @@ class SideBySideTuning:
     all_every: int = 6
     """the first of each of so many rounds, and of as many in the beginning, is over all rows, the others are over
     those that are active;"""
-    crawling_every: int = 12
+    settled_every: int = 12
     """of so many, where since all were seen before the number of active rows has changed by no more than"""
     settled: float = 0.01
     """this share, so that new ones are rare, and no gap as met"""
     crawls: float = 0.5
-    """has come to less than this share, so that the next that may be measured is not near."""
+    """has come to less than this share;"""
+    crawling_every: int = 24
+    """of so many, where moreover no gap is to be measured by then, as fast as they fell."""
     move_after: int = 2
     """Rounds: from then on each ends with a move."""
-    average_share: float = 0.05
+    average_share: float = 0.03
     """Of a round's weights, in their average;"""
     average_early: float = 4.0
     """of the first rounds so much over their number, as the gap falls fast then."""
@@ -100,6 +103,8 @@ class LaneEpochs:
         self._reading = Rereading(stream, lambda block: Part(block, self._costs.of(block)))
         self._best = BestPrimal(k)
         self._dual = np.zeros(k)
+        asked = np.array([not variant.to_begin_at for variant in problems.variants])
+        self._asked = asked if asked.any() else ~asked  # (k,) for a certificate
         self._passes = 0
         self._folds = list({id(v.leaves_out): v.leaves_out for v in problems.variants}.values())
         # the gap as met that is measured, of the tolerance, once one has been; and larger ones, where rounding may
@@ -107,8 +112,9 @@ class LaneEpochs:
         self._enough = dict[int, float]()
         self._met_before: dict[int, float] = {}
         self._keeps, self._active_share = False, 1.0  # rows that were active, when all were seen last
-        # when all rows were seen last: active ones, of all lanes, and the gaps as met; the next round that sees all
-        self._n_active, self._met_all, self._all_at, self._crawls = 0, dict[int, float](), 0, False
+        # when all rows were seen last: active ones, of all lanes, and the gaps as met; that round, and the next one
+        self._n_active, self._met_all, self._crawls = 0, dict[int, float](), False
+        self._all_before, self._all_at = -1, 0
         asks = self._bound.lost > 0 and settings.stop == "gap"
         self._early = list(self._tuning.early_gaps) if asks else []
 
@@ -182,7 +188,16 @@ class LaneEpochs:
         settled = abs(self._n_active - n_before) <= tuning.settled * n_before
         fell = [met < tuning.crawls * met_before.get(each, np.inf) for each, met in self._met_all.items()]
         self._crawls = not any(fell)
-        self._all_at = number + (tuning.crawling_every if settled and self._crawls else tuning.all_every)
+        every = tuning.all_every
+        if settled and self._crawls:
+            periods = tuning.crawling_every / (number - self._all_before)
+            to_come = (
+                met * min(1.0, met / met_before.get(id(each), np.inf)) ** periods > self._is_enough(each)
+                for each in self._open
+                for met in [self._met_all[id(each)]]
+            )
+            every = tuning.crawling_every if all(to_come) else tuning.settled_every
+        self._all_before, self._all_at = number, number + every
 
     def _sweep(self, everyone: bool) -> None:
         open_, progress = self._open, self._stream.progress
@@ -249,9 +264,12 @@ class LaneEpochs:
 
     def _is_ready(self, lanes: Lanes) -> bool:
         """Is the gap that the last sweep over all rows met small enough for a pass to measure it?"""
+        return self._met_share(lanes) <= self._is_enough(lanes)
+
+    def _is_enough(self, lanes: Lanes) -> float:
+        """The gap as met that is."""
         first = self._tuning.measure_crawling if self._crawls else self._tuning.measure_at
-        enough = [self._enough.get(id(lanes), first) * self._settings.tol, *self._early[:1]]
-        return self._met_share(lanes) <= max(enough)
+        return max([self._enough.get(id(lanes), first) * self._settings.tol, *self._early[:1]])
 
     def _stands(self, number: int) -> bool:
         """Does no gap get much smaller any more?"""
@@ -263,9 +281,11 @@ class LaneEpochs:
         )
 
     def _met_share(self, lanes: Lanes) -> float:
-        """The gap of the problem that is farthest, as met, as a share of its objective."""
-        n = len(lanes.variants)
-        return float(np.max(lanes.met[:n] / np.maximum(lanes.dual[:n], np.finfo(float).tiny)))
+        """The gap of the problem that is farthest, of those that are asked for a certificate, as met, as a share of
+        its objective."""
+        asked = np.flatnonzero(self._asked[lanes.numbers.start : lanes.numbers.stop])
+        met = lanes.met[asked] / np.maximum(lanes.dual[asked], np.finfo(float).tiny)
+        return float(met.max(initial=0.0))
 
     def _measured(self, some: list[Lanes]) -> Report:
         """A pass that certifies some lanes, and closes those whose problems are all near enough."""
@@ -285,7 +305,7 @@ class LaneEpochs:
         early, self._early = bool(self._early), self._early[1:]
         report = self._report()
         assert report.certificate is not None
-        gaps = np.array(report.certificate.gaps)
+        gaps = self._gaps(report.certificate)
         for lanes in some:
             lanes.go_on()
             gap, met = float(gaps[lanes.numbers.start : lanes.numbers.stop].max()), self._met_share(lanes)
@@ -299,9 +319,13 @@ class LaneEpochs:
                 self._enough[id(lanes)] = self._tuning.measure_again * ratio
         return report
 
+    def _gaps(self, certificate: Certificate) -> NDArray[np.float64]:
+        """(k,) of the problems; 0 of those that are not asked."""
+        return np.where(self._asked, certificate.gaps, 0.0)
+
     def _report(self) -> Report:
         certificate = self._best.certificate(self._dual, self._passes, self._bound)
-        converged = certificate.relative_gap <= self._settings.tol
+        converged = bool((self._gaps(certificate) <= self._settings.tol).all())
         report = Report("pass", self._passes, self._best.coef, certificate, float(self._dual.sum()))
         report.converged = converged
         report.survivors = max((each.n_active for each in self._open), default=0)
