@@ -319,5 +319,6 @@ def test_all_rows_are_seen_less_often_where_gaps_crawl():
     assert planned((1000, 1.0)) == (tuning.all_every, False)  # nothing is known before
     assert planned((1000, 1.0), (1005, 0.9)) == (tuning.crawling_every, True)
     assert planned((1000, 1.0), (1005, 0.55)) == (tuning.settled_every, True)  # it may be measured soon
+    assert planned((1000, 0.0), (1000, 0.0)) == (tuning.settled_every, True)
     assert planned((1000, 1.0), (1100, 0.9)) == (tuning.all_every, True)  # new ones come
     assert planned((1000, 1.0), (1000, 0.1)) == (tuning.all_every, False)  # they fall fast

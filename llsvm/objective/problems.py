@@ -72,7 +72,7 @@ class Variant:
     cost: float = 1.0
     leaves_out: Fold | None = None
     class_weight: tuple[float, ...] | None = None
-    to_begin_at: bool = False
+    to_begin_at: bool = field(default=False, compare=False)
 
     def weighted(self, values: NDArray[Any], y: NDArray[np.int32], power: int = 1) -> NDArray[Any]:
         """(n,) values of rows of the classes ``y`` times their class weights to that power, as they are where these

@@ -190,14 +190,17 @@ class LaneEpochs:
         self._crawls = not any(fell)
         every = tuning.all_every
         if settled and self._crawls:
-            periods = tuning.crawling_every / (number - self._all_before)
-            to_come = (
-                met * min(1.0, met / met_before.get(id(each), np.inf)) ** periods > self._is_enough(each)
-                for each in self._open
-                for met in [self._met_all[id(each)]]
-            )
-            every = tuning.crawling_every if all(to_come) else tuning.settled_every
+            n_rounds = number - self._all_before
+            far = [self._is_far(each, met_before.get(id(each), np.inf), n_rounds) for each in self._open]
+            every = tuning.crawling_every if all(far) else tuning.settled_every
         self._all_before, self._all_at = number, number + every
+
+    def _is_far(self, lanes: Lanes, before: float, n_rounds: int) -> bool:
+        """Is the gap, as fast as it fell in so many rounds, not measured within ``crawling_every``? before: as it
+        was met then."""
+        met = self._met_all[id(lanes)]
+        ratio = min(1.0, met / before) if before > 0.0 else 1.0
+        return met * ratio ** (self._tuning.crawling_every / n_rounds) > self._measured_at(lanes)
 
     def _sweep(self, everyone: bool) -> None:
         open_, progress = self._open, self._stream.progress
@@ -264,9 +267,9 @@ class LaneEpochs:
 
     def _is_ready(self, lanes: Lanes) -> bool:
         """Is the gap that the last sweep over all rows met small enough for a pass to measure it?"""
-        return self._met_share(lanes) <= self._is_enough(lanes)
+        return self._met_share(lanes) <= self._measured_at(lanes)
 
-    def _is_enough(self, lanes: Lanes) -> float:
+    def _measured_at(self, lanes: Lanes) -> float:
         """The gap as met that is."""
         first = self._tuning.measure_crawling if self._crawls else self._tuning.measure_at
         return max([self._enough.get(id(lanes), first) * self._settings.tol, *self._early[:1]])
