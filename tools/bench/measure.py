@@ -87,8 +87,7 @@ def memory_cgroup(limit_bytes: int) -> Iterator[Cgroup]:
     Raises OSError where this process may not make one.
     """
     v1 = (_V1 / "memory.limit_in_bytes").exists()
-    folder = (_V1 if v1 else _V2) / f"llsvm-bench-{os.getpid()}"
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="llsvm-bench-", dir=_V1 if v1 else _V2))
     try:
         limit, swap = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
         if not v1:

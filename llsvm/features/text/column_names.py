@@ -21,7 +21,7 @@ from llsvm.features.text.options import TextOptions
 from llsvm.features.text.runs import gathered
 
 SAMPLE_BYTES = 2_000_000
-TABLE_BYTES = 13_000_000
+TABLE_BYTES = 9_000_000
 _TABLE_COPIES = 2  # while some n-grams are dropped, or all are sorted
 _PIECE_BYTES = 1 << 15  # of text that is analysed at a time
 _ARRAYS = {"columns": "i4", "others": "i4", "names": "u1", "lengths": "i4"}
