@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.solvers.lapack import mirror
 from llsvm.solvers.smsvm.column_kernels import add_columns
-from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room
+from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
 from llsvm.solvers.smsvm.newton import Dense
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
@@ -96,11 +96,11 @@ class AtHand:
             rows.add_rows(alpha[piece] * self.sign[piece], out)
         return out
 
-    def squares(self) -> Vector:
-        """(d + 1,) Σ x_i²."""
+    def squares(self, factor: Vector | None = None) -> Vector:
+        """(d + 1,) Σ factor_i x_i²; factor: (n,), None for ones."""
         out = np.zeros(self.n_weights)
         for piece, rows in self._pieces():
-            rows.add_squares(np.ones(piece.stop - piece.start), out)
+            rows.add_squares(np.ones(piece.stop - piece.start) if factor is None else factor[piece], out)
         return out
 
     def model_by_columns(
@@ -116,6 +116,17 @@ class AtHand:
         return ColumnModel(
             columns, active, h, ridge, self._room, self._tuning, self.progress, hessian if full else None
         )
+
+    def model_by_products(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> RowModel:
+        """The same over any number of columns, by products with the rows. Raises OutOfTime."""
+        self.progress.check()
+
+        def times(p: Vector) -> Vector:
+            whole = np.zeros(self.n_weights)
+            whole[active] = p
+            return self.weights(h * self.margins(whole))[active]
+
+        return RowModel(times, self.squares(h)[active], ridge, self._tuning, self.progress)
 
     def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense:
         """The same with its Hessian. Raises OutOfTime."""

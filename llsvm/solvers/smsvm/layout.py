@@ -99,6 +99,7 @@ def layout(
     left = available_bytes - sum(lines.values())
     room = int((max(left, 0) * tuning.hessian_share / copies) ** 0.5)
     most_active = min(n, tuning.max_active, max(room, 1))
+    tuning = replace(tuning, max_active=most_active)
     wide = n > most_active or (n > tuning.all_active and n > dataset.n_rows)
     many = wide or (n > tuning.all_active and loss.bends_everywhere)  # for active sets by their Hessian
     row_work = ROW_WORK_BYTES + 8 * (dataset.n_classes - 1 if pairs else problems)

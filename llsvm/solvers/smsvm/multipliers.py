@@ -204,7 +204,7 @@ class Multipliers:
         Hessian's diagonal, were all rows inside their bounds."""
         tuning, n, columns = self._tuning, len(w), self._rows.columns
         l1, l2 = self._penalty.l1_of(n), self._penalty.l2_of(n)
-        if columns is None and n <= tuning.all_active:
+        if columns is None and n <= min(tuning.all_active, tuning.max_active):
             active = np.arange(n)
         else:
             most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
@@ -216,6 +216,10 @@ class Multipliers:
         if columns is not None:
             by_columns = self._rows.model_by_columns(columns, self._curvature, active, ridge, self._direct)
             new = by_columns.minimise(g[active], now, l1, self._until)
+            self._until = max(tuning.until_share * self._until, tuning.least_until)
+        elif len(active) > tuning.max_active:
+            by_products = self._rows.model_by_products(self._curvature, active, ridge)
+            new = by_products.minimise(g[active], now, l1, self._until)
             self._until = max(tuning.until_share * self._until, tuning.least_until)
         else:
             model = self._rows.model(self._curvature, active, ridge)
