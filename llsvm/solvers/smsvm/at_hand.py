@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
+from llsvm.block import CSR, Block
 from llsvm.solvers.lapack import mirror
 from llsvm.solvers.smsvm.column_kernels import add_columns
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
@@ -104,17 +104,27 @@ class AtHand:
         return out
 
     def model_by_columns(
-        self, columns: Columns, h: Vector, active: NDArray[np.int64], ridge: Vector, full: bool
-    ) -> ColumnModel:
-        """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns. full: enough rows bend for a Hessian that
-        is far from singular. Raises OutOfTime."""
+        self, h: Vector, active: NDArray[np.int64], ridge: Vector, full: bool
+    ) -> ColumnModel | None:
+        """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns; None where a copy of these has no room.
+        full: enough rows bend for a Hessian that is far from singular. Raises OutOfTime."""
         self.progress.check()
+        rows, room, X = np.flatnonzero(h > 0), self._room, self._block.X
+        if self.columns is not None:
+            arrays = room.gather(self.columns, active, rows)
+        elif isinstance(X, CSR):
+            found = room.gather_from_rows(X, self._bias, active, rows, self.n_weights)
+            if found is None:
+                return None
+            arrays = found
+        else:
+            return None
 
         def hessian(some: NDArray[np.int64]) -> Dense:
             return self.model(h, active[some], ridge[some])
 
         return ColumnModel(
-            columns, active, h, ridge, self._room, self._tuning, self.progress, hessian if full else None
+            arrays, h[rows], ridge, self._tuning, self.progress, hessian if full else None
         )
 
     def model_by_products(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> RowModel:

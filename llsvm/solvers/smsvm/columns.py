@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.objective.penalty import Penalty
-from llsvm.solvers.smsvm.column_kernels import add_columns, descend_columns, dot_columns, gather_columns
+from llsvm.solvers.smsvm.column_kernels import (
+    add_columns,
+    descend_columns,
+    dot_columns,
+    gather_columns,
+    gather_rows,
+)
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import Dense, minimise, newton_step, violation
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
@@ -82,16 +88,34 @@ class Room:
     """For a copy of some columns and for a Hessian, used again and again: new pages at each step cost as much as
     the step."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_values: int = 0) -> None:
+        """most_values: that ``gather_from_rows`` may copy."""
+        self._most_values = most_values
         self._indices, self._data = np.empty(0, np.int32), np.empty(0)
         self._square = np.empty(0)
 
-    def gather(self, columns: Columns, active: Index, place: NDArray[np.int32]) -> CSC:
-        """What the active columns, (A,), have in rows with a place. Valid until the next."""
+    def gather(self, columns: Columns, active: Index, rows: Index) -> CSC:
+        """What the active columns, (A,), have in some rows, ascending. Valid until the next."""
         if len(self._data) < len(columns.data):
             self._indices, self._data = np.empty_like(columns.indices), np.empty_like(columns.data)
+        place = np.full(columns.n_rows, -1, np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
         indptr = np.empty(len(active) + 1, np.int64)
         gather_columns(*columns.arrays, active, place, indptr, self._indices, self._data)
+        return indptr, self._indices[: indptr[-1]], self._data[: indptr[-1]]
+
+    def gather_from_rows(self, X: CSR, bias: float, active: Index, rows: Index, n_weights: int) -> CSC | None:
+        """The same of rows that have no copy by column; None where these are more values than may be copied.
+        n_weights: d + 1, with that of the constant feature ``bias``."""
+        if not self._most_values:
+            return None
+        if not len(self._data):
+            self._indices, self._data = np.empty(self._most_values, np.int32), np.empty(self._most_values, X.data.dtype)
+        place = np.full(n_weights, -1, np.int32)
+        place[active] = np.arange(len(active), dtype=np.int32)
+        indptr = np.empty(len(active) + 1, np.int64)
+        if not gather_rows(*X, bias, rows, place, indptr, self._indices, self._data):
+            return None
         return indptr, self._indices[: indptr[-1]], self._data[: indptr[-1]]
 
     def square(self, n: int) -> Vector:
@@ -144,26 +168,20 @@ class ColumnModel(ByProducts):
 
     def __init__(
         self,
-        columns: Columns,
-        active: Index,
+        arrays: CSC,
         h: Vector,
         ridge: Vector,
-        room: Room,
         tuning: SmSVMTuning = DEFAULT,
         progress: Progress | None = None,
         hessian: Callable[[Index], Dense] | None = None,
     ) -> None:
-        """active: (A,) the columns that p has. h: (n,) curvatures of the rows, not negative. ridge: (A,).
+        """arrays: the A columns that p has, in n rows. h: (n,) curvatures of these, positive. ridge: (A,).
         progress: of the run. hessian: over some positions among the active ones, ascending, where it may be had."""
         self.ridge, self._hessian = ridge, hessian
         self._tuning, self._progress = tuning, progress or Progress()
-        rows = np.flatnonzero(h > 0)
-        self._h = h[rows]
-        place = np.full(columns.n_rows, -1, np.int32)
-        place[rows] = np.arange(len(rows), dtype=np.int32)
-        self._arrays = room.gather(columns, active, place)
-        self._all = np.arange(len(active))
-        self._diagonal = np.empty(len(active))
+        self._arrays, self._h = arrays, h
+        self._all = np.arange(len(ridge))
+        self._diagonal = np.empty(len(ridge))
         dot_columns(*self._arrays, self._all, self._h, True, self._diagonal)
 
     def minimise(self, g: Vector, w: Vector, l1: Vector, until: float) -> Vector:

@@ -213,13 +213,11 @@ class Multipliers:
         least = self._least_curvature * np.where(largest[active] > 0, largest[active], 1.0)
         ridge += np.where(ridge == 0, least, 0.0)
         now = w[active]
-        if columns is not None:
-            by_columns = self._rows.model_by_columns(columns, self._curvature, active, ridge, self._direct)
-            new = by_columns.minimise(g[active], now, l1, self._until)
-            self._until = max(tuning.until_share * self._until, tuning.least_until)
-        elif len(active) > tuning.max_active:
-            by_products = self._rows.model_by_products(self._curvature, active, ridge)
-            new = by_products.minimise(g[active], now, l1, self._until)
+        if columns is not None or len(active) > tuning.max_active:
+            given = self._curvature, active, ridge
+            by_columns = self._rows.model_by_columns(*given, self._direct)
+            few = by_columns or self._rows.model_by_products(*given)
+            new = few.minimise(g[active], now, l1, self._until)
             self._until = max(tuning.until_share * self._until, tuning.least_until)
         else:
             model = self._rows.model(self._curvature, active, ridge)
