@@ -123,9 +123,7 @@ class AtHand:
         def hessian(some: NDArray[np.int64]) -> Dense:
             return self.model(h, active[some], ridge[some])
 
-        return ColumnModel(
-            arrays, h[rows], ridge, self._tuning, self.progress, hessian if full else None
-        )
+        return ColumnModel(arrays, h[rows], ridge, self._tuning, self.progress, hessian if full else None)
 
     def model_by_products(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> RowModel:
         """The same over any number of columns, by products with the rows. Raises OutOfTime."""

@@ -110,7 +110,10 @@ class Room:
         if not self._most_values:
             return None
         if not len(self._data):
-            self._indices, self._data = np.empty(self._most_values, np.int32), np.empty(self._most_values, X.data.dtype)
+            self._indices, self._data = (
+                np.empty(self._most_values, np.int32),
+                np.empty(self._most_values, X.data.dtype),
+            )
         place = np.full(n_weights, -1, np.int32)
         place[active] = np.arange(len(active), dtype=np.int32)
         indptr = np.empty(len(active) + 1, np.int64)
