@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from oracle import rows, run, small_pages
+from oracle import rows, run, small_pages, write_svmlight
 from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_digits
 from test_auto import dataset, left
@@ -17,7 +17,7 @@ from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
 from llsvm.settings.objective import REGRESSION
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
-from llsvm.solvers.smsvm.columns import Columns
+from llsvm.solvers.smsvm.columns import Columns, Room
 from llsvm.solvers.smsvm.layout import layout
 from llsvm.solvers.smsvm.multipliers import Multipliers
 from llsvm.solvers.smsvm.tuning import DEFAULT
@@ -209,6 +209,44 @@ def test_problems_that_are_solved_at_once_are_solved_alike(loss):
     again = run(X, y, solver="smsvm", penalty="l1", loss=loss, threads=2)
     np.testing.assert_array_equal(two.coef, again.coef)
     primal = [t.reports[-1].certificate.total_primal for t in (one, two)]
+    assert primal[0] == pytest.approx(primal[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize(("ledger", "all_copied"), [(1_800_000, False), (2_500_000, True)])
+def test_steps_on_wide_rows_take_no_more_than_the_ledger_has_for_them(
+    ledger, all_copied, loss, tmp_path, monkeypatch
+):
+    """Weights that are not zero are more than a Hessian has room for: steps copy columns, or make do with products
+    where these have no room either."""
+    square, gather = Room.square, Room.gather_from_rows
+    squares, copied = [], []
+
+    def noted_square(room, n):
+        squares.append(8 * n * n)
+        return square(room, n)
+
+    def noted_copy(room, *of_rows):
+        found = gather(room, *of_rows)
+        copied.append(0 if found is None else found[1].nbytes + found[2].nbytes)
+        return found
+
+    monkeypatch.setattr(Room, "square", noted_square)
+    monkeypatch.setattr(Room, "gather_from_rows", noted_copy)
+    X, y = words(800, 5000, seed=1)
+    options = {"solver": "smsvm", "penalty": "l1", "loss": loss, "C": 10.0}
+    plenty = run(X, y, **options)
+    squares.clear()
+    small = run(
+        write_svmlight(tmp_path / "rows.svm", X, y), ledger=ledger, spill_dir=str(tmp_path), **options
+    )
+    lines = small.stream.plan.lines
+    assert 3 * max(squares, default=0) <= lines["Hessian"]  # itself, a part of it, and its factor
+    assert max(copied) <= lines["columns of rows at hand"]
+    assert (min(copied) > 0) == all_copied
+    assert small.reports[-1].converged
+    assert 3 * 8 * np.count_nonzero(small.coef) ** 2 > lines["Hessian"]
+    primal = [t.reports[-1].certificate.total_primal for t in (small, plenty)]
     assert primal[0] == pytest.approx(primal[1], rel=1e-3)
 
 

@@ -18,7 +18,7 @@ from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
-from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room
+from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import Dense, minimise, violation
 from llsvm.solvers.smsvm.summing import Summing
@@ -155,9 +155,10 @@ def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank,
 @given(st.integers(0, 10_000), st.integers(1, 15), st.integers(1, 12), st.floats(0.01, 2), st.floats(0.01, 1))
 @settings(max_examples=60, deadline=None)
 def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, by_hessian, seed, n, d, l1, ridge):
-    """By sweeps alone, and with steps on weights that are not zero between them. Rows may have no curvature."""
+    """By sweeps alone, and with steps on weights that are not zero between them; of columns, of rows that have no
+    copy by column, and by products. Rows may have no curvature."""
     steps = {"newton_steps": 200, "products_until": 1e-8, "min_sweeps": sweeps}
-    tuning, room = replace(DEFAULT, sweeps=sweeps, **steps), Room()
+    tuning, room = replace(DEFAULT, sweeps=sweeps, **steps), Room((n + 1) * (d + 1))
     rng = np.random.default_rng(seed)
     X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)).astype(np.float32)
     h, w = rng.random(n) * (rng.random(n) < 0.8), rng.normal(size=d + 1) * (rng.random(d + 1) < 0.5)
@@ -171,9 +172,18 @@ def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, by_hess
     l1[active == d] = 0.0  # the constant feature's is free
     theirs, fall = minimise(Dense(H), g, w[active], l1)
     hessian = (lambda some: Dense(np.ascontiguousarray(H[np.ix_(some, some)]))) if by_hessian else None
-    for matrix in (block, X):
-        given = (active, h, np.full(len(active), ridge), room, tuning, Progress(), hessian)
-        model = ColumnModel(Columns(matrix, d, 1.5), *given)
+    rows, ridges = np.flatnonzero(h > 0), np.full(len(active), ridge)
+    bends = H - ridge * np.eye(len(active))
+    for copied in (
+        lambda: room.gather(Columns(block, d, 1.5), active, rows),
+        lambda: room.gather(Columns(X, d, 1.5), active, rows),
+        lambda: room.gather_from_rows(block, 1.5, active, rows, d + 1),
+        None,
+    ):
+        if copied is None:
+            model = RowModel(lambda p: bends @ p, bends.diagonal().copy(), ridges, tuning, Progress())
+        else:
+            model = ColumnModel(copied(), h[rows], ridges, tuning, Progress(), hessian)
         ours = model.minimise(g, w[active], l1, 1e-9)
         np.testing.assert_allclose(ours, theirs, atol=1e-5 * (1 + np.abs(theirs).max(initial=0)))
         p = ours - w[active]

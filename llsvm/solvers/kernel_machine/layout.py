@@ -69,6 +69,13 @@ def matrix_layout(
     return MatrixLayout(lines, False, tile_rows, piece_bytes)
 
 
+def support_line(dataset: DatasetInfo, precomputed: bool, free_bytes: int) -> dict[str, int]:
+    """Support vectors, which a model has copies of, may be all rows. free_bytes: of other lines, that are free once
+    these are copied."""
+    more = int(dataset.n_rows * (dataset.bytes_per_row + 8)) - free_bytes
+    return {"support vectors": more} if more > 0 and not precomputed else {}
+
+
 @dataclass(frozen=True, slots=True)
 class KernelLayout:
     """needs: for ``Stream.prepare``. matrix: how the kernel matrix is held."""

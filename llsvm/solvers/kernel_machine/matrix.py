@@ -98,6 +98,10 @@ class KernelMatrix:
         if self._store is not None:
             self._store.finish()
 
+    def release(self) -> None:
+        """Give up what is in memory: there are no products after this."""
+        self._memory = None
+
     def times(self, A: NDArray[np.float64]) -> NDArray[np.float64]:
         """K A for A (n, k): (n, k) float64, in one reading."""
         out = np.empty(A.shape)

@@ -12,14 +12,13 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Matrix, concat
 from llsvm.features.feature_map import FeatureMap, KernelFunction
 from llsvm.objective.problems import Problems, class_signs
 from llsvm.settings.settings import Settings
 from llsvm.solvers.binary_solver import BinarySolver, Tuning
 from llsvm.solvers.kernel_machine.layout import MatrixLayout
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix
-from llsvm.solvers.kernel_machine.rows import AllRows, ProblemRows
+from llsvm.solvers.kernel_machine.rows import AllRows, ProblemRows, chosen_rows
 from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import ArrayRows, RowShares, SolverState, Value, data_of
@@ -163,14 +162,8 @@ class KernelRun(ABC, Generic[P]):
         if function.name == "precomputed":
             columns = np.flatnonzero(support)
             return support, FeatureMap("kernel", function, dataset.n_features, columns, None, base)
-        parts = [block.take(support[block.rows]) for block in self.stream.all()]
-        rows = concat([part for part in parts if part.n_rows])
-        rows = rows.take(np.argsort(rows.rows))
-        X: Matrix = rows.X
-        if isinstance(X, CSR):
-            X = CSR(X.indptr, X.indices - np.int32(base), X.data)
-        else:
-            X = np.ascontiguousarray(X[:, base:])
+        self.matrix.release()  # the support vectors take its place
+        X = chosen_rows(self.stream, support)
         return support, FeatureMap("kernel", function, dataset.n_features, X, None, base)
 
     def dual_point(self) -> RowShares:

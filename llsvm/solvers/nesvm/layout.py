@@ -10,7 +10,7 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import ROW_WORK_BYTES as MATRIX_ROW_WORK_BYTES
-from llsvm.solvers.kernel_machine.layout import KernelLayout, matrix_layout, state_lines
+from llsvm.solvers.kernel_machine.layout import KernelLayout, matrix_layout, state_lines, support_line
 from llsvm.solvers.nesvm.bundle import DualBundle
 from llsvm.solvers.nesvm.metric import GramMetric
 from llsvm.solvers.nesvm.nesterov import VECTORS
@@ -68,8 +68,10 @@ def kernel_layout(settings: Settings, tuning: KernelTuning, memory: MemoryLeft) 
     free = memory.available_bytes - sum(lines.values())
 
     def chosen(spilled: bool) -> KernelLayout:
-        matrix = matrix_layout(dataset, settings.kernel == "precomputed", free, spilled)
-        return KernelLayout(Needs({**lines, **matrix.lines}, MATRIX_ROW_WORK_BYTES), matrix)
+        precomputed = settings.kernel == "precomputed"
+        matrix = matrix_layout(dataset, precomputed, free, spilled)
+        more = {**matrix.lines, **support_line(dataset, precomputed, sum(matrix.lines.values()))}
+        return KernelLayout(Needs({**lines, **more}, MATRIX_ROW_WORK_BYTES), matrix)
 
     wanted = chosen(spilled=False)
     return wanted if memory.has_room(wanted.needs) else chosen(spilled=True)

@@ -10,7 +10,13 @@ import numpy as np
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.layout import ROW_WORK_BYTES, MatrixLayout, matrix_layout, state_lines
+from llsvm.solvers.kernel_machine.layout import (
+    ROW_WORK_BYTES,
+    MatrixLayout,
+    matrix_layout,
+    state_lines,
+    support_line,
+)
 from llsvm.solvers.smo.tuning import SMOTuning
 
 VECTORS = 45  # of a row, per problem, temporary ones counted: a subproblem's, Newton's
@@ -45,11 +51,16 @@ def smo_layout(settings: Settings, tuning: SMOTuning, threads: int, memory: Memo
     left = free - sum(lines.values())
     precomputed = settings.kernel == "precomputed"
 
+    def needs(matrix: MatrixLayout, more: dict[str, int]) -> Needs:
+        more = {**matrix.lines, **more}
+        support = support_line(dataset, precomputed, sum(more.values()))
+        return Needs({**lines, **more, **support}, ROW_WORK_BYTES)
+
     def held(system_rows: int) -> SMOLayout:
         matrix = matrix_layout(dataset, precomputed, left - copied, copied=True)
         more = {"blocks of the kernel matrix": copied} if copied else {}
         more["systems of rows"] = 8 * system_rows**2 * at_work
-        return SMOLayout(Needs({**lines, **matrix.lines, **more}, ROW_WORK_BYTES), matrix, most, system_rows)
+        return SMOLayout(needs(matrix, more), matrix, most, system_rows)
 
     def spilled(share: float) -> SMOLayout:
         matrix = matrix_layout(dataset, precomputed, left, spilled=True)
@@ -59,7 +70,7 @@ def smo_layout(settings: Settings, tuning: SMOTuning, threads: int, memory: Memo
             "blocks of the kernel matrix": 8 * rows**2 * problems,
             "systems of rows": 8 * rows**2 * at_work,
         }
-        return SMOLayout(Needs({**lines, **matrix.lines, **more}, ROW_WORK_BYTES), matrix, rows, rows)
+        return SMOLayout(needs(matrix, more), matrix, rows, rows)
 
     if matrix_layout(dataset, precomputed, left - copied, copied=True).in_memory:
         room = tuning.matrix_share * max(left - held(0).needs.nbytes, 0) / (8 * at_work)

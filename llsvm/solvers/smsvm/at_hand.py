@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
+from llsvm.block import CSR, Block
 from llsvm.solvers.lapack import mirror
 from llsvm.solvers.smsvm.column_kernels import add_columns
-from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room
+from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
 from llsvm.solvers.smsvm.newton import Dense
 from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
@@ -96,26 +96,45 @@ class AtHand:
             rows.add_rows(alpha[piece] * self.sign[piece], out)
         return out
 
-    def squares(self) -> Vector:
-        """(d + 1,) Σ x_i²."""
+    def squares(self, factor: Vector | None = None) -> Vector:
+        """(d + 1,) Σ factor_i x_i²; factor: (n,), None for ones."""
         out = np.zeros(self.n_weights)
         for piece, rows in self._pieces():
-            rows.add_squares(np.ones(piece.stop - piece.start), out)
+            rows.add_squares(np.ones(piece.stop - piece.start) if factor is None else factor[piece], out)
         return out
 
     def model_by_columns(
-        self, columns: Columns, h: Vector, active: NDArray[np.int64], ridge: Vector, full: bool
-    ) -> ColumnModel:
-        """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns. full: enough rows bend for a Hessian that
-        is far from singular. Raises OutOfTime."""
+        self, h: Vector, active: NDArray[np.int64], ridge: Vector, full: bool
+    ) -> ColumnModel | None:
+        """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns; None where a copy of these has no room.
+        full: enough rows bend for a Hessian that is far from singular. Raises OutOfTime."""
         self.progress.check()
+        rows, room, X = np.flatnonzero(h > 0), self._room, self._block.X
+        if self.columns is not None:
+            arrays = room.gather(self.columns, active, rows)
+        elif isinstance(X, CSR):
+            found = room.gather_from_rows(X, self._bias, active, rows, self.n_weights)
+            if found is None:
+                return None
+            arrays = found
+        else:
+            return None
 
         def hessian(some: NDArray[np.int64]) -> Dense:
             return self.model(h, active[some], ridge[some])
 
-        return ColumnModel(
-            columns, active, h, ridge, self._room, self._tuning, self.progress, hessian if full else None
-        )
+        return ColumnModel(arrays, h[rows], ridge, self._tuning, self.progress, hessian if full else None)
+
+    def model_by_products(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> RowModel:
+        """The same over any number of columns, by products with the rows. Raises OutOfTime."""
+        self.progress.check()
+
+        def times(p: Vector) -> Vector:
+            whole = np.zeros(self.n_weights)
+            whole[active] = p
+            return self.weights(h * self.margins(whole))[active]
+
+        return RowModel(times, self.squares(h)[active], ridge, self._tuning, self.progress)
 
     def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense:
         """The same with its Hessian. Raises OutOfTime."""

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.objective.penalty import Penalty
-from llsvm.solvers.smsvm.column_kernels import add_columns, descend_columns, dot_columns, gather_columns
+from llsvm.solvers.smsvm.column_kernels import (
+    add_columns,
+    descend_columns,
+    dot_columns,
+    gather_columns,
+    gather_rows,
+)
+from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import Dense, minimise, newton_step, violation
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import Progress
@@ -81,16 +88,37 @@ class Room:
     """For a copy of some columns and for a Hessian, used again and again: new pages at each step cost as much as
     the step."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_values: int = 0) -> None:
+        """most_values: that ``gather_from_rows`` may copy."""
+        self._most_values = most_values
         self._indices, self._data = np.empty(0, np.int32), np.empty(0)
         self._square = np.empty(0)
 
-    def gather(self, columns: Columns, active: Index, place: NDArray[np.int32]) -> CSC:
-        """What the active columns, (A,), have in rows with a place. Valid until the next."""
+    def gather(self, columns: Columns, active: Index, rows: Index) -> CSC:
+        """What the active columns, (A,), have in some rows, ascending. Valid until the next."""
         if len(self._data) < len(columns.data):
             self._indices, self._data = np.empty_like(columns.indices), np.empty_like(columns.data)
+        place = np.full(columns.n_rows, -1, np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
         indptr = np.empty(len(active) + 1, np.int64)
         gather_columns(*columns.arrays, active, place, indptr, self._indices, self._data)
+        return indptr, self._indices[: indptr[-1]], self._data[: indptr[-1]]
+
+    def gather_from_rows(self, X: CSR, bias: float, active: Index, rows: Index, n_weights: int) -> CSC | None:
+        """The same of rows that have no copy by column; None where these are more values than may be copied.
+        n_weights: d + 1, with that of the constant feature ``bias``."""
+        if not self._most_values:
+            return None
+        if not len(self._data):
+            self._indices, self._data = (
+                np.empty(self._most_values, np.int32),
+                np.empty(self._most_values, X.data.dtype),
+            )
+        place = np.full(n_weights, -1, np.int32)
+        place[active] = np.arange(len(active), dtype=np.int32)
+        indptr = np.empty(len(active) + 1, np.int64)
+        if not gather_rows(*X, bias, rows, place, indptr, self._indices, self._data):
+            return None
         return indptr, self._indices[: indptr[-1]], self._data[: indptr[-1]]
 
     def square(self, n: int) -> Vector:
@@ -102,32 +130,61 @@ class Room:
         return H
 
 
-class ColumnModel:
+class ByProducts:
+    """A quadratic model ½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² whose Hessian is known by its products only.
+
+    diagonal: (A,) Σ_i h_i x_ij². ridge: (A,)."""
+
+    _diagonal: Vector
+    ridge: Vector
+    _tuning: SmSVMTuning
+    _progress: Progress
+
+    def product(self, some: Index, d: Vector) -> Vector:
+        """See ``Quadratic``."""
+        raise NotImplementedError
+
+    def solve(self, some: Index, right: Vector) -> Vector:
+        """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
+        scale = self._diagonal[some] + self.ridge[some]
+        scale[scale <= 0] = 1.0
+        d, residual = np.zeros_like(right), right.copy()
+        direction = residual / scale
+        size = first = float(residual @ direction)
+        for _ in range(self._tuning.max_products):
+            if size <= self._tuning.products_until**2 * first or self._progress.out_of_time:
+                break
+            product = self.product(some, direction)
+            bend = float(direction @ product)
+            if bend <= 0:
+                return d if d.any() else direction
+            d += size / bend * direction
+            residual -= size / bend * product
+            before, size = size, float(residual @ (residual / scale))
+            direction = residual / scale + size / before * direction
+        return d if d.any() else direction
+
+
+class ColumnModel(ByProducts):
     """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over some of the columns: those are copied, and of them only what is
     in rows with h_i > 0, since the method of multipliers and losses that end leave few of these."""
 
     def __init__(
         self,
-        columns: Columns,
-        active: Index,
+        arrays: CSC,
         h: Vector,
         ridge: Vector,
-        room: Room,
         tuning: SmSVMTuning = DEFAULT,
         progress: Progress | None = None,
         hessian: Callable[[Index], Dense] | None = None,
     ) -> None:
-        """active: (A,) the columns that p has. h: (n,) curvatures of the rows, not negative. ridge: (A,).
+        """arrays: the A columns that p has, in n rows. h: (n,) curvatures of these, positive. ridge: (A,).
         progress: of the run. hessian: over some positions among the active ones, ascending, where it may be had."""
         self.ridge, self._hessian = ridge, hessian
         self._tuning, self._progress = tuning, progress or Progress()
-        rows = np.flatnonzero(h > 0)
-        self._h = h[rows]
-        place = np.full(columns.n_rows, -1, np.int32)
-        place[rows] = np.arange(len(rows), dtype=np.int32)
-        self._arrays = room.gather(columns, active, place)
-        self._all = np.arange(len(active))
-        self._diagonal = np.empty(len(active))
+        self._arrays, self._h = arrays, h
+        self._all = np.arange(len(ridge))
+        self._diagonal = np.empty(len(ridge))
         dot_columns(*self._arrays, self._all, self._h, True, self._diagonal)
 
     def minimise(self, g: Vector, w: Vector, l1: Vector, until: float) -> Vector:
@@ -174,26 +231,6 @@ class ColumnModel:
         v[some] = new
         self.move(some, step, v, slope)
 
-    def solve(self, some: Index, right: Vector) -> Vector:
-        """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
-        scale = self._diagonal[some] + self.ridge[some]
-        scale[scale <= 0] = 1.0
-        d, residual = np.zeros_like(right), right.copy()
-        direction = residual / scale
-        size = first = float(residual @ direction)
-        for _ in range(self._tuning.max_products):
-            if size <= self._tuning.products_until**2 * first or self._progress.out_of_time:
-                break
-            product = self.product(some, direction)
-            bend = float(direction @ product)
-            if bend <= 0:
-                return d if d.any() else direction
-            d += size / bend * direction
-            residual -= size / bend * product
-            before, size = size, float(residual @ (residual / scale))
-            direction = residual / scale + size / before * direction
-        return d if d.any() else direction
-
     def product(self, some: Index, d: Vector) -> Vector:
         rows, out = np.zeros(len(self._h)), np.empty(len(some))
         add_columns(*self._arrays, some, d, rows)
@@ -209,6 +246,61 @@ class ColumnModel:
     def _refresh(self, v: Vector, slope: Vector) -> None:
         dot_columns(*self._arrays, self._all, self._bent, False, slope)
         slope += self._g + self.ridge * (v - self._w)
+
+
+class RowModel(ByProducts):
+    """The model where rows at hand have no copy by column, and a Hessian over so many columns has no room.
+
+    Weights leave zero by a step of all columns at once, as long as the line search finds best; conjugate gradients
+    then move those that are not zero."""
+
+    def __init__(
+        self,
+        times: Callable[[Vector], Vector],
+        diagonal: Vector,
+        ridge: Vector,
+        tuning: SmSVMTuning,
+        progress: Progress,
+    ) -> None:
+        """times: p (A,) to Σ_i h_i (x_i·p) x_i over the active columns. diagonal: (A,) Σ_i h_i x_ij²."""
+        self._times, self._diagonal, self.ridge = times, diagonal, ridge
+        self._tuning, self._progress = tuning, progress
+
+    def minimise(self, g: Vector, w: Vector, l1: Vector, until: float) -> Vector:
+        """See ``ColumnModel.minimise``."""
+        v, slope = w.copy(), g.copy()
+        enough = until * float(violation(w, g, l1).sum())
+        for _ in range(self._tuning.newton_steps):
+            self._step_of_all(v, slope, l1)
+            newton_step(self, v, slope, l1)
+            if float(violation(v, slope, l1).sum()) <= enough or self._progress.out_of_time:
+                break
+        return v
+
+    def _step_of_all(self, v: Vector, slope: Vector, l1: Vector) -> None:
+        """Move all weights, in place, towards where each would be best by itself."""
+        bend = self._diagonal + self.ridge
+        bend[bend <= 0] = 1.0
+        to = v - slope / bend
+        d = np.sign(to) * np.maximum(np.abs(to) - l1 / bend, 0.0) - v
+        Hd = self._times(d) + self.ridge * d
+        step, zeros = search(float(slope @ d), float(d @ Hd), v, d, l1)
+        if not np.isfinite(step):
+            return
+        v += step * d
+        v[zeros] = 0.0
+        slope += step * Hd
+
+    def product(self, some: Index, d: Vector) -> Vector:
+        return self._moved(some, d)[some]
+
+    def move(self, some: Index, p: Vector, v: Vector, slope: Vector) -> None:
+        slope += self._moved(some, p)
+
+    def _moved(self, some: Index, p: Vector) -> Vector:
+        whole = np.zeros(len(self.ridge))
+        whole[some] = p
+        return self._times(whole) + self.ridge * whole
 
 
 def active_columns(w: Vector, gradient: Vector, most: int, penalty: Penalty) -> Index:

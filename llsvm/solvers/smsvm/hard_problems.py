@@ -30,7 +30,9 @@ class HardProblems:
         self._settings, self._loss, self._near, self._layout = settings, loss, near, layout
         self._progress = progress
         self._columns: Columns | None = None
-        self._rooms = [Room() for _ in range(layout.workers)]  # those that no thread works in
+        self._rooms = [
+            Room(layout.copied_values) for _ in range(layout.workers)
+        ]  # those that no thread works in
 
     def has(self, problem: Descent, penalty: Penalty) -> bool:
         """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is

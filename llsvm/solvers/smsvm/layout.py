@@ -32,7 +32,8 @@ class Layout:
     memory and stay at hand. by_columns: L1 by coordinate descent on the columns of these. by_products: L2 by
     products with the Hessian. Else there is a Hessian. workers: problems that are solved by columns at the same
     time. keeps_near: rows near where the loss bends are kept between passes, the others being as good as straight
-    lines. tuning: with pieces of rows, and Hessians over working sets, that the memory has room for."""
+    lines. tuning: with pieces of rows, Hessians, and Hessians over working sets, that the memory has room for.
+    copied_values: of columns of the rows at hand, that a step may copy where there is no copy by column of all."""
 
     needs: Needs
     most_active: int
@@ -44,6 +45,7 @@ class Layout:
     keeps_near: bool
     tuning: SmSVMTuning
     enough_bytes: int = 0
+    copied_values: int = 0
 
     @property
     def few_columns(self) -> bool:
@@ -99,6 +101,7 @@ def layout(
     left = available_bytes - sum(lines.values())
     room = int((max(left, 0) * tuning.hessian_share / copies) ** 0.5)
     most_active = min(n, tuning.max_active, max(room, 1))
+    tuning = replace(tuning, max_active=most_active)
     wide = n > most_active or (n > tuning.all_active and n > dataset.n_rows)
     many = wide or (n > tuning.all_active and loss.bends_everywhere)  # for active sets by their Hessian
     row_work = ROW_WORK_BYTES + 8 * (dataset.n_classes - 1 if pairs else problems)
@@ -135,6 +138,15 @@ def layout(
             lines["working sets of columns"] = square * columns**2
     elif not by_products:
         lines["Hessian"] = copies * most_active**2
+    copied_values = 0
+    if wide and l1 and not (by_columns or dataset.is_dense) and isinstance(loss, PLQLoss):
+        # of columns of the rows at hand, for a step; not at the price of rows in memory
+        copied, value = tuning.hessian_share * max(left - lines["Hessian"], 0), 4 + dataset.dtype.itemsize
+        unused = memory.spare_bytes(Needs(lines, row_work)) if in_memory else -1
+        if unused >= 0:
+            copied = min(copied, unused)
+        copied_values = min(int(copied / value), dataset.nnz + dataset.n_rows)
+        lines["columns of rows at hand"] = value * copied_values
     short = lines["rows at hand"] - whole_pieces + most_spare
     enough_bytes = math.ceil(memory.limit_bytes - short) if wide and l1 and not by_columns else 0
     # a copy of the near rows, where it has room
@@ -147,7 +159,7 @@ def layout(
     )
     needs = Needs(lines, row_work, copy)
     ways = (by_columns, by_products, workers, keeps_near)
-    return Layout(needs, most_active, wide, all_near, *ways, tuning, enough_bytes)
+    return Layout(needs, most_active, wide, all_near, *ways, tuning, enough_bytes, copied_values)
 
 
 def _with_room_for_pieces(tuning: SmSVMTuning, threads: int, memory: MemoryLeft) -> SmSVMTuning:

@@ -204,7 +204,7 @@ class Multipliers:
         Hessian's diagonal, were all rows inside their bounds."""
         tuning, n, columns = self._tuning, len(w), self._rows.columns
         l1, l2 = self._penalty.l1_of(n), self._penalty.l2_of(n)
-        if columns is None and n <= tuning.all_active:
+        if columns is None and n <= min(tuning.all_active, tuning.max_active):
             active = np.arange(n)
         else:
             most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
@@ -213,9 +213,11 @@ class Multipliers:
         least = self._least_curvature * np.where(largest[active] > 0, largest[active], 1.0)
         ridge += np.where(ridge == 0, least, 0.0)
         now = w[active]
-        if columns is not None:
-            by_columns = self._rows.model_by_columns(columns, self._curvature, active, ridge, self._direct)
-            new = by_columns.minimise(g[active], now, l1, self._until)
+        if columns is not None or len(active) > tuning.max_active:
+            given = self._curvature, active, ridge
+            by_columns = self._rows.model_by_columns(*given, self._direct)
+            few = by_columns or self._rows.model_by_products(*given)
+            new = few.minimise(g[active], now, l1, self._until)
             self._until = max(tuning.until_share * self._until, tuning.least_until)
         else:
             model = self._rows.model(self._curvature, active, ridge)
