@@ -8,10 +8,11 @@ import sys
 from errno import EPIPE
 from typing import Any
 
+from llsvm.files.waiting import Waiting
 from llsvm.process.signals import watch
 
 
-class _StandardError(io.FileIO):
+class _StandardError(Waiting):
     """Standard error, which never ends a run: what a full disk or a terminal that has gone does not take is lost.
     A reader that went away is another matter: it has seen enough."""
 
@@ -34,8 +35,13 @@ def _prepare_standard_files() -> None:
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(number, True)
     encoding = "utf-8" if sys.stderr is None else sys.stderr.encoding
-    buffer = io.BufferedWriter(_StandardError(2, "w", closefd=False))
-    sys.stderr = io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=True)
+    sys.stderr = _text(_StandardError(2, "w", closefd=False), encoding, "backslashreplace", lines=True)
+    if isinstance(out := sys.stdout, io.TextIOWrapper):  # None where the caller has closed it
+        sys.stdout = _text(Waiting(1, "w", closefd=False), out.encoding, out.errors, out.line_buffering)
+
+
+def _text(file: Waiting, encoding: str, errors: str | None, lines: bool) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BufferedWriter(file), encoding, errors, line_buffering=lines)
 
 
 def main() -> None:

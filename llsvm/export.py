@@ -30,7 +30,7 @@ def export(
     DiskError.
     """
     require_choice("to", to, EXPORTED)
-    loaded = model if isinstance(model, Model) else Model.load(model)
+    loaded = model if isinstance(model, Model) else Model.load(model, with_log=False)
     if to == "onnx":
         from llsvm.models.onnx.export import write_onnx
 

@@ -212,12 +212,12 @@ def options_of(
     )
 
 
-def take_model(model: Model | str | os.PathLike[str], given: Settings) -> Model:
-    """Its size is held against the limit before it is loaded."""
+def take_model(model: Model | str | os.PathLike[str], given: Settings, with_log: bool = False) -> Model:
+    """Its size is held against the limit before it is loaded. with_log: see ``Model.load``."""
     if isinstance(model, Model):
         return model
     require_room(model, given.memory_limit)
-    return Model.load(model)
+    return Model.load(model, with_log)
 
 
 def _opened(

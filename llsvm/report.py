@@ -87,7 +87,7 @@ def _subject(
 ) -> Subject:
     """rows: data, y and sample_weight."""
     data = rows[0]
-    taken = take_model(model, given)
+    taken = take_model(model, given, with_log=True)
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))
     if data is None:

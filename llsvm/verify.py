@@ -90,7 +90,7 @@ def _verified(
 ) -> dict[str, Any]:
     if not isinstance(model, Model):
         require_room(model, given.memory_limit)
-        model = Model.load(model)
+        model = Model.load(model, with_log=False)
     settings, certificate = settings_of(model, given), model.certificate
     assert certificate is not None
     with rows_of(model, settings, data, y, sample_weight, kept=kept) as stream:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -14,8 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracle import rows
+from typer.testing import CliRunner
 
+import llsvm
 from llsvm import train
+from llsvm.cli import app
 from llsvm.errors import LLSVMWarning, ModelError
 from llsvm.models import model_file
 from llsvm.models.model import Model
@@ -105,14 +109,33 @@ WRONG = {
         "x",
         {"primal": ["a"], "dual": ["b"], "passes": "c"},
         {"primal": [1], "dual": [], "passes": 1},
+        {"primal": [1], "dual": [0], "passes": 1, "rounding": [1, 1]},
+        {"primal": [1], "dual": [0], "passes": 1, "negligible": -1},
+        {"primal": [10**400], "dual": [0], "passes": 1},
     ],
-    "settings": [[1], None, {"label": 5}, {"features": "abc"}],
-    "history": [5, [1, 2]],
+    "settings": [
+        [1],
+        None,
+        {"label": 5},
+        {"features": "abc"},
+        {"C": {"a": "b"}},
+        {"C": 10**400},
+        {"loss": []},
+        {"categorical": [[]]},
+    ],
+    "history": [
+        5,
+        [1, 2],
+        [{}],
+        [{"passes": "<script>", "seconds": "x", "primal": "x", "relative_gap": "x"}],
+        [{"passes": 1, "seconds": []}],
+    ],
     "feature_names": [5, ["a"], [1, 2, 3]],
     "extra": [
         {"trained_on": 1},
         {"trained_on": {"n_files": 1, "n_bytes": 1, "digest": "a"}},
         {"trained_on": {"n_files": 1, "n_bytes": 1, "digest": "a", "files": [{"name": 1}]}},
+        {"trained_on": {"n_files": 1, "n_bytes": 1, "digest": "a", "files": []}},
         [1],
         {"multi_class": 5},
         {"positive": {"a": 1}},
@@ -153,6 +176,7 @@ TABLE = {
         {"columns": [{"name": "a", "kind": "evil", "width": 1}]},
         {"columns": [{"name": "a", "kind": "vector", "width": 10**9}]},
         {"columns": [{"name": "a", "kind": "number", "width": 1, "more": 2}]},
+        {"columns": [{"name": "a", "kind": "number", "width": 10**7}]},
         {"hash_bits": 60},
         {"categories": [["a"]]},
         {"largest_index": 10**9},
@@ -207,6 +231,86 @@ def test_strange_members(saved, name):
 
 def test_other_compression(saved):
     refused(pack(saved, parts(saved), zipfile.ZIP_LZMA))
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" * 400, "NaN", "Infinity"])
+def test_a_number_that_is_none(saved, number):
+    members = changed(parts(saved), settings={"tol": "here"})
+    text = members["header.json"].replace(b'"here"', number.encode())
+    refused(pack(saved, members | {"header.json": text}), "is no number")
+
+
+LOGS = {
+    "text": "{ not JSON",
+    "nested": "[" * 10**6,
+    "a list": "[]",
+    "other types": {"log": 1},
+    "no history": {"history": "x"},
+    "no seconds": {"log": {"seconds": "x"}},
+    "no shares": {"log": {"spent": {"read": "x"}}},
+    "no clock": {"history": [{"seconds": []}]},
+    "no folder": {"settings": {"spill_dir": 5}},
+    "no number": {"log": {"seconds": 10**400}},
+    "large": {"more": "x" * 4_000_000},
+}
+
+
+@pytest.mark.parametrize("what", LOGS)
+def test_a_log_of_strangers_is_ignored(saved, what):
+    log, content = model_file.log_path(saved), LOGS[what]
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(log.read_text()) | content)
+    log.write_text(content)
+    with pytest.warns(
+        LLSVMWarning, match=r"m\.log\.json: is not what llsvm writes beside a model, and is ignored"
+    ):
+        assert Model.load(saved).log == {}
+
+
+def test_a_log_takes_the_place_of_nothing_in_the_model(saved):
+    model = Model.load(saved)
+    model.history, model.settings = [{"passes": 1, "primal": 2.0}], {"C": 1.0}
+    model.save(saved)
+    log = model_file.log_path(saved)
+    more = {"history": [{"seconds": 3.0, "primal": 7.0}], "settings": {"C": 9.0, "spill_dir": "there"}}
+    log.write_text(json.dumps(json.loads(log.read_text()) | more))
+    loaded = Model.load(saved)
+    assert loaded.history == [{"passes": 1, "primal": 2.0, "seconds": 3.0}]
+    assert loaded.settings == {"C": 1.0, "spill_dir": "there"}
+
+
+@pytest.mark.parametrize("command", ["inspect", "report", "predict"])
+def test_a_pipe_in_the_place_of_the_log_is_not_read(saved, command, tmp_path):
+    log = model_file.log_path(saved)
+    log.unlink()
+    os.mkfifo(log)
+    (tmp_path / "rows").write_text("1 1:1\n")
+    words = {"predict": [tmp_path / "rows", "--format", "svmlight"], "report": ["-o", tmp_path / "page"]}
+    program = [sys.executable, "-m", "llsvm", command, saved, *words.get(command, [])]
+    subprocess.run(program, check=True, capture_output=True, timeout=60)
+
+
+def test_only_reports_and_inspect_read_the_log(monkeypatch, tmp_path):
+    """What it says counts for nothing else."""
+    saved = tmp_path / "m"
+    Model(np.ones((1, 3)), np.zeros(1), np.array([-1.0, 1.0])).save(saved)
+
+    def read_log(path, members):
+        raise AssertionError("it is read")
+
+    monkeypatch.setattr(model_file, "read_log", read_log)
+    (tmp_path / "rows").write_text("1 1:1 2:1 3:1\n-1 1:-1 2:1 3:1\n")
+    data = [str(tmp_path / "rows"), "--format", "svmlight"]
+    for words in (
+        ["predict", str(saved), *data],
+        ["evaluate", str(saved), *data],
+        ["export", str(saved), str(tmp_path / "other")],
+    ):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+    llsvm.predict(saved, np.ones((2, 3)))
+    with pytest.raises(ModelError, match="no certificate"):
+        llsvm.verify(saved, np.ones((2, 3)), [1, -1])
 
 
 PEAK = """

@@ -120,7 +120,11 @@ def _evaluate(model: Path, test: Path, memory_limit: str) -> None:
 
     return_dropped_memory()  # of training, which is over
     print_evaluation(
-        measure(Model.load(model), open_data([os.fspath(test)], Settings()), memory_limit=memory_limit)
+        measure(
+            Model.load(model, with_log=False),
+            open_data([os.fspath(test)], Settings()),
+            memory_limit=memory_limit,
+        )
     )
 
 

@@ -29,7 +29,7 @@ def export_model(
 
     require_choice("--to", to, EXPORTED)
     check_output(path, [model], text=to == "liblinear")
-    loaded = Model.load(model)
+    loaded = Model.load(model, with_log=False)
     export(loaded, path, to=cast(Any, to))
     if loaded.index_base == 0 and to == "liblinear":
         say(

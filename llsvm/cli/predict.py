@@ -199,7 +199,7 @@ def opened(
     from llsvm.scoring.room import require_room
 
     require_room(model, settings.memory_limit)
-    loaded = Model.load(model)
+    loaded = Model.load(model, with_log=False)
     start_quickly()
     needed = need_label and loaded.label_kind != UNLABELLED
     return loaded, open_for_settings(loaded, data, settings, needed, keep)

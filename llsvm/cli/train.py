@@ -117,7 +117,7 @@ def train(
         from llsvm.models.model import Model
         from llsvm.train import evaluated_on
 
-        summary["test"] = evaluated_on(Model.load(model), test, settings, test_weight)
+        summary["test"] = evaluated_on(Model.load(model, with_log=False), test, settings, test_weight)
     if json:
         from llsvm.models.model_file import json_bytes
 

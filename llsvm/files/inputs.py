@@ -22,6 +22,7 @@ from llsvm.errors import DataError
 from llsvm.files import remote, windows, xz
 from llsvm.files.credentials import without_credentials
 from llsvm.files.recoded import UTF_8, Recoded, is_utf8
+from llsvm.files.waiting import Waiting
 
 if TYPE_CHECKING:
     from llsvm.files.fingerprint import FileFingerprint, Reading
@@ -191,12 +192,12 @@ class _Counting(io.RawIOBase):
             if path == STDIN:
                 if sys.stdin is None:
                     raise DataError("-: standard input is closed; name a file, or pipe data in")
-                self._file = io.FileIO(sys.stdin.fileno(), closefd=False)
+                self._file = Waiting(sys.stdin.fileno(), closefd=False)
             elif remote.is_remote(path):
                 self._file = remote.open_stream(path, REMOTE_BUFFER_BYTES)
             else:
                 check_regular(path)
-                self._file = io.FileIO(path)
+                self._file = Waiting(path)
         except (OSError, ValueError) as error:
             if isinstance(error, DataError):
                 raise
@@ -230,7 +231,7 @@ class _Counting(io.RawIOBase):
             n = len(got)
         elif isinstance(self._file, io.FileIO):
             try:
-                n = self._file.readinto(view) or 0
+                n = self._file.readinto(view)
             except OSError as error:
                 raise unreadable(self.path, error) from error
             self._count(view[:n])

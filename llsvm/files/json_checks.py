@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import json
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,12 +12,28 @@ MAX_FEATURES = 2**31  # column numbers are 32-bit
 Test = Callable[[Any], bool]
 
 
+def parsed(text: bytes) -> Any:
+    """What JSON text says; every number in it can be a float. Raises ValueError, RecursionError."""
+    return json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_number)
+
+
+def _number(text: str) -> float | int:
+    value = int(text) if text.removeprefix("-").isdigit() else float(text)
+    if not is_number(value):
+        raise ValueError(f"{shown(text)} is no number")
+    return value
+
+
 def is_whole(least: int, most: int = 2**62) -> Test:
     return lambda value: type(value) is int and least <= value <= most
 
 
 def is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def is_scalar(value: Any) -> bool:
+    return value is None or is_number(value) or is_flag(value) or is_text(value)
 
 
 def is_text(value: Any) -> bool:
@@ -27,8 +44,12 @@ def is_flag(value: Any) -> bool:
     return type(value) is bool
 
 
-def list_of(test: Test) -> Test:
-    return lambda value: type(value) is list and all(map(test, value))
+def list_of(test: Test, least: int = 0) -> Test:
+    return lambda value: type(value) is list and len(value) >= least and all(map(test, value))
+
+
+def mapping_of(test: Test) -> Test:
+    return lambda value: type(value) is dict and all(map(test, value.values()))
 
 
 def maybe(test: Test) -> Test:

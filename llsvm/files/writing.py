@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedWriter, FileIO
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from llsvm.errors import DiskError, UsageError
 from llsvm.files import remote
 from llsvm.files.credentials import without_credentials
+from llsvm.files.waiting import Waiting
 from llsvm.process import leftovers
 from llsvm.process.makers import maker_is_dead, signed_name
 
@@ -146,7 +147,7 @@ def _require_own(target: Path) -> None:
             raise PermissionError(errno.EPERM, "it is another user's")
 
 
-class _Output(FileIO):
+class _Output(Waiting):
     """A file whose failures to write name ``path``: not every OSError in a block that writes is of this file."""
 
     path: str | os.PathLike[str]

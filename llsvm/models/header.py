@@ -16,9 +16,11 @@ from llsvm.files.json_checks import (
     check,
     is_flag,
     is_number,
+    is_scalar,
     is_text,
     is_whole,
     list_of,
+    mapping_of,
     maybe,
     one_of,
     shown,
@@ -36,6 +38,14 @@ _COLUMN_KINDS = ("number", "text", "document", "vector", "indices", "values", "s
 
 def _is_mapping(value: Any) -> bool:
     return type(value) is dict
+
+
+def _is_size(value: Any) -> bool:
+    return is_number(value) and value >= 0
+
+
+def _is_setting(value: Any) -> bool:
+    return is_scalar(value) or list_of(is_scalar)(value) or mapping_of(is_number)(value)
 
 
 def _is_category(value: Any) -> bool:
@@ -62,8 +72,28 @@ _CERTIFICATE: dict[str, Test] = {
     "passes": is_whole(0),
 }
 # Of what is not always there.
-_CERTIFICATE_EXTRA: dict[str, Test] = {"rounding": list_of(is_number), "negligible": is_number}
+_CERTIFICATE_EXTRA: dict[str, Test] = {"rounding": list_of(_is_size), "negligible": _is_size}
+_PASS: dict[str, Test] = {"passes": is_whole(0)}  # a row of the history
+CLOCK: dict[str, Test] = {  # ... and what stands beside the model of it: it differs from run to run
+    name: maybe(is_number) for name in ("seconds", "bytes_read", "used_bytes", "peak_rss_bytes")
+}
+_PASS_EXTRA: dict[str, Test] = CLOCK | {
+    "primal": maybe(is_number),
+    "dual": maybe(is_number),
+    "relative_gap": maybe(is_number),
+    "survivors": maybe(is_number),
+}
+# Of what stands beside the model.
+_LOG: dict[str, Test] = {"log": _is_mapping, "settings": _is_mapping, "history": list_of(_is_mapping)}
+_RESOURCES: dict[str, Test] = {
+    **dict.fromkeys(("seconds", "peak_rss_bytes", "memory_limit_bytes"), is_number),
+    **dict.fromkeys(("bytes_read", "bytes_spilled"), is_number),
+    "spent": mapping_of(is_number),
+}
+PLACE_SETTINGS: dict[str, Test] = {"spill_dir": maybe(is_text)}  # say where, not what
 _SETTINGS: dict[str, Test] = {
+    "loss": is_text,
+    "bias": lambda value: is_number(value) or is_text(value),
     "label": maybe(is_text),
     "weight": maybe(is_text),
     "features": list_of(is_text),
@@ -116,7 +146,7 @@ _TRAINED_ON: dict[str, Test] = {
     "n_files": is_whole(1),
     "n_bytes": is_whole(0),
     "digest": is_text,
-    "files": list_of(_is_mapping),
+    "files": list_of(_is_mapping, least=1),
 }
 _FILE: dict[str, Test] = {"name": is_text, "n_bytes": is_whole(0), "digest": is_text}
 _DATES: dict[str, Test] = {"dates": maybe(is_flag)}  # not in the first files
@@ -132,13 +162,15 @@ def check_header(header: Mapping[str, Any]) -> None:
     check(header, _HEADER, "header")
     if header["certificate"] is not None:
         certificate = header["certificate"]
-        more = {name: test for name, test in _CERTIFICATE_EXTRA.items() if name in certificate}
-        check(certificate, _CERTIFICATE | more, "certificate")
-        if len(certificate["primal"]) != len(certificate["dual"]):
+        check(certificate, _CERTIFICATE | _where_there(_CERTIFICATE_EXTRA, certificate), "certificate")
+        problems = {len(certificate[name]) for name in ("primal", "dual")}
+        if len(problems | ({len(certificate["rounding"])} if certificate.get("rounding") else set())) > 1:
             raise ValueError("its certificate has other numbers of primals and duals")
+    for row in header["history"]:
+        check(row, _PASS | _where_there(_PASS_EXTRA, row), "history")
     settings, extra = header["settings"], header["extra"]
-    check(settings, {name: test for name, test in _SETTINGS.items() if name in settings}, "settings")
-    check(extra, {name: test for name, test in _EXTRA.items() if name in extra}, "extra")
+    check(settings, {name: _SETTINGS.get(name, _is_setting) for name in settings}, "settings")
+    check(extra, _where_there(_EXTRA, extra), "extra")
     if missing := [name for name in header["requires"] if name not in extra]:
         raise ValueError(f"it requires {missing[0]}, which it does not hold")
     if "table" in extra:
@@ -162,6 +194,19 @@ def check_header(header: Mapping[str, Any]) -> None:
         check(spec, _ARRAY, f"list of arrays, {name},")
 
 
+def check_log(log: Mapping[str, Any]) -> None:
+    """Raise ValueError where a field of a model's log is missing, or of a wrong type."""
+    check(log, _LOG, "log")
+    check(log["log"], _where_there(_RESOURCES, log["log"]), "log")
+    check(log["settings"], _where_there(PLACE_SETTINGS, log["settings"]), "settings")
+    for row in log["history"]:
+        check(row, _where_there(CLOCK, row), "history")
+
+
+def _where_there(tests: Mapping[str, Test], values: Mapping[str, Any]) -> dict[str, Test]:
+    return {name: test for name, test in tests.items() if name in values}
+
+
 def _check_table(
     table: dict[str, Any], n_features: int, text: dict[str, Any] | None, crosses: dict[str, Any] | None
 ) -> None:
@@ -170,6 +215,8 @@ def _check_table(
         check(column, _COLUMN | (_DATES if "dates" in column else {}), "table's columns")
         if unknown := set(column) - set(_COLUMN) - set(_DATES):
             raise ValueError(f"its table's columns have {shown(sorted(unknown)[0])}, which is not known")
+        if column["width"] != 1 and column["kind"] != "vector":
+            raise ValueError(f"its table says width: {column['width']} of a {column['kind']} column")
     if not all(map(is_number, table["fill"].values())):
         raise ValueError("its table fills in what is no number")
     kinds = {kind: [c for c in table["columns"] if c["kind"] == kind] for kind in _COLUMN_KINDS}

@@ -33,16 +33,15 @@ from llsvm.features.frames import as_matrices, as_rows, column_names, columns, e
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
-from llsvm.models.header import certificate_of, certificate_values
+from llsvm.models.header import CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
 from llsvm.models.tables import table_of
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
-# of the history: differ from run to run, and with what a run that was stopped has to read again
-_CLOCK_COLUMNS = ("seconds", "bytes_read", "used_bytes", "peak_rss_bytes")
-_PLACE_SETTINGS = ("spill_dir",)  # of the settings: say where, not what
+_CLOCK_COLUMNS = tuple(CLOCK)  # of the history
+_PLACE_SETTINGS = tuple(PLACE_SETTINGS)
 
 
 @dataclass
@@ -345,9 +344,10 @@ class Model:
         model_file.write(path, header, arrays, log)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Model:
-        """The model in the file ``path``. Raises ModelError: no such file, not a model, damaged, too new."""
-        header, arrays, log = model_file.read(path)
+    def load(cls, path: str | os.PathLike[str], with_log: bool = True) -> Model:
+        """The model in the file ``path``. with_log: with what stands beside it, in ``path.log.json``, if that is
+        there and of this model. Raises ModelError: no such file, not a model, damaged, too new."""
+        header, arrays, log = model_file.read(path, with_log)
         more = {n.removeprefix("extra/"): value for n, value in arrays.items() if n.startswith("extra/")}
         try:
             certificate, names = header["certificate"], header["feature_names"]
@@ -356,7 +356,7 @@ class Model:
                 intercept_=arrays["intercept"],
                 classes_=arrays["classes"],
                 certificate=None if certificate is None else certificate_of(certificate),
-                settings=with_new_names({**header["settings"], **log.get("settings", {})}),
+                settings=with_new_names(header["settings"] | _only(log.get("settings", {}), _PLACE_SETTINGS)),
                 history=[dict(row) for row in header["history"]],
                 **{name: header[name] for name in _PLAIN_FIELDS},
                 feature_names=None if names is None else tuple(names),
@@ -371,7 +371,7 @@ class Model:
         except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{path}: the model file is damaged ({error})") from error
         for row, clock in zip(model.history, log.get("history", []), strict=False):
-            row.update(clock)
+            row.update(_only(clock, _CLOCK_COLUMNS))
         return model
 
 

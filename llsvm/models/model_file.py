@@ -37,13 +37,14 @@ from llsvm.files import writing as files
 from llsvm.files.credentials import without_credentials
 from llsvm.files.growing import in_pieces, let_go
 from llsvm.files.inputs import open_binary
-from llsvm.files.json_checks import check, is_text, list_of
+from llsvm.files.json_checks import check, is_text, list_of, parsed
 from llsvm.files.remote import is_remote
 from llsvm.files.writing import replacing
 from llsvm.memory.process import available_bytes, resident_bytes
 from llsvm.memory.sizes import format_size
 from llsvm.models.calibration import CALIBRATION, THRESHOLD
 from llsvm.models.header import check_header
+from llsvm.models.model_log import read_log
 from llsvm.models.sparse import NAME, PARTS, InPieces, check_shapes
 
 FORMAT = "llsvm-model"
@@ -111,15 +112,18 @@ def write(
             warnings.warn(f"{error} (the model itself is written)", LLSVMWarning, stacklevel=3)
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, Any]]:
-    """Header, arrays by name, and log (empty if missing, or if of another model). Raises ModelError."""
+def read(
+    path: str | os.PathLike[str], with_log: bool = True
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, Any]]:
+    """Header, arrays by name, and log (empty without with_log, if missing, if damaged, of which it warns, or if of
+    another model). Raises ModelError."""
     with _opened(path) as archive:
         header = _header(archive)
         members = _members(archive, header)
         _require_memory(sum(member.nbytes for member in members))
         arrays = {member.name: _read_array(archive, member) for member in members}
         fingerprint = _fingerprint(archive)
-    return header, arrays, _read_log(log_path(path), fingerprint)
+    return header, arrays, read_log(log_path(path), fingerprint) if with_log else {}
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
@@ -337,7 +341,7 @@ def _diagnosis(start: bytes, error: Exception) -> str:
 
 
 def _header(archive: zipfile.ZipFile) -> dict[str, Any]:
-    header = json.loads(_header_text(archive), parse_constant=_no_number)
+    header = parsed(_header_text(archive))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ModelError("is not an llsvm model")
     number = header.get("format_version")
@@ -369,18 +373,6 @@ def _header_text(archive: zipfile.ZipFile) -> bytes:
         return stream.read()
 
 
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
-
-
 def _fingerprint(archive: zipfile.ZipFile) -> list[int]:
     """Checksums of the members: they come with the container, without reading it."""
     return [info.CRC for info in archive.infolist()]
-
-
-def _read_log(path: Path, members: list[int]) -> dict[str, Any]:
-    try:
-        log = json.loads(path.read_bytes())
-        return dict(log) if log["members"] == members else {}
-    except (OSError, ValueError, KeyError, TypeError):  # the log is a comfort; predictions never need it
-        return {}

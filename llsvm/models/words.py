@@ -67,7 +67,7 @@ def changed_settings(model: Model) -> dict[str, Any]:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    return bool(value == default or (default == () and list(value or ()) == []))
+    return bool(value == default or (default == () and not value))
 
 
 def listed(words: list[str]) -> str:

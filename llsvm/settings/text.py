@@ -23,7 +23,7 @@ _COUNT_OR_SHARE = Rule(
 def _is_encoding(name: str) -> bool:
     try:
         codecs.lookup(name)
-    except LookupError:
+    except (LookupError, ValueError):
         return False
     return True
 

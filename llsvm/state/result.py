@@ -91,7 +91,7 @@ def read_model(folder: StateFolder, result: Container) -> Model:
         with naming(file), open(file, "wb") as unpacked:
             for piece in result.pieces(_MODEL):
                 unpacked.write(piece)
-        return Model.load(file)
+        return Model.load(file, with_log=False)
     finally:
         _remove(file)
 
