@@ -23,6 +23,7 @@ MAX_CHUNK_BYTES = 8 << 20
 # A line is read whole. It may take this times max_bytes, and more only if that is next to nothing.
 MAX_LINE_FACTOR = 2
 MIN_LONGEST_LINE_BYTES = 1 << 20
+_SHORT_BYTES = 1 << 16  # files that are shorter get a buffer of their size
 # In a buffer, beyond the text: an end of line that may have to be added, and what the parser looks at.
 SPARE_BYTES = 1 + PADDING_BYTES
 MIN_VALUE_BYTES = 4
@@ -62,7 +63,7 @@ class ChunkReader:
 
     A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer.
 
-    file: the text. name: for messages. max_bytes: of a block. dtype: of its values.
+    file: the text. name: for messages. max_bytes: of a block. dtype: of its values. ended: the file has been read.
     Raises DataError for control bytes, LongRowError for a line that no buffer holds.
     """
 
@@ -75,6 +76,7 @@ class ChunkReader:
         self._longest = max(MAX_LINE_FACTOR * max_bytes, MIN_LONGEST_LINE_BYTES)
         self._free: list[bytearray] = []
         self._n_lines = 0
+        self.ended = False
 
     def give_back(self, text: bytearray) -> None:
         """Nobody looks at this buffer any more: read the next chunk into it."""
@@ -83,10 +85,12 @@ class ChunkReader:
 
     def __iter__(self) -> Iterator[Piece]:
         carry = b""
-        ended = False
-        while not ended:
-            text, filled, ended = self._fill(carry)
-            cut_off = ended and filled > 0 and text[filled - 1] != NEWLINE
+        n_bytes = len(self._file.peek(_SHORT_BYTES))
+        if n_bytes < _SHORT_BYTES:
+            self._size = min(self._size, n_bytes + 1)
+        while not self.ended:
+            text, filled, self.ended = self._fill(carry)
+            cut_off = self.ended and filled > 0 and text[filled - 1] != NEWLINE
             if cut_off:
                 text[filled] = NEWLINE
                 filled += 1

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.data.cutting import cut
-from llsvm.data.source import SourceInfo
+from llsvm.data.source import FILE_BYTES, SourceInfo
 from llsvm.data.table import LIBRARY_BYTES, use_system_memory
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
 from llsvm.data.vw_crosses import CELL_BYTES, MAX_CELLS, chosen, require_met, with_crosses
@@ -72,7 +72,10 @@ class VWSource:
         self._n_rows: int | None = None
         self._file_rows: tuple[int, ...] | None = None
         self._prints = [size_and_mtime(path) for path in self._paths]
+        self._n_bytes = None if STDIN in self._paths else sum(size for size, _ in self._prints)
+        self._library_bytes = LIBRARY_BYTES + library_bytes(paths) + FILE_BYTES * len(paths)
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
+        self._all_fingerprints: tuple[FileFingerprint, ...] | None = None  # once there are all
         self._window_bytes = 0  # of the decompressor, the largest so far
         self.bytes_read = 0
         self.rounding = Rounding()
@@ -89,7 +92,7 @@ class VWSource:
 
     def info(self) -> SourceInfo:
         """Rows, columns and names are known after a complete pass."""
-        library = LIBRARY_BYTES + library_bytes(self._paths) + self._name_bytes
+        library = self._library_bytes + self._name_bytes
         held = _TEXT_FACTOR * _CHUNK_BYTES[1] * (self._threads + 1 if self._threads > 1 else 1)
         held += CELL_BYTES * MAX_CELLS if self._pairs else 0
         return SourceInfo(
@@ -97,15 +100,15 @@ class VWSource:
             if len(self._paths) == 1
             else f"{self._paths[0]} ... ({len(self._paths)} files)",
             format="vw",
-            n_bytes=None if STDIN in self._paths else sum(size for size, _ in self._prints),
-            rereadable=STDIN not in self._paths,
+            n_bytes=self._n_bytes,
+            rereadable=self._n_bytes is not None,
             n_rows=self._n_rows,
             n_features=None if self._names is None else len(self._names),
             feature_names=self._names,
             reader_bytes=library + held + self._window_bytes,
             library_bytes=library,
             labelled=self._labelled,
-            fingerprints=None if None in self._fingerprints else tuple(filter(None, self._fingerprints)),
+            fingerprints=self._all_fingerprints,
             file_rows=self._file_rows,
             notes=tuple(self._notes),
             rounding=(self.rounding,),
@@ -126,6 +129,8 @@ class VWSource:
         if n_rows == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
         self._n_rows, self._file_rows = n_rows, tuple(b - a for a, b in pairwise(ends))
+        prints = tuple(filter(None, self._fingerprints))
+        self._all_fingerprints = prints if len(prints) == len(self._paths) else None
         if self._learning:
             require_met(self.info().name, self._pairs, self._spaces)
             self._learning, self._names = False, tuple(self._numbers)

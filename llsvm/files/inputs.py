@@ -144,8 +144,8 @@ class Input(io.RawIOBase):
 
     def peek(self, n: int) -> bytes:
         """The next ``n`` bytes, less only at the end; they are read again."""
-        self._pending = read_up_to(self, n)
-        return self._pending
+        self._pending = read_up_to(self, n) + self._pending
+        return self._pending[:n]
 
     def finish(self) -> FileFingerprint | None:
         """After the last byte of text: the fingerprint of the file, if a reading takes one. Raises DataError."""
