@@ -12,12 +12,13 @@ _AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 
 def refer_to_others(schema: pa.Schema) -> tuple[int, ...]:
     """The columns whose values are found by other values: offsets of text and lists, codes of categories."""
-    return tuple(i for i, type_ in enumerate(schema.types) if not _stands_alone(type_))
+    return tuple(i for i, type_ in enumerate(schema.types) if not stands_alone(type_))
 
 
-def _stands_alone(type_: pa.DataType) -> bool:
+def stands_alone(type_: pa.DataType) -> bool:
+    """Are all values of the type of one size, each in its place?"""
     if types.is_fixed_size_list(type_):
-        return _stands_alone(type_.value_type)
+        return stands_alone(type_.value_type)
     return bool(types.is_primitive(type_) or types.is_decimal(type_) or types.is_null(type_))
 
 
