@@ -363,7 +363,9 @@ def test_refuses_binary_rubbish_without_reading_it_all(tmp_path):
 def test_refuses_a_line_without_end(tmp_path):
     path = write(tmp_path, b"1 1:1\n1" + b" 1:1" * (5 << 18) + b"\n")
     for threads in (1, 2):
-        with pytest.raises(LongRowError, match=r"train.svm:2: a line of 5,242,882 bytes.*memory_limit") as caught:
+        with pytest.raises(
+            LongRowError, match=r"train.svm:2: a line of 5,242,882 bytes.*memory_limit"
+        ) as caught:
             list(SvmlightSource(path, threads=threads).blocks(1000))
         assert caught.value.row_bytes == 5_242_882
 
@@ -388,7 +390,7 @@ def test_blanks_and_comments_of_any_length_are_skipped(tmp_path, long, threads):
     source = SvmlightSource(path, threads=threads)
     tracemalloc.start()
     try:
-        found = [block for block in source.blocks(1000)]
+        found = list(source.blocks(1000))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -398,7 +400,7 @@ def test_blanks_and_comments_of_any_length_are_skipped(tmp_path, long, threads):
         assert any(block.X.indices[block.X.indptr[-2] :].tolist() == [1, 2] for block in found)
     if after:
         wrong = write(tmp_path, before + long + after + b"1 x\n", "wrong.svm")
-        with pytest.raises(DataError, match="wrong.svm:202: "):
+        with pytest.raises(DataError, match=r"wrong\.svm:202: "):
             list(SvmlightSource(wrong, threads=threads).blocks(1000))
 
 

@@ -38,7 +38,7 @@ class MatrixSource(ABC):
         first: MatrixSource | None = None,
     ) -> None:
         self.bytes_read = 0
-        self.rounding = Rounding() if first is None else first.rounding
+        self.rounding: Rounding = Rounding() if first is None else first.rounding
         self._path = path
         self._label, self._features, self._weight = label, one_name(path, features), weight
         self._missing = missing or "refuse"

@@ -19,6 +19,7 @@ from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
 from llsvm.files.remote import is_remote
 from llsvm.files.seekable import Seekable
+from llsvm.memory.opening import require_room
 from llsvm.process.threads import ahead
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
@@ -63,7 +64,9 @@ class ParquetSource(TableSource):
             fields = [
                 file.schema_arrow.field(metadata.schema.column(i).path.split(".")[0]).type for i in places
             ]
-            varying = [not stands_alone(type_) and not is_remote(path) for type_ in fields]  # else a request each
+            varying = [
+                not stands_alone(type_) and not is_remote(path) for type_ in fields
+            ]  # else a request each
             looked_at = max(_FIRST_PAGES, _VARYING_PAGES // max(sum(varying), 1))
             pages = [
                 _largest_page_bytes(raw, metadata, i, looked_at if varies else 0)
@@ -191,8 +194,13 @@ def _place(meta: Any, first: int, n_rows: int) -> str:
 
 
 def _opened(path: str) -> Any:
+    file = open_seekable(path)
+    if not is_remote(path):  # there it would be one more request
+        file.seek(max(file.size() - 8, 0))
+        require_room(path, _METADATA * int.from_bytes(file.read(4), "little"))
+        file.seek(0)
     return pq.ParquetFile(
-        open_seekable(path),
+        file,
         pre_buffer=False,
         buffer_size=_buffer_bytes(path),
         memory_map=False,

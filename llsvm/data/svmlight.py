@@ -88,7 +88,8 @@ class SvmlightSource:
         self._zero_based = zero_based
         self._threads = threads
         self.bytes_read = 0
-        self.rounding, self.parsing = (Rounding(), Parsing()) if first is None else (first.rounding, first.parsing)
+        self.rounding: Rounding = Rounding() if first is None else first.rounding
+        self.parsing: Parsing = Parsing() if first is None else first.parsing
         self._n_rows: int | None = None
         self._n_features: int | None = None
         self._index_base = {"auto": None, "yes": 0, "no": 1}[zero_based]

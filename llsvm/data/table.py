@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from llsvm.block import Block
+from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut, filled
 from llsvm.data.partitions import partition_values
 from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
@@ -35,7 +36,7 @@ from llsvm.features.table_options import (
 )
 from llsvm.features.text.column_order import renumbered
 from llsvm.features.text.rows_ahead import RowsAhead, with_documents
-from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
+from llsvm.files.fingerprint import FileFingerprint, Reading, of_all, size_and_mtime, unchanged
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes
 
@@ -44,12 +45,6 @@ LIBRARY_BYTES = 24_000_000
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _MIN_ROWS, _MAX_ROWS = 16, 1 << 16  # of a batch
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
-
-
-def use_system_memory() -> None:
-    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed. (As
-    the package does when it is loaded before pyarrow, and then for all that pyarrow holds.)"""
-    pa.set_memory_pool(pa.system_memory_pool())
 
 
 class TableSource(ABC):
@@ -255,8 +250,7 @@ class TableSource(ABC):
             documents.rest()
         if row == 0:
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
-        prints = tuple(filter(None, self._fingerprints))
-        self._all_fingerprints = prints if len(prints) == len(self._paths) else None
+        self._all_fingerprints = of_all(self._fingerprints)
         for sentence in self.encoder.categories.strange:
             self._note(f"{self.info().name}: {sentence}")
         if self._file_rows is None:
