@@ -8,8 +8,9 @@ from oracle import run
 
 from llsvm import Model
 from llsvm.data import open_source
+from llsvm.data.svmlight import SvmlightSource
 from llsvm.errors import BudgetError, DataError
-from llsvm.memory.plan import MAX_READ_BYTES
+from llsvm.memory.plan import MAX_READ_BYTES, READING_PAGES
 from llsvm.scoring.scores import predict_file
 
 MB = 1_000_000
@@ -37,9 +38,27 @@ def test_training(long, tmp_path, cache):
 
 def test_where_there_is_no_room_the_limit_that_works_is_named(long):
     with pytest.raises(BudgetError) as caught:
-        run(long, ledger=20 * MB, max_passes=2)
+        run(long, ledger=100 * MB, max_passes=2)
+    assert not caught.value.at_least
     training = run(long, ledger=caught.value.smallest_bytes, max_passes=2)
     assert training.stream.dataset.n_rows == 41
+
+
+def test_where_the_row_itself_has_no_room_it_is_not_read_to_name_the_limit(long, monkeypatch):
+    """What is named is the least that reading it takes."""
+    asked = []
+    blocks = SvmlightSource.blocks
+
+    def counted(self, max_bytes):
+        asked.append(max_bytes)
+        return blocks(self, max_bytes)
+
+    monkeypatch.setattr(SvmlightSource, "blocks", counted)
+    with pytest.raises(BudgetError) as caught:
+        run(long, ledger=20 * MB, max_passes=2)
+    assert caught.value.at_least
+    assert caught.value.smallest_bytes > READING_PAGES * long.stat().st_size // 2
+    assert max(asked) < 2 * MB
 
 
 def test_predictions(long):

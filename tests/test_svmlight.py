@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from source_suite import PLENTY, SourceSuite, assert_same, joined
 from llsvm.block import CSR, concat
 from llsvm.data import open_source
 from llsvm.data.svmlight import SvmlightSource
-from llsvm.errors import DataError, UsageError
+from llsvm.errors import DataError, LongRowError, UsageError
 from llsvm.kernels.parse import parse
 
 SAMPLE = b"""# a header
@@ -360,11 +361,47 @@ def test_refuses_binary_rubbish_without_reading_it_all(tmp_path):
 
 
 def test_refuses_a_line_without_end(tmp_path):
-    path = write(tmp_path, b"1 1:1\n1" + b" " * (5 << 20) + b"\n")
+    path = write(tmp_path, b"1 1:1\n1" + b" 1:1" * (5 << 18) + b"\n")
     for threads in (1, 2):
-        with pytest.raises(DataError, match=r"train.svm:2: a line of 5,242,882 bytes.*memory_limit"):
+        with pytest.raises(
+            LongRowError, match=r"train.svm:2: a line of 5,242,882 bytes.*memory_limit"
+        ) as caught:
             list(SvmlightSource(path, threads=threads).blocks(1000))
-    assert len(rows_of(SvmlightSource(path), 4 << 20)) == 2
+        assert caught.value.row_bytes == 5_242_882
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "long",
+    [
+        b"# " + b"c" * (5 << 20) + b"\n",
+        b" " * (5 << 20) + b"\n",
+        b" \t\r" * (1 << 20),
+        b"1 1:1" + b" " * (5 << 20) + b"2:1 # " + b"3:1 " * (1 << 20) + b"#\n",
+        b"1 1:1 2:1 #" + b"c" * (5 << 20),
+    ],
+    ids=["comment", "blanks", "blanks at the end", "a row with both", "cut off"],
+)
+def test_blanks_and_comments_of_any_length_are_skipped(tmp_path, long, threads):
+    before = b"1 1:1 3:1\n" * 100
+    after = b"-1 1:2 7:1\n" * 100 if long.endswith(b"\n") else b""
+    is_row = long.startswith(b"1")
+    path = write(tmp_path, before + long + after)
+    source = SvmlightSource(path, threads=threads)
+    tracemalloc.start()
+    try:
+        found = list(source.blocks(1000))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
+    assert sum(block.n_rows for block in found) == 100 + is_row + 100 * bool(after)
+    if is_row:
+        assert any(block.X.indices[block.X.indptr[-2] :].tolist() == [1, 2] for block in found)
+    if after:
+        wrong = write(tmp_path, before + long + after + b"1 x\n", "wrong.svm")
+        with pytest.raises(DataError, match=r"wrong\.svm:202: "):
+            list(SvmlightSource(wrong, threads=threads).blocks(1000))
 
 
 def test_refuses_what_is_not_a_file(tmp_path):

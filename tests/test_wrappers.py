@@ -1,7 +1,7 @@
 """Sources that wrap others lose nothing of what these declare; the table in each suite says what they change."""
 
 import ast
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +15,8 @@ from llsvm.data.by_name import ColumnsByName
 from llsvm.data.mapped import MapOptions, MappedSource
 from llsvm.data.relabel import LabelsOfKind, OneAgainstRest
 from llsvm.data.several import SeveralSources
-from llsvm.data.source import SourceInfo
+from llsvm.data.source import FILE_BYTES, Parsing, SourceInfo
+from llsvm.objective.rounding import Rounding
 from llsvm.settings.objective import REGRESSION
 
 PACKAGE = Path(llsvm.__file__).parent
@@ -100,6 +101,8 @@ class TestSeveralSources(WrapperSuite):
         "file_rows": "of all",
         "rounding": "of all",
         "parsing": "of all",
+        "reader_bytes": "every file takes a little",
+        "library_bytes": "every file takes a little",
         "describe": "it would tell of the first source's columns alone",
         "record_batches": "they would be the first source's alone",
         "columns": "they would be the first source's alone",
@@ -107,7 +110,7 @@ class TestSeveralSources(WrapperSuite):
 
     def wrapped(self):
         inner = Declaring()
-        return inner, SeveralSources([inner, inner])
+        return inner, SeveralSources([inner, Declaring()])
 
     def make_source(self, tmp_path):
         return SeveralSources([file_source(tmp_path, "svm", "a"), file_source(tmp_path, "svm", "b")])
@@ -115,6 +118,21 @@ class TestSeveralSources(WrapperSuite):
     def test_what_was_read_is_counted_as_the_wrapped_source_does(self):
         inner, outer = self.wrapped()
         assert outer.bytes_read == 2 * inner.bytes_read
+
+    def test_what_is_learned_later_is_declared_later(self):
+        inner, outer = self.wrapped()
+        inner._info = replace(inner._info, notes=("another",), reader_bytes=1000)
+        blocks = outer.blocks(PLENTY)
+        next(blocks)
+        assert outer.info().reader_bytes == 1000 + 2 * FILE_BYTES  # at once: memory is signed for by it
+        blocks.close()
+        assert outer.info().notes == ("another", "inner note")
+
+    def test_what_all_share_is_declared_once(self):
+        rounding, parsing = (Rounding(squares=1.0),), (Parsing(),)
+        shared = [Declaring(rounding=rounding, parsing=parsing) for _ in range(3)]
+        info = SeveralSources(shared).info()
+        assert (info.rounding, info.parsing) == (rounding, parsing)
 
     @pytest.mark.parametrize(
         ("field", "theirs", "expected"),
@@ -128,8 +146,8 @@ class TestSeveralSources(WrapperSuite):
             ("in_memory", False, False),
             ("index_base", None, None),
             ("index_base", 0, 0),
-            ("reader_bytes", 80, 80),
-            ("library_bytes", 80, 80),
+            ("reader_bytes", 80, 80 + 2 * FILE_BYTES),
+            ("library_bytes", 80, 80 + 2 * FILE_BYTES),
             ("is_dense", False, False),
             ("is_table", False, False),
             ("labelled", True, False),

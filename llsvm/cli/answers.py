@@ -10,7 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import typer
@@ -31,7 +31,8 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
             gc.freeze()  # what the command line is made of stays: no collection need look at it again
             gc.enable()
         try:
-            code = command(*args, **kwargs) or 0
+            with _limited(kwargs.get("memory_limit")):
+                code = command(*args, **kwargs) or 0
             if sys.stdout is not None:  # closed by the caller
                 sys.stdout.flush()
             finish()
@@ -44,6 +45,16 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
         raise typer.Exit(code)
 
     return run
+
+
+def _limited(memory_limit: Any) -> AbstractContextManager[None]:
+    """Data are opened under the limit that a command was given."""
+    if not isinstance(memory_limit, str):
+        return nullcontext()
+    from llsvm.memory.opening import opening_under
+    from llsvm.memory.sizes import memory_limit_bytes
+
+    return opening_under(memory_limit_bytes(memory_limit))
 
 
 _warn = warnings.showwarning

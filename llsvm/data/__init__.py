@@ -322,11 +322,13 @@ def _open_files(
         picked = {
             key: options.get(key) or told.get(key) for key in ("label", "features", "weight", "missing")
         }
-        sources = [reader(path, need_label=need_label, **picked) for path in paths]
+        read = partial(reader, need_label=need_label, **picked)
+        sources = [read(paths[0])]
+        sources += [read(path, first=sources[0]) for path in paths[1:]]
     else:
         read = partial(reader, zero_based=zero_based, threads=threads)
         sources = [read(paths[0], text_labels=told.get("text_labels"))]
-        sources += [read(path, text_labels=sources[0].text_labels) for path in paths[1:]]
+        sources += [read(path, text_labels=sources[0].text_labels, first=sources[0]) for path in paths[1:]]
     if len(sources) == 1:
         only: BlockSource = sources[0]
         return only

@@ -10,13 +10,15 @@ from typing import Any
 import pyarrow as pa
 
 from llsvm.data.arrow_check import refer_to_others, validate
-from llsvm.data.arrow_sizes import sizes_of
+from llsvm.data.arrow_sizes import description_bytes, sizes_of
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.files.fingerprint import RECORD_BATCHES, Checksum, Reading
 from llsvm.files.inputs import open_seekable
 from llsvm.files.remote import is_remote
+from llsvm.memory.opening import require_room
 
+_DESCRIBING = 6  # held for each byte of a footer or schema; measured
 _COLUMN_BYTES = 3_000  # held for each column, however small; measured
 _FILE_MAGIC = b"ARROW1"
 _OLD_FEATHER_MAGIC = b"FEA1"
@@ -48,8 +50,16 @@ class ArrowSource(TableSource):
         with self._explaining(number), open_seekable(path) as file:
             has_footer = file.read(len(_FILE_MAGIC)) == _FILE_MAGIC
             stored, batch, dictionaries = sizes_of(file, has_footer)
+            describing = _DESCRIBING * description_bytes(file, has_footer)
         packed = stored if batch > stored else 0
-        return (4 << 20) + _COLUMN_BYTES * len(self._schema(number)) + 2 * batch + packed + dictionaries
+        return (
+            (4 << 20)
+            + _COLUMN_BYTES * len(self._schema(number))
+            + 2 * batch
+            + packed
+            + dictionaries
+            + describing
+        )
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
@@ -101,6 +111,8 @@ class ArrowSource(TableSource):
                     "(pyarrow.feather.write_feather writes version 2)"
                 )
             seekable = start == _FILE_MAGIC
+            require_room(self._paths[number], _DESCRIBING * description_bytes(file, seekable))
+            file.seek(0)
             open_ipc = pa.ipc.open_file if seekable else pa.ipc.open_stream
             reader = open_ipc(file)
             if names is not None:

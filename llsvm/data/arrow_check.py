@@ -10,14 +10,21 @@ import pyarrow.types as types
 _AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 
 
+def use_system_memory() -> None:
+    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed. (As
+    the package does when it is loaded before pyarrow, and then for all that pyarrow holds.)"""
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
 def refer_to_others(schema: pa.Schema) -> tuple[int, ...]:
     """The columns whose values are found by other values: offsets of text and lists, codes of categories."""
-    return tuple(i for i, type_ in enumerate(schema.types) if not _stands_alone(type_))
+    return tuple(i for i, type_ in enumerate(schema.types) if not stands_alone(type_))
 
 
-def _stands_alone(type_: pa.DataType) -> bool:
+def stands_alone(type_: pa.DataType) -> bool:
+    """Are all values of the type of one size, each in its place?"""
     if types.is_fixed_size_list(type_):
-        return _stands_alone(type_.value_type)
+        return stands_alone(type_.value_type)
     return bool(types.is_primitive(type_) or types.is_decimal(type_) or types.is_null(type_))
 
 

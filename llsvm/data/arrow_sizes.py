@@ -53,6 +53,16 @@ def sizes_of(file: Any, has_footer: bool) -> Sizes:
     return Sizes(stored, batch, dictionaries)
 
 
+def description_bytes(file: Any, has_footer: bool) -> int:
+    """Of a file's footer, or of a stream's schema."""
+    place = file.size() - _MAGIC_BYTES - 4 if has_footer else 0
+    with suppress(struct.error, OSError, ValueError):
+        file.seek(max(place, 0))
+        data = bytes(file.read(8))
+        return int(struct.unpack_from("<i", data)[0]) if has_footer else _prefix(data)[1]
+    return 0
+
+
 class _Table:
     """A table of a flatbuffer: fields by number."""
 

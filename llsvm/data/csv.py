@@ -23,6 +23,7 @@ from llsvm.features.encoder import TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, Input, base_suffix, read_up_to
+from llsvm.memory.opening import require_room
 from llsvm.settings.objective import REGRESSION
 
 _PROBE_BYTES = 1 << 20
@@ -103,6 +104,9 @@ class CSVSource(TableSource):
             kinds = dict.fromkeys(self._options.text, "document")  # whatever their first cells look like
             if self._model is not None:
                 kinds = {c.name: c.kind for c in self._model.columns}
+            self._heads = {
+                k: head for k, head in self._heads.items() if k == 0
+            }  # there may be very many files
             self._heads[number] = _Head(path, text, self._header, kinds)
             if number > 0 and not self._heads[number].header:
                 self._name_as_first(self._heads[number], path)
@@ -218,7 +222,7 @@ class _Head:
     """What the first megabyte of a CSV file tells: separator, header, names and types."""
 
     def __init__(self, path: str, text: bytes, header: str, kinds: dict[str, str]) -> None:
-        self.text = text
+        self.text = text if path == STDIN else b""  # which cannot be read again
         whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
         body = whole.removeprefix(_BOM)
         blank = len(body) - len(body.lstrip(b"\r\n"))
@@ -236,6 +240,7 @@ class _Head:
         _require_utf8(path, whole)
         self.longest_line = max(map(len, text.split(b"\n")))  # one that is cut off here, too
         self.delimiter = _delimiter(path, first)
+        require_room(path, _COLUMN_BYTES * (first.count(self.delimiter.encode()) + 1))
         cells = self._cells(first)
         some = [
             self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()

@@ -58,7 +58,9 @@ class FastTextSource(TableSource):
             if stream.head.startswith(BYTE_ORDER_MARK):
                 stream.read(len(BYTE_ORDER_MARK))
             chunks = cut_lines(lambda n: bytes(stream.read(n) or b""), path, size, max_rows)
-            for _, parsed in parse_ahead(chunks, lambda chunk: _parsed(chunk, path, needed), self._threads):
+            for _, parsed in parse_ahead(
+                chunks, lambda chunk: _parsed(chunk, path, needed), self._threads, size
+            ):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read

@@ -22,10 +22,12 @@ from llsvm.features.encoder import LISTS, TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, Input, read_up_to
+from llsvm.memory.opening import require_room
 from llsvm.settings.objective import REGRESSION
 
 _PROBE_BYTES = 1 << 20
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together
+_LOOKED_AT_BYTES = 1 << 16  # of a line, for keys that are no columns
 _READER_BYTES = 24 << 20  # measured: a chunk of long lines as text and as values
 _HELD_BYTES = 5 << 20  # for each chunk that is parsed meanwhile; measured
 _COLUMN_BYTES = 10_000  # held for each column of the file, however small; measured
@@ -85,6 +87,9 @@ class JSONLinesSource(TableSource):
             if len(text) > MAX_LINE_BYTES and b"\n" not in text:
                 refuse_long(path, 1)
             whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
+            self._heads = {
+                k: head for k, head in self._heads.items() if k == 0
+            }  # there may be very many files
             self._heads[number] = self._seen_in(number, whole.removeprefix(BYTE_ORDER_MARK))
         return self._heads[number]
 
@@ -104,6 +109,7 @@ class JSONLinesSource(TableSource):
                 self._refuse_line(
                     number, Chunk(line, place), pa.schema([]), lambda chunk: json.loads(chunk.text)
                 )
+            require_room(self._paths[number], _COLUMN_BYTES * len(row))
             seen.take_in(row)
             if number == 0 and self._first_row is None:
                 self._first_row = row
@@ -132,7 +138,9 @@ class JSONLinesSource(TableSource):
         seen = 0
         try:
             chunks = cut_lines(read, path, size, max_rows)
-            for chunk, parsed in parse_ahead(chunks, lambda each: parse(each, schema, leaves), self._threads):
+            for chunk, parsed in parse_ahead(
+                chunks, lambda each: parse(each, schema, leaves), self._threads, size
+            ):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
@@ -183,7 +191,7 @@ class JSONLinesSource(TableSource):
     def _look_for_keys(self, number: int, chunk: Chunk) -> None:
         """Note keys that are no columns, of a chunk's first line."""
         line = chunk.text[: chunk.text.find(b"\n") + 1] or chunk.text
-        if not line.strip():
+        if len(line) > _LOOKED_AT_BYTES or not line.strip():
             return
         new = sorted(
             paths_in(line) - set(self._full_schema(0).names) - {leaf.name for leaf in self._head(number)}

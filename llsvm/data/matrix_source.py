@@ -21,6 +21,7 @@ class MatrixSource(ABC):
     path: of the file. label, features, weight: names of arrays; None: see the format's own file.
     missing: "refuse", "zero" or "mean": what becomes of NaN; None: "refuse".
     need_label: refuse a file without labels.
+    first: of the files that are read as one; None: this one. They share ``rounding``.
     Raises DataError for a file that cannot be read, or lacks an array; UsageError for several features.
     """
 
@@ -34,9 +35,10 @@ class MatrixSource(ABC):
         weight: str | None = None,
         missing: str | None = None,
         need_label: bool = True,
+        first: MatrixSource | None = None,
     ) -> None:
         self.bytes_read = 0
-        self.rounding = Rounding()
+        self.rounding: Rounding = Rounding() if first is None else first.rounding
         self._path = path
         self._label, self._features, self._weight = label, one_name(path, features), weight
         self._missing = missing or "refuse"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import struct
 import zipfile
 from tokenize import TokenError
@@ -15,6 +16,7 @@ from llsvm.data.matrix import DAMAGE, DenseRows
 from llsvm.errors import DataError
 
 _SKIP_BYTES = 1 << 16
+_MAX_HEAD_BYTES = 10_000  # NumPy reads no longer ones either, but into memory first
 # in the local head of a zip member: two bytes each for the lengths of its name and its extra field
 _LENGTHS_AT = 26
 
@@ -33,6 +35,10 @@ class NpyArray:
         npy = np.lib.format
         try:
             first = npy.read_magic(stream) == (1, 0)
+            if not first and (n := int.from_bytes(stream.read(4), "little")) > _MAX_HEAD_BYTES:
+                raise ValueError(f"it has {n:,} bytes")
+            if not first:
+                stream.seek(-4, os.SEEK_CUR)
             read = npy.read_array_header_1_0 if first else npy.read_array_header_2_0
             self.shape, self._fortran, self.dtype = read(stream)
         except (*DAMAGE, SyntaxError, TokenError, TypeError) as error:

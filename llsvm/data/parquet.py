@@ -10,24 +10,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as types
 
-from llsvm.data.arrow_check import refer_to_others, validate
+from llsvm.data.arrow_check import refer_to_others, stands_alone, validate
 from llsvm.data.parquet_pages import largest_page_bytes
 from llsvm.data.table import TableSource
 from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
 from llsvm.files.remote import is_remote
 from llsvm.files.seekable import Seekable
+from llsvm.memory.opening import require_room
 from llsvm.process.threads import ahead
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once
 _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which takes tens of milliseconds
 _STORED_BYTES = 1 << 17  # read together for their checksum: they stay in the processor's cache
 _PAGE_BYTES = 1 << 20  # what writers put into a page by default
-_FIRST_PAGES, _TEXT_PAGES = 2, 1000  # that are looked at, of a column: a dictionary, and values
+_FIRST_PAGES = 2  # that are looked at, of a column: a dictionary, and values
+_VARYING_PAGES = 1000  # of all columns of text and lists, of which any page may be a long one
 _METADATA = 10  # held for each byte of the footer; measured
 _COLUMN_BYTES = 10_000  # held for each column that is read, however small; measured
 _PAGES = 2.5  # held per column: compressed, decompressed, dictionary; measured
+_CATEGORY_PAGES = 5.5  # of one that comes as a dictionary and codes; measured
 
 
 class ParquetSource(TableSource):
@@ -57,19 +61,24 @@ class ParquetSource(TableSource):
             places = _places(metadata, used)
             _require_column_metadata(metadata, self._prints[0][0], sorted(used))
             groups = range(metadata.num_row_groups)
-            texts = {column.name for column in self.encoder.columns if column.kind == "document"}
-            texts = set() if is_remote(path) else texts  # each page is a request there
-            pages = [
-                _largest_page_bytes(raw, metadata, i, metadata.schema.column(i).path in texts) for i in places
+            fields = [
+                file.schema_arrow.field(metadata.schema.column(i).path.split(".")[0]).type for i in places
             ]
+            varying = [
+                not stands_alone(type_) and not is_remote(path) for type_ in fields
+            ]  # else a request each
+            looked_at = max(_FIRST_PAGES, _VARYING_PAGES // max(sum(varying), 1))
+            pages = [
+                _largest_page_bytes(raw, metadata, i, looked_at if varies else 0)
+                for i, varies in zip(places, varying, strict=True)
+            ]
+            copies = [_CATEGORY_PAGES if types.is_dictionary(type_) else _PAGES for type_ in fields]
             for g in groups:
                 sizes = [metadata.row_group(g).column(i).total_uncompressed_size for i in places]
-                held = max(
-                    held,
-                    sum(min(size, page) + min(size, buffer) for size, page in zip(sizes, pages, strict=True)),
-                )
+                parts = zip(sizes, pages, copies, strict=True)
+                held = max(held, sum(n * (min(size, page) + min(size, buffer)) for size, page, n in parts))
             describing = _METADATA * metadata.serialized_size
-        return (16 << 20) + int(_PAGES * held) + describing + _COLUMN_BYTES * len(used)
+        return (16 << 20) + int(held) + describing + _COLUMN_BYTES * len(used)
 
     @property
     def _only_analysed(self) -> tuple[str, ...]:
@@ -185,8 +194,13 @@ def _place(meta: Any, first: int, n_rows: int) -> str:
 
 
 def _opened(path: str) -> Any:
+    file = open_seekable(path)
+    if not is_remote(path):  # there it would be one more request
+        file.seek(max(file.size() - 8, 0))
+        require_room(path, _METADATA * int.from_bytes(file.read(4), "little"))
+        file.seek(0)
     return pq.ParquetFile(
-        open_seekable(path),
+        file,
         pre_buffer=False,
         buffer_size=_buffer_bytes(path),
         memory_map=False,
@@ -224,13 +238,13 @@ class _NoBytes(Seekable):
         return b""  # an error of ours would be kept by Arrow, with all that those who have called hold
 
 
-def _largest_page_bytes(file: Any, metadata: Any, column: int, is_text: bool) -> int:
-    """Of a column, unpacked: by its first pages, for all are alike, as writers are told to make them; of text, as a
-    long one may be anywhere, by _TEXT_PAGES of those row groups that have most of it."""
+def _largest_page_bytes(file: Any, metadata: Any, column: int, varying: int) -> int:
+    """Of a column, unpacked: by its first pages, for all are alike, as writers are told to make them; of text and
+    lists, as a long one may be anywhere, by ``varying`` pages of those row groups that have most of it."""
     groups = [metadata.row_group(g).column(column) for g in range(metadata.num_row_groups)]
     groups.sort(key=lambda group: -group.total_uncompressed_size)
-    found, left = _PAGE_BYTES, _TEXT_PAGES if is_text else _FIRST_PAGES
-    for group in groups if is_text else groups[:1]:
+    found, left = _PAGE_BYTES, varying or _FIRST_PAGES
+    for group in groups if varying else groups[:1]:
         found, looked_at = largest_page_bytes(file, group, found, left)
         left -= looked_at
     return found

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from llsvm.features.encoder import TableEncoder
     from llsvm.files.fingerprint import FileFingerprint
 
+# held for each file of those that are read as one: its path, what is known of it, its fingerprint; measured
+FILE_BYTES = 1000
 # a note on text, for its path and the place
 CUT_OFF = "{}: {} does not end with an end of line: if the file was cut off there, its last value may be too"
 

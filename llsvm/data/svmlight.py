@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -66,6 +67,7 @@ class SvmlightSource:
     threads: how many threads parse; blocks do not depend on it.
     text_labels: labels are text, whatever they look like; False: they are numbers; None: they are text if there is
         a word among those of the first megabyte.
+    first: of the files that are read as one; None: this one. They share ``rounding`` and ``parsing``.
 
     Raises DataError for a path that is not a readable file, UsageError for an unknown option.
     """
@@ -76,6 +78,7 @@ class SvmlightSource:
         zero_based: ZeroBased = "auto",
         threads: int = 1,
         text_labels: bool | None = None,
+        first: SvmlightSource | None = None,
     ) -> None:
         if zero_based not in ("auto", "yes", "no"):
             raise UsageError(f"zero_based is {zero_based!r}; it must be 'auto', 'yes' or 'no'")
@@ -85,7 +88,8 @@ class SvmlightSource:
         self._zero_based = zero_based
         self._threads = threads
         self.bytes_read = 0
-        self.rounding, self.parsing = Rounding(), Parsing()
+        self.rounding: Rounding = Rounding() if first is None else first.rounding
+        self.parsing: Parsing = Parsing() if first is None else first.parsing
         self._n_rows: int | None = None
         self._n_features: int | None = None
         self._index_base = {"auto": None, "yes": 0, "no": 1}[zero_based]
@@ -122,7 +126,7 @@ class SvmlightSource:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
-        copies = self.parsing.copies
+        copies = self.parsing.copies if self._may_be_copied else None
         return self.parse(max_bytes) if copies is None else copies.blocks(self, max_bytes)
 
     @property
@@ -265,10 +269,14 @@ def _parse_words(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
 
 
 def _parse_all(
-    pieces: Iterable[Piece], work: Callable[[Piece], _Parsed], threads: int, max_bytes: int
+    reader: ChunkReader, work: Callable[[Piece], _Parsed], threads: int, max_bytes: int
 ) -> Iterator[tuple[Piece, _Parsed]]:
-    """Parse the pieces, in order; those under way hold at most ``max_bytes`` (or are one)."""
-    if threads == 1:
+    """Parse the pieces, in order; those under way hold at most ``max_bytes`` (or are one). A file of one chunk is
+    not worth the threads: there may be many such files."""
+    pieces = iter(reader)
+    first = next(pieces, None)
+    pieces = pieces if first is None else chain([first], pieces)
+    if threads == 1 or reader.ended:
         return ((piece, work(piece)) for piece in pieces)
     return _parse_in_threads(pieces, work, threads, max_bytes)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import NoReturn
 
 import numpy as np
@@ -82,20 +83,20 @@ def refuse_line(
     if looks_binary(line):
         refuse_binary(name, number)
     text = line.split(b"#", 1)[0].decode("utf-8", "replace")
-    complaint = _complaint(re.split("[ \t\r\n]+", text.strip(" \t\r\n")), lowest, text_labels)
+    tokens = (found[0] for found in re.finditer("[^ \t\r\n]+", text))  # of a long line there are very many
+    complaint = _complaint(tokens, lowest, text_labels)
     hint = "; the file ends in the middle of this line, it may be cut off" if cut_off else ""
     raise DataError(f"{name}:{number}: {complaint}{hint}")
 
 
-def _complaint(tokens: list[str], lowest: int, text_labels: bool) -> str:
-    complaint = _about_label(tokens[0], text_labels)
+def _complaint(tokens: Iterator[str], lowest: int, text_labels: bool) -> str:
+    complaint = _about_label(next(tokens, ""), text_labels)
     if complaint:
         return complaint
-    features = tokens[1:]
-    if features and re.fullmatch("qid:[0-9]+", features[0]):
-        features = features[1:]
     last = lowest - 1
-    for token in features:
+    for number, token in enumerate(tokens):
+        if number == 0 and re.fullmatch("qid:[0-9]+", token):
+            continue
         complaint = _about_feature(token, last, lowest)
         if complaint:
             return complaint

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -23,9 +24,11 @@ MAX_CHUNK_BYTES = 8 << 20
 # A line is read whole. It may take this times max_bytes, and more only if that is next to nothing.
 MAX_LINE_FACTOR = 2
 MIN_LONGEST_LINE_BYTES = 1 << 20
+_SHORT_BYTES = 1 << 16  # files that are shorter get a buffer of their size
 # In a buffer, beyond the text: an end of line that may have to be added, and what the parser looks at.
 SPARE_BYTES = 1 + PADDING_BYTES
 MIN_VALUE_BYTES = 4
+_BLANKS, _ENDS_DATA = re.compile(rb"[ \t\r]{2,}"), re.compile(rb"[\n#]")
 _COUNTED_BYTES = 1 << 18  # lines are counted in steps that stay in the processor's cache
 NEWLINE = ord("\n")
 
@@ -60,9 +63,10 @@ class Piece:
 class ChunkReader:
     """Cuts a file into pieces whose blocks have at most ``max_bytes`` each; a single line may be larger.
 
-    A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer.
+    A buffer is filled and cut after its last end of line; the rest is carried over to the next buffer. Of a line
+    that is longer than a buffer, blanks and the comment are left out as it is read.
 
-    file: the text. name: for messages. max_bytes: of a block. dtype: of its values.
+    file: the text. name: for messages. max_bytes: of a block. dtype: of its values. ended: the file has been read.
     Raises DataError for control bytes, LongRowError for a line that no buffer holds.
     """
 
@@ -75,6 +79,7 @@ class ChunkReader:
         self._longest = max(MAX_LINE_FACTOR * max_bytes, MIN_LONGEST_LINE_BYTES)
         self._free: list[bytearray] = []
         self._n_lines = 0
+        self.ended = False
 
     def give_back(self, text: bytearray) -> None:
         """Nobody looks at this buffer any more: read the next chunk into it."""
@@ -83,10 +88,12 @@ class ChunkReader:
 
     def __iter__(self) -> Iterator[Piece]:
         carry = b""
-        ended = False
-        while not ended:
-            text, filled, ended = self._fill(carry)
-            cut_off = ended and filled > 0 and text[filled - 1] != NEWLINE
+        n_bytes = len(self._file.peek(_SHORT_BYTES))
+        if n_bytes < _SHORT_BYTES:
+            self._size = min(self._size, n_bytes + 1)
+        while not self.ended:
+            text, filled, self.ended = self._fill(carry)
+            cut_off = self.ended and filled > 0 and text[filled - 1] != NEWLINE
             if cut_off:
                 text[filled] = NEWLINE
                 filled += 1
@@ -121,8 +128,21 @@ class ChunkReader:
                 return text, filled, True
             if text.find(b"\n", seen, filled) >= 0:
                 return text, filled, False
-            self._check_long_line(text, filled)
-            size = min(2 * size, self._longest)
+            if looks_binary(memoryview(text)[:filled]):
+                refuse_binary(self._name, self._n_lines + 1)
+            if (comment := text.find(b"#", 0, filled)) >= 0:
+                text[comment] = NEWLINE
+                ends = self._file.skip_line()
+                return text, comment + ends, not ends
+            shorter = _BLANKS.sub(b" ", memoryview(text)[:filled])
+            if 2 * len(shorter) <= filled:
+                text[: len(shorter)] = shorter
+                filled = len(shorter)
+                continue
+            del shorter
+            if filled >= self._longest:
+                self._refuse_long_line(text, filled)
+            size = self._max_bytes if size < self._max_bytes else self._longest
             longer = self._buffer(size)
             longer[:filled] = memoryview(text)[:filled]
             text = longer
@@ -137,25 +157,22 @@ class ChunkReader:
                 filled += got
         return filled
 
-    def _check_long_line(self, text: bytearray, filled: int) -> None:
-        number = self._n_lines + 1
-        if looks_binary(memoryview(text)[:filled]):
-            refuse_binary(self._name, number)
-        if filled >= self._longest:
-            length = filled + self._rest_of_line(text)
-            raise LongRowError(
-                f"{self._name}:{number}: a line of {length:,} bytes, too long for the memory limit; "
-                "pass a larger --memory-limit, or check that the file has ends of line",
-                length,
-            )
+    def _refuse_long_line(self, text: bytearray, filled: int) -> NoReturn:
+        length = filled + self._rest_of_line(text)
+        raise LongRowError(
+            f"{self._name}:{self._n_lines + 1}: a line of {length:,} bytes, too long for the memory limit; "
+            "pass a larger --memory-limit, or check that the file has ends of line",
+            length,
+        )
 
     def _rest_of_line(self, text: bytearray) -> int:
-        """Bytes up to the next end of line, read over ``text``."""
+        """Bytes of data up to the next end of line, read over ``text``."""
         rest = 0
         while filled := self._read_into(text, 0, self._size):
-            if (end := text.find(b"\n", 0, filled)) >= 0:
-                return rest + end + 1
-            rest += filled
+            end = _ENDS_DATA.search(text, 0, filled)
+            rest += len(_BLANKS.sub(b" ", memoryview(text)[: filled if end is None else end.end()]))
+            if end is not None:
+                break
         return rest
 
     def _buffer(self, size: int) -> bytearray:

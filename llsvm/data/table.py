@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from llsvm.block import Block
+from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut, filled
 from llsvm.data.partitions import partition_values
-from llsvm.data.source import ColumnsBatch, SourceInfo
+from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import DESCRIBED_ROWS, count_missing, described
 from llsvm.data.table_errors import missing_value, refuse_damage, refuse_label_kind
 from llsvm.data.table_rows import RowChoice, columns_of_expressions, computed_label, with_computed_label
@@ -34,7 +36,7 @@ from llsvm.features.table_options import (
 )
 from llsvm.features.text.column_order import renumbered
 from llsvm.features.text.rows_ahead import RowsAhead, with_documents
-from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
+from llsvm.files.fingerprint import FileFingerprint, Reading, of_all, size_and_mtime, unchanged
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes
 
@@ -43,12 +45,6 @@ LIBRARY_BYTES = 24_000_000
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _MIN_ROWS, _MAX_ROWS = 16, 1 << 16  # of a batch
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
-
-
-def use_system_memory() -> None:
-    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed. (As
-    the package does when it is loaded before pyarrow, and then for all that pyarrow holds.)"""
-    pa.set_memory_pool(pa.system_memory_pool())
 
 
 class TableSource(ABC):
@@ -83,7 +79,10 @@ class TableSource(ABC):
         self._paths = list(paths)
         self._options = options or TableOptions()
         self._prints = [self._print_of(path) for path in self._paths]
+        self._n_bytes = None if STDIN in self._paths else sum(size for size, _ in self._prints)
+        self._library_bytes = LIBRARY_BYTES + library_bytes(paths) + FILE_BYTES * len(paths)
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
+        self._all_fingerprints: tuple[FileFingerprint, ...] | None = None  # once there are all
         self._of_stdin = Reading(STDIN)
         self._file_rows: tuple[int, ...] | None = None
         self._notes: list[str] = []
@@ -157,17 +156,17 @@ class TableSource(ABC):
         """Rows and features are known once a pass is complete."""
         n_features = self.encoder.n_features if self._file_rows is not None or self.encoder.is_dense else None
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
-        library = LIBRARY_BYTES + library_bytes(self._paths) + self.encoder.nbytes
+        library = self._library_bytes + self.encoder.nbytes
         documents = self.encoder.documents
         work, why = (0, ()) if documents is None else (documents.work_bytes, documents.notes)
         reader = max(self._reader_bytes(), 0 if documents is None else documents.reader_bytes)
         return SourceInfo(
             name=name,
             format=self.format,
-            n_bytes=None if STDIN in self._paths else sum(size for size, _ in self._prints),
+            n_bytes=self._n_bytes,
             n_rows=None if self._file_rows is None else sum(self._file_rows),
             n_features=n_features,
-            rereadable=STDIN not in self._paths,
+            rereadable=self._n_bytes is not None,
             feature_names=None if n_features is None else self.encoder.feature_names,
             first_indicator=self.encoder.first_indicator,
             reader_bytes=library + work + reader,
@@ -176,7 +175,7 @@ class TableSource(ABC):
             rounding=(self.encoder.rounding,),
             is_table=not any(c.kind in LISTS for c in self.encoder.columns),
             labelled=self.encoder.label is not None,
-            fingerprints=None if None in self._fingerprints else tuple(filter(None, self._fingerprints)),
+            fingerprints=self._all_fingerprints,
             file_rows=self._file_rows,
             notes=(*self._notes, *self.encoder.categories.doubts.notes, *why),
             encoder=self.encoder,
@@ -234,7 +233,7 @@ class TableSource(ABC):
         return filled(renumbered(blocks, documents, self.encoder.parts[2]), max_bytes)
 
     def _blocks(self, max_bytes: int) -> Iterator[Block]:
-        row, counts, documents = 0, list[int](), self.encoder.documents
+        row, ends, documents = 0, [0], self.encoder.documents
         used = tuple(dict.fromkeys((*self.encoder.used, *self._kept)))
         growth = 1 if documents is None else documents.begin()
         for number in range(len(self._paths)):
@@ -246,15 +245,16 @@ class TableSource(ABC):
                     row += block.n_rows
                     if block.n_rows:
                         yield from cut(block, max_bytes)
-            counts.append(row - sum(counts))
+            ends.append(row)
         if documents is not None:
             documents.rest()
         if row == 0:
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
+        self._all_fingerprints = of_all(self._fingerprints)
         for sentence in self.encoder.categories.strange:
             self._note(f"{self.info().name}: {sentence}")
         if self._file_rows is None:
-            self._file_rows = tuple(counts)
+            self._file_rows = tuple(b - a for a, b in pairwise(ends))
             self.encoder.finish()
 
     def columns(self, wanted: Sequence[str], max_bytes: int) -> Iterator[ColumnsBatch]:

@@ -9,8 +9,9 @@ from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from llsvm.errors import DataError
+from llsvm.errors import DataError, LongRowError
 
 MAX_LINE_BYTES = 4 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -28,11 +29,19 @@ class Chunk(NamedTuple):
     number: int
 
 
-def cut_lines(read: Callable[[int], bytes], name: str, size: int, max_rows: int) -> Iterator[Chunk]:
+def cut_lines(
+    read: Callable[[int], bytes],
+    name: str,
+    size: int,
+    max_rows: int,
+    longest: int = MAX_LINE_BYTES,
+    row_factor: int = 1,
+) -> Iterator[Chunk]:
     """Chunks of about ``size`` bytes, one long line excepted, and of ``max_rows`` lines at most.
 
-    read: the next bytes, so many at most; b"" at the end. name: of the file.
-    Raises DataError for a line of more than MAX_LINE_BYTES.
+    read: the next bytes, so many at most; b"" at the end. name: of the file. longest: bytes of a line. row_factor:
+    a longer line asks for blocks of so many times its bytes.
+    Raises LongRowError; DataError for a line of more than MAX_LINE_BYTES.
     """
     number, carry, ended = 1, b"", False
     while not ended:
@@ -49,6 +58,8 @@ def cut_lines(read: Callable[[int], bytes], name: str, size: int, max_rows: int)
         stop = len(text) if ended else text.rfind(b"\n") + 1
         carry = text[stop:]
         ends = np.flatnonzero(np.frombuffer(text, np.uint8, stop) == _NEWLINE) + 1
+        if stop > longest:
+            _require_no_longer(np.diff(ends, prepend=0, append=stop), name, number, longest, row_factor)
         start = 0
         for end in ends[max_rows - 1 :: max_rows].tolist():
             yield Chunk(text[start:end], number)
@@ -56,6 +67,19 @@ def cut_lines(read: Callable[[int], bytes], name: str, size: int, max_rows: int)
         if start < stop:
             yield Chunk(text[start:stop], number)
             number += len(ends) % max_rows
+
+
+def _require_no_longer(
+    lengths: NDArray[np.int64], name: str, number: int, longest: int, row_factor: int
+) -> None:
+    """lengths: of lines, the first of which is ``number``. Raises LongRowError."""
+    length = int(lengths.max())
+    if length > longest:
+        raise LongRowError(
+            f"{name}:{number + int(lengths.argmax())}: a line of {length:,} bytes, too long for the memory limit; "
+            "pass a larger --memory-limit",
+            row_factor * length,
+        )
 
 
 def refuse_long(name: str, number: int) -> NoReturn:
@@ -67,10 +91,10 @@ def refuse_long(name: str, number: int) -> NoReturn:
 
 
 def parse_ahead(
-    chunks: Iterator[Chunk], work: Callable[[Chunk], T], threads: int
+    chunks: Iterator[Chunk], work: Callable[[Chunk], T], threads: int, size: int
 ) -> Iterator[tuple[Chunk, Callable[[], T]]]:
     """Each chunk, in order, and a function that waits for what it becomes, while ``threads`` work at those after
-    it."""
+    it: as many as if they were of ``size`` bytes each, fewer where they are longer."""
     if threads == 1:
         for each in chunks:
             yield each, partial(work, each)
@@ -78,21 +102,24 @@ def parse_ahead(
     pool = ThreadPoolExecutor(threads, "llsvm-parse")
     waiting: deque[tuple[Chunk, Future[T]]] = deque()
     failed: DataError | None = None
+    held = 0  # bytes of those that wait
     try:
         while True:
             chunk: Chunk | None = None
             try:
-                chunk = next(chunks, None) if failed is None else None
+                chunk = next(chunks, None)
             except DataError as error:  # what is wrong with the lines before it comes first
                 failed = error
-            if chunk is not None:
-                waiting.append((chunk, pool.submit(work, chunk)))
-            if waiting and (chunk is None or len(waiting) > threads):
+            more = 0 if chunk is None else len(chunk.text)
+            while waiting and (chunk is None or len(waiting) > threads or held + more > (threads + 2) * size):
                 done, future = waiting.popleft()
+                held -= len(done.text)
                 yield done, future.result
                 del done, future
-            elif chunk is None:
+            if chunk is None:
                 break
+            waiting.append((chunk, pool.submit(work, chunk)))
+            held += more
     finally:
         pool.shutdown(cancel_futures=True)
     if failed is not None:

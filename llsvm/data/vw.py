@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut
-from llsvm.data.source import SourceInfo
-from llsvm.data.table import LIBRARY_BYTES, use_system_memory
+from llsvm.data.source import FILE_BYTES, SourceInfo
+from llsvm.data.table import LIBRARY_BYTES
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
 from llsvm.data.vw_crosses import CELL_BYTES, MAX_CELLS, chosen, require_met, with_crosses
 from llsvm.data.vw_rows import BadLineError, Rows, parse_rows
 from llsvm.errors import DataError
 from llsvm.features.csr_rows import from_cells
-from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
+from llsvm.files.fingerprint import FileFingerprint, Reading, of_all, size_and_mtime, unchanged
 from llsvm.files.inputs import STDIN, Input
 from llsvm.files.remote import library_bytes
 from llsvm.objective.rounding import Rounding
@@ -31,6 +32,7 @@ from llsvm.objective.rounding import Rounding
 _PROBE_BYTES = 1 << 16
 _CHUNK_BYTES = (1 << 14, 1 << 18)  # of text, parsed together
 _TEXT_FACTOR = 40  # bytes held for each byte of a chunk while it is parsed; measured
+_ROW_FACTOR = 8  # of which blocks a reader may hold five: that much for a line longer than a chunk
 _NAME_BYTES = 120  # held for each name beside its text: its place in the dictionary; measured
 _NAME_COPIES = 2  # of its text: here and while the model is written
 _MAX_ROWS = 1 << 14  # of a chunk
@@ -72,7 +74,10 @@ class VWSource:
         self._n_rows: int | None = None
         self._file_rows: tuple[int, ...] | None = None
         self._prints = [size_and_mtime(path) for path in self._paths]
+        self._n_bytes = None if STDIN in self._paths else sum(size for size, _ in self._prints)
+        self._library_bytes = LIBRARY_BYTES + library_bytes(paths) + FILE_BYTES * len(paths)
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
+        self._all_fingerprints: tuple[FileFingerprint, ...] | None = None  # once there are all
         self._window_bytes = 0  # of the decompressor, the largest so far
         self.bytes_read = 0
         self.rounding = Rounding()
@@ -89,7 +94,7 @@ class VWSource:
 
     def info(self) -> SourceInfo:
         """Rows, columns and names are known after a complete pass."""
-        library = LIBRARY_BYTES + library_bytes(self._paths) + self._name_bytes
+        library = self._library_bytes + self._name_bytes
         held = _TEXT_FACTOR * _CHUNK_BYTES[1] * (self._threads + 1 if self._threads > 1 else 1)
         held += CELL_BYTES * MAX_CELLS if self._pairs else 0
         return SourceInfo(
@@ -97,15 +102,15 @@ class VWSource:
             if len(self._paths) == 1
             else f"{self._paths[0]} ... ({len(self._paths)} files)",
             format="vw",
-            n_bytes=None if STDIN in self._paths else sum(size for size, _ in self._prints),
-            rereadable=STDIN not in self._paths,
+            n_bytes=self._n_bytes,
+            rereadable=self._n_bytes is not None,
             n_rows=self._n_rows,
             n_features=None if self._names is None else len(self._names),
             feature_names=self._names,
             reader_bytes=library + held + self._window_bytes,
             library_bytes=library,
             labelled=self._labelled,
-            fingerprints=None if None in self._fingerprints else tuple(filter(None, self._fingerprints)),
+            fingerprints=self._all_fingerprints,
             file_rows=self._file_rows,
             notes=tuple(self._notes),
             rounding=(self.rounding,),
@@ -126,6 +131,7 @@ class VWSource:
         if n_rows == 0:
             raise DataError(f"{self.info().name}: there is no row in it; give a file with at least one row")
         self._n_rows, self._file_rows = n_rows, tuple(b - a for a, b in pairwise(ends))
+        self._all_fingerprints = of_all(self._fingerprints)
         if self._learning:
             require_met(self.info().name, self._pairs, self._spaces)
             self._learning, self._names = False, tuple(self._numbers)
@@ -144,9 +150,11 @@ class VWSource:
         else:
             file, self._stdin = self._stdin, None
         size = min(max(max_bytes // 2, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
+        longest = max(_CHUNK_BYTES[1], max_bytes // _ROW_FACTOR)
         with file:
-            chunks = cut_lines(lambda n: bytes(file.read(n) or b""), path, size, _MAX_ROWS)
-            for chunk, parsed in parse_ahead(chunks, _parsed, self._threads):
+            read = lambda n: bytes(file.read(n) or b"")  # noqa: E731
+            chunks = cut_lines(read, path, size, _MAX_ROWS, longest, _ROW_FACTOR)
+            for chunk, parsed in parse_ahead(chunks, _parsed, self._threads, size):
                 self._window_bytes = max(self._window_bytes, file.window_bytes)
                 self.bytes_read += file.raw_bytes_read - seen
                 seen = file.raw_bytes_read

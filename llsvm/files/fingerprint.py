@@ -134,6 +134,11 @@ class Checksum:
         return int(ended._state[0])
 
 
+def of_all(fingerprints: Sequence[FileFingerprint | None]) -> tuple[FileFingerprint, ...] | None:
+    """The fingerprints, once there is one of each file."""
+    return None if None in fingerprints else tuple(filter(None, fingerprints))
+
+
 def files_summary(fingerprints: Sequence[FileFingerprint] | None) -> dict[str, Any] | None:
     """What a model remembers of the files that it was trained on: plain values, small for any number of files, and
     the same wherever the files are. None for None.

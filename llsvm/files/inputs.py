@@ -145,8 +145,16 @@ class Input(io.RawIOBase):
 
     def peek(self, n: int) -> bytes:
         """The next ``n`` bytes, less only at the end; they are read again."""
-        self._pending = read_up_to(self, n)
-        return self._pending
+        self._pending = read_up_to(self, n) + self._pending
+        return self._pending[:n]
+
+    def skip_line(self) -> bool:
+        """Go on behind the next end of line; False where there is none, and nothing is left."""
+        while part := self.read(_REST_BYTES):
+            if (end := part.find(b"\n") + 1) > 0:
+                self._pending = part[end:] + self._pending
+                return True
+        return False
 
     def finish(self) -> FileFingerprint | None:
         """After the last byte of text: the fingerprint of the file, if a reading takes one. Raises DataError."""

@@ -18,6 +18,7 @@ PAGE_STEP = 1.25  # sizes that are tried where pages must be smaller, one by the
 # What the first reading holds: five blocks in the source and one in hand; a page being joined, one on its way to
 # disk and its packed form.
 READING_BLOCKS, READING_PAGES = 6, 9
+MEASURED_ROWS = 4  # that a reading which only counts holds of a long row: its text, its values, a dense copy
 READING_ROOM = 10  # ... each of which is this part (1/10) of what the reader leaves, where that is too little
 # The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
 READ_SHARE, MAX_READ_BYTES = 25, 6_000_000

@@ -7,7 +7,8 @@ grown, the rows that it had. Rows of files that were changed or removed are gone
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +52,14 @@ def known_rows(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, A
     if any(each["rows"] is None for each in (*before, *now)):
         return None
     starts = np.cumsum([0, *(each["rows"] for each in before)]).tolist()
-    total, n_before = starts[-1], len(before)
-    unused = set(range(n_before))
-    found: list[int | None] = [_same(before, each, unused) for each in now]
+    total = starts[-1]
+    by_content = _numbers(before, lambda each: (each["digest"], each["rows"]))
+    found = [_next(by_content.get((each["digest"], each["rows"]))) for each in now]
+    used = set(found)
+    by_path = _numbers(before, lambda each: each["path"])
     for number, each in enumerate(now):
         if found[number] is None:
-            found[number] = _grown(before, each, unused)
+            found[number] = _grown(before, each, by_path.get(each["path"], deque()), used)
     first, numbers, row, kept = [], [], 0, 0
     for each, one in zip(now, found, strict=True):
         known = 0 if one is None else min(before[one]["rows"], each["rows"])
@@ -70,25 +73,32 @@ def known_rows(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, A
     return KnownRows(np.array(first, np.int64), np.array(numbers, np.int64), kept, row - kept, total - kept)
 
 
-def _same(before: Sequence[Mapping[str, Any]], file: Mapping[str, Any], unused: set[int]) -> int | None:
-    """The number of a file of the same content, which is then used; None where there is none."""
-    for number in sorted(unused):
-        if before[number]["digest"] == file["digest"] and before[number]["rows"] == file["rows"]:
-            unused.remove(number)
-            return number
-    return None
+def _numbers(
+    files: Sequence[Mapping[str, Any]], of: Callable[[Mapping[str, Any]], Any]
+) -> dict[Any, deque[int]]:
+    """The numbers of files that have the same ``of``, in order."""
+    found: dict[Any, deque[int]] = {}
+    for number, each in enumerate(files):
+        found.setdefault(of(each), deque()).append(number)
+    return found
 
 
-def _grown(before: Sequence[Mapping[str, Any]], file: Mapping[str, Any], unused: set[int]) -> int | None:
+def _next(numbers: deque[int] | None) -> int | None:
+    """The first of them, which is then used; None where there is none."""
+    return numbers.popleft() if numbers else None
+
+
+def _grown(
+    before: Sequence[Mapping[str, Any]],
+    file: Mapping[str, Any],
+    same_path: Iterable[int],
+    used: set[int | None],
+) -> int | None:
     """The number of a file of that name which this one begins with, and which is then used; or None."""
-    for number in sorted(unused):
+    for number in same_path:
         was = before[number]
-        if (
-            was["path"] == file["path"]
-            and was["n_bytes"] < file["n_bytes"]
-            and _begins_with(file["path"], was)
-        ):
-            unused.remove(number)
+        if number not in used and was["n_bytes"] < file["n_bytes"] and _begins_with(file["path"], was):
+            used.add(number)
             return number
     return None
 

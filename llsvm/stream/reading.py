@@ -192,14 +192,14 @@ class DataReader:
             return 0
 
         while True:
+            if self._long_row_bytes and self._measuring_bytes > room:
+                budget.require({READING: self._measuring_bytes + budget.limit_bytes})
             try:
                 return self._with_facts(
                     self.rows.run(self.source_bytes, self.page_bytes, go_on, False, None, False)
                 )
             except LongRowError as error:
                 self._make_room_for(error, measuring=True)
-                if self._measuring_bytes > room:
-                    budget.require({READING: self._measuring_bytes + budget.limit_bytes})
 
     def losses(self, cost: NDArray[np.float64], squared_norm: float, n_rows: int) -> Losses:
         """What rounding has hidden. cost: (k,) C of a row of weight 1, by class. squared_norm: of a row, about."""
@@ -219,7 +219,7 @@ class DataReader:
 
     @property
     def _measuring_bytes(self) -> int:
-        return plan.reading_bytes_for(self.budget.available_bytes, 0, self.page_bytes, self._long_row_bytes)
+        return plan.READING_PAGES * self.page_bytes + plan.MEASURED_ROWS * self._long_row_bytes
 
     def _new_reading(self, measuring: bool = False) -> FirstReading:
         statistics = None

@@ -246,7 +246,9 @@ class Analyzer:
 
 def _keys(words: tuple[str, ...]) -> NDArray[np.uint64]:
     """Of words, ascending."""
-    texts = [word.encode() for word in words]
-    padded = [np.frombuffer(text + bytes(kernels.PADDING_BYTES), np.uint8) for text in texts]
-    keys = [kernels.hash_of(each, 0, len(text)) for each, text in zip(padded, texts, strict=True)]
-    return np.array(sorted(set(keys)), np.uint64)
+    return np.unique(np.fromiter(map(_key, words), np.uint64, len(words)))
+
+
+def _key(word: str) -> int:
+    text = word.encode()
+    return int(kernels.hash_of(np.frombuffer(text + bytes(kernels.PADDING_BYTES), np.uint8), 0, len(text)))

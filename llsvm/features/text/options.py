@@ -21,6 +21,7 @@ from llsvm.settings.text import ACCENTS, ANALYZERS, WEIGHTS, TextSettings, ngram
 
 DEFAULT_BITS = 20
 MAX_LENGTH = 999  # of n-grams
+MAX_STOP_CHARACTERS = 1_000_000  # of a list of stop words, which is in memory and in the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,12 @@ def _words(path: str) -> tuple[str, ...]:
     """The words of a file, in order, each once."""
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return tuple(dict.fromkeys(file.read().split()))
+            text = file.read(MAX_STOP_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--stop-words {path}: {error}; give a file of words in UTF-8") from error
+    if len(text) > MAX_STOP_CHARACTERS:
+        raise UsageError(
+            f"--stop-words {path}: more than {MAX_STOP_CHARACTERS:,} characters; give a list of common words, and "
+            "leave out what is in many documents with --max-df"
+        )
+    return tuple(dict.fromkeys(text.split()))

@@ -1,0 +1,34 @@
+"""What opening data takes, held against the memory limit before there is a ledger: headers, footers and schemas are
+read whole by the formats' libraries, and a stranger's file may have any number of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from llsvm.errors import BudgetError
+from llsvm.memory.budget import RUNTIME
+from llsvm.memory.plan import LIBRARY
+from llsvm.memory.process import RUNTIME_BYTES, resident_bytes
+
+_limit_bytes: int | None = None
+
+
+@contextmanager
+def opening_under(limit_bytes: int) -> Iterator[None]:
+    """Within, ``require_room`` keeps to the limit."""
+    global _limit_bytes
+    before, _limit_bytes = _limit_bytes, limit_bytes
+    try:
+        yield
+    finally:
+        _limit_bytes = before
+
+
+def require_room(path: str, nbytes: int) -> None:
+    """Raise BudgetError where reading what describes a file's columns takes more than the limit leaves, if there is
+    one. nbytes: that it takes."""
+    limit = _limit_bytes
+    if limit is not None and min(RUNTIME_BYTES, resident_bytes()) + nbytes > limit:
+        lines = {RUNTIME: RUNTIME_BYTES, LIBRARY: nbytes}
+        raise BudgetError(f"the columns of {path}", limit, RUNTIME_BYTES + nbytes, lines, at_least=True)
