@@ -5,7 +5,7 @@ from __future__ import annotations
 from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import COMPILING, MemoryBudget
-from llsvm.memory.plan import STATE
+from llsvm.memory.plan import MEASURED_BYTES, STATE
 from llsvm.memory.process import default_limit_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.settings.settings import Settings
@@ -23,7 +23,6 @@ _TEXT_COMPILE_BYTES = 32_000_000
 # As those that score held-out rows do, beside a solver's: measured 513 MB under a limit of 500, of which 20 MB were
 # for this.
 _TUNE_COMPILE_BYTES = 40_000_000
-_MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
 
 
 def budget_of(
@@ -44,7 +43,7 @@ def budget_of(
     try:
         return MemoryBudget(nbytes, more=more), None
     except BudgetError as error:
-        if settings.feature_map is not None or (info.n_bytes or 0) > _MEASURED_BYTES:
+        if settings.feature_map is not None or (info.n_bytes or 0) > MEASURED_BYTES:
             raise error.as_least() from error
         return MemoryBudget(error.smallest_bytes, more=more), error
 
