@@ -178,8 +178,8 @@ class FeatureMap:
 
     @classmethod
     def from_extra(cls, extra: dict[str, Any], unread: bool = False) -> FeatureMap | None:
-        """The map that ``Model.extra`` holds, or None. unread: its arrays have shapes alone. Raises ModelError where
-        a part is missing, or does not fit the others: kernels follow its indices without looking."""
+        """The map that ``Model.extra`` holds, or None. unread: its arrays have shapes alone. Raises ModelError
+        where a part is missing, or does not fit the others: kernels follow its indices without looking."""
         if EXTRA not in extra:
             return None
         head = extra[EXTRA]

@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,7 @@ class Model:
     Raises ModelError on construction where shapes and classes do not fit each other.
     """
 
-    _unread = ()  # arrays of the file that ``load`` leaves out
+    _unread: ClassVar[tuple[str, ...]] = ()  # arrays of the file that ``load`` leaves out
     _weights = staticmethod(sparse.from_arrays)
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]

@@ -120,7 +120,7 @@ def read(
         header = _header(archive)
         members = _members(archive, header)
         wanted = [member for member in members if member.name not in unread]
-        _require_memory(sum(member.nbytes * (1 + (member.name == COUNTS)) for member in wanted))
+        require_memory(sum(member.nbytes * (1 + (member.name == COUNTS)) for member in wanted))
         arrays = {
             member.name: _read_array(archive, member) if member in wanted else _nothing(member)
             for member in members
@@ -297,7 +297,8 @@ def _nothing(member: _Member) -> NDArray[Any]:
     return np.broadcast_to(value, member.shape)
 
 
-def _require_memory(nbytes: int) -> None:
+def require_memory(nbytes: int) -> None:
+    """Raise ModelError where a model's arrays do not fit the memory that is free."""
     free = available_bytes() - resident_bytes()
     if nbytes > free:
         raise ModelError(

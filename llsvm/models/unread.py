@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +41,8 @@ class ModelBytes:
 
 
 def model_bytes(path: str | os.PathLike[str]) -> ModelBytes:
-    """By what the file ``path`` declares, of which nothing is unpacked but its header, piece by piece. What is wrong
-    with the file is left to whoever loads it: it is then 0."""
+    """By what the file ``path`` declares, of which nothing is unpacked but its header, piece by piece. What is
+    wrong with the file is left to whoever loads it: it is then 0."""
     try:
         with opened(path) as archive:
             sizes = {info.filename: info.file_size for info in archive.infolist()}
@@ -72,7 +73,7 @@ class UnreadModel(Model):
     refused: BudgetError | None = None
 
     @staticmethod
-    def _weights(arrays: dict[str, NDArray[Any]], k: int) -> Weights:
+    def _weights(arrays: Mapping[str, NDArray[Any]], k: int) -> Weights:
         if COUNTS not in arrays:
             return from_arrays(arrays, k)
         counts, problems, values = (arrays[name] for name in PARTS)
@@ -81,7 +82,7 @@ class UnreadModel(Model):
     @classmethod
     def of_file(cls, path: str | os.PathLike[str], refused: BudgetError) -> Self:
         """Raises ModelError."""
-        model = cls.load(path)
+        model = cast(Self, cls.load(path))
         model.refused = refused
         return model
 

@@ -14,7 +14,7 @@ from llsvm.memory.process import RUNTIME_BYTES, resident_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.header import SPREAD
 from llsvm.models.model import Model
-from llsvm.models.unread import ModelBytes, UnreadModel, model_bytes
+from llsvm.models.unread import UnreadModel, model_bytes
 
 DEFAULT_MEMORY = "50%"
 _LARGEST_BLOCK_BYTES = 8 << 20
@@ -76,7 +76,7 @@ def taken(path: str | os.PathLike[str], memory_limit: str | int | None = None) -
     BudgetError where not even its names and vocabularies fit the limit."""
     found = model_bytes(path)
     try:
-        _require(found, memory_limit, scores=True)
+        require_room_for(found.total + found.weights, memory_limit)  # which are held twice where they score
     except BudgetError as error:
         if resident_bytes() + found.others > max(error.limit_bytes, RUNTIME_BYTES):
             raise error.as_least() from error
@@ -85,16 +85,16 @@ def taken(path: str | os.PathLike[str], memory_limit: str | int | None = None) -
 
 
 def require_room(path: str | os.PathLike[str], memory_limit: str | int | None, beside: int = 0) -> None:
-    """Raise BudgetError unless the model in the file ``path`` fits the limit once it is unpacked, to be looked at
-    and not to score. beside: bytes that are held too."""
-    _require(model_bytes(path), memory_limit, scores=False, beside=beside)
+    """``require_room_for`` the model in the file ``path``."""
+    require_room_for(model_bytes(path).total, memory_limit, beside)
 
 
-def _require(found: ModelBytes, memory_limit: str | int | None, scores: bool, beside: int = 0) -> None:
+def require_room_for(nbytes: int, memory_limit: str | int | None, beside: int = 0) -> None:
+    """Raise BudgetError unless a model of so many bytes fits the limit. beside: bytes that are held too."""
     limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
     needs = {
         _RUNTIME: RUNTIME_BYTES,
-        "model": found.total + scores * found.weights,  # these are held twice where they score
+        "model": nbytes,
         _BLOCKS: BLOCKS_HELD * SMALLEST_BLOCK_BYTES,
     }
     MemoryBudget(limit, 0).require(needs | ({"the other model": beside} if beside else {}))
@@ -140,7 +140,8 @@ def _left(
     more: Mapping[str, int],
     at_least: int = SMALLEST_BLOCK_BYTES,
 ) -> int:
-    """``bytes_for_blocks``. Raises BudgetError with what takes most: the model as it is read, or scoring with it."""
+    """``bytes_for_blocks``. Raises BudgetError with what takes most: the model when it is read, or when it
+    scores."""
     n_values = model.weights.nbytes // 8 + sum(len(model.extra.get(name, ())) for name in ("fill", SPREAD))
     support = 0
     if model.feature_map is not None:
