@@ -32,7 +32,7 @@ def budget_of(
     does, since the data may ask for more still. info: of the source. tunes: see Training.
 
     Raises BudgetError where that is not to be found out. UsageError: no limit that could be kept."""
-    nbytes = _limit_bytes(settings, checkpoints)
+    nbytes = limit_of(settings, checkpoints)
     has_text = info.encoder is not None and info.encoder.documents is not None
     compiling = (settings.multiclass in _JOINT) * _JOINT_COMPILE_BYTES
     compiling += (settings.multiclass == "ovo") * _PAIRS_COMPILE_BYTES
@@ -48,8 +48,8 @@ def budget_of(
         return MemoryBudget(error.smallest_bytes, more=more), error
 
 
-def _limit_bytes(settings: Settings, checkpoints: Checkpoints | None) -> int:
-    """A run that goes on does so under the limit it began with, unless another is given."""
+def limit_of(settings: Settings, checkpoints: Checkpoints | None = None) -> int:
+    """The memory limit in bytes. A run that goes on has the one that it began with, unless another is given."""
     if settings.memory_limit is not None:
         return memory_limit_bytes(settings.memory_limit)
     before = None if checkpoints is None else checkpoints.limit_bytes(settings)
