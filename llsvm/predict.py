@@ -212,9 +212,9 @@ def options_of(
     )
 
 
-def take_model(model: Model | str | os.PathLike[str], given: Settings) -> Model:
+def take_model(model: Model | str | os.PathLike[str], given: Settings, beside: int = 0) -> Model:
     """Its size is held against the limit before it is loaded, see ``taken``."""
-    return model if isinstance(model, Model) else taken(model, given.memory_limit)
+    return model if isinstance(model, Model) else taken(model, given.memory_limit, beside)
 
 
 def _opened(

@@ -220,11 +220,9 @@ class TableSource(ABC):
         """Of the first file's columns, by its first rows; see ``described``."""
         schema = self._full_schema(0)
         unread = self._unreadable() | set(self._partitions[0])
-        names = [name for name in schema.names if name not in unread]
-        batch = None
-        if self._paths[0] != STDIN:
-            with self._explaining(0):
-                batch = first_rows(partial(self._batches, 0), names, self._described_together)
+        names = [name for name in schema.names if name not in unread and self._paths[0] != STDIN]
+        with self._explaining(0):
+            batch = first_rows(partial(self._batches, 0), names, self._described_together)
         return described(schema, batch, self._partitions, self.encoder)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

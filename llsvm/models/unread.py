@@ -67,10 +67,11 @@ class UnreadModel(Model):
     """A model that the memory limit has no room for: all of it but its weights, and what a kernel or a feature map
     is made of, which have their shapes alone. What it takes to score rows can be told, and they cannot be scored.
 
-    refused: what the model alone takes."""
+    refused: with what the model alone takes. beside: bytes that are held too."""
 
     _unread = (*_WEIGHTS, *(f"extra/{name}" for name in _OF_MAP))
     refused: BudgetError | None = None
+    beside: int = 0
 
     @staticmethod
     def _weights(arrays: Mapping[str, NDArray[Any]], k: int) -> Weights:
@@ -80,11 +81,16 @@ class UnreadModel(Model):
         return SparseWeights(np.broadcast_to(np.int32(0), (len(counts) + 1,)), problems, values, k)
 
     @classmethod
-    def of_file(cls, path: str | os.PathLike[str], refused: BudgetError) -> Self:
+    def of_file(cls, path: str | os.PathLike[str], refused: BudgetError, beside: int = 0) -> Self:
         """Raises ModelError."""
         model = cast(Self, cls.load(path))
-        model.refused = refused
+        model.refused, model.beside = refused, beside
         return model
+
+    @property
+    def refusal(self) -> BudgetError:
+        assert self.refused is not None
+        return self.refused
 
     @cached_property
     def feature_map(self) -> FeatureMap | None:
@@ -92,5 +98,4 @@ class UnreadModel(Model):
 
     def scorer(self) -> NoReturn:
         """Raises BudgetError."""
-        assert self.refused is not None
-        raise self.refused
+        raise self.refusal

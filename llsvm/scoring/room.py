@@ -71,16 +71,17 @@ def bytes_for_blocks(
     return limit - sum(fixed.values())
 
 
-def taken(path: str | os.PathLike[str], memory_limit: str | int | None = None) -> Model:
-    """The model in the file ``path``; an UnreadModel where the limit has no room for it. Raises ModelError, and
-    BudgetError where not even its names and vocabularies fit the limit."""
+def taken(path: str | os.PathLike[str], memory_limit: str | int | None = None, beside: int = 0) -> Model:
+    """The model in the file ``path``; an UnreadModel where the limit has no room for it. beside: bytes that are
+    held too. Raises ModelError, and BudgetError where not even its names and vocabularies fit the limit."""
     found = model_bytes(path)
     try:
-        require_room_for(found.total + found.weights, memory_limit)  # which are held twice where they score
+        # weights are held twice where they score
+        require_room_for(found.total + found.weights, memory_limit, beside)
     except BudgetError as error:
         if resident_bytes() + found.others > max(error.limit_bytes, RUNTIME_BYTES):
             raise error.as_least() from error
-        return UnreadModel.of_file(path, error)
+        return UnreadModel.of_file(path, error, beside)
     return Model.load(path)
 
 
@@ -148,11 +149,11 @@ def _left(
         more, support = {**more, "feature map": model.feature_map.work_bytes}, model.feature_map.nbytes
     n_classes, reader_bytes = len(model.classes_), source.info().reader_bytes
     asked = n_values, n_classes, memory_limit, reader_bytes, more, at_least
-    refused = model.refused if isinstance(model, UnreadModel) else None
-    if refused is None:
+    if not isinstance(model, UnreadModel):
         return bytes_for_blocks(*asked)
+    refused = model.refusal
     try:
-        bytes_for_blocks(*asked, support)
+        bytes_for_blocks(*asked, support + model.beside)
     except BudgetError as error:
         raise max(error, refused, key=lambda each: each.smallest_bytes) from error
     raise refused
