@@ -198,7 +198,7 @@ class DataReader:
                 )
             except LongRowError as error:
                 self._make_room_for(error, measuring=True)
-                if self._measuring_bytes > room:
+                if self._measuring_bytes > max(room, (budget.limit_bytes - resident_bytes()) // 2):
                     budget.require({READING: self._measuring_bytes + budget.limit_bytes})
 
     def losses(self, cost: NDArray[np.float64], squared_norm: float, n_rows: int) -> Losses:

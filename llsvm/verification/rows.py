@@ -129,9 +129,13 @@ def _with_smallest(
         return error.as_least()
     try:
         learn_columns(stream, settings)
+    except BudgetError as more:
+        nbytes = max(error.smallest_bytes, more.smallest_bytes)
+        return BudgetError(error.what, error.limit_bytes, nbytes, more.lines, at_least=True)
+    try:
         smallest = smallest_for(stream.measure(), held, lambda left: needs(left.dataset), floor_bytes)
-    except BudgetError as unknown:
-        return unknown.as_least()
+    except BudgetError:
+        return error.as_least()
     return BudgetError(error.what, error.limit_bytes, smallest.nbytes, smallest.lines)
 
 
