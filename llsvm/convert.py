@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.svmlight_errors import is_label_word
-from llsvm.errors import DataError, UsageError
+from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.files.hdf5_output import HDF5Output
 from llsvm.files.remote import is_remote
 from llsvm.files.writing import STDOUT, naming, replacing
@@ -106,7 +106,11 @@ def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact
     if encoder.documents is not None:
         encoder.documents.for_training = False
     parent = choose_parent(None, None if path == STDOUT or is_remote(path) else path)
-    with Stream(source, MemoryBudget(memory_limit_bytes(memory_limit or DEFAULT_MEMORY)), parent) as stream:
+    try:
+        budget = MemoryBudget(memory_limit_bytes(memory_limit or DEFAULT_MEMORY))
+    except BudgetError as error:  # it is not known what comes after
+        raise error.as_least() from error
+    with Stream(source, budget, parent) as stream:
         learn_crosses(stream)
         learn_texts(stream, exact, column_bytes=0)
     return True

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.data.source import BlockSource
-from llsvm.errors import UsageError
+from llsvm.errors import BudgetError, UsageError
 from llsvm.files.writing import replacing
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
@@ -84,7 +84,10 @@ def path(
         raise UsageError("--prune is for one training: the weights of a path are zero where λ₁ has them so")
     settings = replace(settings, solver="smsvm", lambda1=1.0)  # any λ₁ will do until the data are known
     with Training(source, settings, output) as training:
-        solver = _begun(training, settings)
+        try:
+            solver = _begun(training, settings)
+        except BudgetError as error:
+            raise training.with_smallest(error) from error
         if isinstance(lambdas, int):
             lambdas = solver.largest_lambda1() * np.geomspace(1.0, MIN_RATIO, lambdas)
         for lambda1 in np.sort(np.asarray(lambdas, float))[::-1]:

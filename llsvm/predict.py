@@ -21,7 +21,7 @@ from llsvm.scoring.held import held_rows
 from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.scoring.prediction_tables import Shown, require_table_name, write_table
-from llsvm.scoring.room import require_room
+from llsvm.scoring.room import taken
 from llsvm.scoring.scores import predicted
 from llsvm.settings.objective import UNLABELLED
 from llsvm.settings.python import takes_options
@@ -212,12 +212,11 @@ def options_of(
     )
 
 
-def take_model(model: Model | str | os.PathLike[str], given: Settings, with_log: bool = False) -> Model:
-    """Its size is held against the limit before it is loaded. with_log: see ``Model.load``."""
-    if isinstance(model, Model):
-        return model
-    require_room(model, given.memory_limit)
-    return Model.load(model, with_log)
+def take_model(
+    model: Model | str | os.PathLike[str], given: Settings, with_log: bool = False, beside: int = 0
+) -> Model:
+    """Its size is held against the limit before it is loaded, see ``taken``. with_log: see ``Model.load``."""
+    return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, beside)
 
 
 def _opened(

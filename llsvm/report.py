@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from llsvm.data import names_files
-from llsvm.errors import UsageError
+from llsvm.errors import BudgetError, UsageError
 from llsvm.files.writing import STDOUT, replacing, require_writable
 from llsvm.models.model import Model
+from llsvm.models.unread import model_bytes
 from llsvm.models.words import listed
 from llsvm.predict import evaluated, options_of, take_model
 from llsvm.process.modules import make_callable
 from llsvm.reporting.page import page
 from llsvm.reporting.subject import Subject
+from llsvm.scoring.room import require_room
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import Settings
 
@@ -75,23 +78,50 @@ def reported(
         require_writable(output)
     told = {"the model": model} if compare is None else {"the model": model, "the other model": compare}
     rows = (data, y, sample_weight)
-    text = page(*(_subject(name, each, rows, given) for name, each in told.items()))
+    text = page(*_subjects(told, rows, given))
     if output is not None:
         with replacing(output) as stream:
             stream.write(text.encode())
     return text
 
 
+def _subjects(
+    told: Mapping[str, Model | str | os.PathLike[str]], rows: tuple[Any, Any, Any], given: Settings
+) -> list[Subject]:
+    """told: models by what they are called. rows: data, y and sample_weight. Raises BudgetError with the limit that
+    is enough for all of them, of which each is held beside those before it."""
+    subjects: list[Subject] = []
+    refused: list[BudgetError] = []
+    beside = 0
+    for name, model in told.items():
+        own = 0 if isinstance(model, Model) else model_bytes(model).total
+        try:
+            subjects.append(_subject(name, model, rows, given, beside))
+        except BudgetError as error:
+            refused.append(error)
+        beside += own
+    if refused:
+        raise max(refused, key=lambda each: each.smallest_bytes)
+    return subjects
+
+
 def _subject(
-    name: str, model: Model | str | os.PathLike[str], rows: tuple[Any, Any, Any], given: Settings
+    name: str,
+    model: Model | str | os.PathLike[str],
+    rows: tuple[Any, Any, Any],
+    given: Settings,
+    beside: int,
 ) -> Subject:
-    """rows: data, y and sample_weight."""
+    """beside: bytes of the models that are held too."""
     data = rows[0]
-    taken = take_model(model, given, with_log=True)
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))
     if data is None:
-        return Subject(name, taken)
+        if not isinstance(model, Model):
+            require_room(model, given.memory_limit, beside)
+            model = Model.load(model)
+        return Subject(name, model)
+    taken = take_model(model, given, with_log=True, beside=beside)
     return Subject(name, taken, _name_of(data), _evaluation(taken, rows, given))
 
 

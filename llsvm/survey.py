@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
-from llsvm.errors import BudgetError, DataError
+from llsvm.errors import BudgetError, DataError, LongRowError
 from llsvm.features.scaling import UNSCALED_ABOVE
 from llsvm.features.targets import Targets
-from llsvm.memory.plan import MemoryPlan
+from llsvm.memory.budget import RUNTIME
+from llsvm.memory.plan import LIBRARY, READING, MemoryPlan
+from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES, resident_bytes
 from llsvm.models.model import label_text
 from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 from llsvm.settings.settings import Settings
+from llsvm.training.limits import limit_of
 from llsvm.training.training import Training
 
 _CLASSES_LISTED = 1000
@@ -30,6 +33,8 @@ _PASSES_IN_MEMORY, _PASSES_FROM_DISK = 4, 5
 _UPDATES_A_PASS = 4  # of each stored value, sweeps over survivors included
 _STARTING_SECONDS = 1.5
 _PIECE_BYTES = 1_000_000  # of a reading that only counts
+_BLOCKS_HELD = 6  # by such a reading
+_LOADED_BYTES = 60_000_000  # of libraries and kernels, that this process has not loaded yet
 _UPDATES_PER_SECOND, _DENSE_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 4e8, 5e8
 
 
@@ -128,6 +133,8 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
     where there is none. Raises DataError.
     """
     settings = settings or Settings()
+    limit_bytes = limit_of(settings)
+    _require(source, limit_bytes)
     describe = source.info().describe
     columns = None if describe is None else describe()
     counted, began = CountedSource(source), time.monotonic()
@@ -146,8 +153,7 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
         plan = {"memory_limit_bytes": error.limit_bytes, "enough": False}
         answer |= {"plan": plan, "smallest_memory_bytes": error.smallest_bytes, "at_least": True}
     if not counted.complete:
-        for _ in counted.blocks(_PIECE_BYTES):
-            pass
+        _count(counted, limit_bytes)
     info, counts = source.info(), counted.counts
     if settings.positive is not None and info.labelled and 1.0 not in counts.labels:
         answer["untrainable"] = f"{info.name}: no row has the label {settings.positive!r} (--positive)"
@@ -181,6 +187,33 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
         "notes": list(info.notes),
         **answer,
     }
+
+
+def _require(source: BlockSource, limit_bytes: int, block_bytes: int = _PIECE_BYTES) -> None:
+    """Raise BudgetError unless the source can be read under the limit, in such blocks; of a limit that is too small
+    for anything, under the smallest that is not."""
+    runtime, reader = RUNTIME_BYTES, source.info().reader_bytes
+    work = _BLOCKS_HELD * block_bytes
+    held = min(runtime, resident_bytes() + _LOADED_BYTES)
+    if held + reader + work > max(limit_bytes, runtime + MIN_WORK_BYTES):
+        lines = {RUNTIME: runtime, LIBRARY: reader, READING: work}
+        raise BudgetError(
+            "reading this data", limit_bytes, sum(lines.values()), lines, at_least=block_bytes > _PIECE_BYTES
+        )
+
+
+def _count(counted: CountedSource, limit_bytes: int) -> None:
+    """Read all rows, to count them. Raises BudgetError for a row too long for the limit."""
+    block_bytes = _PIECE_BYTES
+    while not counted.complete:
+        try:
+            for _ in counted.blocks(block_bytes):
+                pass
+        except LongRowError as error:
+            if error.row_bytes <= block_bytes:
+                raise
+            block_bytes = error.row_bytes
+            _require(counted, limit_bytes, block_bytes)
 
 
 def planned(training: Training, counted: CountedSource, began: float) -> dict[str, Any]:

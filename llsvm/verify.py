@@ -10,7 +10,7 @@ import numpy as np
 
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
-from llsvm.scoring.room import require_room
+from llsvm.scoring.room import taken
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import Settings
 from llsvm.verification.claim import (
@@ -89,8 +89,7 @@ def _verified(
     kept: KeptDual | None,
 ) -> dict[str, Any]:
     if not isinstance(model, Model):
-        require_room(model, given.memory_limit)
-        model = Model.load(model, with_log=False)
+        model = taken(model, given.memory_limit)
     settings, certificate = settings_of(model, given), model.certificate
     assert certificate is not None
     with rows_of(model, settings, data, y, sample_weight, kept=kept) as stream:

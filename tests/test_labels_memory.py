@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -14,7 +15,7 @@ from llsvm.errors import BudgetError, DataError
 from llsvm.features.labels import MAX_CLASSES, LabelEncoder
 from llsvm.objective.problems import Problems, class_signs
 from llsvm.scoring.measure import measure
-from llsvm.scoring.room import require_room
+from llsvm.scoring.room import require_room, taken
 from llsvm.scoring.scores import score_blocks
 
 MB = 1_000_000
@@ -157,8 +158,21 @@ def test_a_model_that_unpacks_to_more_than_the_limit_is_not_unpacked(tmp_path, s
     assert path.stat().st_size < MB
     with pytest.raises(BudgetError) as caught:
         require_room(path, "400MB")
-    assert caught.value.lines["model"] >= 400 * MB  # held twice, where the classes are several
+    assert caught.value.lines["model"] >= 200 * MB
     require_room(path, caught.value.smallest_bytes)
+
+
+def test_the_weights_of_a_model_that_does_not_fit_stay_unread(tmp_path, steady_process):
+    model_of(20, d=500_000).save(tmp_path / "m")
+    tracemalloc.start()
+    model = taken(tmp_path / "m", "400MB")
+    assert tracemalloc.get_traced_memory()[1] < 20 * MB
+    tracemalloc.stop()
+    with pytest.raises(BudgetError) as caught:
+        measure(model, ShortRows(10), memory_limit="400MB")
+    assert caught.value.lines["model"] >= 160 * MB  # held twice, where the classes are several
+    smallest = caught.value.smallest_bytes
+    assert measure(taken(tmp_path / "m", smallest), ShortRows(10), memory_limit=smallest)["rows"] == 10
 
 
 @pytest.mark.slow

@@ -200,7 +200,7 @@ def test_arrays_in_many_blocks(classes, monkeypatch):
     y = np.argmax(X[:, :classes] + rng.normal(scale=0.1, size=(500, classes)), axis=1)
     model = llsvm.train(X, y, tol=0.01, memory_limit=LIMIT)
     monkeypatch.setattr("llsvm.scoring.room._LARGEST_BLOCK_BYTES", 2000)  # 41 rows
-    monkeypatch.setattr("llsvm.scoring.room._SMALLEST_BLOCK_BYTES", 1000)
+    monkeypatch.setattr("llsvm.scoring.room.SMALLEST_BLOCK_BYTES", 1000)
     for each in (X, X.tolist(), sp.csr_matrix(X), np.asfortranarray(X)):
         np.testing.assert_array_equal(llsvm.predict(model, each), model.predict(X))
     answer = llsvm.evaluate(model, X, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -63,7 +64,7 @@ def inspect(
         from llsvm.cli.inspect_model import describe_model, print_model, write_weights
 
         _refuse(context, [name for name in chosen if name != "memory_limit"], f"{file[0]} is a model")
-        model = _loaded(file[0], start)
+        model = _loaded(file[0], start, settings.memory_limit)
         if csv:
             write_weights(model, top or _TOP)
             return
@@ -133,11 +134,14 @@ def _first_bytes(file: str) -> bytes:
         return stream.read(16)
 
 
-def _loaded(file: str, start: bytes) -> Model:
+def _loaded(file: str, start: bytes, memory_limit: str | int | None) -> Model:
+    from llsvm.scoring.room import require_room, require_room_for
+
     if start.startswith(b"PK"):
         from llsvm.models.model import Model
 
+        require_room(file, memory_limit)
         return Model.load(file)
     from llsvm.models.liblinear import read_liblinear
 
-    return read_liblinear(file)
+    return read_liblinear(file, partial(require_room_for, memory_limit=memory_limit))

@@ -194,12 +194,10 @@ def opened(
     """Model and data, whose labels are needed where the model was trained on some; the model's size is held against
     the limit before it is loaded."""
     from llsvm.kernels.start import start_quickly
-    from llsvm.models.model import Model
     from llsvm.predict import open_for_settings
-    from llsvm.scoring.room import require_room
+    from llsvm.scoring.room import taken
 
-    require_room(model, settings.memory_limit)
-    loaded = Model.load(model, with_log=False)
+    loaded = taken(model, settings.memory_limit)
     start_quickly()
     needed = need_label and loaded.label_kind != UNLABELLED
     return loaded, open_for_settings(loaded, data, settings, needed, keep)

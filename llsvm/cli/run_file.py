@@ -31,6 +31,7 @@ FILES, PATH, COMMAND, ACCEPT, WORSE_BY, METRIC = (
     "metric",
 )
 NOT_IN_A_RUN = ("run", "guide", "demo")
+_MAX_CHARACTERS = 1 << 20  # of a run file
 _LIMITS = ("max_passes", "max_seconds")  # with those of RESOURCES
 _GROUPS = {DATA_SECTION: (DATA, TEXT), LIMITS_SECTION: (RESOURCES,)}
 _OWN = {DATA_SECTION: (FILES,), MODEL_SECTION: (PATH, WORSE_BY, METRIC), LIMITS_SECTION: ()}
@@ -105,13 +106,16 @@ def read_run(path: str, commands: Mapping[str, Any]) -> Run:
 
     Raises UsageError for what the file cannot mean."""
     try:
-        content = Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            content = file.read(_MAX_CHARACTERS)
+        if len(content) == _MAX_CHARACTERS:
+            raise UsageError(f"{path}: has {_MAX_CHARACTERS:,} characters or more, so it is no run file")
         parsed = tomllib.loads(content)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is no text in UTF-8, so no run file") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: no TOML: {error}") from None
     text = _Text(path, content)
     known = (DATA_SECTION, MODEL_SECTION, LIMITS_SECTION, STEPS)

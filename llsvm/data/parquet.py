@@ -40,6 +40,7 @@ class ParquetSource(TableSource):
     format = "parquet"
     magic = b"PAR1"
     _held_bytes = 0  # not known yet
+    _described_together = 16  # each holds pages
     no_footer = ("magic bytes not found", "file size is", "Parquet file size")
 
     def _schema(self, number: int) -> pa.Schema:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -19,7 +20,7 @@ from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut, filled
 from llsvm.data.partitions import partition_values
 from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
-from llsvm.data.table_columns import DESCRIBED_ROWS, count_missing, described
+from llsvm.data.table_columns import count_missing, described, first_rows
 from llsvm.data.table_errors import missing_value, refuse_damage, refuse_label_kind
 from llsvm.data.table_rows import RowChoice, columns_of_expressions, computed_label, with_computed_label
 from llsvm.errors import DataError
@@ -64,6 +65,7 @@ class TableSource(ABC):
     """What the library says of a file that lacks its end."""
     magic: bytes = b""
     """What such files begin with."""
+    _described_together = 1 << 30  # columns
 
     def __init__(
         self,
@@ -217,11 +219,9 @@ class TableSource(ABC):
         """Of the first file's columns, by its first rows; see ``described``."""
         schema = self._full_schema(0)
         unread = self._unreadable() | set(self._partitions[0])
-        names = [name for name in schema.names if name not in unread]
-        batch = None
-        if self._paths[0] != STDIN:
-            with self._explaining(0):
-                batch = next(iter(self._batches(0, names, DESCRIBED_ROWS, 1 << 20)), None)
+        names = [name for name in schema.names if name not in unread and self._paths[0] != STDIN]
+        with self._explaining(0):
+            batch = first_rows(partial(self._batches, 0), names, self._described_together)
         return described(schema, batch, self._partitions, self.encoder)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:

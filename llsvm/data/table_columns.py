@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,21 @@ def described(
             column["label_candidate"] = bool(2 <= len(distinct) <= _MAX_LABELS and whole)
         columns.append(column)
     return columns
+
+
+def first_rows(
+    read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]], names: list[str], together: int
+) -> pa.RecordBatch | None:
+    """The columns ``names`` of a file's first rows. read: columns, in batches of so many rows and bytes. together:
+    columns that are read at a time, no more than a reading of the rows may hold."""
+    found = dict[str, pa.Array]()
+    for some in (names[start : start + together] for start in range(0, len(names), together)):
+        batch = next(iter(read(some, DESCRIBED_ROWS, 1 << 20)), None)
+        if batch is None:
+            return None
+        found |= dict(zip(some, batch.columns, strict=True))
+    n_rows = min(map(len, found.values()), default=0)
+    return pa.record_batch({name: column[:n_rows] for name, column in found.items()})
 
 
 def _whole(values: NDArray[np.float64]) -> bool:

@@ -177,9 +177,9 @@ class FeatureMap:
         return extra
 
     @classmethod
-    def from_extra(cls, extra: dict[str, Any]) -> FeatureMap | None:
-        """The map that ``Model.extra`` holds, or None. Raises ModelError where a part is missing, or does not fit
-        the others: kernels follow its indices without looking."""
+    def from_extra(cls, extra: dict[str, Any], unread: bool = False) -> FeatureMap | None:
+        """The map that ``Model.extra`` holds, or None. unread: its arrays have shapes alone. Raises ModelError
+        where a part is missing, or does not fit the others: kernels follow its indices without looking."""
         if EXTRA not in extra:
             return None
         head = extra[EXTRA]
@@ -190,10 +190,11 @@ class FeatureMap:
                 landmarks: Any = extra["landmarks"]
             else:
                 parts = [extra[f"landmarks_{name}"] for name in CSR._fields]
-                landmarks = _checked_csr(n_features, *parts)
+                landmarks = CSR(*parts) if unread else _checked_csr(n_features, *parts)
             function = KernelFunction(head["kernel"], head["gamma"], head["degree"], head["coef0"])
             made = cls(head["kind"], function, n_features, landmarks, extra.get("projection"), head["base"])
-            made._check()
+            if not unread:
+                made._check()
         except (KeyError, ValueError) as error:
             raise ModelError(f"its feature map is damaged: {error}") from error
         return made

@@ -24,6 +24,7 @@ READING_ROOM = 10  # ... each of which is this part (1/10) of what the reader le
 READ_SHARE, MAX_READ_BYTES = 25, 6_000_000
 PAGE_INFO_BYTES = 1100  # what a store remembers of each of its pages
 SPILL_PAGES = 4  # that survivors hold while they spill
+MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
 STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 SMALLEST_BLOCK_BYTES = 256_000
 STATE_CHUNK_BYTES, STATE_CHECKSUM_BYTES = (

@@ -63,16 +63,14 @@ def format_size(nbytes: float) -> str:
 
 def memory_limit_bytes(text: str | int) -> int:
     """``parse_size`` of a limit on memory. Raises UsageError where it is more than the machine, or its container,
-    has: nothing would keep it. Less than a page more is what it has."""
+    has, in whole pages: nothing would keep it."""
     import psutil
 
     limit, machine, container = parse_size(text), int(psutil.virtual_memory().total), container_limit_bytes()
     has, who = (
         (machine, "machine has") if container is None or container > machine else (container, "container has")
     )
-    if has < limit < has + mmap.PAGESIZE:  # to whole pages the kernel rounds a container's limit down
-        return has
-    if limit > has:
+    if limit >= has + mmap.PAGESIZE:  # the kernel rounds a container's limit down to whole pages
         raise UsageError(
             f"a memory limit of {text} is more than the {format_size(has)} that this {who}: pass less with "
             "--memory-limit, or leave it out for half of what is free"

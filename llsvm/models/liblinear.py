@@ -21,9 +21,9 @@ models have a line ``rho RHO``, which is taken off the score. (From LIBLINEAR 2.
 from __future__ import annotations
 
 import os
+import stat
 import warnings
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 import numpy as np
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from llsvm.errors import LLSVMWarning, ModelError
 from llsvm.files.writing import replacing
 from llsvm.models.model import Model, label_text
-from llsvm.models.model_file import KNOWN_REQUIREMENTS
+from llsvm.models.model_file import KNOWN_REQUIREMENTS, require_memory
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
 
 CRAMMER_SINGER, ONE_CLASS = "MCSVM_CS", "ONECLASS_SVM"
@@ -53,6 +53,8 @@ _SOLVERS = {  # LIBLINEAR's solvers, each the settings' loss, penalty and multic
 _REGRESSION = "L2R_L1LOSS_SVR_DUAL"  # of losses that LIBLINEAR lacks: it predicts with all of a kind alike
 _CLASSIFICATION = "L2R_L1LOSS_SVC_DUAL"
 _CHUNK_ROWS = 10_000
+_READ_BYTES = 1 << 20
+_HEAD_LINE_BYTES = 1 << 22  # at most: the labels of half a million classes
 _LARGEST_LABEL = 2**31 - 1
 
 
@@ -97,15 +99,16 @@ def write_liblinear(model: Model, path: str | os.PathLike[str]) -> None:
             stream.write("".join(line % tuple(row) + "\n" for row in rows).encode())
 
 
-def read_liblinear(path: str | os.PathLike[str]) -> Model:
+def read_liblinear(path: str | os.PathLike[str], require: Callable[[int], None] = require_memory) -> Model:
     """The model in LIBLINEAR's file ``path``, of any of its solvers.
 
-    Raises ModelError, naming path and reason.
+    require: is told how many bytes the model takes, before it is read, and may refuse. Raises ModelError, naming
+    path and reason.
     """
     try:
         with open(path, encoding="ascii") as lines:
             head = _read_head(lines)
-            return _model(head, lines)
+            return _model(head, lines, require)
     except FileNotFoundError as error:
         raise ModelError(f"{path}: no such model file") from error
     except OSError as error:
@@ -172,7 +175,10 @@ def _integer_labels(model: Model) -> list[int]:
 def _read_head(lines: TextIO) -> dict[str, list[str]]:
     """The lines before the weights, by their first word (solver_type, label, ...)."""
     head: dict[str, list[str]] = {}
-    for line in islice(lines, 20):
+    for _ in range(20):
+        line = lines.readline(_HEAD_LINE_BYTES)
+        if len(line) == _HEAD_LINE_BYTES:
+            raise ModelError(f"a line of {_HEAD_LINE_BYTES:,} bytes or more before the line 'w'")
         words = line.split()
         if words == ["w"]:
             return head
@@ -181,7 +187,7 @@ def _read_head(lines: TextIO) -> dict[str, list[str]]:
     raise ModelError("the line 'w' is missing")
 
 
-def _model(head: dict[str, list[str]], lines: TextIO) -> Model:
+def _model(head: dict[str, list[str]], lines: TextIO, require: Callable[[int], None]) -> Model:
     solver = " ".join(head["solver_type"])
     if solver not in _SOLVERS:
         raise ModelError(f"{solver} is no solver of LIBLINEAR that is known here")
@@ -191,11 +197,14 @@ def _model(head: dict[str, list[str]], lines: TextIO) -> Model:
     (bias,) = map(float, head["bias"])
     labels = _labels(head, n_classes) if kind == CLASSIFICATION else np.array([1.0, -1.0])
     columns = 1 if n_classes == 2 and solver != CRAMMER_SINGER else n_classes
+    n_weights = (d + (bias >= 0)) * columns
+    _require_fitting(lines, n_weights)
+    require(8 * n_weights * (1 if columns == 1 else 2))  # those of several classes are put in order
     weights = _read_weights(lines, d + (bias >= 0), columns)
     if columns == 1:
-        weights = weights if labels[0] > labels[1] else -weights
+        weights = weights if labels[0] > labels[1] else np.negative(weights, out=weights)
     elif n_classes == 2:
-        weights = weights[:, [np.argmax(labels)]] - weights[:, [np.argmin(labels)]]
+        weights = (weights[:, np.argmax(labels)] - weights[:, np.argmin(labels)])[:, None]
     else:
         weights = weights[:, np.argsort(labels)]
     intercept = weights[d] * bias if bias >= 0 else np.zeros(weights.shape[1])
@@ -225,21 +234,36 @@ def _labels(head: dict[str, list[str]], n_classes: int) -> NDArray[np.float64]:
     return labels
 
 
+def _require_fitting(lines: TextIO, n_weights: int) -> None:
+    """Raise ModelError where more weights are announced than the file has bytes for."""
+    status = os.fstat(lines.fileno())
+    if n_weights < 0 or (stat.S_ISREG(status.st_mode) and n_weights > status.st_size):
+        raise ModelError(f"{n_weights:,} weights are announced, and the file has {status.st_size:,} bytes")
+
+
 def _read_weights(lines: TextIO, n_rows: int, columns: int) -> NDArray[np.float64]:
     """(n_rows, columns) float64."""
     weights = np.empty(n_rows * columns)
     filled = 0
-    for words in _chunks(lines):
+    for words in _words(lines):
         values = np.array(words, float)
+        if not np.isfinite(values).all():
+            raise ModelError("a weight is not a finite number")
         weights[filled : filled + len(values)] = values[: len(weights) - filled]
         filled += len(values)
     if filled != len(weights):
         raise ModelError(f"{filled} weights where {n_rows} rows of {columns} are announced")
-    if not np.isfinite(weights).all():
-        raise ModelError("a weight is not a finite number")
     return weights.reshape(n_rows, columns)
 
 
-def _chunks(lines: TextIO) -> Iterator[list[str]]:
-    while words := " ".join(islice(lines, _CHUNK_ROWS)).split():
+def _words(lines: TextIO) -> Iterator[list[str]]:
+    """In pieces, whole words."""
+    rest = ""
+    while text := lines.read(_READ_BYTES):
+        text = rest + text
+        words = text.split()
+        rest = "" if text[-1].isspace() else words.pop()
+        if len(rest) >= _READ_BYTES:
+            raise ModelError(f"a weight of {len(rest):,} characters")
         yield words
+    yield rest.split()

@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,8 @@ class Model:
     Raises ModelError on construction where shapes and classes do not fit each other.
     """
 
+    _unread: ClassVar[tuple[str, ...]] = ()  # arrays of the file that ``load`` leaves out
+    _weights = staticmethod(sparse.from_arrays)
     coef_: NDArray[np.float64]
     intercept_: NDArray[np.float64]
     classes_: NDArray[Any]
@@ -347,12 +349,12 @@ class Model:
     def load(cls, path: str | os.PathLike[str], with_log: bool = True) -> Model:
         """The model in the file ``path``. with_log: with what stands beside it, in ``path.log.json``, if that is
         there and of this model. Raises ModelError: no such file, not a model, damaged, too new."""
-        header, arrays, log = model_file.read(path, with_log)
+        header, arrays, log = model_file.read(path, with_log, cls._unread)
         more = {n.removeprefix("extra/"): value for n, value in arrays.items() if n.startswith("extra/")}
         try:
             certificate, names = header["certificate"], header["feature_names"]
             model = cls(
-                coef_=cast(Any, sparse.from_arrays(arrays, arrays["intercept"].size)),
+                coef_=cast(Any, cls._weights(arrays, arrays["intercept"].size)),
                 intercept_=arrays["intercept"],
                 classes_=arrays["classes"],
                 certificate=None if certificate is None else certificate_of(certificate),

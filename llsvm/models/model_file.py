@@ -21,7 +21,7 @@ import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +45,7 @@ from llsvm.memory.sizes import format_size
 from llsvm.models.calibration import CALIBRATION, THRESHOLD
 from llsvm.models.header import check_header
 from llsvm.models.model_log import read_log
-from llsvm.models.sparse import NAME, PARTS, InPieces, check_shapes
+from llsvm.models.sparse import COUNTS, NAME, PARTS, InPieces, check_shapes
 
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
@@ -57,7 +57,7 @@ KNOWN_REQUIREMENTS = frozenset(
     }
 )
 
-_HEADER = "header.json"
+HEADER = "header.json"
 _CHUNK_BYTES = 1 << 20
 _ZEROS_PAY = (
     0.1  # arrays with a smaller share of other values are deflated; else it takes longer than writing
@@ -102,7 +102,7 @@ def write(
                 member = _write_member(archive, f"{name}.npy", _npy_pieces(array), _mostly_zeros(array))
                 listed[name] = {"shape": array.shape, "dtype": array.dtype.str, "crc32": member.CRC}
             about = {"format": FORMAT, "format_version": FORMAT_VERSION, "arrays": listed}
-            _write_member(archive, _HEADER, [json_bytes(about | dict(header))], compress=True)
+            _write_member(archive, HEADER, [json_bytes(about | dict(header))], compress=True)
         members = _fingerprint(archive)
     if os.path.isfile(path):  # not beside /dev/null
         try:
@@ -113,15 +113,20 @@ def write(
 
 
 def read(
-    path: str | os.PathLike[str], with_log: bool = True
+    path: str | os.PathLike[str], with_log: bool = True, unread: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, Any]]:
     """Header, arrays by name, and log (empty without with_log, if missing, if damaged, of which it warns, or if of
-    another model). Raises ModelError."""
-    with _opened(path) as archive:
+    another model). unread: arrays whose values are not read, and are NaN or 0: they take no memory. Raises
+    ModelError."""
+    with opened(path) as archive:
         header = _header(archive)
         members = _members(archive, header)
-        _require_memory(sum(member.nbytes for member in members))
-        arrays = {member.name: _read_array(archive, member) for member in members}
+        wanted = [member for member in members if member.name not in unread]
+        require_memory(sum(member.nbytes * (1 + (member.name == COUNTS)) for member in wanted))
+        arrays = {
+            member.name: _read_array(archive, member) if member in wanted else _nothing(member)
+            for member in members
+        }
         fingerprint = _fingerprint(archive)
     return header, arrays, read_log(log_path(path), fingerprint) if with_log else {}
 
@@ -227,7 +232,7 @@ class _Member:
 def _members(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> list[_Member]:
     """The arrays, none of whose values have been read yet. Raises ValueError where the container, the members' own
     headers and the model's header do not say the same."""
-    infos = [info for info in archive.infolist() if info.filename != _HEADER]
+    infos = [info for info in archive.infolist() if info.filename != HEADER]
     names = [info.filename for info in infos]
     if strange := [name for name in names if not _MEMBER.fullmatch(name)] or [
         *{n for n in names if names.count(n) > 1}
@@ -247,14 +252,14 @@ def _members(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> list[_Membe
                 raise ValueError(
                     f"its array {name} is not what its header says: {spec}, not {listed.get(name)}"
                 )
-    check_shapes({name: (m.shape, m.dtype.kind) for name, m in there.items()}, header["n_weights"])
+    check_shapes({name: (m.shape, m.dtype.str[1:]) for name, m in there.items()}, header["n_weights"])
     return members
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
     """What the member's own header says, if that is as long as the member is."""
     name = info.filename.removesuffix(".npy")
-    with _open_member(archive, info) as stream:
+    with open_member(archive, info) as stream:
         if npy.read_magic(stream) != (1, 0):
             raise ValueError(f"its array {name} is of another version of .npy")
         shape, fortran, dtype = npy.read_array_header_1_0(stream)
@@ -268,7 +273,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
     return member
 
 
-def _open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
+def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
     """zipfile gives no more bytes than the directory declares, and compares the checksum at the end."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{info.filename[:60]!r} is compressed in a way that models are not")
@@ -277,7 +282,7 @@ def _open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
 
 def _read_array(archive: zipfile.ZipFile, member: _Member) -> NDArray[Any]:
     raw = np.empty(member.nbytes, np.uint8)
-    with _open_member(archive, member.info) as stream:
+    with open_member(archive, member.info) as stream:
         stream.read(member.offset)
         done = 0
         while piece := stream.read(_CHUNK_BYTES):
@@ -288,7 +293,14 @@ def _read_array(archive: zipfile.ZipFile, member: _Member) -> NDArray[Any]:
     return raw.view(member.dtype).reshape(member.shape)
 
 
-def _require_memory(nbytes: int) -> None:
+def _nothing(member: _Member) -> NDArray[Any]:
+    """An array of the member's shape whose values all lie in one place."""
+    value = np.full((), np.nan if member.dtype.kind == "f" else 0, member.dtype)
+    return np.broadcast_to(value, member.shape)
+
+
+def require_memory(nbytes: int) -> None:
+    """Raise ModelError where a model's arrays do not fit the memory that is free."""
     free = available_bytes() - resident_bytes()
     if nbytes > free:
         raise ModelError(
@@ -298,7 +310,7 @@ def _require_memory(nbytes: int) -> None:
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
+def opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
     """The container at ``path``; whatever is wrong with its bytes becomes a ModelError that names it."""
     path = without_credentials(os.fspath(path))
     try:
@@ -363,13 +375,13 @@ def _header(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 
 def _header_text(archive: zipfile.ZipFile) -> bytes:
-    if archive.namelist().count(_HEADER) != 1:
+    if archive.namelist().count(HEADER) != 1:
         raise ModelError("is not an llsvm model")
-    info = archive.getinfo(_HEADER)
+    info = archive.getinfo(HEADER)
     most = min(_MAX_HEADER_BYTES, max(_MAX_DIRECTORY_BYTES, _MAX_HEADER_RATIO * info.compress_size))
     if info.file_size > most:
         raise ValueError(f"its header unpacks from {info.compress_size:,} bytes to {info.file_size:,}")
-    with _open_member(archive, info) as stream:
+    with open_member(archive, info) as stream:
         return stream.read()
 
 

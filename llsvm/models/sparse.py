@@ -18,7 +18,8 @@ from llsvm.block import CSR, Matrix
 from llsvm.row_buffer import sparsify
 
 NAME = "sparse_weights"  # in a model file's ``extra`` and ``requires``
-PARTS = ("coef_counts", "coef_problems", "coef_values")
+COUNTS = "coef_counts"
+PARTS = (COUNTS, "coef_problems", "coef_values")
 _PIECE_WEIGHTS = 1 << 20
 _MIN_WEIGHTS = 1 << 16  # fewer are written as they are
 _MAX_SHARE = 0.5  # of the bytes that all weights take
@@ -68,7 +69,7 @@ def of_problem(weights: Weights, problem: int) -> NDArray[np.float64]:
     if not isinstance(weights, SparseWeights):
         return weights[problem]
     found = np.zeros(weights.shape[1])
-    own = np.flatnonzero(weights.problems == problem)
+    own = np.flatnonzero(weights.problems == problem).astype(np.int32)
     found[np.searchsorted(weights.indptr, own, "right") - 1] = weights.values[own]
     return found
 
@@ -146,29 +147,28 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], k: int) -> Weights:
     counts, problems, values = (arrays[name] for name in PARTS)
     if counts.sum(dtype=np.float64) != len(values) or len(problems) != len(values):
         raise ValueError(f"its {len(values):,} weights are not those of its columns")
-    found = SparseWeights(_indptr(counts), problems.astype(np.int32, copy=False), values, k)
-    first = np.zeros(len(values) + 1, bool)
-    first[found.indptr] = True
-    falls = np.flatnonzero(problems[1:] <= problems[:-1]) + 1
-    if len(values) and (problems.min() < 0 or problems.max() >= k or not first[falls].all()):
+    found = SparseWeights(_indptr(counts), problems, values, k)
+    falls = (np.flatnonzero(problems[1:] <= problems[:-1]) + 1).astype(np.int32)
+    begin = bool((found.indptr[np.searchsorted(found.indptr, falls)] == falls).all())
+    if len(values) and (problems.min() < 0 or problems.max() >= k or not begin):
         raise ValueError("its weights are of problems that there are not, or not in order")
     return found
 
 
 def check_shapes(there: Mapping[str, tuple[tuple[int, ...], str]], n_weights: int) -> None:
-    """Raise ValueError where a model file's arrays cannot be its weights. there: of each array its shape and the
-    kind of its dtype. n_weights: as the header has it."""
+    """Raise ValueError where a model file's arrays cannot be its weights. there: of each array its shape and its
+    dtype, such as "f8". n_weights: as the header has it."""
     k = math.prod(there["intercept"][0])
     if "coef" in there:
         shape, kind = there["coef"]
         fits = len(shape) == 2 and math.prod(shape) == n_weights and shape[1] == k
     else:
         (counts, counted), (problems, which), (shape, kind) = (there[name] for name in PARTS)
-        fits = problems == shape == (n_weights,) and len(counts) == 1 and counted == "u" and which == "i"
+        fits = problems == shape == (n_weights,) and len(counts) == 1 and (counted, which) == ("u4", "i4")
     if not fits:
         raise ValueError(f"its weights have the shape {shape}, and its header says {n_weights:,} of them")
-    if kind != "f" or there["intercept"][1] != "f":
-        raise ValueError("its weights are no numbers")
+    if kind != "f8" or there["intercept"][1] != "f8":
+        raise ValueError("its weights are no 64-bit floats")
 
 
 def linear_scorer(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 
-_PIECE_BYTES = 1 << 15  # of dense rows, as float64, whose norms are computed at a time: they are copied, unreserved
+_PIECE_BYTES = 1 << 15  # of dense rows, as float64: copies of them are not reserved
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import DataError
 from llsvm.models.model import Model
 from llsvm.scoring.figures import ClassCounts
-from llsvm.scoring.groups import GROUP_BYTES, Groups, groups_for
+from llsvm.scoring.groups import GROUP_BYTES, LEAST_GROUPS, Groups, groups_for
 from llsvm.scoring.kept_scores import HELD_BYTES, ScoreStore
 from llsvm.scoring.number_figures import NumberErrors, Outliers
 from llsvm.scoring.room import BLOCKS_HELD, max_block_bytes, row_bytes, spare_bytes
@@ -59,7 +59,9 @@ def measure(
     grow = partial(max_block_bytes, model, source, memory_limit, more)
     if by is not None:
         group_bytes = own_bytes + GROUP_BYTES
-        limit = groups_for(spare_bytes(model, source, memory_limit, more), group_bytes)
+        more["figures of groups"] = least = LEAST_GROUPS * group_bytes
+        grow()
+        limit = groups_for(least + spare_bytes(model, source, memory_limit, more), group_bytes)
         more["figures of groups"] = limit.groups * group_bytes
     max_bytes, n_rows, weighs = grow(), 0, False
     with closing(ScoreStore()) as store:

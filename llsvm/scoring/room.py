@@ -1,28 +1,30 @@
-"""What scoring needs of the memory limit."""
+"""What scoring needs of the memory limit; and where that is too small, the one that works, which is known before
+any row has been scored: also where the model itself does not fit, whose weights are then left unread."""
 
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Mapping
 
 from llsvm.data.source import BlockSource
-from llsvm.errors import DataError
-from llsvm.files.inputs import open_binary
+from llsvm.errors import BudgetError, LongRowError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import LIBRARY
+from llsvm.memory.plan import LIBRARY, MEASURED_BYTES
 from llsvm.memory.process import RUNTIME_BYTES, resident_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.header import SPREAD
 from llsvm.models.model import Model
+from llsvm.models.unread import UnreadModel, model_bytes
 
 DEFAULT_MEMORY = "50%"
 _LARGEST_BLOCK_BYTES = 8 << 20
-_SMALLEST_BLOCK_BYTES = 256 << 10
+SMALLEST_BLOCK_BYTES = 256 << 10
 BLOCKS_HELD = 8  # five in the source, one being scored, its scores and its lines of text
 _LABEL_BYTES = 200  # of a row: its predicted class and its line without scores
 _VOTE_BYTES = 48  # of a row and class, where pairs of classes vote
-_HEADER_FACTOR = 8  # a model's header as objects, over its text
+_RUNTIME, _BLOCKS = "interpreter and libraries", "blocks of rows"
+_LARGER = 50  # what the process holds is a measurement: the next run may find this part (1/50) more
+_LONG_ROWS = ("svmlight",)  # formats whose rows may be longer than blocks
 
 
 def block_bytes(
@@ -31,7 +33,7 @@ def block_bytes(
     memory_limit: str | int | None = None,
     reader_bytes: int = 0,
     more: Mapping[str, int] | None = None,
-    at_least: int = _SMALLEST_BLOCK_BYTES,
+    at_least: int = SMALLEST_BLOCK_BYTES,
 ) -> int:
     """Bytes a block may have while a model of ``n_weights`` weights scores, under a limit on the process; see
     ``bytes_for_blocks``."""
@@ -45,47 +47,64 @@ def bytes_for_blocks(
     memory_limit: str | int | None = None,
     reader_bytes: int = 0,
     more: Mapping[str, int] | None = None,
-    at_least: int = _SMALLEST_BLOCK_BYTES,
+    at_least: int = SMALLEST_BLOCK_BYTES,
+    unread: int | None = None,
 ) -> int:
     """Bytes that the limit leaves, all blocks together.
 
     memory_limit: as Settings has it; None for "50%". reader_bytes: see SourceInfo. more: what else is held, in
-    bytes, by name. at_least: bytes that a block must have. Raises BudgetError, UsageError.
+    bytes, by name. at_least: bytes that a block must have. unread: the model has not been read, and this is what it
+    takes beside its weights. Raises BudgetError, UsageError.
     """
     limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
     # a model of several classes may be held twice: as it was made, and with each feature's weights together
-    model_bytes = 8 * n_weights * (2 if n_classes > 2 else 1)
-    budget = MemoryBudget(limit, 0)
+    of_model = 8 * n_weights * (2 if n_classes > 2 else 1)
     # the model may be resident already; what else the process holds counts where it exceeds our own runtime
-    fixed = {
-        "interpreter and libraries": max(RUNTIME_BYTES, resident_bytes() - model_bytes),
-        "model": model_bytes,
-    }
+    held = resident_bytes() - of_model if unread is None else resident_bytes() + unread
+    fixed = {_RUNTIME: max(RUNTIME_BYTES, held), "model": of_model}
     if reader_bytes:
         fixed[LIBRARY] = reader_bytes
     fixed |= more or {}
-    budget.require(fixed | {"blocks of rows": BLOCKS_HELD * at_least})
+    if sum(fixed.values()) + BLOCKS_HELD * at_least > limit and held > RUNTIME_BYTES:
+        fixed[_RUNTIME] += held // _LARGER
+    MemoryBudget(limit, 0).require(fixed | {_BLOCKS: BLOCKS_HELD * at_least})
     return limit - sum(fixed.values())
 
 
-def require_room(path: str | os.PathLike[str], memory_limit: str | int | None = None) -> None:
-    """Raise BudgetError unless the model in the file ``path`` fits the limit once it is unpacked, by what its
-    directory declares; nothing is unpacked for that. What is wrong with the file is left to whoever loads it."""
+def taken(
+    path: str | os.PathLike[str],
+    memory_limit: str | int | None = None,
+    with_log: bool = False,
+    beside: int = 0,
+) -> Model:
+    """The model in the file ``path``; an UnreadModel where the limit has no room for it. with_log: see
+    ``Model.load``. beside: bytes that are held too. Raises ModelError, and BudgetError where not even its names and
+    vocabularies fit the limit."""
+    found = model_bytes(path)
     try:
-        with open_binary(os.fspath(path)) as stream:
-            parts = {part.filename: part.file_size for part in zipfile.ZipFile(stream).infolist()}
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, DataError):
-        return
-    texts = sum(size for name, size in parts.items() if not name.endswith(".npy"))
-    arrays = sum(parts.values()) - texts + parts.get("coef.npy", 0)  # these are held twice where they score
+        # weights are held twice where they score
+        require_room_for(found.total + found.weights, memory_limit, beside)
+    except BudgetError as error:
+        if resident_bytes() + found.others > max(error.limit_bytes, RUNTIME_BYTES):
+            raise error.as_least() from error
+        return UnreadModel.of_file(path, error, beside)
+    return Model.load(path, with_log)
+
+
+def require_room(path: str | os.PathLike[str], memory_limit: str | int | None, beside: int = 0) -> None:
+    """``require_room_for`` the model in the file ``path``."""
+    require_room_for(model_bytes(path).total, memory_limit, beside)
+
+
+def require_room_for(nbytes: int, memory_limit: str | int | None, beside: int = 0) -> None:
+    """Raise BudgetError unless a model of so many bytes fits the limit. beside: bytes that are held too."""
     limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
-    MemoryBudget(limit, 0).require(
-        {
-            "interpreter and libraries": RUNTIME_BYTES,
-            "model": arrays + _HEADER_FACTOR * texts,
-            "blocks of rows": BLOCKS_HELD * _SMALLEST_BLOCK_BYTES,
-        }
-    )
+    needs = {
+        _RUNTIME: RUNTIME_BYTES,
+        "model": nbytes,
+        _BLOCKS: BLOCKS_HELD * SMALLEST_BLOCK_BYTES,
+    }
+    MemoryBudget(limit, 0).require(needs | ({"the other model": beside} if beside else {}))
 
 
 def row_bytes(model: Model, text_bytes: int = 0) -> int:
@@ -99,25 +118,77 @@ def max_block_bytes(
     source: BlockSource,
     memory_limit: str | int | None,
     more: Mapping[str, int],
-    at_least: int = _SMALLEST_BLOCK_BYTES,
+    at_least: int = SMALLEST_BLOCK_BYTES,
 ) -> int:
     """``block_bytes`` of this model and source. more: what else is held, in bytes, by name."""
-    return block_bytes(*_needs(model, source, memory_limit, more), at_least)
+    try:
+        left = _left(model, source, memory_limit, more, at_least)
+    except BudgetError as error:
+        if source.info().format in _LONG_ROWS:
+            _left(model, source, memory_limit, more, _longest_row(source, error, at_least))
+        raise
+    return min(max(_LARGEST_BLOCK_BYTES, at_least), left // BLOCKS_HELD)
 
 
 def spare_bytes(
     model: Model, source: BlockSource, memory_limit: str | int | None, more: Mapping[str, int]
 ) -> int:
     """Bytes that may be taken for something else: half of what blocks could have, or all that is more than they
-    ever take. As ``max_block_bytes``."""
-    left = bytes_for_blocks(*_needs(model, source, memory_limit, more))
-    return max(left // 2, left - BLOCKS_HELD * _LARGEST_BLOCK_BYTES)
+    ever take, but for the smallest blocks. As ``max_block_bytes``, of which this limit is enough."""
+    left = _left(model, source, memory_limit, more)
+    most = left - BLOCKS_HELD * SMALLEST_BLOCK_BYTES
+    return min(most, max(left // 2, left - BLOCKS_HELD * _LARGEST_BLOCK_BYTES))
 
 
-def _needs(
-    model: Model, source: BlockSource, memory_limit: str | int | None, more: Mapping[str, int]
-) -> tuple[int, int, str | int | None, int, Mapping[str, int]]:
+def _left(
+    model: Model,
+    source: BlockSource,
+    memory_limit: str | int | None,
+    more: Mapping[str, int],
+    at_least: int = SMALLEST_BLOCK_BYTES,
+) -> int:
+    """``bytes_for_blocks``. Raises BudgetError with what takes most: the model when it is read, or when it
+    scores."""
     n_values = model.weights.nbytes // 8 + sum(len(model.extra.get(name, ())) for name in ("fill", SPREAD))
+    support = 0
     if model.feature_map is not None:
-        more = {**more, "feature map": model.feature_map.work_bytes}
-    return n_values, len(model.classes_), memory_limit, source.info().reader_bytes, more
+        more, support = {**more, "feature map": model.feature_map.work_bytes}, model.feature_map.nbytes
+    n_classes, reader_bytes = len(model.classes_), source.info().reader_bytes
+    asked = n_values, n_classes, memory_limit, reader_bytes, more, at_least
+    if not isinstance(model, UnreadModel):
+        return bytes_for_blocks(*asked)
+    refused = model.refusal
+    try:
+        bytes_for_blocks(*asked, support + model.beside)
+    except BudgetError as error:
+        raise max(error, refused, key=lambda each: each.smallest_bytes) from error
+    raise refused
+
+
+def _longest_row(source: BlockSource, error: BudgetError, at_least: int) -> int:
+    """Bytes that a block must have for the longest row. error: raised, with "at least", where that is not to be
+    found out. at_least: that a block must have by now."""
+    longest, room = at_least, max(error.limit_bytes, RUNTIME_BYTES) - resident_bytes()
+    while _can_be_read(source) and (longest == at_least or BLOCKS_HELD * longest <= room):
+        try:
+            for _ in source.blocks(longest):
+                pass
+            return longest
+        except LongRowError as row:
+            longest = row.row_bytes
+    raise error.as_least() from error
+
+
+def n_rows_of(source: BlockSource) -> int | None:
+    """The rows of a source, which are counted where they are not known; None where that would take long."""
+    if (known := source.info().n_rows) is not None:
+        return known
+    if not _can_be_read(source):
+        return None
+    return sum(block.n_rows for block in source.blocks(SMALLEST_BLOCK_BYTES))
+
+
+def _can_be_read(source: BlockSource) -> bool:
+    """Can it be read once more, only to tell what it takes?"""
+    info = source.info()
+    return info.rereadable and (info.n_bytes or 0) <= MEASURED_BYTES

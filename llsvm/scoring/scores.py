@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block, Matrix
 from llsvm.data.source import BlockSource
-from llsvm.errors import DataError, LongRowError, UsageError
+from llsvm.errors import BudgetError, DataError, LongRowError, UsageError
 from llsvm.models.model import Model
-from llsvm.scoring.room import max_block_bytes, row_bytes
+from llsvm.scoring.room import SMALLEST_BLOCK_BYTES, max_block_bytes, n_rows_of, row_bytes
 
 Columns = Literal["none", "scores", "probabilities"]
 _SCORE_BLOCKS = 2  # of those held, for scores and lines of text
@@ -145,14 +145,25 @@ def predicted(
     each_bytes, n_rows = row_bytes(model), 0
     found: list[NDArray[Any]] = []
     kept_bytes = model.classes_.dtype.itemsize if as_ids else 8 * max(len(model.classes_), 1)
-    grow = partial(max_block_bytes, model, source, memory_limit, {"scores of a row": each_bytes})
-    for _, values in score_blocks(model, source, grow(), each_bytes, grow):
-        if as_ids:
-            found.append(model.class_ids(values).astype(np.int32))
-        else:
-            found.append(model.probabilities(values) if probabilities else values[:, 0].copy())
-        n_rows += len(values)
-        max_block_bytes(model, source, memory_limit, {"predictions": n_rows * (kept_bytes + _WORK_BYTES)})
+
+    def grow(at_least: int = 0, rows: int = 0) -> int:
+        more = {"scores of a row": each_bytes, "predictions": rows * (kept_bytes + _WORK_BYTES)}
+        return max_block_bytes(model, source, memory_limit, more, max(at_least, SMALLEST_BLOCK_BYTES))
+
+    try:
+        for _, values in score_blocks(model, source, grow(), each_bytes, grow):
+            if as_ids:
+                found.append(model.class_ids(values).astype(np.int32))
+            else:
+                found.append(model.probabilities(values) if probabilities else values[:, 0].copy())
+            n_rows += len(values)
+            grow(rows=n_rows)
+    except BudgetError as error:
+        found.clear()
+        if (rows := n_rows_of(source)) is None:
+            raise error.as_least() from error
+        grow(rows=rows)
+        raise
     at_least_one(n_rows, source)
     whole = np.concatenate(found)
     return model.classes_[whole] if as_ids else whole

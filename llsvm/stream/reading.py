@@ -192,7 +192,8 @@ class DataReader:
             return 0
 
         while True:
-            if self._long_row_bytes and self._measuring_bytes > room:
+            free = (budget.limit_bytes - resident_bytes()) // 2
+            if self._long_row_bytes and self._measuring_bytes > max(room, free):
                 budget.require({READING: self._measuring_bytes + budget.limit_bytes})
             try:
                 return self._with_facts(

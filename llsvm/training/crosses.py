@@ -49,11 +49,13 @@ def _learn(stream: Stream, encoder: TableEncoder) -> None:
     source, budget, progress = stream.source, stream.budget, stream.progress
     info, crosses, categories = source.info(), encoder.crosses, encoder.categories
     assert info.columns is not None, "a table with crosses reads their columns"
-    budget.reserve(LIBRARY, info.reader_bytes)
     low, high = _READ_BYTES
-    read_bytes = min(max(budget.available_bytes // _READ_SHARE, low), high)
+    least = {LIBRARY: info.reader_bytes, READING: _BATCHES_HELD * low, LEARNING: MIN_WORK_BYTES}
+    budget.require(least)
+    spare = budget.available_bytes - sum(least.values())
+    budget.reserve(LIBRARY, info.reader_bytes)
+    read_bytes = min(low + spare // _READ_SHARE, high)
     budget.reserve(READING, _BATCHES_HELD * read_bytes)
-    budget.require({LEARNING: MIN_WORK_BYTES})
     wanted = (*crosses.numbers, *(categories.names if crosses.learns_pairs else ()))
     progress.begin("learning crosses", info.n_rows or 0, info.n_bytes or 0)
     before = source.bytes_read

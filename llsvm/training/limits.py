@@ -5,7 +5,7 @@ from __future__ import annotations
 from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import COMPILING, MemoryBudget
-from llsvm.memory.plan import STATE
+from llsvm.memory.plan import MEASURED_BYTES, STATE
 from llsvm.memory.process import default_limit_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.settings.settings import Settings
@@ -23,7 +23,6 @@ _TEXT_COMPILE_BYTES = 26_000_000
 # As those that score held-out rows do, beside a solver's: measured 513 MB under a limit of 500, of which 20 MB were
 # for this.
 _TUNE_COMPILE_BYTES = 40_000_000
-_MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
 
 
 def budget_of(
@@ -33,7 +32,7 @@ def budget_of(
     does, since the data may ask for more still. info: of the source. tunes: see Training.
 
     Raises BudgetError where that is not to be found out. UsageError: no limit that could be kept."""
-    nbytes = _limit_bytes(settings, checkpoints)
+    nbytes = limit_of(settings, checkpoints)
     has_text = info.encoder is not None and info.encoder.documents is not None
     compiling = (settings.multiclass in _JOINT) * _JOINT_COMPILE_BYTES
     compiling += (settings.multiclass == "ovo") * _PAIRS_COMPILE_BYTES
@@ -44,13 +43,13 @@ def budget_of(
     try:
         return MemoryBudget(nbytes, more=more), None
     except BudgetError as error:
-        if settings.feature_map is not None or (info.n_bytes or 0) > _MEASURED_BYTES:
+        if settings.feature_map is not None or (info.n_bytes or 0) > MEASURED_BYTES:
             raise error.as_least() from error
         return MemoryBudget(error.smallest_bytes, more=more), error
 
 
-def _limit_bytes(settings: Settings, checkpoints: Checkpoints | None) -> int:
-    """A run that goes on does so under the limit it began with, unless another is given."""
+def limit_of(settings: Settings, checkpoints: Checkpoints | None = None) -> int:
+    """The memory limit in bytes. A run that goes on has the one that it began with, unless another is given."""
     if settings.memory_limit is not None:
         return memory_limit_bytes(settings.memory_limit)
     before = None if checkpoints is None else checkpoints.limit_bytes(settings)

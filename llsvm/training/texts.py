@@ -127,8 +127,7 @@ def hashed_note(why: str, bits: int, remedy: str) -> str:
 def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> list[Vocabulary]:
     """column_bytes: see ``learn_texts``. Raises VocabularyTooLarge."""
     budget, n_threads, options = stream.budget, documents.n_threads, documents.options
-    read_bytes = _reserve_reading(stream, documents)
-    budget.require({COUNTING: MIN_WORK_BYTES})
+    read_bytes = _reserve_reading(stream, documents, MIN_WORK_BYTES)
     room = budget.available_bytes
     budget.reserve(COUNTING, room)
     files = [RunFiles(stream.open_workspace, name) for name in range(len(documents.names))]
@@ -160,7 +159,7 @@ def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
     mark = budget.mark()
     options = replace(documents.options, weight="binary")
     try:
-        read_bytes = _reserve_reading(stream, documents)
+        read_bytes = _reserve_reading(stream, documents, COUNT_BYTES * documents.width)
         budget.reserve(COUNTING, COUNT_BYTES * documents.width)
         counted = [ColumnFrequencies(np.zeros(width, np.uint32)) for width in documents.widths]
         with Threads(documents.n_threads) as threads:
@@ -184,13 +183,17 @@ def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
         budget.return_to(mark)
 
 
-def _reserve_reading(stream: Stream, documents: DocumentColumns) -> int:
-    """Sign for what reading documents holds; returns the bytes of a batch. Raises BudgetError."""
+def _reserve_reading(stream: Stream, documents: DocumentColumns, counting_bytes: int) -> int:
+    """Sign for what reading documents holds; returns the bytes of a batch. counting_bytes: that are left, at least.
+    Raises BudgetError."""
     budget, info = stream.budget, stream.source.info()
-    budget.reserve(LIBRARY, info.reader_bytes)
     low, high = _READ_BYTES
-    read_bytes = min(max(budget.available_bytes // _READ_SHARE, low), high)
     work = documents.n_threads * workspace_bytes(documents.options, PIECE_BYTES)
+    least = {LIBRARY: info.reader_bytes, READING: _BATCHES_HELD * low + work, COUNTING: counting_bytes}
+    budget.require(least)
+    spare = budget.available_bytes - sum(least.values())
+    budget.reserve(LIBRARY, info.reader_bytes)
+    read_bytes = min(low + spare // _READ_SHARE, high)
     budget.reserve(READING, _BATCHES_HELD * read_bytes + work)
     return read_bytes
 

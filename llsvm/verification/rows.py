@@ -3,7 +3,7 @@ own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,12 +13,13 @@ import numpy as np
 from llsvm.block import CSR
 from llsvm.data import open_with_settings
 from llsvm.dataset import DatasetInfo
-from llsvm.errors import ModelError
+from llsvm.errors import BudgetError, ModelError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import Needs
+from llsvm.memory.plan import MEASURED_BYTES, Needs, smallest_for
 from llsvm.memory.process import default_limit_bytes, default_threads
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
+from llsvm.models.unread import UnreadModel
 from llsvm.objective.rounding import keep_double
 from llsvm.settings.names import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
@@ -30,6 +31,7 @@ from llsvm.verification.problems import Problems
 from llsvm.verification.products import WORK_BYTES
 from llsvm.verification.sums import kernel_sums_bytes
 
+_MODEL = "model and weights"  # a line of the ledger
 _PLACE = ("memory_limit", "threads", "disk_limit", "spill_dir")  # of the training, and of no other run
 
 
@@ -56,17 +58,23 @@ def rows_of(
 
     Nothing is written to disk unless data can be read once only, or n-grams are counted.
     Raises BudgetError, DataError, DiskError, UsageError."""
-    limit = settings.memory_limit
-    threads = settings.threads or default_threads()
-    budget = MemoryBudget(default_limit_bytes() if limit is None else memory_limit_bytes(limit))
+    given, threads = settings.memory_limit, settings.threads or default_threads()
+    limit_bytes = default_limit_bytes() if given is None else memory_limit_bytes(given)
     copies = 4 if kept is None else 12
-    budget.reserve("model and weights", copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ())))
+    model_bytes = copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ()))
+    budget, refused = _budget(limit_bytes, model, model_bytes)
     source = open_with_settings(settings, data, y, sample_weight, threads)
     if (encoder := source.info().encoder) is not None and encoder.documents is not None:
         encoder.documents.number_as(model.extra)
         settings = replace(settings, vocabulary="exact")  # else they are hashed by now
     if _as_float64(model):
         keep_double(source.info().rounding)
+    work = WORK_BYTES if model.feature_map is None else WORK_BYTES + model.feature_map.work_bytes
+
+    def needs(dataset: DatasetInfo) -> Needs:
+        of_kernel = _kernel_bytes(model, kept, dataset, Problems.of(settings, dataset).count)
+        return Needs({"sums over rows": work, "rows with dual variables": of_kernel}, 8)
+
     with Stream(
         source,
         budget,
@@ -75,13 +83,60 @@ def rows_of(
         scale=settings.scale,
         fill_missing=settings.missing == "mean",
     ) as stream:
-        learn_columns(stream, settings)
-        stream.read()
-        work = WORK_BYTES if model.feature_map is None else WORK_BYTES + model.feature_map.work_bytes
-        count = Problems.of(settings, stream.dataset).count
-        of_kernel = _kernel_bytes(model, kept, stream.dataset, count)
-        stream.prepare(Needs({"sums over rows": work, "rows with dual variables": of_kernel}, 8))
+        held = budget.mark()
+        try:
+            if refused is not None:
+                raise refused
+            learn_columns(stream, settings)
+            stream.read()
+            stream.prepare(needs(stream.dataset))
+        except BudgetError as error:
+            floor = max(limit_bytes + 1, budget.floor_bytes, error.smallest_bytes if refused else 0)
+            raise _with_smallest(error, stream, settings, held, needs, floor) from error
         yield stream
+
+
+def _budget(limit_bytes: int, model: Model, model_bytes: int) -> tuple[MemoryBudget, BudgetError | None]:
+    """The ledger, with the model in it; and the refusal where the limit has no room for these, the ledger being of
+    the smallest that has: the data may ask for more still."""
+    refused = model.refused if isinstance(model, UnreadModel) else None
+    try:
+        budget = MemoryBudget(limit_bytes)
+    except BudgetError as error:
+        refused = refused or error
+        budget = MemoryBudget(error.smallest_bytes + model_bytes)
+    try:
+        budget.reserve(_MODEL, model_bytes)
+    except BudgetError as error:
+        refused = refused or error
+        budget = MemoryBudget(error.smallest_bytes)
+        budget.reserve(_MODEL, model_bytes)
+    return budget, refused
+
+
+def _with_smallest(
+    error: BudgetError,
+    stream: Stream,
+    settings: Settings,
+    held: Mapping[str, int],
+    needs: Callable[[DatasetInfo], Needs],
+    floor_bytes: int,
+) -> BudgetError:
+    """The refusal with the smallest limit that works, which is no less than ``floor_bytes``. held: before anything
+    was read."""
+    info = stream.source.info()
+    if not info.rereadable or (info.n_bytes or 0) > MEASURED_BYTES:
+        return error.as_least()
+    try:
+        learn_columns(stream, settings)
+    except BudgetError as more:
+        nbytes = max(error.smallest_bytes, more.smallest_bytes)
+        return BudgetError(error.what, error.limit_bytes, nbytes, more.lines, at_least=True)
+    try:
+        smallest = smallest_for(stream.measure(), held, lambda left: needs(left.dataset), floor_bytes)
+    except BudgetError:
+        return error.as_least()
+    return BudgetError(error.what, error.limit_bytes, smallest.nbytes, smallest.lines)
 
 
 def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, count: int) -> int:
