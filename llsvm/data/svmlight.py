@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, Parsing, SourceInfo
 from llsvm.data.svmlight_arrays import ReusedArrays
-from llsvm.data.svmlight_errors import refuse_line, refuse_magic
+from llsvm.data.svmlight_errors import TOO_LARGE, refuse_line, refuse_magic
 from llsvm.data.svmlight_labels import PROBE_BYTES, take_words, words_among
 from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
 from llsvm.errors import DataError, UsageError
@@ -43,7 +43,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 @dataclass(slots=True)
 class _Parsed:
     """A block's parts as the kernel fills them, and what it says; see ``llsvm.kernels.parse.parse``. lost: Σ e² of
-    what was rounded."""
+    what was rounded. flushed: see Rounding."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -53,6 +53,7 @@ class _Parsed:
     largest: int
     bad: int  # where the first bad line starts, or -1
     lost: float
+    flushed: bool
 
 
 class SvmlightSource:
@@ -175,7 +176,11 @@ class SvmlightSource:
                 end = piece.text.index(b"\n", parsed.bad)
                 cut_off = piece.cut_off and end == piece.stop - 1
                 line = bytes(piece.text[parsed.bad : end])
-                refuse_line(self.path, number, line, lowest, cut_off, self.text_labels)
+                try:
+                    refuse_line(self.path, number, line, lowest, cut_off, self.text_labels)
+                except DataError as error:
+                    self.rounding.overflowed |= TOO_LARGE in str(error)
+                    raise
             if self._index_base is None and parsed.smallest == 0 < smallest:
                 self._note(_note_of_zero(self.path, n_lines, piece))
             n_lines += piece.lines
@@ -187,7 +192,7 @@ class SvmlightSource:
             self.bytes_read += file.raw_bytes_read - counted
             counted = file.raw_bytes_read
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
-            self.rounding.squares += parsed.lost
+            self.rounding.take_in(Rounding(squares=parsed.lost, flushed=parsed.flushed, unnumbered=parsed.lost > 0))
             n = len(parsed.y)
             if n:
                 rows = np.arange(n_rows, n_rows + n, dtype=np.int64)
@@ -250,8 +255,9 @@ def _parse(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
         text, piece.start, piece.stop, lowest, indptr, indices, data, y
     )
     indptr, indices, data, y = indptr[: n + 1], indices[:m], data[:m], y[:n]
-    lost = most_lost(data) if rounded and data.dtype == np.float32 else 0.0
-    return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost)
+    narrow = data.dtype == np.float32
+    lost = most_lost(data) if rounded and narrow else 0.0
+    return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost, narrow and rounded == 2)
 
 
 def _parse_words(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:

@@ -178,7 +178,7 @@ class VWSource:
         if not np.isfinite(values).all():
             row = np.searchsorted(X.indptr, np.argmax(~np.isfinite(values)), "right") - 1
             raise DataError(
-                f"{self._paths[number]}:{line + int(rows.line[row])}: a value is too large for a 32-bit float; "
+                f"{self._paths[number]}:{line + int(rows.line[row])}: a value is too large for {self.rounding.kind}; "
                 "scale the data"
             )
         weight = None

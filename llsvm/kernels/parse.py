@@ -37,7 +37,7 @@ TEN, HUNDRED, TEN_THOUSAND = np.uint64(10), np.uint64(100), np.uint64(10_000)
 BITS8, BITS16, BITS32 = np.uint64(8), np.uint64(16), np.uint64(32)
 
 MAX_INDEX = 2**31 - 1
-MAX_FLOAT32 = np.float64(np.finfo(np.float32).max)
+NORMAL_FLOAT32 = 2.0**-126  # rounding numbers nearer to 0 takes more than 2^-24 of them
 MAX_EXPONENT = 308
 ROOM_FOR_A_DIGIT = np.uint64((2**64 - 10) // 10)
 BELOW_FLOAT32 = np.uint64(2**29 - 1)  # what a float64's mantissa has beyond a float32's
@@ -178,13 +178,15 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
     data: (colons,) float32 or float64, filled.
     y: (lines,) float64, filled.
     Returns rows, stored values, the smallest and the largest index (MAX_INDEX and -1 where there is none),
-    where the first bad line starts (-1: all are good), and whether a value was no float32.
+    where the first bad line starts (-1: all are good), and what values were: 0 float32, 1 not all of them, 2 some
+    too near to 0 to be like a float32. A value that is no finite number in ``data`` makes a line bad.
     """
     row = 0
     k = 0
     smallest = MAX_INDEX
     largest = -1
     seen = np.uint64(0)
+    flushed = False
     indptr[0] = 0
     p = start
     while p < stop:
@@ -196,7 +198,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
         if c != NEWLINE and c != HASH:
             label, p = _number(text, p)
             if p < 0 or not abs(label) < np.inf or not _ends_token(_at(text, p)):
-                return row, k, smallest, largest, line, False
+                return row, k, smallest, largest, line, 0
             y[row] = label
             last = lowest - 1
             may_be_qid = True
@@ -224,7 +226,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                     while _is_digit(_at(text, p)):
                         p += 1
                     if not _ends_token(_at(text, p)):
-                        return row, k, smallest, largest, line, False
+                        return row, k, smallest, largest, line, 0
                     may_be_qid = False
                     continue
                 else:
@@ -234,10 +236,10 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                         index = min(index * 10 + np.int64(_at(text, p + n) - ZERO), MAX_INDEX + 1)
                         n += 1
                     if n == 0 or _at(text, p + n) != COLON:
-                        return row, k, smallest, largest, line, False
+                        return row, k, smallest, largest, line, 0
                 may_be_qid = False
                 if index <= last or index > MAX_INDEX:
-                    return row, k, smallest, largest, line, False
+                    return row, k, smallest, largest, line, 0
                 if last < lowest:
                     smallest = min(smallest, index)
                 last = index
@@ -314,11 +316,12 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                 else:
                     value, p = _number(text, value_start)
                     if p < 0 or not _ends_token(_at(text, p)):
-                        return row, k, smallest, largest, line, False
+                        return row, k, smallest, largest, line, 0
                     data[k] = value
-                    if not abs(data[k]) <= MAX_FLOAT32:
-                        return row, k, smallest, largest, line, False
+                    if not abs(data[k]) < np.inf:
+                        return row, k, smallest, largest, line, 0
                     seen |= _bits(value)
+                    flushed |= abs(value) < NORMAL_FLOAT32 and np.float64(data[k]) != value
                 indices[k] = index
                 k += 1
             largest = max(largest, last)
@@ -327,4 +330,5 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
         while _at(text, p) != NEWLINE:
             p += 1
         p += 1
-    return row, k, smallest, largest, -1, (seen & BELOW_FLOAT32) != 0
+    rounded = 2 if flushed else np.int64((seen & BELOW_FLOAT32) != 0)
+    return row, k, smallest, largest, -1, rounded
