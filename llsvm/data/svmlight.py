@@ -43,7 +43,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 @dataclass(slots=True)
 class _Parsed:
     """A block's parts as the kernel fills them, and what it says; see ``llsvm.kernels.parse.parse``. lost: Σ e² of
-    what was rounded. flushed: see Rounding."""
+    what was rounded. rounded: how, as the kernel says."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -53,7 +53,7 @@ class _Parsed:
     largest: int
     bad: int  # where the first bad line starts, or -1
     lost: float
-    flushed: bool
+    rounded: int
 
 
 class SvmlightSource:
@@ -192,7 +192,10 @@ class SvmlightSource:
             self.bytes_read += file.raw_bytes_read - counted
             counted = file.raw_bytes_read
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
-            self.rounding.take_in(Rounding(squares=parsed.lost, flushed=parsed.flushed, unnumbered=parsed.lost > 0))
+            self.rounding.squares += parsed.lost
+            self.rounding.unnumbered |= parsed.lost > 0
+            self.rounding.flushed |= parsed.rounded >= 2
+            self.rounding.vanished |= parsed.rounded == 3
             n = len(parsed.y)
             if n:
                 rows = np.arange(n_rows, n_rows + n, dtype=np.int64)
@@ -257,7 +260,7 @@ def _parse(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
     indptr, indices, data, y = indptr[: n + 1], indices[:m], data[:m], y[:n]
     narrow = data.dtype == np.float32
     lost = most_lost(data) if rounded and narrow else 0.0
-    return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost, narrow and rounded == 2)
+    return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost, rounded if narrow else 0)
 
 
 def _parse_words(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:

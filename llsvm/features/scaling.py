@@ -14,8 +14,8 @@ which is what absorbs it. Where rows are dense, every column is shifted.
     unit-row    each row is divided by its Euclidean norm (at prediction too)
 
 A column that does not vary (for maxabs: that is all zero) has scale 1. One that varies by less than 1e-301, or by
-more than 64-bit floats tell, is refused: its scale is no number. Columns from ``first_indicator`` on are indicators of categories and stay 0 and 1. ``fill`` replaces missing values (NaN): the
-column's mean.
+more than 64-bit floats tell, is refused: its scale is no number. Columns from ``first_indicator`` on are indicators
+of categories and stay 0 and 1. ``fill`` replaces missing values (NaN): the column's mean.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class ColumnStatistics:
         )
 
     def blurred(self, kind: str, n_rows: int, roundings: Sequence[Rounding]) -> int | None:
-        """The first column whose scale is not known, since its values were rounded to 32-bit floats: they differ, or
-        are, too little for these. None where there is none. roundings: of the source."""
+        """The first column whose scale is not known, since its values are too near to 0, or to each other, for the
+        32-bit floats that they were rounded to; None where there is none. roundings: of the source."""
         if kind == ROW_SCALE:
             return 0 if any(each.flushed for each in roundings) else None
         if kind == "none" or not lost_squares(roundings):
@@ -160,9 +160,9 @@ class ScaleError(Exception):
 
 @dataclass(slots=True)
 class _Learned:
-    """What a table of statistics says, (d,) float64 each. count, missing, zeros: rows. mean: of the values that are
-    neither 0 nor missing. smallest, largest: of all. fill: the mean of all. squares, deviation: Σ (x − mean)² of the
-    former, and the standard deviation of all, of x · unit."""
+    """What a table of statistics says, (d,) float64 each. count, missing, zeros: rows. mean: of the values that
+    are neither 0 nor missing; squares: Σ (x − mean)² of these, of x · unit. smallest, largest, fill, deviation: of
+    all values, the last of x · unit; fill is the mean."""
 
     count: NDArray[np.float64]
     missing: NDArray[np.float64]
@@ -257,16 +257,17 @@ class Scaling:
             to_unit_rows(X)
 
     def raw_weights(self, coef: NDArray[np.float64], intercept: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Turn weights (k, d), in place, into those for x that score as they do for x'; returns the intercept (k,)
-        that goes with them."""
+        """Turn weights (k, d), in place, into those for x − ``center`` that score as they do for x'; returns the
+        intercept (k,) that goes with them."""
         d = len(self.scale)
-        coef[:, :d] *= self.scale
-        return intercept - coef[:, :d] @ self.shift
+        with np.errstate(over="ignore", invalid="ignore"):  # what is no number any more is refused
+            coef[:, :d] *= self.scale
+            return intercept - coef[:, :d] @ (self.shift - self.center)
 
     @property
     def center(self) -> NDArray[np.float64]:
-        """(d,) what scores of raw rows must take off the values first, since these differ in their last digits only:
-        the shift of such columns, 0 of the others."""
+        """(d,) what scores of raw rows must take off the values first, since these differ in their last digits
+        only: the shift of such columns, 0 of the others."""
         return np.where(np.abs(self.shift * self.scale) > _FAR_OFF, self.shift, 0.0)
 
 

@@ -10,8 +10,8 @@ from llsvm.kernels.options import INLINED, JIT, njit
 
 # Columns of a table of statistics, (d, 8) float64: values that are neither 0 nor missing, missing values (NaN),
 # and of the former the mean, the sum of squared distances from the mean, the smallest and the largest. Mean and
-# squares are of (x - FIRST) UNIT: FIRST is the column's first value, so that values which differ in their last digits
-# only leave these digits, and UNIT is a power of two, so that no square leaves the range of a float64.
+# squares are of (x - FIRST) UNIT: FIRST is the column's first value, so that of values that differ in their last
+# digits these are left, and UNIT is a power of two, so that no square leaves the range of a float64.
 COUNT, MISSING, MEAN, SQUARES, SMALLEST, LARGEST, FIRST, UNIT = range(8)
 BIG = 2.0**300  # of a value times UNIT
 MAX_POWER = 1000  # of UNIT: 2^-1000 to 2^1000

@@ -178,15 +178,16 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
     data: (colons,) float32 or float64, filled.
     y: (lines,) float64, filled.
     Returns rows, stored values, the smallest and the largest index (MAX_INDEX and -1 where there is none),
-    where the first bad line starts (-1: all are good), and what values were: 0 float32, 1 not all of them, 2 some
-    too near to 0 to be like a float32. A value that is no finite number in ``data`` makes a line bad.
+    where the first bad line starts (-1: all are good), and what values were: 0 float32, 1 not all of them,
+    2 some nearer to 0 than float32 has all its digits, 3 some that are 0 then. A value that is no finite
+    number in ``data`` makes a line bad.
     """
     row = 0
     k = 0
     smallest = MAX_INDEX
     largest = -1
     seen = np.uint64(0)
-    flushed = False
+    rounded = 0
     indptr[0] = 0
     p = start
     while p < stop:
@@ -321,7 +322,8 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                     if not abs(data[k]) < np.inf:
                         return row, k, smallest, largest, line, 0
                     seen |= _bits(value)
-                    flushed |= abs(value) < NORMAL_FLOAT32 and np.float64(data[k]) != value
+                    if abs(value) < NORMAL_FLOAT32 and np.float64(data[k]) != value:
+                        rounded = max(rounded, 2 if data[k] != 0.0 else 3)
                 indices[k] = index
                 k += 1
             largest = max(largest, last)
@@ -330,5 +332,5 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
         while _at(text, p) != NEWLINE:
             p += 1
         p += 1
-    rounded = 2 if flushed else np.int64((seen & BELOW_FLOAT32) != 0)
+    rounded = max(rounded, np.int64((seen & BELOW_FLOAT32) != 0))
     return row, k, smallest, largest, -1, rounded

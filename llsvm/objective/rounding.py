@@ -36,19 +36,17 @@ from llsvm.files.growing import in_pieces
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.joint_loss import JointLoss
 from llsvm.objective.losses import Loss, PLQLoss
+from llsvm.objective.lost_spread import HALF_ULP, MIN_FLOAT32, NORMAL_FLOAT32, LostSpread
 from llsvm.objective.problems import Variant
 from llsvm.settings.objective import CLASSIFICATION
 
 SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64
-HALF_ULP = 2.0**-24  # rounding to float32 changes a number by at most this share of it
-MIN_FLOAT32 = 2.0**-149  # numbers nearer to 0 are rounded to a multiple of it
 NOISE = 2.0**-52  # of what their terms come to, that 64-bit sums may lose
 CLOSE = 2.0**-6  # t above: rows with smaller margins than 1 + t are close
 NO_NOISE = 1e-10  # of the primal: less need not be told
 OF_MARGIN = math.sqrt(2.0)  # a joint margin, (w_y − w_m)·x, moves by so many times what ‖W‖ ‖x‖ does
+HOW = ("flushed", "vanished")  # values of unnumbered columns were rounded, see Rounding
 _PIECE = 1 << 16
-_NORMAL_FLOAT32 = 2.0**-126  # rounding numbers nearer to 0 takes more than 2^-24 of them
-_VARIED = 2.0**-12  # of its largest value, that a column must vary by to be seen to vary
 
 
 class ValuesRounded(Exception):
@@ -62,18 +60,20 @@ class Rounding:
     double: hand out float64, nothing is rounded. squares: Σ e² over all values rounded so far, all readings
     together. weights: sample weights (always float32) have been rounded. flushed: values too near to 0 for a 32-bit
     float have lost more than 2^-24 of themselves: among those of unnumbered columns, or, if unit_rows, among all.
+    vanished: some of these have become 0.
     overflowed: values that are too large for a 32-bit float have become infinite.
-    spread: of numbered columns, which dense rows have, see ``_Spread``; unnumbered: others have been rounded.
+    spread: of numbered columns, which dense rows have, see ``LostSpread``; unnumbered: others have been rounded.
     """
 
     double: bool = False
     squares: float = 0.0
     weights: bool = False
     flushed: bool = False
+    vanished: bool = False
     overflowed: bool = False
     unit_rows: bool = False
     unnumbered: bool = False
-    spread: _Spread = field(default_factory=lambda: _Spread())
+    spread: LostSpread = field(default_factory=LostSpread)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -85,8 +85,8 @@ class Rounding:
         return "a 64-bit float" if self.double else "a 32-bit float"
 
     def values(self, wide: NDArray[Any]) -> NDArray[Any]:
-        """``wide``, (n,) or all columns (n, d) of any type of numbers, as C-ordered values of ``dtype``; what cannot
-        be becomes infinite."""
+        """``wide``, (n,) or all columns (n, d) of any type of numbers, as C-ordered values of ``dtype``; what
+        cannot be becomes infinite."""
         with np.errstate(over="ignore"):
             kept = np.ascontiguousarray(wide, self.dtype)
         self.note(wide, kept, 0 if wide.ndim == 2 else None)
@@ -104,8 +104,10 @@ class Rounding:
                 lost = wide[at : at + step] - narrow.astype(np.float64)
                 if first is not None:
                     self.spread.note(lost, narrow, first)
-                if (first is None or self.unit_rows) and not self.flushed:
-                    self.flushed = bool(((np.abs(narrow) < _NORMAL_FLOAT32) & (lost != 0)).any())
+                if (first is None or self.unit_rows) and not self.vanished:
+                    small = (np.abs(narrow) < NORMAL_FLOAT32) & (lost != 0)
+                    self.flushed |= bool(small.any())
+                    self.vanished = bool((narrow[small] == 0).any())
                 lost = lost.ravel()
                 squares = float(np.einsum("i,i", lost, lost))
                 # what is missing or infinite is no number yet, or no more
@@ -120,6 +122,7 @@ class Rounding:
         self.squares += other.squares
         self.weights |= other.weights
         self.flushed |= other.flushed
+        self.vanished |= other.vanished
         self.overflowed |= other.overflowed
         self.unnumbered |= other.unnumbered
         self.spread.take_in(other.spread)
@@ -131,71 +134,26 @@ class Rounding:
         rounded = kept != wide
         if rounded.any():
             self.weights = True
-            bad = (rounded & (np.abs(kept) < _NORMAL_FLOAT32)) | (np.isinf(kept) & np.isfinite(wide))
+            bad = (rounded & (np.abs(kept) < NORMAL_FLOAT32)) | (np.isinf(kept) & np.isfinite(wide))
             if bad.any():
                 raise DataError(
-                    f"a sample weight of {wide[np.argmax(bad)]:g}: weights are kept as 32-bit floats, from 1.2e-38 to "
-                    "3.4e38; multiply all of them by one number, and divide C (-C) by it"
+                    f"a sample weight of {wide[np.argmax(bad)]:g}: weights are kept as 32-bit floats, from "
+                    "1.2e-38 to 3.4e38; multiply all of them by one number, and divide C (-C) by it"
                 )
         return kept
 
 
-class _Spread:
-    """How far what rounding has taken off the values of a column differs from row to row, of columns that do not seem
-    to vary: of others it is no more than 2^-24 of the values. low, high: (d,) the least and the most taken off."""
-
-    def __init__(self) -> None:
-        self.low = np.empty(0)
-        self.high = np.empty(0)
-        self.constant = np.empty(0, bool)
-        """(d,) all values of a batch were nearly the same, so far."""
-
-    def note(self, lost: NDArray[np.float64], kept: NDArray[Any], first: int) -> None:
-        """lost, kept: (n, m), of columns ``first`` and on."""
-        stop = first + kept.shape[1]
-        if stop > len(self.low):
-            more = stop - len(self.low)
-            self.low, self.high = np.pad(self.low, (0, more)), np.pad(self.high, (0, more))
-            self.constant = np.pad(self.constant, (0, more), constant_values=True)
-            self.low[-more:], self.high[-more:] = np.inf, -np.inf
-        at = first + np.flatnonzero(self.constant[first:stop])
-        if not len(at) or not len(kept):
-            return
-        if len(at) < kept.shape[1]:
-            lost, kept = lost[:, at - first], kept[:, at - first]
-        least, most = np.fmin.reduce(kept, axis=0), np.fmax.reduce(kept, axis=0)
-        range_ = most.astype(np.float64) - least
-        largest = np.maximum(np.abs(least), np.abs(most))
-        self.constant[at] = ~((range_ > _VARIED * largest) & (range_ > _NORMAL_FLOAT32))
-        self.low[at] = np.fmin(self.low[at], np.fmin.reduce(lost, axis=0))
-        self.high[at] = np.fmax(self.high[at], np.fmax.reduce(lost, axis=0))
-
-    def take_in(self, other: _Spread) -> None:
-        d = max(len(self.low), len(other.low))
-        mine, theirs = self._padded(d), other._padded(d)
-        self.low, self.high = np.minimum(mine[0], theirs[0]), np.maximum(mine[1], theirs[1])
-        self.constant = mine[2] & theirs[2]
-
-    def _padded(self, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-        more = d - len(self.low)
-        return (
-            np.pad(self.low, (0, more), constant_values=np.inf),
-            np.pad(self.high, (0, more), constant_values=-np.inf),
-            np.pad(self.constant, (0, more), constant_values=True),
-        )
-
-
 def doubt_of_columns(roundings: Sequence[Rounding], largest: NDArray[np.float64]) -> NDArray[np.float64]:
     """(d,) by how much rounding may have changed how columns vary. largest: (d,) their largest absolute values."""
-    doubt, most, all_ = np.zeros(len(largest)), HALF_ULP * largest, _Spread()
+    numbered = LostSpread()
     for each in roundings:
-        all_.take_in(each.spread)
-    d = min(len(all_.low), len(doubt))
-    differs = np.maximum(all_.high[:d] - all_.low[:d], 0.0) / 2.0  # none of columns without a value
-    doubt[:d] = np.where(all_.constant[:d], differs, most[:d])
+        numbered.take_in(each.spread)
+    d = min(len(numbered.low), len(largest))
+    doubt = np.zeros(len(largest))
+    doubt[:d] = numbered.doubt(np.pad(largest[:d], (0, len(numbered.low) - d)))[:d]
     if any(each.unnumbered for each in roundings):
-        flushed = any(each.flushed for each in roundings)
-        doubt[d:] = most[d:] + flushed * MIN_FLOAT32
+        flushed, vanished = (any(getattr(each, name) for each in roundings) for name in HOW)
+        doubt[d:] = HALF_ULP * largest[d:] + MIN_FLOAT32 * np.where(largest[d:] > 0, flushed, vanished)
     return doubt
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data.source import BlockSource
+from llsvm.data.source import BlockSource, column_name
 from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
 from llsvm.errors import DataError, LongRowError
 from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, ScaleError, Scaling
@@ -26,12 +26,12 @@ from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
 
 _BLURRED = (
-    "its values are too near to 0, or to each other, for 32-bit floats, and it is not known before they have been read "
-    "that 64-bit ones are needed; write the data to a file, or pass --tol 1e-6, which keeps 64-bit floats"
+    "its values are too near to 0, or to each other, for 32-bit floats: that is known once they have been read; "
+    "write the data to a file, or pass --tol 1e-6, which keeps 64-bit floats"
 )
 _TOO_LARGE = (
-    "a value of size {1:.3g}: products of such values are no 64-bit floats; scale the columns (--scale standard, minmax "
-    "or maxabs), multiply this one by a power of ten, or leave it out"
+    "a value of size {1:.3g}: products of such values are no 64-bit floats; scale the columns (--scale standard, "
+    "minmax or maxabs), multiply this one by a power of ten, or leave it out"
 )
 _UNSCALABLE = (
     "its values, from {:.3g} to {:.3g}, differ by too little or too much to be scaled in 64-bit floats (1e-301 to "
@@ -219,19 +219,11 @@ class DataReader:
                 if self._measuring_bytes > room:
                     budget.require({READING: self._measuring_bytes + budget.limit_bytes})
 
-    def _column(self, number: int) -> str:
-        """By its name, if it has one."""
-        info = self.source.info()
-        names, number = info.feature_names, number - (info.index_base or 0)
-        if names is None and info.encoder is not None:
-            names = tuple(info.encoder.names_of([number]))
-            number = 0
-        return f"column {number + (info.index_base or 0) if names is None else names[number]}"
-
     def _refusal(self, error: ScaleError) -> DataError:
         what = _TOO_LARGE if self.options.scale in ("none", ROW_SCALE) else _UNSCALABLE
         what = what.format(error.smallest, error.largest)
-        return DataError(f"{self.source.info().name}: {self._column(error.column)}: {what}")
+        info = self.source.info()
+        return DataError(f"{info.name}: {column_name(info, error.column)}: {what}")
 
     def losses(self, cost: NDArray[np.float64], squared_norm: float, n_rows: int) -> Losses:
         """What rounding has hidden. cost: (k,) C of a row of weight 1, by class. squared_norm: of a row, about."""
@@ -340,7 +332,7 @@ class DataReader:
             if blurred is not None and info.rereadable:
                 raise ValuesRounded
             if blurred is not None:
-                raise DataError(f"{info.name}: {self._column(blurred)}: {_BLURRED}")
+                raise DataError(f"{info.name}: {column_name(info, blurred)}: {_BLURRED}")
         try:
             self.scaling = statistics.scaling(
                 options.scale, dataset.n_rows, dataset.n_columns, dataset.is_dense
