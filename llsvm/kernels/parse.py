@@ -42,6 +42,10 @@ MAX_EXPONENT = 308
 ROOM_FOR_A_DIGIT = np.uint64((2**64 - 10) // 10)
 BELOW_FLOAT32 = np.uint64(2**29 - 1)  # what a float64's mantissa has beyond a float32's
 POWERS = np.array([float(f"1e{k}") for k in range(MAX_EXPONENT + 1)])
+MAX_EXACT_POWER = 22  # 10^22 is a float64
+WHOLE_BELOW = np.uint64(2**53)  # whole numbers up to here are float64
+UPPER_BITS = np.uint64(2**64 - 2**11)  # those of a number below 2^64 that a float64 holds
+SPLITTER = 2.0**27 + 1.0
 WHOLE_POWERS = np.array([10**k for k in range(9)], np.uint64)
 
 
@@ -110,10 +114,30 @@ def _ends_token(c):
 
 
 @njit(**JIT)
+def _over_power(mantissa, decimals):
+    """``mantissa`` / 10^decimals, at most 10^22, as the nearest float64, whose last digit counts where a column's
+    values differ in nothing else: the quotient of the mantissa's upper bits, and what its remainder and the lower
+    bits add to that."""
+    power = POWERS[decimals]
+    if mantissa < WHOLE_BELOW:
+        return np.float64(mantissa) / power
+    upper = np.float64(mantissa & UPPER_BITS)
+    lower = np.float64(mantissa & ~UPPER_BITS)
+    quotient = upper / power
+    # quotient * power without rounding (Dekker 1971), both split into halves whose products are exact
+    q, p = quotient * SPLITTER, power * SPLITTER
+    q1, p1 = q - (q - quotient), p - (p - power)
+    q2, p2 = quotient - q1, power - p1
+    product = quotient * power
+    error = ((q1 * p1 - product) + q1 * p2 + q2 * p1) + q2 * p2
+    return quotient + ((upper - product) - error + lower) / power
+
+
+@njit(**JIT)
 def _number(text, p):
     """The decimal number at ``p``, whatever its form, as float64 (possibly inf), and its end (-1: no number).
 
-    At most three roundings: up to 19 digits are kept exactly, then one conversion and one scaling.
+    Up to 19 digits are kept exactly, and scaled by a power of ten.
     """
     negative = text[p] == MINUS
     if negative or text[p] == PLUS:
@@ -153,7 +177,9 @@ def _number(text, p):
         exponent += -power if below_one else power
     value = np.float64(mantissa)
     if value != 0.0:
-        if exponent > MAX_EXPONENT:
+        if -MAX_EXACT_POWER <= exponent < 0:
+            value = _over_power(mantissa, -exponent)
+        elif exponent > MAX_EXPONENT:
             value = np.inf
         elif exponent >= 0:
             value *= POWERS[exponent]
@@ -309,7 +335,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                         c = _at(text, p)
                     good = good and c in (SPACE, NEWLINE)
                 if good:
-                    value = np.float64(mantissa) / POWERS[decimals]
+                    value = _over_power(mantissa, decimals)
                     if negative:
                         value = -value
                     data[k] = value

@@ -113,7 +113,7 @@ class Rounding:
                 # what is missing or infinite is no number yet, or no more
                 if not math.isfinite(squares):
                     self.overflowed |= bool(np.isinf(lost).any())
-                    squares = float(np.nansum(lost * lost))
+                    squares = float(np.square(lost[np.isfinite(lost)]).sum())
                 self.unnumbered |= first is None and squares > 0
                 self.squares += squares
 
