@@ -23,7 +23,7 @@ from llsvm.features.categories import Categories
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved
 from llsvm.features.feature_names import names_of
-from llsvm.objective.rounding import Rounding
+from llsvm.objective.rounding import Rounding, weight_fault
 from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
@@ -384,6 +384,8 @@ class TableEncoder:
         if self.weight is None:
             return None
         values = arrow.weight_column(batch.column(self.weight), self.weight)
+        if (fault := weight_fault(values)) is not None:
+            raise ValueError(fault[0], f"column {self.weight}: {fault[1]}")
         return self.rounding.sample_weights(values)
 
 

@@ -47,6 +47,7 @@ NO_NOISE = 1e-10  # of the primal: less need not be told
 OF_MARGIN = math.sqrt(2.0)  # a joint margin, (w_y − w_m)·x, moves by so many times what ‖W‖ ‖x‖ does
 HOW = ("flushed", "vanished")  # values of unnumbered columns were rounded, see Rounding
 _PIECE = 1 << 16
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class ValuesRounded(Exception):
@@ -131,16 +132,26 @@ class Rounding:
         """Sample weights, (n,), as they are kept. Raises DataError for what they cannot be."""
         with np.errstate(over="ignore"):
             kept = wide.astype(np.float32)
-        rounded = kept != wide
-        if rounded.any():
+        if (kept != wide).any():
             self.weights = True
-            bad = (rounded & (np.abs(kept) < NORMAL_FLOAT32)) | (np.isinf(kept) & np.isfinite(wide))
-            if bad.any():
-                raise DataError(
-                    f"a sample weight of {wide[np.argmax(bad)]:g}: weights are kept as 32-bit floats, from "
-                    "1.2e-38 to 3.4e38; multiply all of them by one number, and divide C (-C) by it"
-                )
+            if (fault := weight_fault(wide)) is not None:
+                raise DataError(fault[1])
         return kept
+
+
+def weight_fault(wide: NDArray[Any]) -> tuple[int, str] | None:
+    """The first of sample weights (n,) that is too large or too near to 0 for a 32-bit float, and what is said of
+    it; None where there is none."""
+    with np.errstate(invalid="ignore"):
+        size = np.abs(np.asarray(wide, np.float64))
+        bad = np.isfinite(size) & (size > 0) & ((size < NORMAL_FLOAT32) | (size > _MAX_FLOAT32))
+    if not bad.any():
+        return None
+    row = int(np.argmax(bad))
+    return row, (
+        f"a sample weight of {wide[row]:g}: weights are kept as 32-bit floats, from 1.2e-38 to 3.4e38; multiply all "
+        "of them by one number, and divide -C by it"
+    )
 
 
 def doubt_of_columns(roundings: Sequence[Rounding], largest: NDArray[np.float64]) -> NDArray[np.float64]:
