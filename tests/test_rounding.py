@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from oracle import run
 
 from llsvm.data import open_with_settings
+from llsvm.errors import DataError
 from llsvm.models.model import Model
 from llsvm.objective.losses import new_loss
 from llsvm.objective.rounding import CLOSE, Rounding, RoundingBound, most_lost
@@ -326,14 +327,15 @@ def test_numbers_next_to_nothing_count_their_rounding(tmp_path, write, size):
     assert primal >= certificate.dual[0]
 
 
-def test_a_column_too_small_for_a_scale_is_left_as_it_is(tmp_path):
+def test_a_column_too_small_for_a_scale_is_refused(tmp_path):
     X, y = rows(d=6)
     X[:, 0] = 1e-310 * (1 + X[:, 0])
     path = write_svmlight(tmp_path / "rows.svm", X, y)
     for scale in ("maxabs", "standard", "minmax"):
-        model = trained(path, solver="llsvm", scale=scale, tol=1e-6)[1]
-        assert model.converged
-        assert np.isfinite(model.coef_).all()
+        with pytest.raises(
+            DataError, match=r"column 1: its values, from 1e-310 to 1.97e-310, differ by too little"
+        ):
+            trained(path, solver="llsvm", scale=scale)
 
 
 def test_what_64_bit_sums_lose_counts_where_costs_dwarf_the_objective(tmp_path):
@@ -351,20 +353,24 @@ def test_what_64_bit_sums_lose_counts_where_costs_dwarf_the_objective(tmp_path):
     assert most > 1e-6  # else this shows nothing
 
 
-def test_a_shift_far_from_zero_leaves_fewer_digits_to_the_intercept(tmp_path):
+def test_a_shift_far_from_zero_takes_no_digits_from_the_scores(tmp_path):
+    """The intercept for values as they are has too few: scores are of values less their columns' shift."""
     X, y = rows(d=6)
     X = np.round(X + 1e9, 1)
     C = 1e4
     model = trained(write_svmlight(tmp_path / "rows.svm", X, y), C=C, tol=1e-9, scale="minmax", bias=0.1)[1]
     low, span, wide = X.min(axis=0), np.ptp(X, axis=0), np.longdouble
     w = model.coef_[0].astype(wide)
-    b = model.intercept_[0] + w @ low
+    raw = model.intercept_[0] + w @ low
+    np.testing.assert_array_equal(model.extra["center"], low)
+    b = model.extra["at_center"][0]
     margins = np.where(y == 1, 1, -1) * ((X - low).astype(wide) @ w + b)
+    np.testing.assert_allclose(model.decision_function(X), (X - low).astype(wide) @ w + b, rtol=1e-9)
     norm = float((w * span) @ (w * span) + (b / 0.1) ** 2)
     primal = 0.5 * norm + float(C * np.maximum(0, 1 - margins).sum())
     certificate = model.certificate
-    assert primal > certificate.primal[0] * (1 + 1e-9)  # else this shows nothing
-    assert primal - certificate.dual[0] <= certificate.relative_gap * primal
+    assert abs(raw - b) > 1e-9 * abs(b)  # else this shows nothing
+    assert primal - certificate.dual[0] <= certificate.relative_gap * primal + 1e-12 * primal
 
 
 def test_what_large_numbers_lose_is_scaled_with_them_beside_categories(tmp_path):

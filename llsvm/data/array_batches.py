@@ -51,12 +51,13 @@ class ArrayBatches:
                 )
             self._largest = max(self._largest, info.n_bytes or 0)
             for rounding in info.rounding:
-                rounding.double = self._rounding.double
-            for block in source.blocks(max_bytes):
-                yield Block(_own(block.X), block.y.copy(), block.rows + row, block.weight)
-            for rounding in info.rounding:
-                self._rounding.squares += rounding.squares
-                self._rounding.weights |= rounding.weights
+                rounding.double, rounding.unit_rows = self._rounding.double, self._rounding.unit_rows
+            try:
+                for block in source.blocks(max_bytes):
+                    yield Block(_own(block.X), block.y.copy(), block.rows + row, block.weight)
+            finally:
+                for rounding in info.rounding:
+                    self._rounding.take_in(rounding)
             row += info.n_rows or 0
         self._n_rows = row
 

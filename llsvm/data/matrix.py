@@ -302,7 +302,7 @@ class MatrixReader:
                 f"the value in column {column} is missing (NaN); train with --missing zero or --missing mean, "
                 "or fill it in",
             )
-        self._bad(row, f"the value in column {column} is infinite, or too large for a 32-bit float")
+        self._bad(row, f"the value in column {column} is infinite, or too large for {self.rounding.kind}")
 
     def _bad(self, row: int, what: str) -> NoReturn:
         raise DataError(f"{self.where}: {self.X.name}: row {row}: {what}")

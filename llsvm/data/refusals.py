@@ -14,7 +14,6 @@ from llsvm.data.source import BlockSource, ColumnsBatch
 from llsvm.features.columns import kind_of, labels, numbers
 
 _PIECE_BYTES = 1_000_000
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ class _Column:
         elif kind_of(values.type) == "number":
             own = numbers(values)
             gone = np.isnan(own)
-            self.infinite.add(batch, np.abs(own) > _LARGEST)
+            self.infinite.add(batch, np.isinf(own))
         else:  # text without a value is a category less
             return
         self.missing.add(batch, gone)
@@ -57,7 +56,7 @@ class _Column:
         elif self.missing.rows and missing == "refuse":
             found.append(("the value is missing", self.missing, f"pass --missing zero or mean, or {exclude}"))
         if self.infinite.rows:
-            what = "the value is infinite, or too large for a 32-bit float"
+            what = "the value is infinite, or too large for a 64-bit float"
             found.append((what, self.infinite, f"write a finite number or none at all, or {exclude}"))
         return [
             f"column {self.name}: {what} in {_rows(count.rows)}, first in {count.place}: {remedy}"

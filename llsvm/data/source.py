@@ -144,6 +144,16 @@ class SourceInfo:
     parsing: tuple[Parsing, ...] = field(default=(), compare=False)
 
 
+def column_name(info: SourceInfo, number: int) -> str:
+    """A column of blocks as sentences have it: by its name, if it has one."""
+    number -= info.index_base or 0
+    if info.feature_names is not None:
+        return f"column {info.feature_names[number]}"
+    if info.encoder is not None:
+        return f"column {info.encoder.names_of([number])[0]}"
+    return f"column {number + (info.index_base or 0)}"
+
+
 class BlockSource(Protocol):
     """A restartable sequence of blocks, in the source's own order, the same at every call."""
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, Parsing, SourceInfo
 from llsvm.data.svmlight_arrays import ReusedArrays
-from llsvm.data.svmlight_errors import refuse_line, refuse_magic
+from llsvm.data.svmlight_errors import TOO_LARGE, refuse_line, refuse_magic
 from llsvm.data.svmlight_labels import PROBE_BYTES, take_words, words_among
 from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
 from llsvm.errors import DataError, UsageError
@@ -44,7 +44,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 @dataclass(slots=True)
 class _Parsed:
     """A block's parts as the kernel fills them, and what it says; see ``llsvm.kernels.parse.parse``. lost: Σ e² of
-    what was rounded."""
+    what was rounded. rounded: how, as the kernel says."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -54,6 +54,7 @@ class _Parsed:
     largest: int
     bad: int  # where the first bad line starts, or -1
     lost: float
+    rounded: int
 
 
 class SvmlightSource:
@@ -179,7 +180,11 @@ class SvmlightSource:
                 end = piece.text.index(b"\n", parsed.bad)
                 cut_off = piece.cut_off and end == piece.stop - 1
                 line = bytes(piece.text[parsed.bad : end])
-                refuse_line(self.path, number, line, lowest, cut_off, self.text_labels)
+                try:
+                    refuse_line(self.path, number, line, lowest, cut_off, self.text_labels)
+                except DataError as error:
+                    self.rounding.overflowed |= TOO_LARGE in str(error)
+                    raise
             if self._index_base is None and parsed.smallest == 0 < smallest:
                 self._note(_note_of_zero(self.path, n_lines, piece))
             n_lines += piece.lines
@@ -192,6 +197,9 @@ class SvmlightSource:
             counted = file.raw_bytes_read
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
             self.rounding.squares += parsed.lost
+            self.rounding.unnumbered |= parsed.lost > 0
+            self.rounding.flushed |= parsed.rounded >= 2
+            self.rounding.vanished |= parsed.rounded == 3
             n = len(parsed.y)
             if n:
                 rows = np.arange(n_rows, n_rows + n, dtype=np.int64)
@@ -254,8 +262,9 @@ def _parse(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
         text, piece.start, piece.stop, lowest, indptr, indices, data, y
     )
     indptr, indices, data, y = indptr[: n + 1], indices[:m], data[:m], y[:n]
-    lost = most_lost(data) if rounded and data.dtype == np.float32 else 0.0
-    return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost)
+    narrow = data.dtype == np.float32
+    lost = most_lost(data) if rounded and narrow else 0.0
+    return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost, rounded if narrow else 0)
 
 
 def _parse_words(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:

@@ -29,6 +29,7 @@ MAGIC = (
     (b"PK\x03\x04", "a zip archive"),
     (b"\x93NUMPY", "a NumPy file"),
 )
+TOO_LARGE = "the value is too large for a 32-bit float; scale the data"
 SHOWN_CHARACTERS = 40
 
 
@@ -192,5 +193,6 @@ def _about_value(value: str, shown: str) -> str | None:
         return f"{shown}: the value is not a number; write index:value"
     with np.errstate(over="ignore"):
         if not np.isfinite(np.float32(float(value))):
-            return f"{shown}: the value is too large for a 32-bit float; scale the data"
+            wide = math.isfinite(float(value))
+            return f"{shown}: {TOO_LARGE if wide else 'the value is too large for a 64-bit float; scale the data'}"
     return None

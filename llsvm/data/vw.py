@@ -186,8 +186,8 @@ class VWSource:
         if not np.isfinite(values).all():
             row = np.searchsorted(X.indptr, np.argmax(~np.isfinite(values)), "right") - 1
             raise DataError(
-                f"{self._paths[number]}:{line + int(rows.line[row])}: a value is too large for a 32-bit float; "
-                "scale the data"
+                f"{self._paths[number]}:{line + int(rows.line[row])}: a value is too large for "
+                f"{self.rounding.kind}; scale the data"
             )
         weight = None
         if self._weighted or (rows.weight != 1).any():

@@ -23,7 +23,7 @@ from llsvm.features.categories import Categories
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved
 from llsvm.features.feature_names import names_of
-from llsvm.objective.rounding import Rounding
+from llsvm.objective.rounding import Rounding, weight_fault
 from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
@@ -273,12 +273,12 @@ class TableEncoder:
                 else:
                     wide = arrow.vectors(columns[c.name], c.name, c.width)
                 dense[:, at : at + c.width] = wide
-                self.rounding.note(wide, dense[:, at : at + c.width])
+                self.rounding.note(wide, dense[:, at : at + c.width], at)
                 at += c.width
             for cross in crosses.products:
-                product = numbers[cross.a] * numbers[cross.b]
-                dense[:, at] = product
-                self.rounding.note(product, dense[:, at])
+                product = (numbers[cross.a] * numbers[cross.b])[:, None]
+                dense[:, at : at + 1] = product
+                self.rounding.note(product, dense[:, at : at + 1], at)
                 at += 1
         if not np.isfinite(dense).all():
             self._repair(dense)
@@ -319,9 +319,8 @@ class TableEncoder:
             bad = np.isinf(part).any(axis=1)
             if bad.any():
                 row = int(np.argmax(bad))
-                raise ValueError(
-                    row, f"column {c.name}: a value is infinite, or too large for a 32-bit float"
-                )
+                what = f"a value is infinite, or too large for {self.rounding.kind}"
+                raise ValueError(row, f"column {c.name}: {what}")
 
     def _slopes(self, numbers: Mapping[str, NDArray[np.float64]], ids: NDArray[np.int64]) -> CSR:
         row, column, value = self.crosses.slope_cells(numbers, ids)
@@ -329,7 +328,7 @@ class TableEncoder:
         kept = self.rounding.values(X.data)
         if not np.isfinite(kept).all():
             bad = int(np.searchsorted(X.indptr, np.argmax(~np.isfinite(kept)), "right")) - 1
-            raise ValueError(bad, "a crossed number is too large for a 32-bit float")
+            raise ValueError(bad, f"a crossed number is too large for {self.rounding.kind}")
         return CSR(X.indptr, X.indices, kept)
 
     def _category_ids(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
@@ -367,9 +366,8 @@ class TableEncoder:
         row = np.repeat(np.arange(batch.num_rows), np.diff(indptr))
         kept = self.rounding.values(data)
         if not np.isfinite(kept).all():
-            raise ValueError(
-                int(row[np.argmax(~np.isfinite(kept))]), "a value is too large for a 32-bit float"
-            )
+            bad = int(row[np.argmax(~np.isfinite(kept))])
+            raise ValueError(bad, f"a value is too large for {self.rounding.kind}")
         rises = np.r_[True, (row[1:] != row[:-1]) | (index[1:] > index[:-1])] if len(row) else row
         if np.all(rises):
             return CSR(indptr, (index + offset).astype(np.int32), kept)
@@ -386,6 +384,8 @@ class TableEncoder:
         if self.weight is None:
             return None
         values = arrow.weight_column(batch.column(self.weight), self.weight)
+        if (fault := weight_fault(values)) is not None:
+            raise ValueError(fault[0], f"column {self.weight}: {fault[1]}")
         return self.rounding.sample_weights(values)
 
 

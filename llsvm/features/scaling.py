@@ -13,28 +13,32 @@ which is what absorbs it. Where rows are dense, every column is shifted.
     standard    mean        1 / standard deviation
     unit-row    each row is divided by its Euclidean norm (at prediction too)
 
-A column that does not vary (for maxabs: that is all zero), or by less than 2e-308, has scale 1. Columns from
-``first_indicator`` on are indicators of categories and stay 0 and 1. ``fill`` replaces missing values (NaN): the
-column's mean.
+A column that does not vary (for maxabs: that is all zero) has scale 1. One that varies by less than 1e-301, or by
+more than 64-bit floats tell, is refused: its scale is no number. Columns from ``first_indicator`` on are indicators
+of categories and stay 0 and 1. ``fill`` replaces missing values (NaN): the column's mean.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
-from llsvm.objective.rounding import HALF_ULP, MIN_FLOAT32
+from llsvm.objective.rounding import HALF_ULP, MIN_FLOAT32, Rounding, doubt_of_columns, lost_squares
 
 ROW_SCALE = "unit-row"
 MAX_SPREADS = 1 << 20  # of more columns no spread is kept
+MAX_UNSCALED = 1e140  # of a value that is not scaled: products of larger ones are no 64-bit floats
 UNSCALED_ABOVE = 100.0  # where values are larger than this, coordinate descent hardly converges
-_FIELDS = 6  # of the table of statistics, see llsvm.kernels.columns
+_FIELDS = 8  # of the table of statistics, see llsvm.kernels.columns
 _CHUNK = 1 << 16
-_MIN_SPAN = float(np.finfo(np.float64).tiny)  # one over less is no number
-_COLUMN_BYTES = 260  # of a column, while the scale is computed: measured
+_MAX_SCALE = 1e301  # weights of raw columns are those of scaled ones times the scale: they must be numbers
+_FAR_OFF = 2.0**20  # of |shift · scale|: beyond, sums of raw values lose too many digits
+_BLURRED = 2.0**-6  # of what a column is divided by, that rounding its values may change
+_COLUMN_BYTES = 300  # of a column, while the scale is computed: measured
 
 
 class ColumnStatistics:
@@ -88,10 +92,11 @@ class ColumnStatistics:
         A scaled value is rounded once more, by 2^-24 of itself at most; what was lost before is scaled with its
         column, and of a column it is no more than all, and 2^-24 of its values.
         """
-        count, missing, mean, squares, _, _ = self._table[: len(scaling.scale)].T
+        learned = _Learned.of(self._table[: len(scaling.scale)], n_rows)
+        count, missing, zeros, mean = learned.count, learned.missing, learned.zeros, learned.mean
+        squares = learned.squares / learned.unit / learned.unit
         if scaling.kind == ROW_SCALE:  # the values, and the norm that they are divided by
             return (1.0 + (2.0 if lost else 0.0)) * HALF_ULP * n_rows**0.5
-        zeros = n_rows - count - missing
         before = 2.0 * HALF_ULP**2 * (squares + count * mean**2) + 2.0 * n_rows * MIN_FLOAT32**2
         before = np.minimum(before, lost * lost)
         after = squares + count * (mean - scaling.shift) ** 2
@@ -102,36 +107,107 @@ class ColumnStatistics:
             np.sqrt((scaling.scale**2 * after).sum())
         )
 
+    def blurred(self, kind: str, n_rows: int, roundings: Sequence[Rounding]) -> int | None:
+        """The first column whose scale is not known, since its values are too near to 0, or to each other, for the
+        32-bit floats that they were rounded to; None where there is none. roundings: of the source."""
+        if kind == ROW_SCALE:
+            return 0 if any(each.flushed for each in roundings) else None
+        if kind == "none" or not lost_squares(roundings):
+            return None
+        learned = _Learned.of(self._table, n_rows)
+        span = learned.span(kind) / learned.unit
+        largest = np.maximum(np.abs(learned.smallest), np.abs(learned.largest))
+        found = np.flatnonzero(doubt_of_columns(roundings, largest) > _BLURRED * span)
+        return int(found[0]) if len(found) else None
+
     def scaling(self, kind: str, n_rows: int, n_columns: int, is_dense: bool) -> Scaling:
-        """What follows from ``n_rows`` rows of ``n_columns`` columns for the scale of that kind."""
+        """What follows from ``n_rows`` rows of ``n_columns`` columns for the scale of that kind. Raises
+        ScaleError."""
         self._grow(n_columns)
         n_columns = self._learned(n_columns)
-        count, missing, mean, squares, smallest, largest = self._table[:n_columns].T
+        learned = _Learned.of(self._table[:n_columns], n_rows)
+        fill, deviation, unit = learned.fill, learned.deviation, learned.unit
+        shift, scale = np.zeros(n_columns), np.ones(n_columns)
+        bad = np.zeros(n_columns, bool)
+        if kind == "none":
+            bad = np.maximum(-learned.smallest, learned.largest) > MAX_UNSCALED
+        if kind == "minmax":
+            shift = learned.smallest
+        elif kind == "standard":
+            shift = fill
+        if kind in ("maxabs", "minmax", "standard"):
+            span = learned.span(kind)
+            with np.errstate(over="ignore"):
+                np.divide(unit, span, out=scale, where=span > 0)
+                width = learned.largest - learned.smallest
+            bad = (scale > _MAX_SCALE) | ((shift != 0) & np.isinf(width))
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise ScaleError(at, float(learned.smallest[at]), float(learned.largest[at]))
+        left_out = (learned.zeros > 0) & (shift != 0) if not is_dense else np.zeros(n_columns, bool)
+        shift = np.where(left_out, 0.0, shift)
+        spread = np.zeros(0, np.float32) if n_columns > MAX_SPREADS else _narrow(deviation / unit)
+        return Scaling(kind, shift, scale, fill, spread, int(np.count_nonzero(left_out)))
+
+
+class ScaleError(Exception):
+    """A column cannot be scaled. column: its number. smallest, largest: its values."""
+
+    def __init__(self, column: int, smallest: float, largest: float) -> None:
+        super().__init__(column, smallest, largest)
+        self.column, self.smallest, self.largest = column, smallest, largest
+
+
+@dataclass(slots=True)
+class _Learned:
+    """What a table of statistics says, (d,) float64 each. count, missing, zeros: rows. mean: of the values that
+    are neither 0 nor missing; squares: Σ (x − mean)² of these, of x · unit. smallest, largest, fill, deviation: of
+    all values, the last of x · unit; fill is the mean."""
+
+    count: NDArray[np.float64]
+    missing: NDArray[np.float64]
+    zeros: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    smallest: NDArray[np.float64]
+    largest: NDArray[np.float64]
+    unit: NDArray[np.float64]
+    fill: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, table: NDArray[np.float64], n_rows: int) -> _Learned:
+        count, missing, moved, squares, smallest, largest, first, unit = table.T
+        unit = np.where(count > 0, unit, 1.0)
         zeros = n_rows - count - missing
         present = np.maximum(n_rows - missing, 1.0)
-        has_zeros = zeros > 0
+        has_zeros, empty = zeros > 0, count + zeros <= 0
         smallest = np.where(has_zeros, np.minimum(smallest, 0.0), smallest)
         largest = np.where(has_zeros, np.maximum(largest, 0.0), largest)
-        empty = count + zeros <= 0
         smallest, largest = np.where(empty, 0.0, smallest), np.where(empty, 0.0, largest)
-        fill = mean * (count / present)
-        shift = np.zeros(n_columns)
-        span = np.ones(n_columns)
+        mean = first + moved / unit
         # the zeros join the other values: Chan's formula for two groups, one of them without spread
-        total = squares + mean * mean * (count * zeros / present)
+        scaled = first * unit + moved
+        total = squares + scaled * scaled * (count * zeros / present)
         # rounding leaves a trace of spread where all values are the same; what is missing becomes the mean
         deviation = np.where(smallest == largest, 0.0, np.sqrt(total / n_rows))
+        fill = mean * (count / present)
+        return cls(count, missing, zeros, mean, squares, smallest, largest, unit, fill, deviation)
+
+    def span(self, kind: str) -> NDArray[np.float64]:
+        """(d,) what columns times their unit are divided by; 0 of those that do not vary."""
+        smallest, largest = self.smallest * self.unit, self.largest * self.unit
         if kind == "maxabs":
-            span = np.maximum(np.abs(smallest), np.abs(largest))
-        elif kind == "minmax":
-            shift, span = smallest, largest - smallest
-        elif kind == "standard":
-            shift, span = fill, deviation
-        scale = np.divide(1.0, span, out=np.ones(n_columns), where=span >= _MIN_SPAN)
-        left_out = has_zeros & (shift != 0) if not is_dense else np.zeros(n_columns, bool)
-        shift = np.where(left_out, 0.0, shift)
-        spread = deviation.astype(np.float32) if n_columns <= MAX_SPREADS else np.zeros(0, np.float32)
-        return Scaling(kind, shift, scale, fill, spread, int(np.count_nonzero(left_out)))
+            return np.maximum(np.abs(smallest), np.abs(largest))
+        return largest - smallest if kind == "minmax" else self.deviation
+
+
+def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating]:
+    """As 32-bit floats, unless some of them are too large or too small for these."""
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    lost = np.isinf(narrow) | ((narrow < np.finfo(np.float32).tiny) & (values > 0))
+    return values if lost.any() else narrow
 
 
 @dataclass(slots=True)
@@ -140,7 +216,8 @@ class Scaling:
 
     kind: "maxabs", "minmax", "standard", "none" or ROW_SCALE.
     shift, scale, fill: (d,) float64; columns from d on, indicators of categories, stay as they are.
-    spread: (d,) float32, the columns' standard deviations, unscaled; (0,) of more than MAX_SPREADS columns.
+    spread: (d,) float32 (float64 where these cannot hold them), the columns' standard deviations, unscaled; (0,) of
+        more than MAX_SPREADS columns.
     left_out: how many columns' shift is left to the bias.
     """
 
@@ -148,7 +225,7 @@ class Scaling:
     shift: NDArray[np.float64]
     scale: NDArray[np.float64]
     fill: NDArray[np.float64]
-    spread: NDArray[np.float32]
+    spread: NDArray[np.floating]
     left_out: int = 0
 
     @staticmethod
@@ -180,11 +257,18 @@ class Scaling:
             to_unit_rows(X)
 
     def raw_weights(self, coef: NDArray[np.float64], intercept: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Turn weights (k, d), in place, into those for x that score as they do for x'; returns the intercept (k,)
-        that goes with them."""
+        """Turn weights (k, d), in place, into those for x − ``center`` that score as they do for x'; returns the
+        intercept (k,) that goes with them."""
         d = len(self.scale)
-        coef[:, :d] *= self.scale
-        return intercept - coef[:, :d] @ self.shift
+        with np.errstate(over="ignore", invalid="ignore"):  # what is no number any more is refused
+            coef[:, :d] *= self.scale
+            return intercept - coef[:, :d] @ (self.shift - self.center)
+
+    @property
+    def center(self) -> NDArray[np.float64]:
+        """(d,) what scores of raw rows must take off the values first, since these differ in their last digits
+        only: the shift of such columns, 0 of the others."""
+        return np.where(np.abs(self.shift * self.scale) > _FAR_OFF, self.shift, 0.0)
 
 
 def to_unit_rows(X: Matrix) -> None:
@@ -196,6 +280,8 @@ def to_unit_rows(X: Matrix) -> None:
         return
     for part in _pieces(X):
         wide = part.astype(np.float64)
+        if wide.size and part.dtype == np.float64:  # no square leaves the range of a float64
+            wide *= np.ldexp(1.0, -np.clip(np.frexp(np.abs(wide).max(axis=1))[1], -1000, 1000))[:, None]
         norms = np.sqrt(np.einsum("ij,ij->i", wide, wide))
         norms[norms == 0] = 1.0
         part[...] = wide / norms[:, None]

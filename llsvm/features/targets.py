@@ -18,6 +18,7 @@ from llsvm.features.labels import LabelEncoder, is_text
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
 NOT_A_NUMBER = "it is not a number, and the labels of a regression are (--loss says what is trained)"
+_MIN_SQUARES = 1e-280  # Σ (t_i − mean)² below has lost some of its terms
 
 
 class RowLabels(Protocol):
@@ -141,10 +142,11 @@ class Targets(_NoClasses):
                 f"{where}: all {self._n} rows have the same target, {self._smallest:.17g}: there is nothing to "
                 "learn; is it the right column (--label)?"
             )
-        if not math.isfinite(self._squares):
+        if not _MIN_SQUARES < self._squares < math.inf:
+            size, units = ("near to 0", "smaller") if self._squares <= _MIN_SQUARES else ("large", "larger")
             raise DataError(
                 f"{where}: targets go from {self._smallest:.3g} to {self._largest:.3g}, and their squares are too "
-                "large for 64-bit floats; give them in larger units"
+                f"{size} for 64-bit floats; give them in {units} units"
             )
 
 

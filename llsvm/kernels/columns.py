@@ -8,9 +8,14 @@ import numpy as np
 
 from llsvm.kernels.options import INLINED, JIT, njit
 
-# Columns of a table of statistics, (d, 6) float64: values that are neither 0 nor missing, missing values (NaN),
-# and of the former the mean, the sum of squared distances from the mean, the smallest and the largest.
-COUNT, MISSING, MEAN, SQUARES, SMALLEST, LARGEST = range(6)
+# Columns of a table of statistics, (d, 8) float64: values that are neither 0 nor missing, missing values (NaN),
+# and of the former the mean, the sum of squared distances from the mean, the smallest and the largest. Mean and
+# squares are of (x - FIRST) UNIT: FIRST is the column's first value, so that of values that differ in their last
+# digits these are left, and UNIT is a power of two, so that no square leaves the range of a float64.
+COUNT, MISSING, MEAN, SQUARES, SMALLEST, LARGEST, FIRST, UNIT = range(8)
+BIG = 2.0**300  # of a value times UNIT
+MAX_POWER = 1000  # of UNIT: 2^-1000 to 2^1000
+SMALL_SQUARES = 2.0**-900  # Σ x² below, or beyond one over this, has lost some of its terms
 
 
 @njit(**JIT, **INLINED)
@@ -19,10 +24,19 @@ def _take_in(table, j, x):  # type: ignore[no-untyped-def]
     if math.isnan(x):
         table[j, MISSING] += 1.0
     elif x != 0.0:
+        if abs(x) * table[j, UNIT] > BIG or table[j, COUNT] == 0.0:
+            unit = math.ldexp(1.0, -min(max(math.frexp(x)[1], -MAX_POWER), MAX_POWER))
+            if table[j, COUNT] == 0.0:
+                table[j, FIRST], table[j, UNIT] = x, unit
+            change = unit / table[j, UNIT]
+            table[j, MEAN] *= change
+            table[j, SQUARES] *= change * change
+            table[j, UNIT] = unit
         table[j, COUNT] += 1.0
-        away = x - table[j, MEAN]
+        scaled = x * table[j, UNIT] - table[j, FIRST] * table[j, UNIT]
+        away = scaled - table[j, MEAN]
         table[j, MEAN] += away / table[j, COUNT]
-        table[j, SQUARES] += away * (x - table[j, MEAN])
+        table[j, SQUARES] += away * (scaled - table[j, MEAN])
         table[j, SMALLEST] = min(table[j, SMALLEST], x)
         table[j, LARGEST] = max(table[j, LARGEST], x)
 
@@ -34,7 +48,7 @@ def add_csr(begin, end, indices, data, table):  # type: ignore[no-untyped-def]
     begin, end: int, the range of values.
     indices: (nnz,) int32, column numbers.
     data: (nnz,) float32 or float64, values; NaN where one is missing.
-    table: (d, 6) float64, statistics of columns, changed in place.
+    table: (d, 8) float64, statistics of columns, changed in place.
     """
     for p in range(np.uint64(begin), np.uint64(end)):
         j, x = np.uint32(indices[p]), float(data[p])
@@ -48,7 +62,7 @@ def add_dense(X, table):  # type: ignore[no-untyped-def]
     """Take all cells of dense rows into the table.
 
     X: (n, d) float32 or float64, values; NaN where one is missing.
-    table: (d or more, 6) float64, statistics of columns, changed in place.
+    table: (d or more, 8) float64, statistics of columns, changed in place.
     """
     n, d = X.shape
     for i in range(n):
@@ -87,7 +101,18 @@ def unit_csr(indptr, data):  # type: ignore[no-untyped-def]
         squares = 0.0
         for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             squares += float(data[p]) * float(data[p])
-        if squares > 0.0:
-            factor = 1.0 / math.sqrt(squares)
+        if not SMALL_SQUARES < squares < 1.0 / SMALL_SQUARES:  # else some squares may have been lost
+            largest = 0.0
             for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                data[p] *= factor
+                largest = max(largest, abs(float(data[p])))
+            if largest == 0.0:
+                continue
+            unit = math.ldexp(1.0, -min(max(math.frexp(largest)[1], -MAX_POWER), MAX_POWER))
+            squares = 0.0
+            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                x = float(data[p]) * unit
+                squares += x * x
+                data[p] = x
+        factor = 1.0 / math.sqrt(squares)
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            data[p] *= factor

@@ -37,11 +37,15 @@ TEN, HUNDRED, TEN_THOUSAND = np.uint64(10), np.uint64(100), np.uint64(10_000)
 BITS8, BITS16, BITS32 = np.uint64(8), np.uint64(16), np.uint64(32)
 
 MAX_INDEX = 2**31 - 1
-MAX_FLOAT32 = np.float64(np.finfo(np.float32).max)
+NORMAL_FLOAT32 = 2.0**-126  # rounding numbers nearer to 0 takes more than 2^-24 of them
 MAX_EXPONENT = 308
 ROOM_FOR_A_DIGIT = np.uint64((2**64 - 10) // 10)
 BELOW_FLOAT32 = np.uint64(2**29 - 1)  # what a float64's mantissa has beyond a float32's
 POWERS = np.array([float(f"1e{k}") for k in range(MAX_EXPONENT + 1)])
+MAX_EXACT_POWER = 22  # 10^22 is a float64
+WHOLE_BELOW = np.uint64(2**53)  # whole numbers up to here are float64
+UPPER_BITS = np.uint64(2**64 - 2**11)  # those of a number below 2^64 that a float64 holds
+SPLITTER = 2.0**27 + 1.0
 WHOLE_POWERS = np.array([10**k for k in range(9)], np.uint64)
 
 
@@ -110,10 +114,30 @@ def _ends_token(c):
 
 
 @njit(**JIT)
+def _over_power(mantissa, decimals):
+    """``mantissa`` / 10^decimals, at most 10^22, as the nearest float64, whose last digit counts where a column's
+    values differ in nothing else: the quotient of the mantissa's upper bits, and what its remainder and the lower
+    bits add to that."""
+    power = POWERS[decimals]
+    if mantissa < WHOLE_BELOW:
+        return np.float64(mantissa) / power
+    upper = np.float64(mantissa & UPPER_BITS)
+    lower = np.float64(mantissa & ~UPPER_BITS)
+    quotient = upper / power
+    # quotient * power without rounding (Dekker 1971), both split into halves whose products are exact
+    q, p = quotient * SPLITTER, power * SPLITTER
+    q1, p1 = q - (q - quotient), p - (p - power)
+    q2, p2 = quotient - q1, power - p1
+    product = quotient * power
+    error = ((q1 * p1 - product) + q1 * p2 + q2 * p1) + q2 * p2
+    return quotient + ((upper - product) - error + lower) / power
+
+
+@njit(**JIT)
 def _number(text, p):
     """The decimal number at ``p``, whatever its form, as float64 (possibly inf), and its end (-1: no number).
 
-    At most three roundings: up to 19 digits are kept exactly, then one conversion and one scaling.
+    Up to 19 digits are kept exactly, and scaled by a power of ten.
     """
     negative = text[p] == MINUS
     if negative or text[p] == PLUS:
@@ -153,7 +177,9 @@ def _number(text, p):
         exponent += -power if below_one else power
     value = np.float64(mantissa)
     if value != 0.0:
-        if exponent > MAX_EXPONENT:
+        if -MAX_EXACT_POWER <= exponent < 0:
+            value = _over_power(mantissa, -exponent)
+        elif exponent > MAX_EXPONENT:
             value = np.inf
         elif exponent >= 0:
             value *= POWERS[exponent]
@@ -178,13 +204,16 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
     data: (colons,) float32 or float64, filled.
     y: (lines,) float64, filled.
     Returns rows, stored values, the smallest and the largest index (MAX_INDEX and -1 where there is none),
-    where the first bad line starts (-1: all are good), and whether a value was no float32.
+    where the first bad line starts (-1: all are good), and what values were: 0 float32, 1 not all of them,
+    2 some nearer to 0 than float32 has all its digits, 3 some that are 0 then. A value that is no finite
+    number in ``data`` makes a line bad.
     """
     row = 0
     k = 0
     smallest = MAX_INDEX
     largest = -1
     seen = np.uint64(0)
+    rounded = 0
     indptr[0] = 0
     p = start
     while p < stop:
@@ -196,7 +225,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
         if c != NEWLINE and c != HASH:
             label, p = _number(text, p)
             if p < 0 or not abs(label) < np.inf or not _ends_token(_at(text, p)):
-                return row, k, smallest, largest, line, False
+                return row, k, smallest, largest, line, 0
             y[row] = label
             last = lowest - 1
             may_be_qid = True
@@ -224,7 +253,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                     while _is_digit(_at(text, p)):
                         p += 1
                     if not _ends_token(_at(text, p)):
-                        return row, k, smallest, largest, line, False
+                        return row, k, smallest, largest, line, 0
                     may_be_qid = False
                     continue
                 else:
@@ -234,10 +263,10 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                         index = min(index * 10 + np.int64(_at(text, p + n) - ZERO), MAX_INDEX + 1)
                         n += 1
                     if n == 0 or _at(text, p + n) != COLON:
-                        return row, k, smallest, largest, line, False
+                        return row, k, smallest, largest, line, 0
                 may_be_qid = False
                 if index <= last or index > MAX_INDEX:
-                    return row, k, smallest, largest, line, False
+                    return row, k, smallest, largest, line, 0
                 if last < lowest:
                     smallest = min(smallest, index)
                 last = index
@@ -306,7 +335,7 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                         c = _at(text, p)
                     good = good and c in (SPACE, NEWLINE)
                 if good:
-                    value = np.float64(mantissa) / POWERS[decimals]
+                    value = _over_power(mantissa, decimals)
                     if negative:
                         value = -value
                     data[k] = value
@@ -314,11 +343,13 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
                 else:
                     value, p = _number(text, value_start)
                     if p < 0 or not _ends_token(_at(text, p)):
-                        return row, k, smallest, largest, line, False
+                        return row, k, smallest, largest, line, 0
                     data[k] = value
-                    if not abs(data[k]) <= MAX_FLOAT32:
-                        return row, k, smallest, largest, line, False
+                    if not abs(data[k]) < np.inf:
+                        return row, k, smallest, largest, line, 0
                     seen |= _bits(value)
+                    if abs(value) < NORMAL_FLOAT32 and np.float64(data[k]) != value:
+                        rounded = max(rounded, 2 if data[k] != 0.0 else 3)
                 indices[k] = index
                 k += 1
             largest = max(largest, last)
@@ -327,4 +358,5 @@ def parse(text, start, stop, lowest, indptr, indices, data, y):
         while _at(text, p) != NEWLINE:
             p += 1
         p += 1
-    return row, k, smallest, largest, -1, (seen & BELOW_FLOAT32) != 0
+    rounded = max(rounded, np.int64((seen & BELOW_FLOAT32) != 0))
+    return row, k, smallest, largest, -1, rounded

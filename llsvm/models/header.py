@@ -31,7 +31,7 @@ from llsvm.settings.objective import REGRESSION, UNLABELLED
 TEXT = "text"  # of ``extra``: what a model keeps of its text columns
 WHY_HASHED = "note"  # ... among that, where memory has decided so
 PRUNED = "pruned"  # what --prune came to
-SPREAD = "spread"  # (n_features,) float32, their standard deviations over the rows trained on, where known
+SPREAD = "spread"  # (n_features,) floats, their standard deviations over the rows trained on, where known
 CROSSES = "crosses"  # ... and of what is crossed
 _COLUMN_KINDS = ("number", "text", "document", "vector", "indices", "values", "struct")
 
@@ -102,6 +102,7 @@ _SETTINGS: dict[str, Test] = {
 _EXTRA: dict[str, Test] = {
     "unit_row": is_flag,
     "double": is_flag,
+    "centered": is_flag,
     "multi_class": one_of("ovo"),
     "label_kind": one_of(REGRESSION, UNLABELLED),
     "solver": is_text,

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import LLSVMWarning, ModelError
 from llsvm.files.writing import replacing
+from llsvm.models.center import CENTER, first_name
 from llsvm.models.model import Model, label_text
 from llsvm.models.model_file import KNOWN_REQUIREMENTS, require_memory
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
@@ -154,6 +155,11 @@ def _refuse_unsayable(model: Model) -> None:
         because = (
             f"number their columns, this one has categories of text (column {texts[0]}); turn the table into "
             "numbers first (llsvm convert TABLE NEW.svm) and train on these, or leave such columns out (--exclude)"
+        )
+    elif CENTER in model.extra:
+        because = (
+            f"multiply values as they are, and those of {first_name(model)} differ in their last digits only; take "
+            "a number off that column, and train on that"
         )
     if because:
         raise ModelError(f"LIBLINEAR's models {because}")

@@ -31,7 +31,7 @@ from llsvm.errors import DataError, ModelError
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.frames import as_matrices, as_rows, column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
-from llsvm.models import decisions, model_file, sparse
+from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
 from llsvm.models.tables import table_of
@@ -108,6 +108,7 @@ class Model:
             raise ModelError("classes must be distinct and ascending")
         self.calibration = Calibration.from_extra(self.extra, k)
         self.threshold = threshold_of(self.extra)
+        center.check(self)
         if self.feature_map is not None and self.feature_map.width != self.weights.shape[1]:
             raise ModelError(f"{self.weights.shape[1]} weights for {self.feature_map.width} mapped features")
         if self.feature_names is not None and len(self.feature_names) != self.n_features_in_:
@@ -277,7 +278,7 @@ class Model:
         """A function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
         mapping, prepared = self.feature_map, self.preparer()
         if mapping is None:
-            linear = sparse.linear_scorer(self.weights, self.intercept_)
+            linear = sparse.linear_scorer(self.weights, center.intercept_of(self))
             return lambda X, base: linear(prepared(X, base), base)
         weights = np.ascontiguousarray(self.coef_.T)
 
@@ -295,12 +296,13 @@ class Model:
 
     def preparer(self) -> Callable[[Matrix, int], Matrix]:
         """A function of rows and their first column's number that gives the rows as weights meet them: what is
-        missing replaced, of unit length."""
-        unit, fill = bool(self.extra.get("unit_row")), self.extra.get("fill")
+        missing replaced, of unit length, less their center."""
+        unit, fill, off = bool(self.extra.get("unit_row")), self.extra.get("fill"), self.extra.get("center")
 
         def prepared(X: Matrix, base: int) -> Matrix:
             X = X if fill is None else filled(X, fill, base)
-            return unit_rows(X) if unit else X
+            X = unit_rows(X) if unit else X
+            return X if off is None else center.centered(X, off, base)
 
         return prepared
 

@@ -43,6 +43,7 @@ from llsvm.files.writing import replacing
 from llsvm.memory.process import available_bytes, resident_bytes
 from llsvm.memory.sizes import format_size
 from llsvm.models.calibration import CALIBRATION, THRESHOLD
+from llsvm.models.center import CENTERED
 from llsvm.models.header import check_header
 from llsvm.models.model_log import read_log
 from llsvm.models.sparse import COUNTS, NAME, PARTS, InPieces, check_shapes
@@ -53,7 +54,7 @@ FORMAT_VERSION = 1
 KNOWN_REQUIREMENTS = frozenset(
     {
         *("unit_row", "feature_map", "multi_class", "double", "label_kind", "text", "crosses"),
-        *(CALIBRATION, THRESHOLD, NAME),
+        *(CALIBRATION, THRESHOLD, NAME, CENTERED),
     }
 )
 

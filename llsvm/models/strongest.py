@@ -25,12 +25,12 @@ PIECE_WEIGHTS = 1 << 20
 CONTRIBUTION, WEIGHT = "contribution", "weight"
 
 
-def spreads_of(model: Model) -> NDArray[np.float32] | None:
+def spreads_of(model: Model) -> NDArray[np.floating] | None:
     """(d,) of the features; None where they are not known, or not to be relied on."""
     found = model.extra.get(SPREAD)
     if (
         not isinstance(found, np.ndarray)
-        or found.dtype != np.float32
+        or found.dtype not in (np.float32, np.float64)
         or found.shape != model.weights.shape[1:]
     ):
         return None
@@ -94,7 +94,7 @@ def _found(model: Model, count: int, wanted: Sequence[tuple[str, int, int]]) -> 
 
 
 def _places(
-    model: Model, spreads: NDArray[np.float32] | None, wanted: Sequence[tuple[int, int]], count: int
+    model: Model, spreads: NDArray[np.floating] | None, wanted: Sequence[tuple[int, int]], count: int
 ) -> list[list[int]]:
     """Of each (row, sign) the columns of the strongest, in order; equally strong ones in theirs."""
     k, d = model.weights.shape

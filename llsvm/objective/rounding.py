@@ -24,28 +24,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.errors import DataError
 from llsvm.files.growing import in_pieces
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.joint_loss import JointLoss
 from llsvm.objective.losses import Loss, PLQLoss
+from llsvm.objective.lost_spread import HALF_ULP, MIN_FLOAT32, NORMAL_FLOAT32, LostSpread
 from llsvm.objective.problems import Variant
 from llsvm.settings.objective import CLASSIFICATION
 
 SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64
-HALF_ULP = 2.0**-24  # rounding to float32 changes a number by at most this share of it
-MIN_FLOAT32 = 2.0**-149  # numbers nearer to 0 are rounded to a multiple of it
 NOISE = 2.0**-52  # of what their terms come to, that 64-bit sums may lose
 CLOSE = 2.0**-6  # t above: rows with smaller margins than 1 + t are close
 NO_NOISE = 1e-10  # of the primal: less need not be told
 OF_MARGIN = math.sqrt(2.0)  # a joint margin, (w_y − w_m)·x, moves by so many times what ‖W‖ ‖x‖ does
+HOW = ("flushed", "vanished")  # values of unnumbered columns were rounded, see Rounding
 _PIECE = 1 << 16
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class ValuesRounded(Exception):
@@ -57,42 +59,113 @@ class Rounding:
     """What a reader does to values that are no 32-bit floats. ``SourceInfo.rounding`` has it.
 
     double: hand out float64, nothing is rounded. squares: Σ e² over all values rounded so far, all readings
-    together. weights: sample weights (always float32) have been rounded.
+    together. weights: sample weights (always float32) have been rounded. flushed: values too near to 0 for a 32-bit
+    float have lost more than 2^-24 of themselves: among those of unnumbered columns, or, if unit_rows, among all.
+    vanished: some of these have become 0.
+    overflowed: values that are too large for a 32-bit float have become infinite.
+    spread: of numbered columns, which dense rows have, see ``LostSpread``; unnumbered: others have been rounded.
     """
 
     double: bool = False
     squares: float = 0.0
     weights: bool = False
+    flushed: bool = False
+    vanished: bool = False
+    overflowed: bool = False
+    unit_rows: bool = False
+    unnumbered: bool = False
+    spread: LostSpread = field(default_factory=LostSpread)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float64 if self.double else np.float32)
 
+    @property
+    def kind(self) -> str:
+        """What values are kept as, in words."""
+        return "a 64-bit float" if self.double else "a 32-bit float"
+
     def values(self, wide: NDArray[Any]) -> NDArray[Any]:
-        """``wide``, (n,) or (n, d) of any type of numbers, as C-ordered values of ``dtype``; what cannot be becomes
-        infinite."""
+        """``wide``, (n,) or all columns (n, d) of any type of numbers, as C-ordered values of ``dtype``; what
+        cannot be becomes infinite."""
         with np.errstate(over="ignore"):
             kept = np.ascontiguousarray(wide, self.dtype)
-        self.note(wide, kept)
+        self.note(wide, kept, 0 if wide.ndim == 2 else None)
         return kept
 
-    def note(self, wide: NDArray[Any], kept: NDArray[Any]) -> None:
-        """Take in that ``wide`` has been stored as ``kept``, of the same shape."""
+    def note(self, wide: NDArray[Any], kept: NDArray[Any], first: int | None) -> None:
+        """Take in that ``wide`` has been stored as ``kept``, of the same shape. first: the number of the first
+        column; None where values are of any."""
         if wide.dtype == kept.dtype or np.can_cast(wide.dtype, kept.dtype):
             return
         step = max(1, _PIECE // max(1, wide[:1].size))
         with np.errstate(invalid="ignore", over="ignore"):
             for at in range(0, len(wide), step):
-                lost = (wide[at : at + step] - kept[at : at + step].astype(np.float64)).ravel()
+                narrow = kept[at : at + step]
+                lost = wide[at : at + step] - narrow.astype(np.float64)
+                if first is not None:
+                    self.spread.note(lost, narrow, first)
+                if (first is None or self.unit_rows) and not self.vanished:
+                    small = (np.abs(narrow) < NORMAL_FLOAT32) & (lost != 0)
+                    self.flushed |= bool(small.any())
+                    self.vanished = bool((narrow[small] == 0).any())
+                lost = lost.ravel()
                 squares = float(np.einsum("i,i", lost, lost))
                 # what is missing or infinite is no number yet, or no more
-                self.squares += squares if math.isfinite(squares) else float(np.nansum(lost * lost))
+                if not math.isfinite(squares):
+                    self.overflowed |= bool(np.isinf(lost).any())
+                    squares = float(np.square(lost[np.isfinite(lost)]).sum())
+                self.unnumbered |= first is None and squares > 0
+                self.squares += squares
+
+    def take_in(self, other: Rounding) -> None:
+        """What another has noted of rows of the same columns."""
+        self.squares += other.squares
+        self.weights |= other.weights
+        self.flushed |= other.flushed
+        self.vanished |= other.vanished
+        self.overflowed |= other.overflowed
+        self.unnumbered |= other.unnumbered
+        self.spread.take_in(other.spread)
 
     def sample_weights(self, wide: NDArray[Any]) -> NDArray[np.float32]:
-        """Sample weights, (n,), as they are kept."""
-        kept = wide.astype(np.float32)
-        self.weights = self.weights or bool((kept != wide).any())
+        """Sample weights, (n,), as they are kept. Raises DataError for what they cannot be."""
+        with np.errstate(over="ignore"):
+            kept = wide.astype(np.float32)
+        if (kept != wide).any():
+            self.weights = True
+            if (fault := weight_fault(wide)) is not None:
+                raise DataError(fault[1])
         return kept
+
+
+def weight_fault(wide: NDArray[Any]) -> tuple[int, str] | None:
+    """The first of sample weights (n,) that is too large or too near to 0 for a 32-bit float, and what is said of
+    it; None where there is none."""
+    with np.errstate(invalid="ignore"):
+        size = np.abs(np.asarray(wide, np.float64))
+        bad = np.isfinite(size) & (size > 0) & ((size < NORMAL_FLOAT32) | (size > _MAX_FLOAT32))
+    if not bad.any():
+        return None
+    row = int(np.argmax(bad))
+    return row, (
+        f"a sample weight of {wide[row]:g}: weights are kept as 32-bit floats, from 1.2e-38 to 3.4e38; multiply all "
+        "of them by one number, and divide -C by it"
+    )
+
+
+def doubt_of_columns(roundings: Sequence[Rounding], largest: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(d,) by how much rounding may have changed how columns vary. largest: (d,) their largest absolute values."""
+    numbered = LostSpread()
+    for each in roundings:
+        numbered.take_in(each.spread)
+    d = min(len(numbered.low), len(largest))
+    doubt = np.zeros(len(largest))
+    doubt[:d] = numbered.doubt(np.pad(largest[:d], (0, len(numbered.low) - d)))[:d]
+    if any(each.unnumbered for each in roundings):
+        flushed, vanished = (any(getattr(each, name) for each in roundings) for name in HOW)
+        doubt[d:] = HALF_ULP * largest[d:] + MIN_FLOAT32 * np.where(largest[d:] > 0, flushed, vanished)
+    return doubt
 
 
 def most_lost(kept: NDArray[np.float32]) -> float:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
+from llsvm.models.center import intercept_of
 from llsvm.models.model import Model, label_text
 from llsvm.models.sparse import Weights, of_columns
 from llsvm.models.tables import namer
@@ -139,7 +140,7 @@ def _score(of: str, score: float, model: Model, part: _Part, names: dict[int, st
     return {
         "of": of,
         "score": float(score),
-        "intercept": float(model.intercept_[part.problem]),
+        "intercept": float(intercept_of(model)[part.problem]),
         "contributions": [
             {"feature": names[j], "value": value, "weight": weight, "contribution": value * weight}
             for j, value, weight in cells

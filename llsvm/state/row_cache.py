@@ -23,6 +23,7 @@ from llsvm.data.source import ParsedFile
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
 from llsvm.files.fingerprint import FileFingerprint, size_and_mtime
 from llsvm.memory.sizes import format_size
+from llsvm.objective.rounding import HOW, Rounding
 from llsvm.row_buffer import steps
 from llsvm.spill.workspace import RESERVE_BYTES
 from llsvm.state.container import Container, ContainerWriter
@@ -61,7 +62,10 @@ class RowCache:
         copy = self._open(name)
         if copy is not None:
             lost = copy.about["lost"]
-            file.rounding.squares += lost
+            # the first copies do not say how values were rounded
+            flushed, vanished = (bool(copy.about.get(name, lost > 0)) for name in HOW)
+            known = Rounding(squares=lost, unnumbered=lost > 0, flushed=flushed, vanished=vanished)
+            file.rounding.take_in(known)
             with copy:
                 try:
                     for block in _stored(copy, file):
@@ -111,7 +115,7 @@ class RowCache:
         copy = _Copy(part, self._require_room)
 
         def end() -> None:
-            if copy.end(_plain(file.facts), file.rounding.squares - lost):
+            if copy.end(_plain(file.facts), file.rounding.squares - lost, file.rounding):
                 os.rename(part, self.folder.file(name))
 
         try:
@@ -179,13 +183,13 @@ class _Copy:
             self._writer.add(str(len(self._shapes)), np.dtype(np.uint8), (nbytes,), pieces)
             self._shapes.append((stop - start, end - begin))
 
-    def end(self, facts: dict[str, Any], lost: float) -> bool:
+    def end(self, facts: dict[str, Any], lost: float, rounding: Rounding) -> bool:
         """Complete it; False where some row is too long to be kept. facts: of the file, plain values. lost: Σ e²
-        over what was rounded of its values. Raises DiskError."""
+        over what was rounded of its values, as rounding says. Raises DiskError."""
         if self._writer is None or self._too_long:
             return False
         about = {"facts": facts, "lost": lost, "dtype": self._dtype.str, "shapes": self._shapes}
-        self._writer.end(about)
+        self._writer.end(about | {name: getattr(rounding, name) for name in HOW})
         return True
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from llsvm.block import CSR, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, Matri
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, DiskError
-from llsvm.features.scaling import ColumnStatistics
+from llsvm.features.scaling import MAX_UNSCALED, ColumnStatistics, ScaleError
 from llsvm.features.targets import RowLabels, labels_of
 from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.row_buffer import RowBuffer, densify, row_bytes, sparsify, steps
@@ -177,6 +177,8 @@ class FirstReading:
         """The rows with class ids or targets for labels, dense if they are mostly filled. columns: of X."""
         X = raw.X
         self.lengths.look_at(X, raw.n_rows)
+        if self.statistics is None and not self._measuring:
+            self._require_products(X)
         self._raw_dense = not isinstance(X, CSR)
         try:
             y = self.labels.encode(raw.y)
@@ -198,6 +200,14 @@ class FirstReading:
         self._look_at_kind(page)
         self.n_pages += 1
         return page
+
+    def _require_products(self, X: Matrix) -> None:
+        """Raise ScaleError for a value that is too large to be trained on without a scale."""
+        values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
+        if values.dtype == np.float64 and values.size and (most := np.abs(values).max()) > MAX_UNSCALED:
+            place = int(np.argmax(np.abs(values)))
+            column = X.indices[X.indptr[0] + place] if isinstance(X, CSR) else place % X.shape[1]
+            raise ScaleError(int(column), -float(most), float(most))
 
     def _look_at_weights(self, ids: NDArray[np.int32], weight: NDArray[np.float32]) -> None:
         self.largest_weight = max(self.largest_weight, float(weight.max(initial=0.0)))

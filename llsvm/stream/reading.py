@@ -12,18 +12,31 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data.source import BlockSource
+from llsvm.data.source import BlockSource, column_name
 from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
-from llsvm.errors import LongRowError
-from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, Scaling
+from llsvm.errors import DataError, LongRowError
+from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, ScaleError, Scaling
 from llsvm.memory import plan
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LABELS, LIBRARY, READING, STATISTICS
 from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory
-from llsvm.objective.rounding import NOISE
+from llsvm.objective.rounding import NOISE, ValuesRounded
 from llsvm.spill.store import PageSink
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
+
+_BLURRED = (
+    "its values are too near to 0, or to each other, for 32-bit floats: that is known once they have been read; "
+    "write the data to a file, or pass --tol 1e-6, which keeps 64-bit floats"
+)
+_TOO_LARGE = (
+    "a value of size {1:.3g}: products of such values are no 64-bit floats; scale the columns (--scale standard, "
+    "minmax or maxabs), multiply this one by a power of ten, or leave it out"
+)
+_UNSCALABLE = (
+    "its values, from {:.3g} to {:.3g}, differ by too little or too much to be scaled in 64-bit floats (1e-301 to "
+    "1.7e308); multiply the column by a power of ten, or leave it out"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +101,8 @@ class DataReader:
         self.source = source
         self.budget = budget
         self.options = options
+        for each in source.info().rounding:
+            each.unit_rows = options.scale == ROW_SCALE
         self.scaling: Scaling | None = None
         self.lost = 0.0
         self.page_bytes = 0
@@ -132,7 +147,8 @@ class DataReader:
         return max(self.page_bytes, self._long_row_bytes)
 
     def read(self) -> DatasetInfo:
-        """Read the source once, to its end. Raises DataError, BudgetError, DiskError."""
+        """Read the source once, to its end. Raises DataError, BudgetError, DiskError; ValuesRounded where rounding
+        values to 32-bit floats leaves the scale of a column unknown, and the source can be read again."""
         budget, options = self.budget, self.options
         begun = self._begun_bytes = self.source.info().reader_bytes
         self.page_bytes = plan.page_bytes_for(budget.available_bytes, begun)
@@ -159,6 +175,8 @@ class DataReader:
             except LongRowError as error:  # begin anew, with blocks that hold it
                 self._make_room_for(error)
                 budget.return_to(self.held)
+            except ScaleError as error:
+                raise self._refusal(error) from error
         self.lost = self.rows.lost_squares**0.5
         dataset = self._with_facts(dataset)
         budget.release(READING)
@@ -202,10 +220,16 @@ class DataReader:
             except LongRowError as error:
                 self._make_room_for(error, measuring=True)
 
+    def _refusal(self, error: ScaleError) -> DataError:
+        what = _TOO_LARGE if self.options.scale in ("none", ROW_SCALE) else _UNSCALABLE
+        what = what.format(error.smallest, error.largest)
+        info = self.source.info()
+        return DataError(f"{info.name}: {column_name(info, error.column)}: {what}")
+
     def losses(self, cost: NDArray[np.float64], squared_norm: float, n_rows: int) -> Losses:
         """What rounding has hidden. cost: (k,) C of a row of weight 1, by class. squared_norm: of a row, about."""
         if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
-            moved = self.scaling.shift * self.scaling.scale
+            moved = (self.scaling.shift - self.scaling.center) * self.scaling.scale
             squared_norm += float(moved @ moved)
         weights = any(each.weights for each in self.source.info().rounding)
         squares, largest = self.rows.weight_squares * cost * cost, cost * self.rows.largest_weight
@@ -303,11 +327,22 @@ class DataReader:
                 )
             return
         self.budget.resize(STATISTICS, statistics.work_bytes(self._scaled_columns(dataset.n_columns)))
-        options = self.options
-        self.scaling = statistics.scaling(options.scale, dataset.n_rows, dataset.n_columns, dataset.is_dense)
+        options, info = self.options, self.source.info()
+        if dataset.dtype == np.float32:
+            blurred = statistics.blurred(options.scale, dataset.n_rows, info.rounding)
+            if blurred is not None and info.rereadable:
+                raise ValuesRounded
+            if blurred is not None:
+                raise DataError(f"{info.name}: {column_name(info, blurred)}: {_BLURRED}")
+        try:
+            self.scaling = statistics.scaling(
+                options.scale, dataset.n_rows, dataset.n_columns, dataset.is_dense
+            )
+        except ScaleError as error:
+            raise self._refusal(error) from error
         self.budget.resize(STATISTICS, self.scaling.nbytes)
         if dataset.dtype == np.float32:
-            encoder = self.source.info().encoder
+            encoder = info.encoder
             # Of what is not scaled, indicators of categories are exact; values of lists are not.
             unscaled = (
                 len(self.scaling.scale) < dataset.n_columns and encoder is not None and encoder.has_lists

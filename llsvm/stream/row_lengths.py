@@ -52,4 +52,5 @@ class RowLengths:
 
 
 def _sum_of_squares(values: NDArray[np.floating]) -> float:
-    return float(np.nansum(np.square(values, dtype=np.float64)))
+    with np.errstate(over="ignore"):  # of columns that are scaled nobody asks
+        return float(np.nansum(np.square(values, dtype=np.float64)))

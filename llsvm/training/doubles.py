@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from llsvm.objective.rounding import SHARE
+from llsvm.dataset import DatasetInfo
+from llsvm.errors import DataError
+from llsvm.objective.rounding import SHARE, ValuesRounded, keep_double
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
+from llsvm.stream.stream import Stream
 
 MIN_TOL, MAX_C_PER_TOL = 1e-5, 1e6  # beyond, values are kept as 64-bit floats from the start
 
@@ -32,3 +35,34 @@ def settings_need_double(settings: Settings) -> bool:
     hardly be left out of the proof? Kernel machines take the rows as they are: what is large is their kernel."""
     exact = settings.kernel is not None and settings.feature_map is None
     return exact or settings.tol < MIN_TOL or MAX_C_PER_TOL * settings.tol * (1 + 1e-9) < settings.C
+
+
+def is_read(stream: Stream) -> bool:
+    """Read the source; False where it must be read again with values as 64-bit floats, which can be. Raises
+    BudgetError, DataError, DiskError."""
+    try:
+        stream.read()
+    except ValuesRounded:
+        return False
+    except DataError:
+        if not _too_large(stream):
+            raise
+        return False
+    return True
+
+
+def measured(stream: Stream) -> DatasetInfo:
+    """As ``Stream.measure``, with values as 64-bit floats where 32-bit ones do not hold them."""
+    try:
+        return stream.measure()
+    except DataError:
+        if not _too_large(stream):
+            raise
+    keep_double(stream.source.info().rounding)
+    return stream.measure()
+
+
+def _too_large(stream: Stream) -> bool:
+    """Are values too large for 32-bit floats, and can they be read as 64-bit ones?"""
+    info = stream.source.info()
+    return info.rereadable and any(each.overflowed and not each.double for each in info.rounding)

@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.data import DEFAULT_FORMAT
+from llsvm.data.source import column_name
+from llsvm.errors import DataError
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import ROW_SCALE
 from llsvm.files.fingerprint import TRAINED_ON, files_summary
 from llsvm.files.growing import column, copied, count_nonzero, in_pieces
 from llsvm.memory.process import peak_resident_bytes, resident_bytes
+from llsvm.models.center import AT_CENTER, CENTER, CENTERED
 from llsvm.models.header import CROSSES, PRUNED, SPREAD
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
@@ -24,6 +27,7 @@ from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import label_key
 
+_LARGE_SCALE = 1e200  # of columns whose weights, when they are for raw values, may be beyond 64-bit floats
 OUTLIER_OR_NOT = np.array(
     [-1.0, 1.0]
 )  # what models of rows without labels say, as in scikit-learn and LIBLINEAR
@@ -85,6 +89,7 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
         coef = copied(coef[:, : dataset.n_columns])
         if run.stream.scaling is not None:
             intercept = run.stream.scaling.raw_weights(coef, intercept)
+            _require_finite(run, coef)
         coef = coef[:, dataset.first_column :]
     if dataset.target is not None:
         coef *= dataset.target.unit
@@ -94,6 +99,12 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
         _, _, first, stop, *_ = encoder.parts
         encoder.documents.by_feature(coef[:, first:stop])
     extra = _extra(run, coef)
+    if run.support is None and run.stream.scaling is not None:
+        center = run.stream.scaling.center[dataset.first_column :]
+        if center.any():
+            extra[CENTERED] = True
+            extra[CENTER] = center = np.pad(center, (0, coef.shape[1] - len(center)))
+            extra[AT_CENTER], intercept = intercept, intercept - coef @ center
     if report.pruned is not None:
         extra[PRUNED] = report.pruned
     names = run.stream.source.info().feature_names
@@ -113,6 +124,18 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
         requires=tuple(name for name in extra if name in KNOWN_REQUIREMENTS),
         log=resources(run),
     )
+
+
+def _require_finite(run: Run, coef: NDArray[np.float64]) -> None:
+    """Raise DataError where a column is so small that its weights are no numbers. coef: (k, d) of raw columns."""
+    scaling, info = run.stream.scaling, run.stream.source.info()
+    assert scaling is not None
+    for number in np.flatnonzero(scaling.scale > _LARGE_SCALE).tolist():
+        if not np.isfinite(coef[:, number]).all():
+            raise DataError(
+                f"{info.name}: {column_name(info, number)}: its values are so near to 0, or to each other, that "
+                "its weights are no 64-bit floats; multiply the column by a power of ten, or leave it out"
+            )
 
 
 def resources(run: Run) -> dict[str, Any]:
@@ -171,7 +194,7 @@ def _extra(run: Run, coef: NDArray[np.float64]) -> dict[str, Any]:
     return extra
 
 
-def _spread(run: Run) -> NDArray[np.float32] | None:
+def _spread(run: Run) -> NDArray[np.floating] | None:
     """(n_features,) the features' standard deviations over the rows, by which weights are compared; None where
     scaling has not learned them of all."""
     dataset, scaling = run.stream.dataset, run.stream.scaling

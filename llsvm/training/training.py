@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -27,7 +26,7 @@ from llsvm.memory.process import default_threads, return_dropped_memory, return_
 from llsvm.memory.sizes import parse_size
 from llsvm.models.model import Model
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.rounding import ValuesRounded, keep_double
+from llsvm.objective.rounding import keep_double
 from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.settings import Settings
 from llsvm.solvers import make_solver
@@ -43,7 +42,7 @@ from llsvm.stream.stream import Stream
 from llsvm.training.carried import ANEW, Carried, Start
 from llsvm.training.class_weights import class_weights
 from llsvm.training.clock import Clock, in_time
-from llsvm.training.doubles import rounding_hides_the_optimum, settings_need_double
+from llsvm.training.doubles import is_read, measured, rounding_hides_the_optimum, settings_need_double
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.kept import Ended, Kept
 from llsvm.training.learning import hash_instead, learn_columns
@@ -179,7 +178,7 @@ class Training:
 
         May read the source for it. Raises BudgetError, DataError where that cannot be done."""
         learn_columns(self.stream, self.settings)
-        dataset, floor_bytes = self.stream.measure(), max(floor_bytes, self._floor_bytes)
+        dataset, floor_bytes = measured(self.stream), max(floor_bytes, self._floor_bytes)
         held = {**self._before, **room(self.settings, dataset), **(beside or {})}
         return smallest_for(dataset, held, self._needs, floor_bytes, in_one_block)
 
@@ -253,17 +252,13 @@ class Training:
             yield self._last
 
     def read(self) -> DatasetInfo:
-        """The first reading; where the settings leave no room for rounding values to 32-bit floats, it begins again
-        with the first that would be rounded. Raises BudgetError, DataError, DiskError."""
+        """The first reading; where values cannot be rounded to 32-bit floats, or the settings leave no room for
+        it, it begins again. Raises BudgetError, DataError, DiskError."""
         if self._refused is not None:
             raise self._refused
         learn_columns(self.stream, self.settings)
         self._kept.take_copies(self.stream)
-        rounded = True
-        with suppress(ValuesRounded):
-            self.stream.read()
-            rounded = False
-        if rounded:  # and no earlier: the exception's frames hold on to the rows
+        if not is_read(self.stream):
             self.keep_double()
             self.stream.read()
         if hash_instead(self.stream, self.settings, self._before, self._needs):

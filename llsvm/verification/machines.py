@@ -18,6 +18,7 @@ from llsvm.dataset import DatasetInfo
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import Scaling
+from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.model import Model
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
@@ -66,8 +67,9 @@ def machine_of(
             _, _, first, stop, *_ = encoder.parts
             encoder.documents.by_place(weights[:, first:stop])
         if scaling is not None:
-            d = len(scaling.scale)
-            constant = constant + weights[:, :d] @ scaling.shift
+            d, center = len(scaling.scale), np.zeros(dataset.n_columns)
+            center[dataset.first_column :] = model.extra.get(CENTER, 0.0)
+            constant = (intercept_of(model) - shift) / unit + weights[:, :d] @ (scaling.shift - center[:d])
             weights[:, :d] /= scaling.scale
         return LinearMachine(*_of_each_class(settings, dataset, weights, constant), settings)
     if model.feature_map.kind == "kernel":

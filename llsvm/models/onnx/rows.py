@@ -18,6 +18,7 @@ from llsvm.features.encoder import Column, TableEncoder
 from llsvm.features.text.frequencies import ColumnWeights
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vocabulary import Vocabulary
+from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.header import CROSSES
 from llsvm.models.model import Model
 from llsvm.models.onnx.graph import ML, Graph
@@ -55,17 +56,17 @@ def scores(graph: Graph, model: Model) -> str:
     """(n, k) float64 of the model's problems."""
     rows = _Rows(graph, np.ascontiguousarray(model.coef_.T), bool(model.extra.get("unit_row")))
     number = "double" if model.extra.get("double") else "float"  # as files are read
-    table = table_of(model.extra)
+    table, center = table_of(model.extra), model.extra.get(CENTER)
     if table is None:
         value = graph.wide(graph.input(INPUT, number, rows.n_columns))
-        rows.add_numbers(value, rows.n_columns, _fill(model, rows.n_columns))
+        rows.add_numbers(value, rows.n_columns, _fill(model, rows.n_columns), center)
     else:
         encoder = TableEncoder.from_dict(table)
         numbers = [c for c in encoder.columns if c.kind in ("number", "vector")]
         if numbers:
             together = len(numbers) == len(encoder.columns)
             value = _numbers(graph, numbers, number, together)
-            rows.add_numbers(value, sum(c.width for c in numbers), _fill_of_table(encoder, numbers))
+            rows.add_numbers(value, sum(c.width for c in numbers), _fill_of_table(encoder, numbers), center)
         for name, vocabulary in _documents(encoder):
             assert encoder.documents is not None
             rows.add_words(
@@ -73,7 +74,7 @@ def scores(graph: Graph, model: Model) -> str:
             )
         if encoder.categories.names:
             rows.add_categories(encoder.categories.names, encoder.categories.keys)
-    return rows.scores(model.intercept_)
+    return rows.scores(intercept_of(model))
 
 
 def _numbers(graph: Graph, columns: Sequence[Column], number: str, together: bool) -> str:
@@ -118,11 +119,15 @@ class _Rows:
         self._at += width
         return self._coef[self._at - width : self._at]
 
-    def add_numbers(self, X: str, width: int, fill: NDArray[np.float64] | None) -> None:
-        """X: (n, width) float64. fill: (width,) what replaces NaN, or None."""
+    def add_numbers(
+        self, X: str, width: int, fill: NDArray[np.float64] | None, center: NDArray[np.float64] | None
+    ) -> None:
+        """X: (n, width) float64. fill: (width,) what replaces NaN, or None. center: see llsvm.models.center."""
         graph = self._graph
         if fill is not None:
             X = graph.node("Where", graph.node("IsNaN", X), graph.constant(fill), X)
+        if center is not None:
+            X = graph.node("Sub", X, graph.constant(center[:width]))
         self._add(X, self._weights(width))
 
     def _add(self, X: str, weights: NDArray[np.float64]) -> None:
