@@ -56,7 +56,6 @@ class ArrayBatches:
                 yield Block(_own(block.X), block.y.copy(), block.rows + row, block.weight)
             for rounding in info.rounding:
                 self._rounding.squares += rounding.squares
-                self._rounding.weights |= rounding.weights
             row += info.n_rows or 0
         self._n_rows = row
 

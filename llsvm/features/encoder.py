@@ -66,12 +66,12 @@ class MissingValues(Exception):
 class Encoded:
     """Rows of a batch.
 
-    X: n rows. y: (n,) float64, or text as objects. weight: (n,) float32, or None.
+    X: n rows. y: (n,) float64, or text as objects. weight: (n,) float64, or None.
     """
 
     X: Matrix
     y: NDArray[Any]
-    weight: NDArray[np.float32] | None
+    weight: NDArray[np.float64] | None
 
 
 class TableEncoder:
@@ -382,11 +382,10 @@ class TableEncoder:
         numbers = self.label_kind == REGRESSION
         return arrow.label_column(batch.column(self.label), self.label, numbers, self.labels_may_be_missing)
 
-    def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float32] | None:
+    def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float64] | None:
         if self.weight is None:
             return None
-        values = arrow.weight_column(batch.column(self.weight), self.weight)
-        return self.rounding.sample_weights(values)
+        return arrow.weight_column(batch.column(self.weight), self.weight)
 
 
 def _ones(row: NDArray[np.intp], column: NDArray[np.int64], offset: int, n_rows: int) -> CSR:

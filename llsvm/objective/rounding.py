@@ -57,12 +57,11 @@ class Rounding:
     """What a reader does to values that are no 32-bit floats. ``SourceInfo.rounding`` has it.
 
     double: hand out float64, nothing is rounded. squares: Σ e² over all values rounded so far, all readings
-    together. weights: sample weights (always float32) have been rounded.
+    together.
     """
 
     double: bool = False
     squares: float = 0.0
-    weights: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -87,12 +86,6 @@ class Rounding:
                 squares = float(np.einsum("i,i", lost, lost))
                 # what is missing or infinite is no number yet, or no more
                 self.squares += squares if math.isfinite(squares) else float(np.nansum(lost * lost))
-
-    def sample_weights(self, wide: NDArray[Any]) -> NDArray[np.float32]:
-        """Sample weights, (n,), as they are kept."""
-        kept = wide.astype(np.float32)
-        self.weights = self.weights or bool((kept != wide).any())
-        return kept
 
 
 def most_lost(kept: NDArray[np.float32]) -> float:
@@ -127,8 +120,7 @@ def squares_of(w: NDArray[np.float64]) -> tuple[float, float]:
 class RoundingBound:
     """Makes certificates that hold for the data before they were rounded; see the file's head.
 
-    lost: E. noise: what 64-bit sums may lose, as E. weights: sample weights were rounded too. cost_squares,
-    largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
+    lost: E. noise: what 64-bit sums may lose, as E. cost_squares, largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
     takes part in each. loss: of a row, or of all its margins at once. l1, l2: of the penalty.
     free_bias: the last weight, of the constant feature, is not penalised.
     n_rows: where t − m, ε or so, is rounded before ε is taken from it.
@@ -137,7 +129,6 @@ class RoundingBound:
     """
 
     lost: float
-    weights: bool
     cost_squares: NDArray[np.float64]
     largest_cost: NDArray[np.float64]
     loss: Loss | JointLoss
@@ -191,7 +182,7 @@ class RoundingBound:
                 part = max(part, (up + down + 2.0 * on_threshold) / size)
                 least = sum(self._moved(costs, beyond, p, p, *map(float, norm))) + 2.0 * on_threshold
                 floor = max(floor, least / size)
-        if part <= NO_NOISE and not (self.lost or self.weights):
+        if part <= NO_NOISE and not self.lost:
             return measured
         return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor, self.negligible)
 
@@ -212,11 +203,11 @@ class RoundingBound:
 
     def _on_threshold(self, coef: NDArray[np.float64], of_features: NDArray[np.float64]) -> float:
         """What rounding may change of the one-class SVM's terms, which are larger than the objective that they sum
-        up to: those in ρ, and by weights of rows ½‖w‖² of the dual."""
+        up to."""
         if not self.total:
             return 0.0
         terms = 2.0 * self.total * abs(float(coef[0, -1])) + float(of_features[0])
-        return terms * (4.0 * HALF_ULP if self.weights else NOISE)
+        return terms * NOISE
 
     def _costs(self, n: int) -> NDArray[np.float64]:
         """(n, 2) sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
@@ -250,7 +241,6 @@ class RoundingBound:
         total, largest, close = costs
         gap, ridge = max(primal - dual, 0.0), self.l2 if self.l2 > 0 else 1.0
         soft_norm = penalised + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
-        share = HALF_ULP if self.weights else 0.0
         slope = self.loss.slope
         of_epsilon = 0.0
         if isinstance(self.loss, PLQLoss):
@@ -287,4 +277,4 @@ class RoundingBound:
             less = soft_norm * moved + 0.5 * moved * moved / self.l2
         else:
             less = max(dual, 0.0) * moved / (self.l1 + moved)
-        return more + share * max(primal, 0.0), less + 4.0 * share * max(primal, 0.0)
+        return more, less

@@ -199,11 +199,11 @@ class FirstReading:
         self.n_pages += 1
         return page
 
-    def _look_at_weights(self, ids: NDArray[np.int32], weight: NDArray[np.float32]) -> None:
+    def _look_at_weights(self, ids: NDArray[np.int32], weight: NDArray[np.float64]) -> None:
         self.largest_weight = max(self.largest_weight, float(weight.max(initial=0.0)))
         grown = np.zeros(max(len(self._weight_squares), int(ids.max(initial=-1)) + 1))
         grown[: len(self._weight_squares)] = self._weight_squares
-        self._weight_squares = grown + np.bincount(ids, weight.astype(np.float64) ** 2 - 1.0, len(grown))
+        self._weight_squares = grown + np.bincount(ids, weight**2 - 1.0, len(grown))
 
     @property
     def weight_squares(self) -> NDArray[np.float64]:

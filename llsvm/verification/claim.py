@@ -95,11 +95,16 @@ def primal_differences(certificate: Certificate, found: Measured) -> list[str]:
             f"the certificate is of {len(certificate.primal)} problems, and the data make {len(found.primal)}"
         ]
     told = []
-    for name, claim, primal, size in zip(
-        found.problems, certificate.primal, found.primal.tolist(), found.size.tolist(), strict=True
+    for name, claim, primal, size, rounding in zip(
+        found.problems,
+        certificate.primal,
+        found.primal.tolist(),
+        found.size.tolist(),
+        found.rounding.tolist(),
+        strict=True,
     ):
         of = f" of {name}" if len(found.problems) > 1 else ""
-        if not agree(claim, primal, size):
+        if not agree(claim, primal, size, rounding):
             off = abs(claim - primal) / max(abs(primal), 1e-300)
             told.append(
                 f"the primal{of} is {primal:.12g}, and the model says {claim:.12g} ({off:.2g} of it off)"
@@ -169,9 +174,11 @@ def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
     return told
 
 
-def agree(claim: float, value: float, size: float) -> bool:
-    """size: of the terms that ``value`` is the sum of."""
-    return math.isfinite(value) and abs(claim - value) <= TOLERANCE * max(abs(value), 1e-6 * size)
+def agree(claim: float, value: float, size: float, rounding: float = 0.0) -> bool:
+    """size: of the terms that ``value`` is the sum of. rounding: may have changed it by so much, and as much the
+    claim."""
+    allowed = TOLERANCE * max(abs(value), 1e-6 * size) + 2.0 * rounding
+    return math.isfinite(value) and abs(claim - value) <= allowed
 
 
 def gap_differences(model: Model, settings: Settings, found: NDArray[np.float64]) -> list[str]:
