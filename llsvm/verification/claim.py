@@ -104,7 +104,7 @@ def primal_differences(certificate: Certificate, found: Measured) -> list[str]:
         strict=True,
     ):
         of = f" of {name}" if len(found.problems) > 1 else ""
-        if not agree(claim, primal, size, rounding):
+        if not (agree(claim, primal, size, rounding) or _as_good_as_0(certificate, claim, primal)):
             off = abs(claim - primal) / max(abs(primal), 1e-300)
             told.append(
                 f"the primal{of} is {primal:.12g}, and the model says {claim:.12g} ({off:.2g} of it off)"
@@ -155,11 +155,12 @@ def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
             f"({dual.first})"
         ]
     told = []
-    for name, claim, value, size, unbalanced in zip(
+    for name, claim, value, size, rounding, unbalanced in zip(
         found.problems,
         certificate.dual,
         dual.values.tolist(),
         dual.sizes.tolist(),
+        dual.rounding.tolist(),
         dual.unbalanced.tolist(),
         strict=True,
     ):
@@ -169,7 +170,11 @@ def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
                 f"the dual variables{of} times their signs do not sum to 0, as --intercept asks, so that their "
                 "dual proves nothing"
             )
-        elif not (value >= claim or agree(claim, value, size)):
+        elif not (
+            value >= claim
+            or agree(claim, value, size, rounding)
+            or _as_good_as_0(certificate, claim, value)
+        ):
             told.append(f"the dual{of} is {value:.12g}, and the model says {claim:.12g}")
     return told
 
@@ -179,6 +184,11 @@ def agree(claim: float, value: float, size: float, rounding: float = 0.0) -> boo
     claim."""
     allowed = TOLERANCE * max(abs(value), 1e-6 * size) + 2.0 * rounding
     return math.isfinite(value) and abs(claim - value) <= allowed
+
+
+def _as_good_as_0(certificate: Certificate, *objectives: float) -> bool:
+    """See ``Certificate.negligible``."""
+    return max(map(abs, objectives)) <= certificate.negligible < math.inf
 
 
 def gap_differences(model: Model, settings: Settings, found: NDArray[np.float64]) -> list[str]:

@@ -8,7 +8,7 @@ support vectors. All with a constant feature, whose weight is penalised unless t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +38,24 @@ from llsvm.verification.sums import KernelSums, WeightSums
 Array = NDArray[np.float64]
 
 
+class Scored(NamedTuple):
+    """Rows, as a machine has them. values, lost: (n, k) scores, and by how much rounding may have changed each, at
+    most. norms, off: (n,) ‖φ(x_i)‖, and by how much rounding may have moved φ(x_i), or what it adds to a sum; not of
+    kernels."""
+
+    values: Array
+    lost: Array
+    norms: Array
+    off: Array
+
+
 class Machine(Protocol):
     """width: numbers that a row's scores, or what they are made of, take."""
 
     width: int
 
-    def scores(self, block: Block) -> tuple[Array, Array]:
-        """(n, k) of rows as a Stream has them, and by how much rounding may have changed each, at most."""
+    def scores(self, block: Block) -> Scored:
+        """Of rows as a Stream has them."""
         ...
 
     def norms(self) -> tuple[Array, Array, Array]:
@@ -112,9 +123,11 @@ class LinearMachine:
         # a model that has no constant feature, and a constant, has been changed: it is penalised as if it had one
         self._of_constant = np.zeros(len(weights)) if free else constant / (settings.constant or 1.0)
 
-    def scores(self, block: Block) -> tuple[Array, Array]:
-        lost = lost_in_sum(longest(block.X)) * np.outer(norms(block.X), self._norms)
-        return scores(block.X, self.weights) + self.constant, lost + self._lost
+    def scores(self, block: Block) -> Scored:
+        size = norms(block.X)
+        off = lost_in_sum(longest(block.X)) * size
+        lost = np.outer(off, self._norms) + self._lost
+        return Scored(scores(block.X, self.weights) + self.constant, lost, size, off)
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:
         return LinearSums(self, count)
@@ -161,13 +174,18 @@ class MappedMachine(LinearMachine):
         self._map, self._dtype = map_, dtype
         self.width = max(map_.width, map_.n_features)
 
-    def scores(self, block: Block) -> tuple[Array, Array]:
+    def scores(self, block: Block) -> Scored:
         exact, lost = self._exact_features(block.X)
         features = self._kept(exact)
         # kept as 32-bit floats, what differs a little may differ by one of these
-        off = np.maximum(self._kept(exact + lost) - features, features - self._kept(exact - lost))
-        summed = lost_in_sum(features.shape[1]) * np.abs(features)
-        return features @ self.weights.T + self.constant, (off + summed) @ np.abs(self.weights).T
+        off = self._kept(exact + lost)
+        off -= features
+        exact -= lost
+        del lost
+        np.maximum(off, features - self._kept(exact), out=off)
+        off += lost_in_sum(features.shape[1]) * np.abs(features)
+        values = features @ self.weights.T + self.constant
+        return Scored(values, off @ np.abs(self.weights).T, norms(features), norms(off))
 
     def add(self, block: Block, coefficients: Array, sums: Array) -> None:
         sums += coefficients.T @ self._kept(self._exact_features(block.X)[0])
@@ -201,10 +219,12 @@ class KernelMachine:
         self._squares = np.zeros(len(beta))  # βᵀKβ, of a kernel that only the rows have
         self._lost_squares = np.zeros(len(beta))
 
-    def scores(self, block: Block) -> tuple[Array, Array]:
+    def scores(self, block: Block) -> Scored:
+        nothing = np.zeros(block.n_rows)
         if self._map.function.name != "precomputed":
             values, lost = _kernel_values(self._map, block.X)
-            return values @ self._beta.T + self._constant, self._lost(values, lost)
+            found = values @ self._beta.T + self._constant
+            return Scored(found, self._lost(values, lost), nothing, nothing)
         columns = np.asarray(self._map.landmarks) + self._map.base
         if isinstance(block.X, CSR):
             weights = np.zeros((len(self._beta), int(max(block.X.indices.max(initial=0), columns.max())) + 1))
@@ -219,7 +239,8 @@ class KernelMachine:
         place = np.searchsorted(self._map.landmarks, block.rows[support])
         self._squares += (self._beta[:, place] * values[support].T).sum(axis=1)
         self._lost_squares += (np.abs(self._beta[:, place]) * lost[support].T).sum(axis=1)
-        return values + self._constant, lost + lost_in_sum(0) * np.abs(self._constant)
+        lost = lost + lost_in_sum(0) * np.abs(self._constant)
+        return Scored(values + self._constant, lost, nothing, nothing)
 
     def norms(self) -> tuple[Array, Array, Array]:
         squares, lost = self._squares, self._lost_squares

@@ -55,12 +55,12 @@ def measured(
     losses, rounding, weight = np.zeros(problems.count), np.zeros(problems.count), 0.0
     for block in stream.all():
         for piece in pieces(block, width):
-            scores, lost = machine.scores(piece)
-            own, largest = problems.losses(piece, scores, lost)
+            scored = machine.scores(piece)
+            own, largest = problems.losses(piece, scored.values, scored.lost)
             losses += own
             rounding += largest - own
             if dual is not None:
-                dual.add(piece, scores)
+                dual.add(piece, scored)
             weight += float(problems.cost(piece).sum())
     if dual is not None:
         dual.finish(stream)

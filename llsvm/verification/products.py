@@ -94,7 +94,8 @@ def kernel_lost(name: str, gamma: float, degree: int, coef0: float, X: Array, Z:
     what is large where columns lie far from 0."""
     share, ours, theirs = lost_in_sum(X.shape[1]), (X * X).sum(axis=1)[:, None], (Z * Z).sum(axis=1)
     if name == "rbf":
-        return K * (np.expm1(2.0 * abs(gamma) * share * (ours + theirs)) + share)
+        closest = np.maximum(ours + theirs - 2.0 * (X @ Z.T) - 2.0 * share * (ours + theirs), 0.0)
+        return np.exp(-gamma * closest) * (1.0 + share) - K
     lost = share * np.sqrt(ours * theirs)
     if name == "linear":
         return lost
