@@ -16,7 +16,7 @@ def block(n=50, d=9, density=0.4, seed=0, layout="csr", weighted=False, first=0)
     X = sp.random(n, d, density, "csr", dtype=np.float32, random_state=seed)
     X.sort_indices()
     matrix = CSR(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
-    weight = rng.random(n).astype(np.float32) if weighted else None
+    weight = rng.random(n) if weighted else None
     y = rng.integers(0, 3, n).astype(np.int32)
     rows = np.arange(first, first + n, dtype=np.int64)
     return Block(matrix if layout == "csr" else X.toarray(), y, rows, weight)
