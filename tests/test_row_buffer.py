@@ -107,7 +107,7 @@ def test_dense_rows_are_widened_in_place(weighted):
     X = rng.normal(size=(3000, 30)).astype(np.float32)
     weight = np.arange(3000, dtype=np.float32) if weighted else None
     block = Block(X, np.arange(3000, dtype=np.int32), np.arange(3000), weight)
-    buffer = RowBuffer(600_000, np.dtype(np.float32), 30, weighted)
+    buffer = RowBuffer(600_000 + 12_000 * weighted, np.dtype(np.float32), 30, weighted)
     buffer.append(block)
     assert buffer.could_widen(44, 0)
     assert not buffer.could_widen(44, 200)

@@ -116,7 +116,7 @@ def model_of(certificate, converged=True, history=(), extra=None):
 
 
 def gaps(certificate, primal, tol=0.1, **more):
-    return gap_differences(model_of(certificate, **more), Settings(tol=tol), np.array(primal))
+    return gap_differences(model_of(certificate, **more), Settings(tol=tol), found(primal))
 
 
 @pytest.mark.parametrize(("primal", "dual"), [(5.0, 5.0), (-5.0, -5.0)])

@@ -191,10 +191,13 @@ def _as_good_as_0(certificate: Certificate, *objectives: float) -> bool:
     return max(map(abs, objectives)) <= certificate.negligible < math.inf
 
 
-def gap_differences(model: Model, settings: Settings, found: NDArray[np.float64]) -> list[str]:
+def gap_differences(model: Model, settings: Settings, measured: Measured) -> list[str]:
     """What the model says of its gap that its own figures, and the primal found, do not bear out."""
     certificate = model.certificate
     assert certificate is not None
+    n = min(len(certificate.primal), len(measured.primal))
+    off = 2.0 * measured.rounding[:n]  # see ``agree``
+    found = np.clip(certificate.primal[:n], measured.primal[:n] - off, measured.primal[:n] + off)
     told = []
     for dual, primal in zip(certificate.dual, found.tolist(), strict=False):
         if dual - primal > 1e-7 * abs(dual):

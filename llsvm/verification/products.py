@@ -80,23 +80,30 @@ def longest(X: Matrix) -> int:
 
 def kernel(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Array) -> Array:
     """(n, m) k(x_i, z_j). X, Z: (n, d) and (m, d)."""
-    dots = X @ Z.T
     if name == "linear":
-        return dots
+        return X @ Z.T
     if name == "poly":
-        return (gamma * dots + coef0) ** degree
-    squares = (X * X).sum(axis=1)[:, None] + (Z * Z).sum(axis=1) - 2.0 * dots
+        return (gamma * (X @ Z.T) + coef0) ** degree
+    squares, _ = _distances(X, Z)
     return np.exp(-gamma * np.maximum(squares, 0.0))
+
+
+def _distances(X: Array, Z: Array) -> tuple[Array, Array]:
+    """(n, m) ‖x_i − z_j‖², and by how much rounding may have changed each: less where a landmark is the origin."""
+    share = lost_in_sum(X.shape[1])
+    X, Z = X - Z[:1], Z - Z[:1]
+    both = (X * X).sum(axis=1)[:, None] + (Z * Z).sum(axis=1)
+    return both - 2.0 * (X @ Z.T), 4.0 * share * both
 
 
 def kernel_lost(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Array, K: Array) -> Array:
     """(n, m) by how much rounding may have changed K, the ``kernel`` of X and Z: what is large is subtracted from
     what is large where columns lie far from 0."""
-    share, ours, theirs = lost_in_sum(X.shape[1]), (X * X).sum(axis=1)[:, None], (Z * Z).sum(axis=1)
+    share = lost_in_sum(X.shape[1])
     if name == "rbf":
-        closest = np.maximum(ours + theirs - 2.0 * (X @ Z.T) - 2.0 * share * (ours + theirs), 0.0)
-        return np.exp(-gamma * closest) * (1.0 + share) - K
-    lost = share * np.sqrt(ours * theirs)
+        squares, lost = _distances(X, Z)
+        return np.exp(-gamma * np.maximum(squares - lost, 0.0)) * (1.0 + share) - K
+    lost = share * np.sqrt((X * X).sum(axis=1)[:, None] * (Z * Z).sum(axis=1))
     if name == "linear":
         return lost
     size = np.abs(gamma * (X @ Z.T) + coef0)
