@@ -30,7 +30,7 @@ Matrix = CSR | NDArray[np.floating]
 
 ROW_BYTES = 8 + 8 + 4  # of a row beside its values: where they begin, its number, its class id
 TARGET_BYTES = 4  # more where its label is a float64 instead
-WEIGHT_BYTES = 4
+WEIGHT_BYTES = 8
 
 
 @dataclass(slots=True)
@@ -42,14 +42,14 @@ class Block:
        int32 class ids, positions in ``stream.dataset.classes``; of a regression float64 targets; of unlabelled rows
        float64 zeros.
     rows: (n,) int64, the rows' numbers in the data set, in the order in which the source hands them out.
-    weight: (n,) float32 sample weights, or None where all are 1.
+    weight: (n,) float64 sample weights, or None where all are 1.
     kept: n rows of a table's columns that were asked for as they are, or None; for who scores.
     """
 
     X: Matrix
     y: NDArray[Any]
     rows: NDArray[np.int64]
-    weight: NDArray[np.float32] | None = None
+    weight: NDArray[np.float64] | None = None
     kept: pa.RecordBatch | None = None
 
     @property
@@ -130,9 +130,7 @@ def concat(blocks: Sequence[Block]) -> Block:
     rows = np.concatenate([b.rows for b in blocks])
     weight = None
     if any(b.weight is not None for b in blocks):
-        weight = np.concatenate(
-            [np.ones(b.n_rows, np.float32) if b.weight is None else b.weight for b in blocks]
-        )
+        weight = np.concatenate([np.ones(b.n_rows) if b.weight is None else b.weight for b in blocks])
     kept = _joined([b.kept for b in blocks if b.kept is not None])
     csr = [b.X for b in blocks if isinstance(b.X, CSR)]
     if not csr:

@@ -60,7 +60,7 @@ class RowBuffer:
         self._indptr = np.zeros(rows + 1 if width is None else 1, np.int64)
         self._rows = np.empty(rows, np.int64)
         self._y: NDArray[Any] = np.empty(rows, np.float64 if targets else np.int32)
-        self._weight = np.empty(rows if weighted else 0, np.float32)
+        self._weight = np.empty(rows if weighted else 0)
         values = capacity_bytes // (_INDEX_BYTES + self.dtype.itemsize) + 1
         if width is not None:  # room to ``widen`` in
             values = max(capacity_bytes // self.dtype.itemsize, rows * width)

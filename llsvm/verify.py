@@ -110,7 +110,7 @@ def _verified(
                 if not primal_differences(certificate, wide):
                     found, wrong = wide, []
             differences += wrong + dual_differences(certificate, found)
-            differences += gap_differences(model, settings, found.primal)
+            differences += gap_differences(model, settings, found)
     answer = {
         "holds": not differences,
         "differences": differences,

@@ -25,7 +25,7 @@ def joined(source, max_bytes=PLENTY):
         matrix = (np.diff(X.indptr), X.indices[used], X.data[used])
     else:
         matrix = (X,)
-    weight = np.ones(whole.n_rows, np.float32) if whole.weight is None else whole.weight
+    weight = np.ones(whole.n_rows) if whole.weight is None else whole.weight
     return (*matrix, whole.y, whole.rows, weight)
 
 
@@ -57,7 +57,7 @@ class SourceSuite:
                 assert block.X.flags.c_contiguous
                 assert len(block.X) == block.n_rows
             assert block.rows.dtype == np.int64
-            assert block.weight is None or block.weight.dtype == np.float32
+            assert block.weight is None or block.weight.dtype == np.float64
 
     def test_columns_ascend_within_a_row(self, source):
         for block in source.blocks(PLENTY):

@@ -49,7 +49,7 @@ def make_block(
         X = rng.standard_normal((n, width)).astype(value)
     first = int(rng.integers(0, 2**40))
     rows = first + np.arange(n) if consecutive else rng.permutation(3 * n + 3)[:n].astype(np.int64)
-    weights = rng.random(n, np.float32) if weight else None
+    weights = rng.random(n) if weight else None
     return Block(X, rng.integers(-9, 9, n).astype(y), rows, weights)
 
 

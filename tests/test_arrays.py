@@ -162,7 +162,7 @@ def test_labels_come_out_as_they_are(y):
 
 def test_weights():
     weight = RNG.random(60)
-    np.testing.assert_array_equal(joined(ArraySource(DENSE, Y, weight), 300)[-1], weight.astype(np.float32))
+    np.testing.assert_array_equal(joined(ArraySource(DENSE, Y, weight), 300)[-1], weight)
     assert next(ArraySource(DENSE, Y).blocks(300)).weight is None
 
 

@@ -117,7 +117,7 @@ def test_what_rounding_may_hide_of_margins_that_are_beyond_it(method):
     W /= np.sort(margins, axis=1)[:, 1].min()  # the least margin is 1
     lost = 1e-7
     bound = RoundingBound(
-        lost, False, np.full(k, 40 * 1e18 / k), np.full(k, 1e9), joint_loss(method, k), noise=NOISE
+        lost, np.full(k, 40 * 1e18 / k), np.full(k, 1e9), joint_loss(method, k), noise=NOISE
     )
     best = BestWeights(np.zeros_like(W), bound, method == "weston-watkins", 1e-4)
     multiple = best.multiple(part, W, 0.0, 0.5 * (W * W).sum(), 0.0, False)

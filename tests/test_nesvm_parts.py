@@ -61,7 +61,7 @@ def test_points_restore_the_sum_and_keep_the_bounds(name, seed):
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(LOSSES), st.booleans(), st.integers(0, 2**32 - 1))
 def test_kernel_machines_bound_primal_and_dual(name, intercept, seed):
-    """The largest primal is no less than the primal, the smallest dual of a feasible α no more than it, and no
+    """What rounding may add to the primal is little, the smallest dual of a feasible α no more than it, and no
     larger than any primal."""
     rng, loss = np.random.default_rng(seed), new_loss(name)
     X, sign, cost = rng.normal(size=(15, 3)), np.repeat([1.0, -1.0], [7, 8]), rng.uniform(0.1, 2, 15)
@@ -72,14 +72,16 @@ def test_kernel_machines_bound_primal_and_dual(name, intercept, seed):
     assert ((loss.lower * cost <= alpha) & (alpha <= loss.upper * cost * (1 + 1e-12))).all()
     assert not intercept or alpha @ sign == pytest.approx(0, abs=1e-9)
     beta, b = rng.normal(size=15), float(intercept) * rng.normal()
-    primal, largest = (f(beta, K @ beta, b) for f in (objective.primal, objective.largest_primal))
-    assert primal <= largest <= primal * (1 + 1e-9)
+    primal, more = objective.measured_primal(beta, K @ beta, b)
+    assert primal == objective.primal(beta, K @ beta, b)
+    assert 0 < more <= primal * 1e-9
     v = alpha * sign
     dual = (cost * loss.dual_value(alpha / cost)).sum() - 0.5 * v @ K @ v
-    smallest = objective.smallest_dual(v, K @ v, b)
+    smallest, less = objective.measured_dual(v, K @ v, b)
     assert dual - 1e-9 * (1 + abs(dual)) <= smallest <= dual
+    assert smallest + less == pytest.approx(dual, abs=1e-14 * (1 + abs(dual)))
     assert objective.linear_part(alpha) == pytest.approx(dual + 0.5 * v @ K @ v, abs=1e-9)
-    assert smallest <= largest
+    assert smallest <= primal + more
 
 
 @pytest.mark.parametrize("free", [False, True])

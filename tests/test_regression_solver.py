@@ -74,7 +74,7 @@ def test_out_of_core_is_as_in_memory(monkeypatch, loss, density, survivors):
 def test_liblinear_is_inside_the_certificate(loss, C):
     X, y = rows()
     weight = np.random.default_rng(1).uniform(0, 2, len(y))
-    best = optimum(loss, X, y, C, weight.astype(np.float32).astype(float))
+    best = optimum(loss, X, y, C, weight)
     training = run(X, y, weight, loss=loss, bias=1.0, C=C, tol=1e-5, **OWN[loss])
     certificate = training.reports[-1].certificate
     assert training.reports[-1].converged

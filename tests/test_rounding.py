@@ -385,14 +385,15 @@ def test_what_large_numbers_lose_is_scaled_with_them_beside_categories(tmp_path)
     assert sum(report.kind == "read" for report in reports) == 1
 
 
-def test_sample_weights_that_are_rounded_count_too():
+def test_sample_weights_are_not_rounded():
     X, y = rows()
     weight = np.random.default_rng(0).random(len(y))
-    for weights, rounded in ((weight, True), (np.round(weight * 4) / 4, False)):
-        settings = Settings(solver="llsvm", tol=1e-4)
-        with Training(open_with_settings(settings, X, y, weights), settings) as training:
-            list(training)
-            assert (training.model.certificate.rounding != ()) == rounded
+    settings = Settings(solver="llsvm", tol=1e-4)
+    with Training(open_with_settings(settings, X, y, weight), settings) as training:
+        list(training)
+        assert training.model.certificate.rounding == ()
+        for block in training.stream.all():
+            np.testing.assert_array_equal(block.weight, weight[block.rows])
 
 
 def test_a_table_read_again_leaves_missing_values_to_their_mean(tmp_path):
@@ -450,7 +451,7 @@ def test_rows_far_beyond_their_margin_hardly_count(lost, slacks):
     cost = rng.uniform(0.1, 2.0, n)
     w = np.array([norm, 0.0, 0.0])
     close = cost[margin < 1 + CLOSE]
-    bound = RoundingBound(lost, False, np.array([cost @ cost]), np.array([cost.max()]), new_loss("hinge"))
+    bound = RoundingBound(lost, np.array([cost @ cost]), np.array([cost.max()]), new_loss("hinge"))
     primal = 0.5 * norm**2 + cost @ np.maximum(0.0, 1.0 - margin)
     risen = [
         bound.certificate(w[None], [primal], [0.0], 1, squares).rounding[0]
@@ -492,7 +493,7 @@ def test_the_bound_holds_for_every_loss_whoever_is_moved(name, close, lost):
         return 0.5 * w @ w + cost @ loss.value(margin + moved, target)
 
     dual = cost @ loss.dual_value(alpha / cost, target) - 0.5 * v @ v
-    bound = RoundingBound(lost, False, np.array([cost @ cost]), np.array([cost.max()]), loss)
+    bound = RoundingBound(lost, np.array([cost @ cost]), np.array([cost.max()]), loss)
     squares = np.array([np.sum(cost[~loss.is_flat(margin, CLOSE, target)] ** 2)]) if close else None
     exact = np.array([primal(0.0)]), np.array([dual])
     certificate = bound.certificate(np.append(w, 0.0)[None], *exact, 1, squares)
@@ -511,7 +512,7 @@ def test_an_intercept_that_is_not_penalised_is_rounded_too(name):
     w, bound = np.array([1e-3, 1e6]), {}
     for free in (False, True):
         numbers = {"free_bias": free, "noise": 2.0**-52}
-        bound[free] = RoundingBound(0.0, False, np.ones(1), np.ones(1), new_loss(name), **numbers)
+        bound[free] = RoundingBound(0.0, np.ones(1), np.ones(1), new_loss(name), **numbers)
     certificates = [bound[free].certificate(w[None], [1.0], [1.0], 1) for free in (True, False)]
     assert certificates[0].rounding == certificates[1].rounding
     assert certificates[0].rounding[0] > 1e-10

@@ -16,7 +16,7 @@ def block(n=50, d=9, density=0.4, seed=0, layout="csr", weighted=False, first=0)
     X = sp.random(n, d, density, "csr", dtype=np.float32, random_state=seed)
     X.sort_indices()
     matrix = CSR(X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
-    weight = rng.random(n).astype(np.float32) if weighted else None
+    weight = rng.random(n) if weighted else None
     y = rng.integers(0, 3, n).astype(np.int32)
     rows = np.arange(first, first + n, dtype=np.int64)
     return Block(matrix if layout == "csr" else X.toarray(), y, rows, weight)
@@ -107,7 +107,7 @@ def test_dense_rows_are_widened_in_place(weighted):
     X = rng.normal(size=(3000, 30)).astype(np.float32)
     weight = np.arange(3000, dtype=np.float32) if weighted else None
     block = Block(X, np.arange(3000, dtype=np.int32), np.arange(3000), weight)
-    buffer = RowBuffer(600_000, np.dtype(np.float32), 30, weighted)
+    buffer = RowBuffer(600_000 + 12_000 * weighted, np.dtype(np.float32), 30, weighted)
     buffer.append(block)
     assert buffer.could_widen(44, 0)
     assert not buffer.could_widen(44, 200)

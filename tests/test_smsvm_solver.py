@@ -62,7 +62,7 @@ def test_weights_are_factors_of_C():
     X, y = rows(n=250, d=5, seed=2)
     weight = np.random.default_rng(0).random(250) * 3
     training = run(X, y, weight, solver="smsvm", tol=1e-6, class_weight={"1": 2.0})
-    theirs, _ = liblinear(X, y, weight=weight.astype(np.float32) * np.where(y == 1, 2.0, 1.0))
+    theirs, _ = liblinear(X, y, weight=weight * np.where(y == 1, 2.0, 1.0))
     assert training.reports[-1].certificate.total_primal == pytest.approx(theirs, rel=2e-6)
 
 

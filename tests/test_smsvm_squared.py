@@ -90,7 +90,7 @@ def test_weights_are_factors_of_C():
     X, y = rows(n=250, d=5, seed=2)
     weight = np.random.default_rng(0).random(250) * 3
     training = solve(X, y, weight, class_weight={"1": 2.0})
-    both = weight.astype(np.float32) * np.where(y == 1, 2.0, 1.0)
+    both = weight * np.where(y == 1, 2.0, 1.0)
     assert_optimal(training, liblinear(X, y, loss="squared_hinge", weight=both)[0])
 
 

@@ -110,7 +110,7 @@ def problems(draw):
     return (
         (sp.csr_matrix(X) if draw(st.booleans()) else X),
         y,
-        weight.astype(np.float32).astype(float),
+        weight,
         options,
     )
 

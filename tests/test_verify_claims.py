@@ -47,7 +47,8 @@ def test_what_is_not_finite_agrees_with_nothing(value):
 
 def found(primal, names=None, size=0.0, dual=None):
     names = names or [str(c) for c in range(len(primal))]
-    return Measured(names, np.array(primal), np.full(len(primal), size), dual)
+    nothing = np.zeros(len(primal))
+    return Measured(names, np.array(primal), np.full(len(primal), size), nothing, dual)
 
 
 class Point(FoundDual):
@@ -115,7 +116,7 @@ def model_of(certificate, converged=True, history=(), extra=None):
 
 
 def gaps(certificate, primal, tol=0.1, **more):
-    return gap_differences(model_of(certificate, **more), Settings(tol=tol), np.array(primal))
+    return gap_differences(model_of(certificate, **more), Settings(tol=tol), found(primal))
 
 
 @pytest.mark.parametrize(("primal", "dual"), [(5.0, 5.0), (-5.0, -5.0)])

@@ -234,7 +234,7 @@ def test_of_one_class_rows_may_cost_little_or_nothing(cost, factor, trained, tmp
     model, state = trained("one class")
     with_shares(state, tmp_path / "S", lambda before: np.full((60, 1), factor))
     dual = found_in(model, features, None, np.full(60, cost), tmp_path / "S").dual
-    v = options["nu"] * np.float32(cost).astype(float) * features.sum(axis=0)
+    v = options["nu"] * cost * features.sum(axis=0)
     assert dual.values[0] == pytest.approx(-0.5 * v @ v, rel=1e-12)
 
 

@@ -58,7 +58,7 @@ class HeldScores:
         rows: NDArray[np.int64],
         true: NDArray[Any],
         scores: Numbers,
-        weight: NDArray[np.float32] | None,
+        weight: NDArray[np.float64] | None,
     ) -> None:
         """Rows (n,), their class ids, their scores (n, n_problems), and their sample weights, None where all are
         1."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llsvm.block import CSR, Block, Matrix
+from llsvm.block import CSR, WEIGHT_BYTES, Block, Matrix
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
 from llsvm.features.array_labels import as_array, labels_of, weights_of
@@ -81,7 +81,7 @@ class ArraySource:
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in order; see BlockSource. Raises DataError for NaN and inf, naming the cell."""
         n = self._X.shape[0]
-        row_bytes = self._y.itemsize + 8 + (0 if self._weight is None else 4)
+        row_bytes = self._y.itemsize + 8 + (0 if self._weight is None else WEIGHT_BYTES)
         if self.rounding.double:
             max_bytes //= 2
         start = 0
@@ -97,7 +97,7 @@ class ArraySource:
                 self.bytes_read += X.nbytes
             if self.rounding.double:
                 X = _wide(X)
-            weight = None if self._weight is None else self.rounding.sample_weights(self._weight[start:stop])
+            weight = None if self._weight is None else self._weight[start:stop].astype(np.float64, copy=False)
             yield Block(X, self._y[start:stop], np.arange(start, stop, dtype=np.int64), weight)
             start = stop
 

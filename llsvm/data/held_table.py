@@ -68,7 +68,7 @@ class HeldTable(TableSource):
             y = block.y if self._y is None else self._y[own]
             weight = None
             if self._weight is not None:
-                weight = self.encoder.rounding.sample_weights(self._weight[own])
+                weight = self._weight[own].astype(np.float64, copy=False)
             yield Block(block.X, y, block.rows, weight)
 
     def _schema(self, number: int) -> pa.Schema:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, Matrix
+from llsvm.block import CSR, WEIGHT_BYTES, Block, Matrix
 from llsvm.errors import DataError, MissingColumnError, UsageError
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import disk_failed, unreadable
@@ -217,7 +217,7 @@ class MatrixReader:
             label = max(8, self.label_texts.dtype.itemsize)
         elif self.y is not None and self.y.dtype.kind in "SUO":
             label = 4 * max(self.y.dtype.itemsize, 16)
-        return label + 8 + 8 + (4 if self.weight is not None else 0)
+        return label + 8 + 8 + (WEIGHT_BYTES if self.weight is not None else 0)
 
     def _bounds(self, X: DenseRows, max_bytes: int) -> Iterator[tuple[int, int]]:
         """Row ranges of a dense matrix. Values of another type than float32 are read before they are cast."""
@@ -334,10 +334,10 @@ class MatrixReader:
             )
         return y
 
-    def _weights(self, start: int, stop: int) -> NDArray[np.float32] | None:
+    def _weights(self, start: int, stop: int) -> NDArray[np.float64] | None:
         if self.weight is None:
             return None
-        weight = self.rounding.sample_weights(self._part("weights", self.weight, start, stop))
+        weight = np.asarray(self._part("weights", self.weight, start, stop), np.float64)
         good = np.isfinite(weight) & (weight >= 0)
         if not good.all():
             at = int(np.argmin(good))

@@ -191,7 +191,7 @@ class VWSource:
             )
         weight = None
         if self._weighted or (rows.weight != 1).any():
-            weight = self.rounding.sample_weights(rows.weight)
+            weight = rows.weight
         ids = np.arange(first_row, first_row + len(rows.label), dtype=np.int64)
         return Block(X._replace(data=values), np.where(unlabelled, 0.0, rows.label), ids, weight)
 

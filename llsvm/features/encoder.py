@@ -23,7 +23,7 @@ from llsvm.features.categories import Categories
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved
 from llsvm.features.feature_names import names_of
-from llsvm.objective.rounding import Rounding, weight_fault
+from llsvm.objective.rounding import Rounding
 from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
@@ -66,12 +66,12 @@ class MissingValues(Exception):
 class Encoded:
     """Rows of a batch.
 
-    X: n rows. y: (n,) float64, or text as objects. weight: (n,) float32, or None.
+    X: n rows. y: (n,) float64, or text as objects. weight: (n,) float64, or None.
     """
 
     X: Matrix
     y: NDArray[Any]
-    weight: NDArray[np.float32] | None
+    weight: NDArray[np.float64] | None
 
 
 class TableEncoder:
@@ -380,13 +380,10 @@ class TableEncoder:
         numbers = self.label_kind == REGRESSION
         return arrow.label_column(batch.column(self.label), self.label, numbers, self.labels_may_be_missing)
 
-    def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float32] | None:
+    def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float64] | None:
         if self.weight is None:
             return None
-        values = arrow.weight_column(batch.column(self.weight), self.weight)
-        if (fault := weight_fault(values)) is not None:
-            raise ValueError(fault[0], f"column {self.weight}: {fault[1]}")
-        return self.rounding.sample_weights(values)
+        return arrow.weight_column(batch.column(self.weight), self.weight)
 
 
 def _ones(row: NDArray[np.intp], column: NDArray[np.int64], offset: int, n_rows: int) -> CSR:

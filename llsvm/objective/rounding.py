@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.errors import DataError
 from llsvm.files.growing import in_pieces
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.joint_loss import JointLoss
@@ -47,7 +46,6 @@ NO_NOISE = 1e-10  # of the primal: less need not be told
 OF_MARGIN = math.sqrt(2.0)  # a joint margin, (w_y − w_m)·x, moves by so many times what ‖W‖ ‖x‖ does
 HOW = ("flushed", "vanished")  # values of unnumbered columns were rounded, see Rounding
 _PIECE = 1 << 16
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class ValuesRounded(Exception):
@@ -59,7 +57,7 @@ class Rounding:
     """What a reader does to values that are no 32-bit floats. ``SourceInfo.rounding`` has it.
 
     double: hand out float64, nothing is rounded. squares: Σ e² over all values rounded so far, all readings
-    together. weights: sample weights (always float32) have been rounded. flushed: values too near to 0 for a 32-bit
+    together. flushed: values too near to 0 for a 32-bit
     float have lost more than 2^-24 of themselves: among those of unnumbered columns, or, if unit_rows, among all.
     vanished: some of these have become 0.
     overflowed: values that are too large for a 32-bit float have become infinite.
@@ -68,7 +66,6 @@ class Rounding:
 
     double: bool = False
     squares: float = 0.0
-    weights: bool = False
     flushed: bool = False
     vanished: bool = False
     overflowed: bool = False
@@ -121,37 +118,11 @@ class Rounding:
     def take_in(self, other: Rounding) -> None:
         """What another has noted of rows of the same columns."""
         self.squares += other.squares
-        self.weights |= other.weights
         self.flushed |= other.flushed
         self.vanished |= other.vanished
         self.overflowed |= other.overflowed
         self.unnumbered |= other.unnumbered
         self.spread.take_in(other.spread)
-
-    def sample_weights(self, wide: NDArray[Any]) -> NDArray[np.float32]:
-        """Sample weights, (n,), as they are kept. Raises DataError for what they cannot be."""
-        with np.errstate(over="ignore"):
-            kept = wide.astype(np.float32)
-        if (kept != wide).any():
-            self.weights = True
-            if (fault := weight_fault(wide)) is not None:
-                raise DataError(fault[1])
-        return kept
-
-
-def weight_fault(wide: NDArray[Any]) -> tuple[int, str] | None:
-    """The first of sample weights (n,) that is too large or too near to 0 for a 32-bit float, and what is said of
-    it; None where there is none."""
-    with np.errstate(invalid="ignore"):
-        size = np.abs(np.asarray(wide, np.float64))
-        bad = np.isfinite(size) & (size > 0) & ((size < NORMAL_FLOAT32) | (size > _MAX_FLOAT32))
-    if not bad.any():
-        return None
-    row = int(np.argmax(bad))
-    return row, (
-        f"a sample weight of {wide[row]:g}: weights are kept as 32-bit floats, from 1.2e-38 to 3.4e38; multiply all "
-        "of them by one number, and divide -C by it"
-    )
 
 
 def doubt_of_columns(roundings: Sequence[Rounding], largest: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -200,8 +171,7 @@ def squares_of(w: NDArray[np.float64]) -> tuple[float, float]:
 class RoundingBound:
     """Makes certificates that hold for the data before they were rounded; see the file's head.
 
-    lost: E. noise: what 64-bit sums may lose, as E. weights: sample weights were rounded too. cost_squares,
-    largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
+    lost: E. noise: what 64-bit sums may lose, as E. cost_squares, largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
     takes part in each. loss: of a row, or of all its margins at once. l1, l2: of the penalty.
     free_bias: the last weight, of the constant feature, is not penalised.
     n_rows: where t − m, ε or so, is rounded before ε is taken from it.
@@ -210,7 +180,6 @@ class RoundingBound:
     """
 
     lost: float
-    weights: bool
     cost_squares: NDArray[np.float64]
     largest_cost: NDArray[np.float64]
     loss: Loss | JointLoss
@@ -264,7 +233,7 @@ class RoundingBound:
                 part = max(part, (up + down + 2.0 * on_threshold) / size)
                 least = sum(self._moved(costs, beyond, p, p, *map(float, norm))) + 2.0 * on_threshold
                 floor = max(floor, least / size)
-        if part <= NO_NOISE and not (self.lost or self.weights):
+        if part <= NO_NOISE and not self.lost:
             return measured
         return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor, self.negligible)
 
@@ -285,11 +254,11 @@ class RoundingBound:
 
     def _on_threshold(self, coef: NDArray[np.float64], of_features: NDArray[np.float64]) -> float:
         """What rounding may change of the one-class SVM's terms, which are larger than the objective that they sum
-        up to: those in ρ, and by weights of rows ½‖w‖² of the dual."""
+        up to."""
         if not self.total:
             return 0.0
         terms = 2.0 * self.total * abs(float(coef[0, -1])) + float(of_features[0])
-        return terms * (4.0 * HALF_ULP if self.weights else NOISE)
+        return terms * NOISE
 
     def _costs(self, n: int) -> NDArray[np.float64]:
         """(n, 2) sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
@@ -323,7 +292,6 @@ class RoundingBound:
         total, largest, close = costs
         gap, ridge = max(primal - dual, 0.0), self.l2 if self.l2 > 0 else 1.0
         soft_norm = penalised + 2.0 * math.sqrt(gap / ridge)  # ‖soft(v, l1)‖ / l2 is no more, with this gap
-        share = HALF_ULP if self.weights else 0.0
         slope = self.loss.slope
         of_epsilon = 0.0
         if isinstance(self.loss, PLQLoss):
@@ -360,4 +328,4 @@ class RoundingBound:
             less = soft_norm * moved + 0.5 * moved * moved / self.l2
         else:
             less = max(dual, 0.0) * moved / (self.l1 + moved)
-        return more + share * max(primal, 0.0), less + 4.0 * share * max(primal, 0.0)
+        return more, less

@@ -55,9 +55,7 @@ class HeldRows:
                 f"X has {self._n_rows:,} rows, and y the shape {y.shape}; give each row its label"
             )
         self._y = y
-        self._weight = (
-            None if sample_weight is None else weights_of(sample_weight, self._n_rows).astype(np.float32)
-        )
+        self._weight = None if sample_weight is None else weights_of(sample_weight, self._n_rows)
 
     def info(self) -> SourceInfo:
         return SourceInfo("X", "arrays", n_rows=self._n_rows, in_memory=True, labelled=self._y is not None)
@@ -76,7 +74,7 @@ class HeldRows:
                 y = np.zeros(len(ids)) if self._y is None else self._y[ids]
                 own = None if kept is None else kept.slice(done - start, len(ids))
                 done += len(ids)
-                weight = None if self._weight is None else self._weight[ids]
+                weight = None if self._weight is None else self._weight[ids].astype(np.float64, copy=False)
                 yield Block(matrix, y, ids, weight, own)
 
 

@@ -35,6 +35,7 @@ class Ending:
     asked_for: as the settings have it. largest_value: absolute, of the rows before any scaling. sparse: rows are
     sparse. in_memory: all rows stay in memory. out_of_time: --max-seconds are over. seconds: that the run took.
     rounding: what rounding may hide of the objective at the optimum, as a share, by the last certificate.
+    as_float32: values were rounded to 32-bit floats, and the data cannot be read again.
     enough_bytes: the memory limit with which all rows stay in memory, and second order over them, where the run has
     come too slowly without; else 0.
     """
@@ -49,6 +50,7 @@ class Ending:
     seconds: float
     rounding: float = 0.0
     enough_bytes: int = 0
+    as_float32: bool = False
 
 
 def advise(settings: Settings, end: Ending) -> tuple[str, str]:
@@ -64,11 +66,17 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             "--stop change ends where the objective has settled, wherever that is (--stop gap goes on)"
         )
     hidden = end.rounding > settings.tol >= FINE_TOL
-    more = 0 if hidden or end.cause in (STALLED, NO_ROOM) else passes_to_come(end.gaps, settings.tol)
+    more = 0 if hidden or end.cause else passes_to_come(end.gaps, settings.tol)
     if more and more <= max(SOON * len(end.gaps), LAST_PASSES):
-        return "passes", _more_passes(end, more)
+        return "passes", _more_passes(settings, end, more)
+    less = _larger_tol(2.0 * end.rounding if hidden else end.gaps[-1] if end.gaps else math.inf)
+    if hidden and end.as_float32:
+        return "rounding", (
+            f"values are kept as 32-bit floats, which alone may hide {end.rounding:.2g} of the objective: give a "
+            "file, or batches that can be read again, whose values llsvm then keeps as 64-bit floats, or pass a "
+            f"smaller -C{less}"
+        )
     if hidden:
-        less = f", or ask for less (--tol {2 * end.rounding:.1g})" if end.rounding < MAX_TOL else ""
         return "rounding", (
             f"rounding in 64-bit sums alone may hide {end.rounding:.2g} of the objective, with C = "
             f"{settings.C:g} times weights and values as large as {end.largest_value:.3g}: pass a smaller -C, "
@@ -76,8 +84,8 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         )
     if end.cause == ROUNDED or (settings.tol < FINE_TOL and end.gaps and end.gaps[-1] < 100 * FINE_TOL):
         return "rounding", (
-            f"a gap of {settings.tol:g} is about what rounding in sums over all rows amounts to: ask for less "
-            "(--tol 1e-6)"
+            f"what is missing to a gap of {settings.tol:g} is about what rounding in sums over all rows amounts to: "
+            f"pass a smaller -C, or bring the columns to like ranges{less}"
         )
     if end.cause == NO_ROOM and end.solver == "llsvm":
         return "memory", (
@@ -92,7 +100,7 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             "--memory-limit, or a smaller -C"
         )
     if end.cause != STALLED and len(end.gaps) < (LAST_PASSES if end.out_of_time else FEWEST_PASSES):
-        return "passes", _more_passes(end, more)
+        return "passes", _more_passes(settings, end, more)
     if settings.scale == "none" and end.largest_value > UNSCALED_ABOVE and settings.kernel != "precomputed":
         if settings.takes_rows_as_they_are:
             return "scale", (
@@ -122,7 +130,16 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         )
     if end.cause == STALLED:
         return "stalled", f"{slow}, so that more passes would not help: pass a larger --tol, or a smaller -C"
-    return "passes", _more_passes(end, more)
+    return "passes", _more_passes(settings, end, more)
+
+
+def _larger_tol(least: float) -> str:
+    """A tolerance of one digit above ``least``; "" where that is not worth asking for."""
+    if not 0 < least < 2.0 * MAX_TOL:
+        return ""
+    least *= 1.05
+    unit = 10.0 ** math.floor(math.log10(least))
+    return f", or ask for less (--tol {math.ceil(least / unit) * unit:.1g})"
 
 
 def passes_to_come(gaps: Sequence[float], tol: float) -> int:
@@ -135,13 +152,14 @@ def passes_to_come(gaps: Sequence[float], tol: float) -> int:
     return max(1, math.ceil(math.log(max(last[-1] / tol, 1.0)) / rate))
 
 
-def _more_passes(end: Ending, more: int) -> str:
+def _more_passes(settings: Settings, end: Ending, more: int) -> str:
+    """The number that it names is above what was asked for."""
     if end.out_of_time:
         allow, what = "--max-seconds", "the time was over"
-        each = end.seconds / max(len(end.gaps), 1)
-        allow += f" {math.ceil(end.seconds + more * each)}" if more else ""
+        each, allowed = end.seconds / max(len(end.gaps), 1), max(end.seconds, settings.max_seconds or 0.0)
+        allow += f" {math.ceil(allowed + more * each)}" if more else ""
     else:
         allow, what = "--max-passes", "the passes were over"
-        allow += f" {len(end.gaps) + math.ceil(1.5 * more)}" if more else ""
+        allow += f" {max(len(end.gaps), settings.max_passes or 0) + math.ceil(1.5 * more)}" if more else ""
     soon = f": about {in_passes(more, 'more pass')} would do" if more else ""
     return f"{what} before the gap had fallen far enough{soon} ({allow}, or a larger --tol)"

@@ -29,7 +29,7 @@ _DTYPES = {
     "X": ("float32", "float64"),
     "y": ("int32", "float64"),
     "rows": ("int64",),
-    "weight": ("float32",),
+    "weight": ("float64",),
 }
 
 

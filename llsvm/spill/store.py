@@ -159,7 +159,7 @@ class PageStore(PageSink):
     def append(self, block: Block) -> None:
         """Write ``block`` as the next page; its arrays are free for other use afterwards.
 
-        X: CSR or dense, float32 or float64. y: (n,) int32 or float64. rows: (n,) int64. weight: (n,) float32
+        X: CSR or dense, float32 or float64. y: (n,) int32 or float64. rows: (n,) int64. weight: (n,) float64
         or None. Raises DiskError (limit reached, disk full), after which the store can only be deleted;
         TypeError for other dtypes.
         """

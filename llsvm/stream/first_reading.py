@@ -192,7 +192,7 @@ class FirstReading:
         self._weight_sum += raw.n_rows if raw.weight is None else float(np.sum(raw.weight, dtype=np.float64))
         if raw.weight is not None:
             self._weighted = True
-            self._look_at_weights(page.class_ids, raw.weight)
+            self._look_at_weights(page, raw.weight)
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
         self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
         self.rows_per_byte = max(self.rows_per_byte, page.n_rows / page.nbytes)
@@ -209,11 +209,20 @@ class FirstReading:
             column = X.indices[X.indptr[0] + place] if isinstance(X, CSR) else place % X.shape[1]
             raise ScaleError(int(column), -float(most), float(most))
 
-    def _look_at_weights(self, ids: NDArray[np.int32], weight: NDArray[np.float32]) -> None:
+    def _look_at_weights(self, page: Block, weight: NDArray[np.float64]) -> None:
+        """Raises DataError for one whose square, or that of one over it, is no 64-bit float."""
+        bad = (weight > 0) & ((weight < 1.0 / MAX_UNSCALED) | (weight > MAX_UNSCALED))
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise DataError(
+                f"{self._source.info().name}: row {int(page.rows[at]) + 1}: a sample weight of {weight[at]:g}: "
+                "multiply all of them by one number, and divide -C by it"
+            )
+        ids = page.class_ids
         self.largest_weight = max(self.largest_weight, float(weight.max(initial=0.0)))
         grown = np.zeros(max(len(self._weight_squares), int(ids.max(initial=-1)) + 1))
         grown[: len(self._weight_squares)] = self._weight_squares
-        self._weight_squares = grown + np.bincount(ids, weight.astype(np.float64) ** 2 - 1.0, len(grown))
+        self._weight_squares = grown + np.bincount(ids, weight**2 - 1.0, len(grown))
 
     @property
     def weight_squares(self) -> NDArray[np.float64]:

@@ -65,11 +65,10 @@ class ReadingOptions:
 class Losses(NamedTuple):
     """What rounding has hidden; see ``llsvm.objective.rounding.RoundingBound``.
 
-    root: of Σ e² over the values. weights: sample weights were rounded too. squares: (k,) Σ C_i² over the rows of
+    root: of Σ e² over the values. squares: (k,) Σ C_i² over the rows of
     each class; largest: (k,) C_i. noise: what sums in 64 bits may have lost of a weight."""
 
     root: float
-    weights: bool
     squares: NDArray[np.float64]
     largest: NDArray[np.float64]
     noise: float
@@ -231,9 +230,8 @@ class DataReader:
         if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
             moved = (self.scaling.shift - self.scaling.center) * self.scaling.scale
             squared_norm += float(moved @ moved)
-        weights = any(each.weights for each in self.source.info().rounding)
         squares, largest = self.rows.weight_squares * cost * cost, cost * self.rows.largest_weight
-        return Losses(self.lost, weights, squares, largest, NOISE * math.sqrt(n_rows * squared_norm))
+        return Losses(self.lost, squares, largest, NOISE * math.sqrt(n_rows * squared_norm))
 
     def hold_library(self, nbytes: int) -> None:
         """What the file format's library holds, from now on."""

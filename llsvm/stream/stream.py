@@ -182,7 +182,7 @@ class Stream:
         constant feature. pairs, l1, l2, free_bias: see RoundingBound."""
         lost = self._reader.losses(cost, self.dataset.squared_norm + constant * constant, self.dataset.n_rows)
         pairs = pairs and len(cost) > 2
-        of_data = lost.root, lost.weights, lost.squares, lost.largest
+        of_data = lost.root, lost.squares, lost.largest
         return RoundingBound(*of_data, loss, pairs, l1, l2, free_bias, lost.noise, self.dataset.n_rows)
 
     @property

@@ -266,6 +266,7 @@ def advice_on(run: Run) -> tuple[str, str]:
         run.seconds,
         0.0 if report.certificate is None else report.certificate.rounding_floor,
         run.enough_bytes,
+        run.stream.rounded and not run.stream.source.info().rereadable,
     )
     return advise(run.settings, ending)
 

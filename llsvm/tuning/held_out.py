@@ -40,7 +40,7 @@ class Sink(Protocol):
         rows: NDArray[np.int64],
         true: NDArray[Any],
         scores: NDArray[np.float64],
-        weight: NDArray[np.float32] | None,
+        weight: NDArray[np.float64] | None,
     ) -> None:
         """Rows (n,) of the fold: their numbers, class ids or targets, scores (n, n_costs · k), sample weights."""
 

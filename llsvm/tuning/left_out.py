@@ -34,8 +34,8 @@ class LeftOut:
         """See BlockSource."""
         for block in self._source.blocks(max_bytes):
             out = self._fold.contains(block.rows, self._class_ids(block))
-            weight = np.ones(block.n_rows, np.float32) if block.weight is None else block.weight
-            yield Block(block.X, block.y, block.rows, np.where(out, np.float32(0), weight))
+            weight = np.ones(block.n_rows) if block.weight is None else block.weight
+            yield Block(block.X, block.y, block.rows, np.where(out, 0.0, weight))
 
     def _class_ids(self, block: Block) -> NDArray[np.int32]:
         if self._dataset.has_targets:

@@ -58,7 +58,7 @@ class Tally:
         rows: NDArray[np.int64],
         true: NDArray[Any],
         scores: NDArray[np.float64],
-        weight: NDArray[np.float32] | None,
+        weight: NDArray[np.float64] | None,
     ) -> None:
         """Rows (n,) of the fold, and their scores, (n, n_costs · k). true: class ids, or targets. weight: not
         looked at."""

@@ -25,7 +25,7 @@ from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 from llsvm.verification import losses
 from llsvm.verification.dual import FoundDual
-from llsvm.verification.machines import LinearMachine, LinearSums
+from llsvm.verification.machines import LinearMachine, LinearSums, Scored
 from llsvm.verification.problems import Problems
 
 Array = NDArray[np.float64]
@@ -54,9 +54,12 @@ class MarginDual(FoundDual):
         p = problems.count
         self._w, self._sum = LinearSums(machine, 2 * p), np.zeros((2, p))
         self._linear, self._squares = np.zeros((2, p)), np.zeros((2, p))
+        # what rounding may have changed: w by so much, Σ α, and what of D is linear in s
+        self._off, self._sum_off, self._linear_off = np.zeros((2, p)), np.zeros(p), np.zeros((2, p))
 
-    def add(self, block: Block, scores: Array) -> None:
+    def add(self, block: Block, scored: Scored) -> None:
         problems, conjugate = self._problems, self._conjugate
+        scores = scored.values
         signs, cost = problems.signs[:, block.class_ids].T, problems.full_cost(block)
         target = block.y[:, None] if block.has_targets else np.ones((1, 1))
         a = conjugate.at(signs * scores, target, self._smoothing)
@@ -67,13 +70,22 @@ class MarginDual(FoundDual):
         sides = np.concatenate([np.where(above, alpha, 0.0), np.where(above, 0.0, alpha)], axis=1)
         self._w.add(block, sides)
         self._sum += sides.sum(axis=0).reshape(2, -1)
+        ends = [
+            conjugate.at(signs * scores + d, target, self._smoothing) for d in (-scored.lost, scored.lost)
+        ]
+        moved = np.where(signs != 0, np.abs(ends[1] - ends[0]), 0.0)
+        highest = np.maximum(*(conjugate.value(e, target) + 0.5 * conjugate.ridge * e * e for e in ends))
+        off = moved * scored.norms[:, None] + np.abs(a) * scored.off[:, None]
+        self._sum_off += cost @ moved
         for number, side in enumerate((above, ~above)):
             self._linear[number] += cost @ np.where(side, linear, 0.0)
             self._squares[number] += cost @ np.where(side, squares, 0.0)
+            self._off[number] += cost @ np.where(side, off, 0.0)
+            self._linear_off[number] += cost @ np.where(side & (signs != 0), highest - linear, 0.0)
 
     def finish(self, stream: Stream) -> None:
         p = self._problems.count
-        self.values, self.sizes = np.zeros(p), np.zeros(p)
+        self.values, self.sizes, self.rounding = np.zeros(p), np.zeros(p), np.zeros(p)
         for c in range(p):
             above, below = self._sum[0, c], -self._sum[1, c]
             shares = np.ones(2)
@@ -85,6 +97,16 @@ class MarginDual(FoundDual):
                 v = np.append(v, self._constant * (above - below))
             linear, squares = float(shares @ self._linear[:, c]), float(shares**2 @ self._squares[:, c])
             self.values[c], self.sizes[c] = self._best(linear, squares, np.abs(v))
+            off = float(shares @ self._off[:, c]) + self._constant * self._sum_off[c]
+            if self._is_free and min(above, below) > 0:
+                off += (
+                    self._sum_off[c]
+                    / min(above, below)
+                    * float(np.abs(self._w.w[[c, p + c]]).sum(axis=1).max())
+                )
+            more = float(shares @ self._linear_off[:, c])
+            highest, _ = self._best(linear + more, squares, np.maximum(np.abs(v) - off, 0.0))
+            self.rounding[c] = max(highest - self.values[c], 0.0)
 
     def _best(self, linear: float, squares: float, size: Array) -> tuple[float, float]:
         """Of s α: D, and the size of its terms. size: (d,) |v|."""
@@ -121,7 +143,8 @@ class SoftmaxDual(FoundDual):
             0.0,
         )  # Σ C (p − 1_y), n, Σ C H(p)
 
-    def add(self, block: Block, scores: Array) -> None:
+    def add(self, block: Block, scored: Scored) -> None:
+        scores = scored.values
         cost, own = self._problems.full_cost(block), block.class_ids.astype(np.intp)
         rows = np.arange(block.n_rows)
         ahead = scores - scores.max(axis=1, keepdims=True)

@@ -95,11 +95,16 @@ def primal_differences(certificate: Certificate, found: Measured) -> list[str]:
             f"the certificate is of {len(certificate.primal)} problems, and the data make {len(found.primal)}"
         ]
     told = []
-    for name, claim, primal, size in zip(
-        found.problems, certificate.primal, found.primal.tolist(), found.size.tolist(), strict=True
+    for name, claim, primal, size, rounding in zip(
+        found.problems,
+        certificate.primal,
+        found.primal.tolist(),
+        found.size.tolist(),
+        found.rounding.tolist(),
+        strict=True,
     ):
         of = f" of {name}" if len(found.problems) > 1 else ""
-        if not agree(claim, primal, size):
+        if not (agree(claim, primal, size, rounding) or _as_good_as_0(certificate, claim, primal)):
             off = abs(claim - primal) / max(abs(primal), 1e-300)
             told.append(
                 f"the primal{of} is {primal:.12g}, and the model says {claim:.12g} ({off:.2g} of it off)"
@@ -150,11 +155,12 @@ def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
             f"({dual.first})"
         ]
     told = []
-    for name, claim, value, size, unbalanced in zip(
+    for name, claim, value, size, rounding, unbalanced in zip(
         found.problems,
         certificate.dual,
         dual.values.tolist(),
         dual.sizes.tolist(),
+        dual.rounding.tolist(),
         dual.unbalanced.tolist(),
         strict=True,
     ):
@@ -164,20 +170,32 @@ def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
                 f"the dual variables{of} times their signs do not sum to 0, as --intercept asks, so that their "
                 "dual proves nothing"
             )
-        elif not (value >= claim or agree(claim, value, size)):
+        elif not (
+            value >= claim or agree(claim, value, size, rounding) or _as_good_as_0(certificate, claim, value)
+        ):
             told.append(f"the dual{of} is {value:.12g}, and the model says {claim:.12g}")
     return told
 
 
-def agree(claim: float, value: float, size: float) -> bool:
-    """size: of the terms that ``value`` is the sum of."""
-    return math.isfinite(value) and abs(claim - value) <= TOLERANCE * max(abs(value), 1e-6 * size)
+def agree(claim: float, value: float, size: float, rounding: float = 0.0) -> bool:
+    """size: of the terms that ``value`` is the sum of. rounding: may have changed it by so much, and as much the
+    claim."""
+    allowed = TOLERANCE * max(abs(value), 1e-6 * size) + 2.0 * rounding
+    return math.isfinite(value) and abs(claim - value) <= allowed
 
 
-def gap_differences(model: Model, settings: Settings, found: NDArray[np.float64]) -> list[str]:
+def _as_good_as_0(certificate: Certificate, *objectives: float) -> bool:
+    """See ``Certificate.negligible``."""
+    return max(map(abs, objectives)) <= certificate.negligible < math.inf
+
+
+def gap_differences(model: Model, settings: Settings, measured: Measured) -> list[str]:
     """What the model says of its gap that its own figures, and the primal found, do not bear out."""
     certificate = model.certificate
     assert certificate is not None
+    n = min(len(certificate.primal), len(measured.primal))
+    off = 2.0 * measured.rounding[:n]  # see ``agree``
+    found = np.clip(certificate.primal[:n], measured.primal[:n] - off, measured.primal[:n] + off)
     told = []
     for dual, primal in zip(certificate.dual, found.tolist(), strict=False):
         if dual - primal > 1e-7 * abs(dual):

@@ -28,7 +28,7 @@ from llsvm.state.container import Container
 from llsvm.state.folder import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES
 from llsvm.stream.stream import Stream
 from llsvm.verification import losses
-from llsvm.verification.machines import Machine
+from llsvm.verification.machines import Machine, Scored
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import PIECE_VALUES
 
@@ -89,15 +89,15 @@ class KeptDual:
 class FoundDual(ABC):
     """A dual point, of which D of each problem is worked out as rows are added.
 
-    values, sizes: (p,) D, and the size of the terms that it is the sum of; once all rows have been added, and it
-    is finished.
+    values, sizes, rounding: (p,) D, the size of the terms that it is the sum of, and by how much more it may be but
+    for rounding; once all rows have been added, and it is finished.
     unbalanced: (p,) is Σ α_i y_i not 0, as a free intercept asks?
     infeasible: rows whose dual variables are outside their bounds; first: what is said of the first, or "".
     """
 
     def __init__(self, count: int) -> None:
         """count: of problems."""
-        self.values = self.sizes = np.zeros(count)
+        self.values = self.sizes = self.rounding = np.zeros(count)
         self.unbalanced = np.zeros(count, bool)
         self.infeasible, self.first = 0, ""
 
@@ -107,7 +107,7 @@ class FoundDual(ABC):
         return not (self.infeasible or self.unbalanced.any())
 
     @abstractmethod
-    def add(self, block: Block, scores: Array) -> None:
+    def add(self, block: Block, scored: Scored) -> None:
         """Rows, with the model's scores."""
 
     @abstractmethod
@@ -130,10 +130,11 @@ class DualSums(FoundDual):
         count = problems.width + self._one_class  # of one_class Σ C_i x_i too
         self._w, self._sum, self._mass = machine.new_sums(count, n_rows), np.zeros(count), np.zeros(count)
         self._linear, self._size = np.zeros(problems.count), np.zeros(problems.count)
+        self._off = np.zeros(count)  # of w, that rounding may have moved it by
         self._alpha_sum = self._cost_sum = 0.0
         self._conjugate = losses.conjugate_of(settings)
 
-    def add(self, block: Block, scores: Array) -> None:
+    def add(self, block: Block, scored: Scored) -> None:
         share = self._kept.get(block.rows).reshape(block.n_rows, -1)
         cost = np.minimum(self._problems.full_cost(block), self._kept.largest_cost)
         if self._problems.are_joint:
@@ -143,15 +144,20 @@ class DualSums(FoundDual):
         self._w.add(block, coefficients)
         self._sum += coefficients.sum(axis=0)
         self._mass += np.abs(coefficients).sum(axis=0)
+        self._off += scored.off @ np.abs(coefficients)
 
     def finish(self, stream: Stream) -> None:
         if self._one_class:
-            square = self._w.squares(stream, self._towards_their_sum())
+            mixture = self._towards_their_sum()
+            square, off = self._w.squares(stream, mixture), np.abs(mixture) @ self._off
             self.values, self.sizes = -0.5 * square, 0.5 * square
+            self.rounding = np.sqrt(square) * off
             return
-        squares = self._w.squares(stream) + (self._constant * self._sum) ** 2
+        plain = self._w.squares(stream)
+        squares = plain + (self._constant * self._sum) ** 2
+        self.rounding = np.sqrt(np.maximum(plain, 0.0)) * self._off
         if self._problems.are_joint:
-            squares = squares.sum(keepdims=True)
+            squares, self.rounding = squares.sum(keepdims=True), self.rounding.sum(keepdims=True)
         self.values, self.sizes = self._linear - 0.5 * squares, self._size + 0.5 * squares
         if self._is_free:
             self.unbalanced = np.abs(self._sum) > _BALANCE * self._mass

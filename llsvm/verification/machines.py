@@ -8,7 +8,7 @@ support vectors. All with a constant feature, whose weight is penalised unless t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,31 @@ from llsvm.models.model import Model
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
-from llsvm.verification.products import PIECE_VALUES, add_rows, dense, kernel, scores
+from llsvm.verification.products import (
+    PIECE_VALUES,
+    add_rows,
+    dense,
+    kernel,
+    kernel_lost,
+    longest,
+    lost_in_sum,
+    norms,
+    scores,
+)
 from llsvm.verification.sums import KernelSums, WeightSums
 
 Array = NDArray[np.float64]
+
+
+class Scored(NamedTuple):
+    """Rows, as a machine has them. values, lost: (n, k) scores, and by how much rounding may have changed each, at
+    most. norms, off: (n,) ‖φ(x_i)‖, and by how much rounding may have moved φ(x_i), or what it adds to a sum; not of
+    kernels."""
+
+    values: Array
+    lost: Array
+    norms: Array
+    off: Array
 
 
 class Machine(Protocol):
@@ -34,12 +55,13 @@ class Machine(Protocol):
 
     width: int
 
-    def scores(self, block: Block) -> Array:
-        """(n, k) of rows as a Stream has them."""
+    def scores(self, block: Block) -> Scored:
+        """Of rows as a Stream has them."""
         ...
 
-    def norms(self) -> tuple[Array, Array]:
-        """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised; known after all rows have been scored."""
+    def norms(self) -> tuple[Array, Array, Array]:
+        """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised, and by how much rounding may have changed ‖w‖² where
+        that is no sum of squares; known after all rows have been scored."""
         ...
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:
@@ -66,12 +88,16 @@ def machine_of(
         if encoder is not None and encoder.documents is not None:
             _, _, first, stop, *_ = encoder.parts
             encoder.documents.by_place(weights[:, first:stop])
+        moved = np.abs(constant)
         if scaling is not None:
             d, center = len(scaling.scale), np.zeros(dataset.n_columns)
             center[dataset.first_column :] = model.extra.get(CENTER, 0.0)
-            constant = (intercept_of(model) - shift) / unit + weights[:, :d] @ (scaling.shift - center[:d])
+            constant = (intercept_of(model) - shift) / unit
+            moved = np.abs(constant) + np.abs(weights[:, :d]) @ np.abs(scaling.shift - center[:d])
+            constant = constant + weights[:, :d] @ (scaling.shift - center[:d])
             weights[:, :d] /= scaling.scale
-        return LinearMachine(*_of_each_class(settings, dataset, weights, constant), settings)
+        lost = lost_in_sum(weights.shape[1]) * float(moved.max())
+        return LinearMachine(*_of_each_class(settings, dataset, weights, constant), settings, lost)
     if model.feature_map.kind == "kernel":
         return KernelMachine(coef, constant, settings, model.feature_map)
     weights, constant = _of_each_class(settings, dataset, coef, constant)
@@ -89,17 +115,22 @@ def _of_each_class(
 
 
 class LinearMachine:
-    """weights: (k, d). constant: (k,) what the constant feature adds."""
+    """weights: (k, d). constant: (k,) what the constant feature adds. lost: by how much rounding may have changed
+    that."""
 
-    def __init__(self, weights: Array, constant: Array, settings: Settings) -> None:
-        self.weights, self.constant = weights, constant
+    def __init__(self, weights: Array, constant: Array, settings: Settings, lost: float = 0.0) -> None:
+        self.weights, self.constant, self._lost = weights, constant, lost
+        self._norms = np.sqrt(np.einsum("ij,ij->i", weights, weights))
         self.width = len(weights)
         free = settings.intercept or settings.loss == ONE_CLASS
         # a model that has no constant feature, and a constant, has been changed: it is penalised as if it had one
         self._of_constant = np.zeros(len(weights)) if free else constant / (settings.constant or 1.0)
 
-    def scores(self, block: Block) -> Array:
-        return scores(block.X, self.weights) + self.constant
+    def scores(self, block: Block) -> Scored:
+        size = norms(block.X)
+        off = lost_in_sum(longest(block.X)) * size
+        lost = np.outer(off, self._norms) + self._lost
+        return Scored(scores(block.X, self.weights) + self.constant, lost, size, off)
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:
         return LinearSums(self, count)
@@ -108,9 +139,10 @@ class LinearMachine:
         """sums += Σ_i coefficients_i φ(x_i)ᵀ. coefficients: (n, count)."""
         add_rows(block.X, coefficients, sums)
 
-    def norms(self) -> tuple[Array, Array]:
+    def norms(self) -> tuple[Array, Array, Array]:
         squares = np.einsum("ij,ij->i", self.weights, self.weights) + self._of_constant**2
-        return squares, np.abs(self.weights).sum(axis=1) + np.abs(self._of_constant)
+        sizes = np.abs(self.weights).sum(axis=1) + np.abs(self._of_constant)
+        return squares, sizes, np.zeros(len(squares))
 
 
 class LinearSums:
@@ -145,23 +177,38 @@ class MappedMachine(LinearMachine):
         self._map, self._dtype = map_, dtype
         self.width = max(map_.width, map_.n_features)
 
-    def scores(self, block: Block) -> Array:
-        return self._features(block.X) @ self.weights.T + self.constant
+    def scores(self, block: Block) -> Scored:
+        exact, lost = self._exact_features(block.X)
+        features = self._kept(exact)
+        # kept as 32-bit floats, what differs a little may differ by one of these
+        off = self._kept(exact + lost)
+        off -= features
+        exact -= lost
+        del lost
+        np.maximum(off, features - self._kept(exact), out=off)
+        off += lost_in_sum(features.shape[1]) * np.abs(features)
+        values = features @ self.weights.T + self.constant
+        return Scored(values, off @ np.abs(self.weights).T, norms(features), norms(off))
 
     def add(self, block: Block, coefficients: Array, sums: Array) -> None:
-        sums += coefficients.T @ self._features(block.X)
+        sums += coefficients.T @ self._kept(self._exact_features(block.X)[0])
 
-    def _features(self, X: Matrix) -> Array:
-        return self._exact_features(X).astype(self._dtype).astype(np.float64)
+    def _kept(self, features: Array) -> Array:
+        return features.astype(self._dtype).astype(np.float64)
 
-    def _exact_features(self, X: Matrix) -> Array:
+    def _exact_features(self, X: Matrix) -> tuple[Array, Array]:
+        """(n, m), and by how much rounding may have changed each."""
         map_ = self._map
         assert map_.projection is not None
         if map_.kind == "rff":
             omega = np.asarray(map_.landmarks, np.float64)
             angles = scores(X, np.pad(omega.T, ((0, 0), (map_.base, 0))))
-            return np.sqrt(2.0 / map_.width) * np.cos(angles + map_.projection)
-        return _kernel_values(map_, X) @ map_.projection
+            size = np.sqrt(2.0 / map_.width)
+            lost = lost_in_sum(longest(X)) * np.outer(norms(X), np.sqrt((omega * omega).sum(axis=0)))
+            return size * np.cos(angles + map_.projection), size * (lost + lost_in_sum(4))
+        values, lost = _kernel_values(map_, X)
+        lost = (lost + lost_in_sum(map_.width) * np.abs(values)) @ np.abs(map_.projection)
+        return values @ map_.projection, lost
 
 
 class KernelMachine:
@@ -173,31 +220,47 @@ class KernelMachine:
         free = settings.intercept
         self._of_constant = np.zeros(len(beta)) if free else constant / (settings.constant or 1.0)
         self._squares = np.zeros(len(beta))  # βᵀKβ, of a kernel that only the rows have
+        self._lost_squares = np.zeros(len(beta))
 
-    def scores(self, block: Block) -> Array:
+    def scores(self, block: Block) -> Scored:
+        nothing = np.zeros(block.n_rows)
         if self._map.function.name != "precomputed":
-            return _kernel_values(self._map, block.X) @ self._beta.T + self._constant
+            values, lost = _kernel_values(self._map, block.X)
+            found = values @ self._beta.T + self._constant
+            return Scored(found, self._lost(values, lost), nothing, nothing)
         columns = np.asarray(self._map.landmarks) + self._map.base
         if isinstance(block.X, CSR):
             weights = np.zeros((len(self._beta), int(max(block.X.indices.max(initial=0), columns.max())) + 1))
             weights[:, columns] = self._beta
-            values = scores(block.X, weights)
+            absolute = block.X._replace(data=np.abs(block.X.data))
+            values, sizes = (scores(X, w) for X, w in ((block.X, weights), (absolute, np.abs(weights))))
         else:
-            values = block.X[:, columns].astype(np.float64) @ self._beta.T
+            K = block.X[:, columns].astype(np.float64)
+            values, sizes = K @ self._beta.T, np.abs(K) @ np.abs(self._beta).T
+        lost = lost_in_sum(len(columns)) * sizes
         support = np.isin(block.rows, self._map.landmarks)
         place = np.searchsorted(self._map.landmarks, block.rows[support])
         self._squares += (self._beta[:, place] * values[support].T).sum(axis=1)
-        return values + self._constant
+        self._lost_squares += (np.abs(self._beta[:, place]) * lost[support].T).sum(axis=1)
+        lost = lost + lost_in_sum(0) * np.abs(self._constant)
+        return Scored(values + self._constant, lost, nothing, nothing)
 
-    def norms(self) -> tuple[Array, Array]:
-        squares = self._squares
+    def norms(self) -> tuple[Array, Array, Array]:
+        squares, lost = self._squares, self._lost_squares
         if self._map.function.name != "precomputed":
-            squares = np.zeros(len(self._beta))
+            squares, lost = np.zeros(len(self._beta)), np.zeros(len(self._beta))
             for start, Z in _landmarks(self._map):
-                values = _kernel_values(self._map, Z, 0)
+                values, off = _kernel_values(self._map, Z, 0)
                 part = self._beta[:, start : start + len(Z)]
                 squares += ((part @ values) * self._beta).sum(axis=1)
-        return squares + self._of_constant**2, np.zeros(len(self._beta))
+                off += lost_in_sum(self._map.width) * np.abs(values)
+                lost += ((np.abs(part) @ off) * np.abs(self._beta)).sum(axis=1)
+        return squares + self._of_constant**2, np.zeros(len(self._beta)), lost
+
+    def _lost(self, values: Array, lost: Array) -> Array:
+        """Of scores. values, lost: (n, m) of the kernel."""
+        lost = lost + lost_in_sum(self._map.width) * np.abs(values)
+        return lost @ np.abs(self._beta).T + lost_in_sum(0) * np.abs(self._constant)
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:
         return KernelSums(self._map, count, n_rows)
@@ -212,15 +275,16 @@ def _landmarks(map_: FeatureMap) -> Iterator[tuple[int, Array]]:
         yield start, dense(part, 0, map_.n_features)
 
 
-def _kernel_values(map_: FeatureMap, X: Matrix, base: int | None = None) -> Array:
-    """(n, m) k(x_i, z_j)."""
+def _kernel_values(map_: FeatureMap, X: Matrix, base: int | None = None) -> tuple[Array, Array]:
+    """(n, m) k(x_i, z_j), and by how much rounding may have changed each."""
     function = map_.function
     if base is None:
         base = map_.base
     rows = dense(X, base, map_.n_features)
-    out = np.empty((len(rows), map_.width))
+    out, lost = np.empty((2, len(rows), map_.width))
     for start, Z in _landmarks(map_):
-        out[:, start : start + len(Z)] = kernel(
-            function.name, function.gamma, function.degree, function.coef0, rows, Z
-        )
-    return out
+        given = function.name, function.gamma, function.degree, function.coef0, rows, Z
+        some = slice(start, start + len(Z))
+        out[:, some] = kernel(*given)
+        lost[:, some] = kernel_lost(*given, out[:, some])
+    return out, lost

@@ -22,12 +22,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """problems: names. primal: (p,) of each. size: (p,) of the terms that it is the sum of. dual: of dual variables
+    """problems: names. primal: (p,) of each. size: (p,) of the terms that it is the sum of. rounding: (p,) by how
+    much the rounding of scores and kernels may have changed the primal. dual: of dual variables
     that were kept, with their sums made; None where there are none."""
 
     problems: list[str]
     primal: Array
     size: Array
+    rounding: Array
     dual: FoundDual | None = None
 
 
@@ -50,19 +52,22 @@ def measured(
         dual = DualSums(settings, problems, machine, kept, dataset.n_rows)
     elif kept is not None and kept.smoothing is not None and isinstance(machine, LinearMachine):
         dual = dual_at_weights(settings, problems, machine, kept.smoothing)
-    losses, weight = np.zeros(problems.count), 0.0
+    losses, rounding, weight = np.zeros(problems.count), np.zeros(problems.count), 0.0
     for block in stream.all():
         for piece in pieces(block, width):
-            scores = machine.scores(piece)
-            losses += problems.losses(piece, scores)
+            scored = machine.scores(piece)
+            own, largest = problems.losses(piece, scored.values, scored.lost)
+            losses += own
+            rounding += largest - own
             if dual is not None:
-                dual.add(piece, scores)
+                dual.add(piece, scored)
             weight += float(problems.cost(piece).sum())
     if dual is not None:
         dual.finish(stream)
-    squares, sizes = machine.norms()
+    squares, sizes, lost = machine.norms()
     if problems.are_joint:
-        squares, sizes = squares.sum(keepdims=True), sizes.sum(keepdims=True)
+        squares, sizes, lost = (each.sum(keepdims=True) for each in (squares, sizes, lost))
+    rounding += problems.penalty(lost, np.zeros_like(lost))
     penalties = problems.penalty(squares, sizes)
     # −ν n ρ, n the sum of the weights of rows; −ρ is the intercept
     threshold = np.zeros(problems.count)
@@ -70,4 +75,4 @@ def measured(
         threshold += settings.nu * weight * model.intercept_
     primal = penalties + losses + threshold
     names = ["all classes"] if problems.are_joint else model.problem_names
-    return Measured(names, primal, penalties + losses + np.abs(threshold), dual)
+    return Measured(names, primal, penalties + losses + np.abs(threshold), rounding, dual)

@@ -89,17 +89,26 @@ class Problems:
         cost = self.cost(block)
         return cost if self.settings.loss == ONE_CLASS else self.C * cost
 
-    def losses(self, block: Block, scores: Array) -> Array:
-        """(problems,) C Σ c_i φ_i over the block's rows; of one_class without C. scores: (n, weights' rows)."""
+    def losses(self, block: Block, scores: Array, lost: Array) -> tuple[Array, Array]:
+        """(problems,) C Σ c_i φ_i over the block's rows, and at most so large they are; of one_class without C.
+        scores, lost: (n, weights' rows), and by how much rounding may have changed these."""
         cost = self.full_cost(block)
         if self.are_joint:
-            own = block.class_ids.astype(np.intp)
-            return np.array([cost @ losses.of_all_classes(self.settings.multiclass, scores, own)])
+            own, form = block.class_ids.astype(np.intp), self.settings.multiclass
+            worst, rows = scores + lost, np.arange(block.n_rows)
+            worst[rows, own] = (scores - lost)[rows, own]
+            found, largest = (losses.of_all_classes(form, each, own) for each in (scores, worst))
+            return np.array([cost @ found]), np.array([cost @ largest])
         signs, target = self.signs[:, block.class_ids].T, np.ones((1, 1))
         if block.has_targets:
             target = block.y[:, None]
-        each = losses.of_margins(self.settings, signs * scores, target)
-        return np.asarray(cost @ np.where(signs != 0, each, 0.0))
+        margin = signs * scores
+        found, below, above = (
+            losses.of_margins(self.settings, each, target) for each in (margin, margin - lost, margin + lost)
+        )
+        of_these = signs != 0
+        largest = np.maximum(below, above)  # losses are convex: no smaller ones are farther off
+        return cost @ np.where(of_these, found, 0.0), cost @ np.where(of_these, largest, 0.0)
 
     def penalty(self, squares: Array, sizes: Array) -> Array:
         """(p,) of each problem. squares, sizes: (p,) ‖w‖² and ‖w‖₁, of the weights that are penalised."""

@@ -11,6 +11,8 @@ from llsvm.block import CSR, Block, Matrix
 
 Array = NDArray[np.float64]
 
+UNIT = 2.0**-53  # an operation in 64 bits is off by at most this share of its result
+
 PIECE_VALUES = 1 << 18  # of rows, at a time
 WORK_BYTES = 48 * PIECE_VALUES  # that a piece takes, as float64, with its products
 
@@ -57,15 +59,56 @@ def add_rows(X: Matrix, coefficients: Array, w: Array) -> None:
         np.add.at(each, columns, values * own[rows])
 
 
+def lost_in_sum(n: int) -> float:
+    """Of Σ |terms|: so much a sum of n products may lose, in any order, with a few operations before and after."""
+    return (n + 4) * UNIT
+
+
+def norms(X: Matrix) -> Array:
+    """(n,) ‖x_i‖."""
+    if not isinstance(X, CSR):
+        wide = X.astype(np.float64)
+        return np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    rows, _, values = values_of(X)
+    return np.sqrt(np.bincount(rows, values * values, len(X.indptr) - 1))
+
+
+def longest(X: Matrix) -> int:
+    """Values that a row has, at most."""
+    return int(np.diff(X.indptr).max(initial=0)) if isinstance(X, CSR) else X.shape[1]
+
+
 def kernel(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Array) -> Array:
     """(n, m) k(x_i, z_j). X, Z: (n, d) and (m, d)."""
-    dots = X @ Z.T
     if name == "linear":
-        return dots
+        return X @ Z.T
     if name == "poly":
-        return (gamma * dots + coef0) ** degree
-    squares = (X * X).sum(axis=1)[:, None] + (Z * Z).sum(axis=1) - 2.0 * dots
+        return (gamma * (X @ Z.T) + coef0) ** degree
+    squares, _ = _distances(X, Z)
     return np.exp(-gamma * np.maximum(squares, 0.0))
+
+
+def _distances(X: Array, Z: Array) -> tuple[Array, Array]:
+    """(n, m) ‖x_i − z_j‖², and by how much rounding may have changed each: less where a landmark is the origin."""
+    share = lost_in_sum(X.shape[1])
+    X, Z = X - Z[:1], Z - Z[:1]
+    both = (X * X).sum(axis=1)[:, None] + (Z * Z).sum(axis=1)
+    return both - 2.0 * (X @ Z.T), 4.0 * share * both
+
+
+def kernel_lost(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Array, K: Array) -> Array:
+    """(n, m) by how much rounding may have changed K, the ``kernel`` of X and Z: what is large is subtracted from
+    what is large where columns lie far from 0."""
+    share = lost_in_sum(X.shape[1])
+    if name == "rbf":
+        squares, lost = _distances(X, Z)
+        return np.exp(-gamma * np.maximum(squares - lost, 0.0)) * (1.0 + share) - K
+    lost = share * np.sqrt((X * X).sum(axis=1)[:, None] * (Z * Z).sum(axis=1))
+    if name == "linear":
+        return lost
+    size = np.abs(gamma * (X @ Z.T) + coef0)
+    lost = abs(gamma) * lost + 4.0 * UNIT * (size + abs(coef0))
+    return (size + lost) ** degree - size**degree + degree * UNIT * np.abs(K)
 
 
 def dense(X: Matrix, base: int, width: int) -> Array:

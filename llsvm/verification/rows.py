@@ -149,12 +149,12 @@ def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, cou
 
 
 def _as_float64(model: Model) -> bool:
-    """Were values kept as 64-bit floats? What is mapped always is; of kernel machines, support vectors tell, or
-    that nothing was rounded."""
+    """Were values kept as 64-bit floats? What is mapped always is, and a matrix that was given; of other kernel
+    machines, support vectors tell."""
     map_ = model.feature_map
     if map_ is None or map_.kind != "kernel":
         return bool(model.extra.get("double"))
     if map_.function.name == "precomputed":
-        return model.certificate is not None and not model.certificate.rounding
+        return True
     values = map_.landmarks.data if isinstance(map_.landmarks, CSR) else map_.landmarks
     return bool(values.dtype == np.float64)

@@ -1,7 +1,7 @@
 """KernelObjective: what a solution and a dual point of a kernel machine are worth, whatever rounding has done.
 
 Certificates rest on this: sums in 64 bits lose something, and with a large C that is what bounds the gap. What they
-may have lost, given the sizes of K, α and β, is added to the primal and taken from the dual.
+may have lost, given the sizes of K, α and β, is counted beside the primal and taken from the dual.
 """
 
 from __future__ import annotations
@@ -43,16 +43,15 @@ class KernelObjective:
         losses = self._loss.value(self._sign * (f + b))
         return 0.5 * float(beta @ f) + float(self._cost @ losses)
 
-    def largest_primal(self, beta: Vector, f: Vector, b: float) -> float:
-        """At most so large it is."""
-        lost = self._lost(beta)
+    def measured_primal(self, beta: Vector, f: Vector, b: float) -> tuple[float, float]:
+        """``primal``, and by how much more it may be."""
+        lost, margin = self._lost(beta), self._sign * (f + b)
         error = np.where(f == 0, 0.0, _ROUNDING * (1.0 + abs(b))) + lost  # 1 ∓ b alone is as good as exact
-        losses = self._loss.largest_value(self._sign * (f + b), error)
-        norm = 0.5 * float(beta @ f) + float(lost @ np.abs(beta))
-        return norm + float(self._cost @ losses)
+        more = self._loss.largest_value(margin, error) - self._loss.value(margin)
+        return self.primal(beta, f, b), float(lost @ np.abs(beta)) + float(self._cost @ more)
 
-    def smallest_dual(self, v: Vector, image: Vector, b: float) -> float:
-        """At least so large is D at α y = v.
+    def measured_dual(self, v: Vector, image: Vector, b: float) -> tuple[float, float]:
+        """At least so large is D at α y = v, and what was taken from it for that.
 
         v, image: (n,) v and Kv.
         b: about where the intercept is.
@@ -64,7 +63,7 @@ class KernelObjective:
         if self._intercept:  # Σ α y is not 0 to the last bit
             sizes *= 1.0 + abs(b)
         rounding = _ROUNDING * sizes + float(self._lost(v) @ np.abs(v))
-        return total - 0.5 * float(v @ image) - rounding
+        return total - 0.5 * float(v @ image) - rounding, rounding
 
     def linear_part(self, alpha: Vector) -> float:
         """Σ c b(α/c): what of D is not the square of a norm."""

@@ -4,8 +4,7 @@ reports, a state, and the map of support vectors that a model keeps."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Generic, Protocol, TypeVar
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.features.feature_map import FeatureMap, KernelFunction
+from llsvm.objective.certificate import Certificate
 from llsvm.objective.problems import Problems, class_signs
 from llsvm.settings.settings import Settings
 from llsvm.solvers.binary_solver import BinarySolver, Tuning
@@ -27,13 +27,16 @@ from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
 
+_ROUNDINGS = ("primal rounding", "dual rounding")
+
 
 class MachineProblem(Protocol):
     """A binary problem, from pass to pass.
 
     rows: (n,) numbers of those that take part.
     best_beta, best_b: (n,) and the intercept: the solution that is handed back.
-    primal, dual: certified, of it and of a feasible α.
+    primal, dual: measured of it, and certified of a feasible α.
+    roundings: by how much more the primal may be; what was taken from the dual, for what sums may lose.
     dual_beta: (n,) α y of that.
     converged: their gap is within the tolerance.
     ended: that, or nothing more can be done about it.
@@ -45,6 +48,7 @@ class MachineProblem(Protocol):
     dual_beta: Vector
     primal: float
     dual: float
+    roundings: tuple[float, float]
     converged: bool
 
     @property
@@ -74,9 +78,7 @@ class KernelRun(ABC, Generic[P]):
         self.constant = penalised_constant(solver.settings)
         self.stream, self.matrix = stream, matrix
         rows = AllRows.read(stream, matrix, solver.costs)
-        pairs, by_class = solver.settings.multiclass == "ovo", solver.costs.by_class
-        # of the sample weights alone: what else rounding does is counted in KernelObjective
-        self.bound = replace(stream.rounding_bound(solver.loss, by_class, 0.0, pairs), noise=0.0)
+        pairs = solver.settings.multiclass == "ovo"
         parts = [ProblemRows.of(signs, rows) for signs in class_signs(len(stream.dataset.classes), pairs)]
         self._parts, self._of_classes = parts, Problems(len(stream.dataset.classes), pairs)
         widths = [len(part.rows) for part in parts]
@@ -132,8 +134,7 @@ class KernelRun(ABC, Generic[P]):
             row[problem.rows] = problem.best_beta
         intercept = np.array([p.best_b for p in problems]) + self.constant * beta.sum(axis=1)
         coef = np.c_[beta, intercept]
-        primal, dual = [p.primal for p in problems], [p.dual for p in problems]
-        certificate = self.bound.certificate(coef, primal, dual, self.passes)
+        certificate = _certificate(problems, self.passes)
         done = all(p.ended for p in problems)
         within = all(p.converged for p in problems)
         converged = within and certificate.relative_gap <= self.settings.tol
@@ -190,6 +191,29 @@ class KernelRun(ABC, Generic[P]):
                 "stream": self.stream.random_state,
             },
         )
+
+
+def _certificate(problems: Sequence[MachineProblem], passes: int) -> Certificate:
+    part = max((sum(p.roundings) / p.primal for p in problems if p.primal > 0), default=0.0)
+    return Certificate(
+        tuple(p.primal for p in problems),
+        tuple(p.dual for p in problems),
+        passes,
+        tuple(p.roundings[0] for p in problems),
+        part,
+        part,
+    )
+
+
+def rounding_numbers(roundings: tuple[float, float]) -> dict[str, Value]:
+    """``MachineProblem.roundings``, for a state."""
+    return dict(zip(_ROUNDINGS, roundings, strict=True))
+
+
+def saved_roundings(saved: SavedNumbers) -> tuple[float, float]:
+    """Take up ``rounding_numbers``; in states without them, the primal has both."""
+    more, less = (saved.real(name) if saved.has(name) else 0.0 for name in _ROUNDINGS)
+    return more, less
 
 
 def penalised_constant(settings: Settings) -> float:

@@ -10,6 +10,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.intercept import Intercept
 from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.kernel_machine.rows import ProblemRows
+from llsvm.solvers.kernel_machine.run import rounding_numbers, saved_roundings
 from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
 from llsvm.solvers.nesvm.bundle import DualBundle
 from llsvm.solvers.nesvm.tuning import KernelTuning
@@ -28,7 +29,7 @@ class KernelProblem:
 
     rows: (n,) numbers of those that take part.
     best_beta, best_b: (n,) and the intercept: the solution that is handed back.
-    primal, dual: certified, of it and of a feasible α. dual_beta: (n,) α y of that.
+    primal, dual, roundings, dual_beta: see MachineProblem.
     converged: their gap is within the tolerance.
     loss: smoothed with the μ of now.
     L: the Lipschitz constant searched for.
@@ -54,8 +55,9 @@ class KernelProblem:
         nothing = np.zeros(len(self.rows))
         self.best_beta, self.dual_beta = arrays.vector("best beta"), arrays.vector("dual beta")
         self.best_b = self._intercept.exact(nothing)
-        self.primal = self._objective.largest_primal(nothing, nothing, self.best_b)
+        self.primal = self._objective.primal(nothing, nothing, self.best_b)
         self.dual = 0.0  # of α = 0
+        self.roundings = (0.0, 0.0)
         self.converged = False
         self._gap, self._since = np.inf, 0  # as last measured, and how many passes ago
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
@@ -103,18 +105,20 @@ class KernelProblem:
         """Measure what was offered; of solutions that are good enough, the last has the fewest support vectors."""
         v, image = self._offered[-1], images[-1]
         tol, first = self.settings.tol, np.inf
-        dual = self._objective.smallest_dual(v, image, self.best_b)
+        more, less = self.roundings
+        dual, lost = self._objective.measured_dual(v, image, self.best_b)
         if dual > self.dual:
-            self.dual_beta[:], self.dual = v, dual
+            self.dual_beta[:], self.dual, less = v, dual, lost
         solutions = list(zip(self._offered[:-1], images, strict=False))
         intercepts = [self._intercept.exact(f) for _, f in solutions]
         for number, ((beta, f), b) in enumerate(zip(solutions, intercepts, strict=True)):
-            primal = self._objective.largest_primal(beta, f, b)
-            first = primal if number == 0 else first
+            primal, lost = self._objective.measured_primal(beta, f, b)
+            first = primal + lost if number == 0 else first
             self._objective.check_symmetry(beta, f, v, image)
-            if primal < self.primal or primal - self.dual <= tol * primal:
-                self.best_beta[:], self.best_b, self.primal = beta, b, primal
-        self._gap, self._since = self.primal - self.dual, 0
+            if primal + lost < self.primal + more or primal + lost - self.dual <= tol * primal:
+                self.best_beta[:], self.best_b, self.primal, more = beta, b, primal, lost
+        self.roundings = more, less
+        self._gap, self._since = self.primal + more - self.dual, 0
         self.converged = bool(self._gap <= tol * self.primal)
         if self._settled and not self.converged:
             # what the steps went by was not so: they go on from what has been measured, to a smaller gap
@@ -206,6 +210,7 @@ class KernelProblem:
             "best b": self.best_b,
             "primal": self.primal,
             "dual": self.dual,
+            **rounding_numbers(self.roundings),
             "converged": self.converged,
             "gap": self._gap,
             "since": self._since,
@@ -222,6 +227,7 @@ class KernelProblem:
         """Take up ``numbers``; the arrays are those of the state already."""
         self.loss.mu, self.L = saved.real("mu"), saved.real("L")
         self.best_b, self.primal, self.dual = saved.real("best b"), saved.real("primal"), saved.real("dual")
+        self.roundings = saved_roundings(saved)
         self.converged, self._settled = saved.flag("converged"), saved.flag("settled")
         self._gap, self._since = saved.real("gap"), saved.whole("since")
         self._estimate, self._share = saved.real("estimate"), saved.real("share")

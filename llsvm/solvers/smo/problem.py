@@ -12,6 +12,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.intercept import Intercept
 from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.kernel_machine.rows import ProblemRows
+from llsvm.solvers.kernel_machine.run import rounding_numbers, saved_roundings
 from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.smo.conjugate import ConjugateGradients
@@ -34,7 +35,7 @@ class SMOProblem:
 
     rows: (n,) numbers of those that take part.
     beta, f: (n,) feasible, and Kβ as the last pass has measured it.
-    best_beta, best_b, primal, dual, dual_beta, converged: see MachineProblem.
+    best_beta, best_b, primal, dual, roundings, dual_beta, converged: see MachineProblem.
     worker: what has been done so far, and how.
     """
 
@@ -58,8 +59,9 @@ class SMOProblem:
         self.best_beta = arrays.vector("best beta")
         self.dual_beta = arrays.vector("dual beta")
         self.best_b = self._intercept.exact(self.f)
-        self.primal = self._objective.largest_primal(self.f, self.f, self.best_b)
+        self.primal = self._objective.primal(self.f, self.f, self.best_b)
         self.dual = 0.0  # of α = 0
+        self.roundings = (0.0, 0.0)
         self.converged = False
         self.worker = Worker(tuning, progress)
         self._share, self._failures = tuning.share, 0
@@ -156,13 +158,15 @@ class SMOProblem:
         before = self.dual
         objective.check_definite(beta, float(beta @ image), self.primal)
         b = self._intercept.exact(image)
-        dual = objective.smallest_dual(beta, image, b)
+        more, less = self.roundings
+        dual, lost = objective.measured_dual(beta, image, b)
         if dual > self.dual:
-            self.dual_beta[:], self.dual = beta, dual
-        primal = objective.largest_primal(beta, image, b)
-        if primal < self.primal:
-            self.best_beta[:], self.best_b, self.primal = beta, b, primal
-        self.converged = bool(self.primal - self.dual <= self.tol * self.primal)
+            self.dual_beta[:], self.dual, less = beta, dual, lost
+        primal, lost = objective.measured_primal(beta, image, b)
+        if primal + lost < self.primal + more:
+            self.best_beta[:], self.best_b, self.primal, more = beta, b, primal, lost
+        self.roundings = more, less
+        self.converged = bool(self.primal + more - self.dual <= self.tol * self.primal)
         if self.converged:
             return
         stands = self.dual - before <= _STANDS * abs(self.dual)
@@ -178,6 +182,7 @@ class SMOProblem:
             "best b": self.best_b,
             "primal": self.primal,
             "dual": self.dual,
+            **rounding_numbers(self.roundings),
             "converged": self.converged,
             "share": self._share,
             "failures": self._failures,
@@ -188,6 +193,7 @@ class SMOProblem:
     def restore(self, saved: SavedNumbers) -> None:
         """Take up ``numbers``; the arrays are those of the state already."""
         self.best_b, self.primal, self.dual = saved.real("best b"), saved.real("primal"), saved.real("dual")
+        self.roundings = saved_roundings(saved)
         self.converged, self._share = saved.flag("converged"), saved.real("share")
         self._failures = saved.whole("failures")
         if self._gradients is not None:

@@ -212,9 +212,9 @@ class Descent:
         dual = penalty.dual(*(sums.balanced() if penalty.intercept else sums.dual_point), longest)
         self.closing, self.gap = primal - dual < 0.5 * self.gap or dual > 2 * self.dual_here, primal - dual
         self.dual_here = dual
+        if dual > self.dual:  # of other weights with the very same primal, the first are kept
+            self.dual, self.dual_at = dual, (primal if primal < self.primal else math.nan, self.a)
         self.primal = min(self.primal, primal)
-        if dual > self.dual:
-            self.dual, self.dual_at = dual, (primal, self.a)
         self.gradient = penalty.l2_of(len(self.target)) * self.target - sums.v
         return primal
 
