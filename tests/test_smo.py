@@ -1,6 +1,7 @@
 """SMO against LIBSVM (scikit-learn), linear systems and slow twins; every machine at C to 10⁴ ends certified."""
 
 import lzma
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from oracle import rows, small_pages
+from oracle import rows, small_pages, write_svmlight
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_digits, load_svmlight_file
 from sklearn.metrics.pairwise import rbf_kernel
@@ -16,10 +17,11 @@ from sklearn.svm import SVC
 from state_suite import Case, check_refuses, check_resumes
 
 from llsvm.data import open_source
-from llsvm.errors import DataError, UsageError
+from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
+from llsvm.solvers.kernel_machine.run import KernelRun
 from llsvm.solvers.smo.kernels import INDEFINITE, add_rows, pair_steps, single_steps
 from llsvm.solvers.smo.newton import Multipliers, NewtonWork
 from llsvm.solvers.smo.solver import SMO
@@ -363,3 +365,40 @@ def test_newtons_method_from_anywhere(seed, intercept):
     if intercept:
         assert sub.beta.sum() == pytest.approx(total, abs=1e-6 * np.abs(sub.beta).sum())
     np.testing.assert_allclose(sub.f, K @ sub.beta, atol=1e-6 * np.abs(sub.beta).max())
+
+
+@pytest.mark.parametrize("solver", ["smo", "nesvm"])
+@pytest.mark.parametrize("layout_of", [np.asarray, csr_matrix])
+def test_support_vectors_are_copied_once_in_memory_that_was_reserved(solver, layout_of, tmp_path, monkeypatch):
+    """They may be all rows, and larger than the kernel matrix, its blocks and tiles."""
+    X, y = rows(150, 3000, noise=3.0)
+    path = tmp_path / "rows.npz"
+    if layout_of is np.asarray:
+        np.savez(path, X=X, y=y)
+    else:
+        path = write_svmlight(tmp_path / "rows.svm", X, y)
+    taken, expand = [], KernelRun._expand
+
+    def noting(run, beta):
+        tracemalloc.start()
+        support, features = expand(run, beta)
+        taken.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        held = features.landmarks
+        taken.append(held.nbytes if isinstance(held, np.ndarray) else held.data.nbytes + held.indices.nbytes)
+        assert support.all()
+        return support, features
+
+    monkeypatch.setattr(KernelRun, "_expand", noting)
+    options = {"solver": solver, "gamma": 1.0, "spill_dir": str(tmp_path)}
+    with pytest.raises(BudgetError) as refused:
+        train(str(path), None, limit=200_000, **options)
+    smallest = refused.value.smallest_bytes
+    training, report = train(str(path), None, limit=smallest, **options)
+    peak, nbytes = taken
+    assert peak <= 1.2 * nbytes
+    lines = training.stream.plan.lines
+    given_up = ("kernel tile", "kernel pages", "blocks of the kernel matrix", "systems of rows")
+    assert nbytes <= sum(lines.get(name, 0) for name in ("support vectors", *given_up))
+    assert training.stream.place == "cache"
+    assert report.converged
