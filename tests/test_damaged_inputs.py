@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -180,6 +181,121 @@ def test_a_contiguous_data_set_that_was_never_written(tmp_path):
         file["y"] = np.arange(50) % 2
     with pytest.raises(DataError, match=r"X of shape \(50, 4\) has 0 bytes of 800"):
         open_source(path)
+
+
+MANY = 10**12
+
+
+@pytest.mark.parametrize("what", ["X", "y", "indptr", "categories", "var/_index"])
+@pytest.mark.parametrize("written", [False, True])
+def test_chunks_that_were_never_written(tmp_path, what, written):
+    """Also where the first are there."""
+    path, X, y = tmp_path / "rows.h5", np.arange(80.0).reshape(40, 2), np.arange(40) % 2
+    with h5py.File(path, "w") as file:
+        arrays = {"X": X, "y": y}
+        if what == "indptr":
+            group = {"indptr": np.arange(41), "indices": np.zeros(40, int), "data": np.ones(40)}
+            arrays = {f"X/{name}": values for name, values in group.items()} | {"y": y}
+        elif what == "categories":
+            arrays = {"X": X, "obs/label/codes": y, "obs/label/categories": np.array([b"a", b"b"])}
+        elif what == "var/_index":
+            arrays |= {"var/_index": np.array([b"a", b"b"])}
+        for name, values in arrays.items():
+            if not name.endswith(what):
+                file[name] = values
+                continue
+            shape = (MANY, *values.shape[1:])
+            made = file.create_dataset(name, shape, values.dtype, chunks=(len(values), *values.shape[1:]))
+            if written:
+                made[: len(values)] = values
+    options = {"label": "label"} if what == "categories" else {}
+    with pytest.raises(DataError, match=rf"{what} of shape \(1000000000000,.* has {int(written)} chunks of "):
+        open_source(path, options=options)
+
+
+OTHER = {  # what is not in the file itself: what makes it, what is said of it
+    "external": (
+        lambda file, there: file.create_dataset("X", (40, 2), float, external=[(there, 0, 640)]),
+        "X",
+    ),
+    "virtual": (lambda file, there: _virtual(file, there), "X"),
+    "link": (lambda file, there: _linked(file, h5py.ExternalLink(there, "/indptr")), "X: indptr"),
+    "soft link": (lambda file, there: _linked(file, h5py.SoftLink("/elsewhere")), "X: indptr"),
+    "var": (lambda file, there: _names(file, h5py.ExternalLink(there, "/names")), "var: _index"),
+    "reference": (lambda file, there: file.create_dataset("w", (40,), h5py.ref_dtype), "w"),
+}
+
+
+def _virtual(file, there):
+    layout = h5py.VirtualLayout((40, 2), float, maxshape=(None, 2))
+    layout[: h5py.h5s.UNLIMITED] = h5py.VirtualSource(there, "X", (40, 2), maxshape=(None, 2))[
+        : h5py.h5s.UNLIMITED
+    ]
+    file.create_virtual_dataset("X", layout)
+
+
+def _linked(file, link):
+    file["X/indices"], file["X/data"], file["X/indptr"] = np.zeros(40, int), np.ones(40), link
+
+
+def _names(file, link):
+    file["X"], file["var/_index"] = np.ones((40, 2)), link
+
+
+@pytest.mark.parametrize("pipe", [False, True])
+@pytest.mark.parametrize("what", OTHER)
+def test_other_files_are_not_read(tmp_path, what, pipe):
+    """A pipe in their place would keep whoever opens it waiting for ever."""
+    path, there = tmp_path / "rows.h5", tmp_path / "there"
+    if pipe:
+        os.mkfifo(there)
+    else:
+        with h5py.File(there, "w") as other:
+            other["X"], other["indptr"], other["names"] = (
+                np.ones((40, 2)),
+                np.arange(41),
+                np.array([b"a", b"b"]),
+            )
+    make, said = OTHER[what]
+    with h5py.File(path, "w", libver="latest") as file:
+        file["y"] = np.arange(40) % 2
+        make(file, str(there))
+        if "X" not in file:
+            file["X"] = np.ones((40, 2))
+    code = (
+        "import sys; from llsvm.data import open_source; from llsvm.errors import DataError\n"
+        "try: open_source(sys.argv[1], options={'weight': 'w'} if sys.argv[2] == 'reference' else {})\n"
+        "except DataError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path, what], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert re.search(rf"{said} (has its values in other files|is a link|has references)", done.stdout)
+
+
+def test_a_record_batch_of_more_rows_than_it_holds(tmp_path):
+    path = tmp_path / "rows.arrow"
+    with pa.OSFile(str(path), "wb") as file:
+        batch = pa.record_batch({"a": pa.nulls(1_234_567), "label": pa.nulls(1_234_567)})
+        with pa.ipc.new_file(file, batch.schema) as out:
+            out.write_batch(batch)
+    lengths = (number.to_bytes(8, "little") for number in (1_234_567, MANY))
+    path.write_bytes(path.read_bytes().replace(*lengths))
+    with pytest.raises(DataError, match=r"record batch 0: .*: 1,000,000,000,000 rows in 0 bytes"):
+        next(iter(open_source(path, options={"label": "label"}).blocks(PLENTY)))
+
+
+def test_a_parquet_footer_of_more_rows_than_there_are(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"a": np.arange(40.0), "label": np.arange(40) % 2}), path)
+    whole = path.read_bytes()
+    size = int.from_bytes(whole[-8:-4], "little")
+    body, footer = whole[: -8 - size], whole[-8 - size : -8]
+    more = footer.replace(b"\x50", b"\x80\xc0\xca\xf3\x84\xa3\x02", 1)  # 40 and more, as Thrift has numbers
+    path.write_bytes(body + more + len(more).to_bytes(4, "little") + b"PAR1")
+    assert pq.read_metadata(path).num_rows > 10**9
+    with pytest.raises(DataError, match=r": 40 rows, and [0-9,]+ by its footer"):
+        list(open_source(path, options={"label": "label"}).blocks(PLENTY))
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz"])

@@ -94,6 +94,8 @@ class ArrowSource(TableSource):
             batch = reader.get_batch(i) if seekable else next(iter(reader), None)
             if batch is not None:
                 validate(batch, refer_to_others(batch.schema))
+                if batch.num_rows > 8 * max(batch.nbytes, self._prints[number][0]):  # not even a bit for each
+                    raise pa.ArrowInvalid(f"{batch.num_rows:,} rows in {batch.nbytes:,} bytes")
             return batch
         except (pa.ArrowException, OSError) as error:
             self._refuse_damage(number, f"record batch {i}", error)

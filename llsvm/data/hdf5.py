@@ -37,6 +37,7 @@ from llsvm.files.remote import is_remote, library_bytes
 _CSR = {"data", "indices", "indptr"}
 _TEXT_KINDS = "SO"  # of NumPy's types, as h5py gives text of fixed and of variable length
 _LIBRARY_BYTES = 14_000_000  # measured, h5py
+_COPY = "write a file that holds all of it"
 _MAX_CACHE_BYTES = 32 << 20
 _MIN_CACHE_BYTES = 1 << 20
 
@@ -53,7 +54,7 @@ class HDF5Source(MatrixSource):
         if not readings:
             self._library_bytes = _LIBRARY_BYTES + library_bytes([self._path])
             self._cache_bytes, self._held_bytes = _chunk_bytes(reader)
-            self._names = _feature_names(file, reader.X.shape[1])
+            self._names = self._feature_names(file, reader.X.shape[1])
         return reader
 
     @contextmanager
@@ -82,7 +83,7 @@ class HDF5Source(MatrixSource):
             ) from error
 
     def _reader(self, file: Any, reading: Reading | None) -> MatrixReader:
-        arrays, groups = _members(file)
+        arrays, groups = _members(self._path, file)
         X = self._matrix(file, arrays, groups)
         y, texts = self._labels(file, arrays, groups)
         self._notes = unasked_weights(self._path, arrays, self._weight)
@@ -90,7 +91,7 @@ class HDF5Source(MatrixSource):
         weights = None if weight is None else _flat(arrays[weight])
         parts = (X.values,) if isinstance(X, DenseRows) else (X.indptr, X.indices, X.data)
         for part in (*parts, y, weights):
-            self._require_stored(part)
+            self._require_stored(part.values if isinstance(part, Flat) else part)
         if reading is not None and texts is not None:
             reading.add(texts.view(np.uint8), "label names")
         return MatrixReader(
@@ -103,17 +104,37 @@ class HDF5Source(MatrixSource):
             self.rounding,
         )
 
-    def _require_stored(self, part: Any) -> None:
-        """Raise DataError where a contiguous data set has fewer bytes than its shape says: HDF5 reads zeros."""
-        array: Any = part.values if isinstance(part, Flat) else part
-        if array is None or array.chunks is not None or array.is_virtual or array.external is not None:
+    def _require_stored(self, array: Any) -> None:
+        """Raise DataError where less is stored than the shape says, which HDF5 makes up, or more than there is; and
+        for references."""
+        import h5py
+
+        if array is None:
             return
-        needed, stored = math.prod(array.shape) * array.dtype.itemsize, array.id.get_storage_size()
-        if stored < needed:
+        if array.dtype.kind == "O" and h5py.check_string_dtype(array.dtype) is None:
+            raise DataError(f"{self._path}: {array.name} has references or lists, not numbers or text")
+        if array.chunks is None:
+            needed, stored, what = math.prod(array.shape) * array.dtype.itemsize, _stored(array), "bytes"
+        else:
+            by_axis = (-(-n // chunk) for n, chunk in zip(array.shape, array.chunks, strict=True))
+            needed, stored, what = math.prod(by_axis), array.id.get_num_chunks(), "chunks"
+        if stored < needed or _stored(array) > array.file.id.get_filesize():
             raise DataError(
-                f"{self._path}: {array.name} of shape {array.shape} has {stored:,} bytes of {needed:,}; it is "
+                f"{self._path}: {array.name} of shape {array.shape} has {stored:,} {what} of {needed:,}; it is "
                 "damaged or was not written to its end"
             )
+
+    def _member(self, group: Any, name: str) -> Any:
+        """A data set of a group. Raises DataError unless it is in the file, and whole."""
+        import h5py
+
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise DataError(f"{self._path}: {group.name}: {name} is a link, which may lead anywhere; {_COPY}")
+        found = group[name]
+        if not isinstance(found, h5py.Dataset):
+            raise DataError(f"{self._path}: {found.name} is no data set; fetch or write the file again")
+        self._require_stored(found)
+        return found
 
     def _matrix(self, file: Any, arrays: dict[str, Any], groups: dict[str, Any]) -> DenseRows | SparseRows:
         sparse = {name: group for name, group in groups.items() if set(group) >= _CSR}
@@ -164,10 +185,11 @@ class HDF5Source(MatrixSource):
                 f"{self._path}: {name} is a {kind}, stored by columns; write it as CSR (X.tocsr())"
             )
         shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
-        if shape is None and "shape" in group:
-            shape = group["shape"][()]
+        if shape is None and "shape" in set(group):
+            shape = self._member(group, "shape")[()]
         n_columns = None if shape is None else int(shape[1])
-        rows = SparseRows(name, group["indptr"], group["indices"], group["data"], n_columns)
+        indptr, indices, data = (self._member(group, part) for part in ("indptr", "indices", "data"))
+        rows = SparseRows(name, indptr, indices, data, n_columns)
         if shape is not None and int(shape[0]) != rows.shape[0]:
             raise DataError(
                 f"{self._path}: {name} has shape {tuple(map(int, shape))}, but pointers for {rows.shape[0]} rows; "
@@ -181,9 +203,9 @@ class HDF5Source(MatrixSource):
         if self._label is not None:
             for name in (self._label, f"obs/{self._label}"):
                 if name in groups and {"codes", "categories"} <= set(groups[name]):
-                    words = groups[name]["categories"][()]
+                    words = self._member(groups[name], "categories")[()]
                     texts = np.array([_text(word) for word in words]) if words.dtype.kind in "SO" else words
-                    return groups[name]["codes"], texts
+                    return self._member(groups[name], "codes"), texts
                 if name in arrays:
                     return _flat(arrays[name]), None
         flat = {name: _flat(array) for name, array in arrays.items()}
@@ -193,6 +215,19 @@ class HDF5Source(MatrixSource):
             choices = [*flat, *(n for n, g in groups.items() if {"codes", "categories"} <= set(g))]
             raise no_labels(self._path, choices)
         return (None if found is None else flat[found]), None
+
+    def _feature_names(self, file: Any, n_features: int | None) -> tuple[str, ...] | None:
+        """AnnData's names of the columns."""
+        import h5py
+
+        if n_features is None or file.get("var", getclass=True, getlink=True) is not h5py.HardLink:
+            return None
+        var = file["var"]
+        index = _text(var.attrs.get("_index", "_index"))
+        if not isinstance(var, h5py.Group) or index not in set(var):
+            return None
+        names = self._member(var, index)
+        return None if names.shape != (n_features,) else tuple(_text(name) for name in names[()])
 
 
 def _recorded_rows(X: DenseRows | SparseRows, reading: Reading | None) -> DenseRows | SparseRows:
@@ -207,39 +242,34 @@ def _flat(array: Any) -> Any:
     return Flat(array) if len(array.shape) == 2 and array.shape[1] == 1 else array
 
 
-def _members(file: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Data sets and groups by their path, and by their last name where that is unique."""
+def _stored(array: Any) -> int:
+    """Bytes of a data set in the file."""
+    return int(array.id.get_storage_size())
+
+
+def _members(path: str, file: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Data sets and groups by their path, and by their last name where that is unique. Raises DataError where a
+    data set has its values in other files."""
     import h5py
 
     arrays: dict[str, Any] = {}
     groups: dict[str, Any] = {}
     short: dict[str, list[Any]] = {}
 
-    def visit(path: str, member: Any) -> None:
-        if isinstance(member, h5py.Dataset):
-            arrays[path] = member
-            short.setdefault(path.rsplit("/", 1)[-1], []).append(member)
-        else:
-            groups[path] = member
+    def visit(name: str, member: Any) -> None:
+        if isinstance(member, h5py.Group):
+            groups[name] = member
+        elif isinstance(member, h5py.Dataset):
+            if member.is_virtual or member.external is not None:
+                raise DataError(f"{path}: {member.name} has its values in other files; {_COPY}")
+            arrays[name] = member
+            short.setdefault(name.rsplit("/", 1)[-1], []).append(member)
 
     file.visititems(visit)
     for name, members in short.items():
         if len(members) == 1 and name not in _CSR:
             arrays.setdefault(name, members[0])
     return arrays, groups
-
-
-def _feature_names(file: Any, n_features: int | None) -> tuple[str, ...] | None:
-    """AnnData's names of the columns."""
-    import h5py
-
-    var = file.get("var")
-    if n_features is None or not isinstance(var, h5py.Group):
-        return None
-    index = _text(var.attrs.get("_index", "_index"))
-    if index not in var or var[index].shape != (n_features,):
-        return None
-    return tuple(_text(name) for name in var[index][()])
 
 
 def _chunk_bytes(reader: MatrixReader) -> tuple[int, int]:

@@ -117,6 +117,9 @@ class ParquetSource(TableSource):
                 if groups is not None:
                     groups.take_in(done if batch is not None else meta.num_rows)
                 if batch is None:
+                    if done != meta.num_rows:
+                        found = ValueError(f"{done:,} rows, and {meta.num_rows:,} by its footer")
+                        self._refuse_damage(number, "", found)
                     break
                 done += batch.num_rows
                 share = self._prints[number][0] * done // max(meta.num_rows, 1)
