@@ -1,14 +1,25 @@
 """A refusal of ``predict``, ``evaluate``, ``report``, ``verify`` and ``inspect`` names one limit: it is accepted by
 the very next run, also in a container of exactly that size, and is kept."""
 
+import contextlib
+import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from oracle import rows, write_svmlight
+
+from llsvm import Model, evaluate, predict, train
+from llsvm.errors import BudgetError, ModelError
+from llsvm.models import model_file
+from llsvm.models.liblinear import read_liblinear
+from llsvm.models.sparse import NAME, PARTS
+from llsvm.models.unread import model_bytes
 
 MB = 1_000_000
 CGROUP = Path("/sys/fs/cgroup/memory")
@@ -80,7 +91,6 @@ def write_jsonl(folder, columns):
 
 
 def write_parquet(folder, columns):
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = folder / "rows.parquet"
@@ -89,8 +99,6 @@ def write_parquet(folder, columns):
 
 
 def write_arrow(folder, columns):
-    import pyarrow as pa
-
     path = folder / "rows.arrow"
     made = pa.table(dict(columns))
     with pa.OSFile(str(path), "w") as file, pa.ipc.new_file(file, made.schema) as writer:
@@ -232,3 +240,141 @@ def trained(tmp_path_factory):
 def test_the_limit_that_is_named_is_accepted_at_once_and_kept(trained, tmp_path, case):
     kind, form, command = case
     accepted_at_once(*COMMANDS[command](*trained(kind, form), tmp_path))
+
+
+def test_a_container_of_the_limit_that_is_named_accepts_it(trained, tmp_path):
+    """Which the kernel rounds down to whole pages: 1,000,000 bytes are 244.14 of them."""
+    words = ["evaluate", *trained("linear", "svmlight")]
+    limit = accepted_at_once(*words)
+    group = CGROUP / f"llsvm-named-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(limit * MB))
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        pytest.skip(f"no memory cgroup (version 1) to be had here: {error}")
+    try:
+        join = lambda: (group / "cgroup.procs").write_text(str(os.getpid()))  # noqa: E731
+        status, errors, _ = llsvm(*words, "--memory-limit", f"{limit}MB", before=join)
+        assert status == 0, errors
+        assert "oom_kill 0" in (group / "memory.oom_control").read_text()
+    finally:
+        group.rmdir()
+
+
+# -- inspect ------------------------------------------------------------------------------------------------
+
+
+def test_inspect_of_a_model_of_liblinear(tmp_path):
+    path = tmp_path / "m"
+    head = "solver_type L2R_L2LOSS_SVC\nnr_class 2\nlabel 1 -1\nnr_feature 6000000\nbias -1\nw\n"
+    path.write_text(head + "0.5 \n" * 6_000_000)
+    assert accepted_at_once("inspect", path, too_little=300) < 264 + 48 + 5
+
+
+@pytest.mark.parametrize("announced", [10**7, 10**15])
+def test_weights_that_a_file_of_liblinear_has_not_take_no_memory(tmp_path, announced):
+    path = tmp_path / "m"
+    path.write_text(f"solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature {announced}\nbias -1\nw\n0.5\n")
+    with pytest.raises(ModelError, match=f"{announced:,} weights are announced, and the file has"):
+        read_liblinear(path)
+
+
+@pytest.mark.parametrize("text", ["nr_class 2" + " " * (1 << 22), "w\n0." + "5" * (2 << 20)])
+def test_lines_without_end_in_a_file_of_liblinear(tmp_path, text):
+    path = tmp_path / "m"
+    path.write_text(
+        f"solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature 1000000\nbias -1\n{text}" + " 1" * 10**6
+    )
+    with pytest.raises(ModelError, match=r"a line of 4,194,304 bytes|a weight of [\d,]+ characters"):
+        read_liblinear(path)
+
+
+def test_inspect_of_a_model_that_unpacks_to_much_more(tmp_path):
+    """Counts of weights, nearly all of them 0, of as many columns as there may be."""
+    small, d = tmp_path / "small", 2**24
+    X, y = rows(n=50, d=3)
+    train(X, y, output=small)
+    header, arrays, _ = model_file.read(small)
+    for name in ("format", "format_version", "arrays"):
+        del header[name]
+    header |= {"n_features": d, "n_weights": 1, "requires": [*header["requires"], NAME]}
+    header["extra"][NAME] = True
+    counts = np.zeros(d, np.uint32)
+    counts[5] = 1
+    parts = dict(zip(PARTS, (counts, np.zeros(1, np.int32), np.ones(1)), strict=True))
+    kept = {name: arrays[name] for name in ("intercept", "classes")}
+    model_file.write(tmp_path / "m", header, parts | kept, {})
+    assert os.path.getsize(tmp_path / "m") < MB
+    assert accepted_at_once("inspect", tmp_path / "m", too_little=300) < 264 + 8 * d / MB + 5
+
+
+def test_a_header_of_many_small_objects(tmp_path):
+    """They take much more than their text does."""
+    with zipfile.ZipFile(tmp_path / "m", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", b'{"history": [' + b"{}," * 1_000_000 + b"{}]}")
+    assert model_bytes(tmp_path / "m").others > sys.getsizeof({}) * 10**6
+
+
+@pytest.mark.slow
+def test_inspect_of_wide_parquet(tmp_path):
+    import pyarrow.parquet as pq
+
+    rng, n = np.random.default_rng(0), 8000
+    columns = {f"c{i}": rng.standard_normal(n).astype("f4") for i in range(1200)}
+    path = tmp_path / "wide.parquet"
+    pq.write_table(
+        pa.table(columns | {"label": np.arange(n) % 2}), path, row_group_size=n, compression="none"
+    )
+    accepted_at_once("inspect", path, too_little=300)
+
+
+# -- others -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_report_of_two_models_has_room_for_both(tmp_path):
+    X, y = rows(n=50, d=3, classes=3)
+    model = train(X, y)
+    rng = np.random.default_rng(0)
+    large = Model(rng.normal(size=(3, 2_000_000)), model.intercept_, model.classes_)
+    large.save(tmp_path / "m")
+    limit = accepted_at_once("report", tmp_path / "m", "--compare", tmp_path / "m", "-o", tmp_path / "o.html")
+    assert limit >= 264 + 2 * 48
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["path", "convert"])
+def test_path_and_convert(tmp_path, command):
+    data = write_csv(tmp_path, table())
+    options = ("--label", "label") if command == "path" else (tmp_path / "rows.svm", "--label", "label")
+    accepted_at_once(command, data, *options)
+
+
+def test_groups_that_have_room_once_their_limit_is_named(tmp_path, steady_process):
+    X, y = rows(n=300, d=3)
+    frame = pa.table({f"x{j}": X[:, j] for j in range(3)} | {"g": np.arange(300) % 5, "label": y})
+    model = train(frame, label="label", exclude=["g"])
+    with pytest.raises(BudgetError) as caught:
+        evaluate(model, frame, by="g", memory_limit=265 * MB)
+    assert evaluate(model, frame, by="g", memory_limit=caught.value.smallest_bytes)["groups"]
+
+
+def test_all_predictions_are_counted_before_a_limit_is_named(tmp_path, steady_process):
+    X, y = rows(n=20_000, d=2)
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    model = train(str(path), max_passes=5)
+    with pytest.raises(BudgetError) as caught:
+        predict(model, str(path), memory_limit=266_200_000)
+    assert caught.value.lines["predictions"] >= 8 * 20_000
+    assert len(predict(model, str(path), memory_limit=caught.value.smallest_bytes)) == 20_000
+
+
+def test_what_can_be_read_once_only_is_no_promise(tmp_path, trained):
+    model, data = trained("linear", "svmlight")
+    with open(data, "rb") as rows_:
+        command = [sys.executable, "-m", "llsvm", "evaluate", model, "-", "--memory-limit", "255MB"]
+        done = subprocess.run(command, stdin=rows_, capture_output=True, text=True)
+    assert done.returncode == 4, done.stderr
+    assert "at least" in done.stderr

@@ -128,7 +128,11 @@ def _without_zeros(weights: NDArray[np.float64]) -> dict[str, Any] | None:
 
 def _indptr(counts: NDArray[np.integer]) -> NDArray[np.int32]:
     indptr = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=indptr[1:])
+    done = 0
+    for start in range(0, len(counts), _PIECE_WEIGHTS):
+        ends = done + np.cumsum(counts[start : start + _PIECE_WEIGHTS], dtype=np.int64)
+        indptr[start + 1 : start + 1 + len(ends)] = ends
+        done = int(ends[-1])
     return indptr
 
 
