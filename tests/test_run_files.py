@@ -79,6 +79,8 @@ def test_steps_share_what_the_sections_say(folder):
     [
         ("", "has no steps"),
         ("[data\n", "no TOML: "),
+        ("a = " + "[" * 100_000, "no TOML: "),
+        ("#" * (1 << 20), "has 1,048,576 characters or more, so it is no run file"),
         ("C = 1\n" + TRAINS, "line 1: a run file has no section C; there are data, model, limits, step"),
         ("[dat]\n" + TRAINS, "line 1: a run file has no section dat; did you mean data"),
         ("\n[model]\nCC = 1\n" + TRAINS, "line 3: [model] has no key CC; did you mean C"),

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from llsvm.data.source import BlockSource
-from llsvm.errors import DataError
+from llsvm.errors import BudgetError, DataError
 from llsvm.models.model import Model
 from llsvm.scoring.figures import ClassCounts
-from llsvm.scoring.groups import GROUP_BYTES, LEAST_GROUPS, Groups, groups_for
+from llsvm.scoring.groups import GROUP_BYTES, LEAST_GROUPS, MAX_GROUPS, Groups, groups_for
 from llsvm.scoring.kept_scores import HELD_BYTES, ScoreStore
 from llsvm.scoring.number_figures import NumberErrors, Outliers
 from llsvm.scoring.room import BLOCKS_HELD, max_block_bytes, row_bytes, spare_bytes
@@ -19,6 +19,7 @@ from llsvm.scoring.shapes import SHAPES_BYTES
 from llsvm.scoring.thresholds import check_thresholds
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
+_NAMED_GROUPS_BYTES = 16_000_000  # of groups, that a limit which is named has room for
 _FIGURES: dict[str, type[ClassCounts] | type[NumberErrors] | type[Outliers]] = {
     CLASSIFICATION: ClassCounts,
     REGRESSION: NumberErrors,
@@ -60,7 +61,12 @@ def measure(
     if by is not None:
         group_bytes = own_bytes + GROUP_BYTES
         more["figures of groups"] = least = LEAST_GROUPS * group_bytes
-        grow()
+        try:
+            grow()
+        except BudgetError:  # what it names has room for some more
+            more["figures of groups"] = max(least, min(MAX_GROUPS * group_bytes, _NAMED_GROUPS_BYTES))
+            grow()
+            raise
         limit = groups_for(least + spare_bytes(model, source, memory_limit, more), group_bytes)
         more["figures of groups"] = limit.groups * group_bytes
     max_bytes, n_rows, weighs = grow(), 0, False
