@@ -54,26 +54,26 @@ def test_a_bad_token_at_the_end_of_a_long_line_is_named_without_a_list_of_all():
 
 def wide_csv(path):
     path.write_text(
-        ",".join(f"c{i}" for i in range(5000)) + ",label\n" + "1," * 5000 + "0\n" + "0," * 5000 + "1\n"
+        ",".join(f"c{i}" for i in range(10_000)) + ",label\n" + "1," * 10_000 + "0\n" + "0," * 10_000 + "1\n"
     )
 
 
 def many_keys(path):
-    keys = ",".join(f'"k{i}":1' for i in range(10_000))
+    keys = ",".join(f'"k{i}":1' for i in range(20_000))
     path.write_text("".join(f'{{{keys},"label":{i}}}\n' for i in (0, 1)))
 
 
 def long_name(path):
-    pq.write_table(pa.table({"a" + "x" * 4 * MB: [1.0, 2.0], "label": [0, 1]}), path)
+    pq.write_table(pa.table({"a" + "x" * 8 * MB: [1.0, 2.0], "label": [0, 1]}), path)
 
 
 def metadata(path):
-    table = pa.table({"a": [1.0, 2.0], "label": [0, 1]}).replace_schema_metadata({"k": "v" * 15 * MB})
+    table = pa.table({"a": [1.0, 2.0], "label": [0, 1]}).replace_schema_metadata({"k": "v" * 40 * MB})
     feather.write_feather(table, path, compression="uncompressed")
 
 
 def metadata_of_a_stream(path):
-    table = pa.table({"a": [1.0, 2.0], "label": [0, 1]}).replace_schema_metadata({"k": "v" * 15 * MB})
+    table = pa.table({"a": [1.0, 2.0], "label": [0, 1]}).replace_schema_metadata({"k": "v" * 40 * MB})
     with pa.OSFile(str(path), "wb") as file, ipc.new_stream(file, table.schema) as writer:
         writer.write_table(table)
 
@@ -110,7 +110,7 @@ def test_commands_open_data_under_their_limit(tmp_path, command):
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 4
     assert "memory limit too small for the columns of" in done.output
-    assert "pass --memory-limit 365MB or " in done.output
+    assert "pass --memory-limit 465MB or " in done.output
 
 
 def test_the_head_of_an_array_is_not_read_where_it_is_too_long(tmp_path):
