@@ -49,37 +49,35 @@ class ParquetSource(TableSource):
 
     def _reader_bytes(self) -> int:
         if self._held_bytes == 0:
-            self._held_bytes = self._page_bytes()
+            used = {name for name in self.encoder.used if name not in self._partitions[0]}
+            with self._explaining(0), _opened(self._paths[0]) as file:
+                self._held_bytes = self._bytes_of(0, file, used)
         return self._held_bytes
 
-    def _page_bytes(self) -> int:
-        """Pages of each column, of the first file, and what describes it."""
-        path = self._paths[0]
-        with self._explaining(0), _opened(path) as file, open_seekable(path) as raw:
-            held, buffer = 0, _buffer_bytes(path)
-            used = {name for name in self.encoder.used if name not in self._partitions[0]}
-            metadata = file.metadata
-            places = _places(metadata, used)
-            _require_column_metadata(metadata, self._prints[0][0], sorted(used))
-            groups = range(metadata.num_row_groups)
-            fields = [
-                file.schema_arrow.field(metadata.schema.column(i).path.split(".")[0]).type for i in places
-            ]
-            varying = [
-                not stands_alone(type_) and not is_remote(path) for type_ in fields
-            ]  # else a request each
-            looked_at = max(_FIRST_PAGES, _VARYING_PAGES // max(sum(varying), 1))
+    def _bytes_of(self, number: int, file: Any, used: Collection[str]) -> int:
+        """Held while the columns ``used`` of a file are read: pages of each, and what describes them."""
+        path, metadata, held, buffer = (
+            self._paths[number],
+            file.metadata,
+            0.0,
+            _buffer_bytes(self._paths[number]),
+        )
+        places = _places(metadata, used)
+        _require_column_metadata(metadata, self._prints[number][0], sorted(used))
+        kinds = [file.schema_arrow.field(metadata.schema.column(i).path.split(".")[0]).type for i in places]
+        varying = [not stands_alone(kind) and not is_remote(path) for kind in kinds]  # else a request each
+        looked_at = max(_FIRST_PAGES, _VARYING_PAGES // max(sum(varying), 1))
+        with open_seekable(path) as raw:
             pages = [
-                _largest_page_bytes(raw, metadata, i, looked_at if varies else 0)
+                _largest_page_bytes(raw, metadata, i, looked_at * varies)
                 for i, varies in zip(places, varying, strict=True)
             ]
-            copies = [_CATEGORY_PAGES if types.is_dictionary(type_) else _PAGES for type_ in fields]
-            for g in groups:
-                sizes = [metadata.row_group(g).column(i).total_uncompressed_size for i in places]
-                parts = zip(sizes, pages, copies, strict=True)
-                held = max(held, sum(n * (min(size, page) + min(size, buffer)) for size, page, n in parts))
-            describing = _METADATA * metadata.serialized_size
-        return (16 << 20) + int(held) + describing + _COLUMN_BYTES * len(used)
+        copies = [_CATEGORY_PAGES if types.is_dictionary(kind) else _PAGES for kind in kinds]
+        for g in range(metadata.num_row_groups):
+            sizes = [metadata.row_group(g).column(i).total_uncompressed_size for i in places]
+            parts = zip(sizes, pages, copies, strict=True)
+            held = max(held, sum(n * (min(size, page) + min(size, buffer)) for size, page, n in parts))
+        return (16 << 20) + int(held) + _METADATA * metadata.serialized_size + _COLUMN_BYTES * len(used)
 
     @property
     def _only_analysed(self) -> tuple[str, ...]:
@@ -94,6 +92,10 @@ class ParquetSource(TableSource):
         with ExitStack() as opened:
             file = opened.enter_context(_opened(self._paths[number]))
             meta = file.metadata
+            if not is_remote(self._paths[number]):
+                held = self._bytes_of(number, file, names)
+                require_room(self._paths[number], held)
+                self._held_bytes = max(self._held_bytes, held if number > 0 else 0)
             per_row = sum(meta.row_group(g).total_byte_size for g in range(meta.num_row_groups)) // max(
                 meta.num_rows, 1
             )
