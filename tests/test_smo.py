@@ -369,7 +369,9 @@ def test_newtons_method_from_anywhere(seed, intercept):
 
 @pytest.mark.parametrize("solver", ["smo", "nesvm"])
 @pytest.mark.parametrize("layout_of", [np.asarray, csr_matrix])
-def test_support_vectors_are_copied_once_in_memory_that_was_reserved(solver, layout_of, tmp_path, monkeypatch):
+def test_support_vectors_are_copied_once_in_memory_that_was_reserved(
+    solver, layout_of, tmp_path, monkeypatch
+):
     """They may be all rows, and larger than the kernel matrix, its blocks and tiles."""
     X, y = rows(150, 3000, noise=3.0)
     path = tmp_path / "rows.npz"

@@ -30,9 +30,6 @@ class HardProblems:
         self._settings, self._loss, self._near, self._layout = settings, loss, near, layout
         self._progress = progress
         self._columns: Columns | None = None
-        self._rooms = [
-            Room(layout.copied_values) for _ in range(layout.workers)
-        ]  # those that no thread works in
 
     def has(self, problem: Descent, penalty: Penalty) -> bool:
         """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is
@@ -97,14 +94,13 @@ class HardProblems:
             # the losses of the others are straight lines from the target on: elsewhere their sum may be below 0
             rest, begin = Rest.of(left_out(problem.on_near_rows(penalty))), problem.target
         positive = problem.positive if self._loss.kind == CLASSIFICATION else None
-        cost, constant, room = costs.of(block), self._settings.constant, self._rooms.pop()
+        cost, constant, room = costs.of(block), self._settings.constant, Room(self._layout.copied_values)
         if problem.negative is not None:
             cost[(block.y != positive) & (block.y != problem.negative)] = 0.0
         of_rows = (block, positive, cost, constant, n, self._columns)
         rows = AtHand(*of_rows, tuning, self._progress, room)
         found = Multipliers(rows, rest, self._loss, penalty, begin, tuning)
         yield from found.solve(problem.unit, tuning.near_gap * tol)
-        self._rooms.append(room)
         if found.primal < found.dual:
             problem.near_has_failed(found.dual)  # straight lines have led below the losses
             return

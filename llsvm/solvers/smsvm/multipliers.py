@@ -15,8 +15,10 @@ is known to as many digits as the primal. Margins are kept, and moved by what ea
 anew: what rounding they have is then the same in every step.
 
 With many columns rows are at hand by column too (columns.py), and steps are on working sets of columns: weights
-that are not zero, and the worst of the others. The logistic loss, and smooth losses without bounds on α, need no
-proximal points there: with σ = ∞ the steps are Newton's on the primal (newGLMNET: Yuan, Ho & Lin 2012).
+that are not zero, and the worst of the others. Where neither that copy nor a Hessian over the set has room, a step
+copies its columns of the rows that bend, or makes do with products (columns.py). The logistic loss, and smooth
+losses without bounds on α, need no proximal points by column: with σ = ∞ the steps are Newton's on the primal
+(newGLMNET: Yuan, Ho & Lin 2012).
 """
 
 from __future__ import annotations

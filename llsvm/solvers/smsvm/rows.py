@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.dataset import DatasetInfo
+from llsvm.solvers.lapack import add_outer
 from llsvm.solvers.smsvm.kernels import add_products_csr, add_rows_csr, add_squares_csr, margins_csr
 from llsvm.solvers.smsvm.sums import Point
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
@@ -88,7 +89,7 @@ class _Dense:
         else:
             part = self.X[rows]
         part *= np.sqrt(factor[rows])[:, None]
-        out += part.T @ part
+        add_outer(out, part)
 
 
 def pieces(block: Block, tuning: SmSVMTuning) -> Iterator[Block]:

@@ -34,7 +34,7 @@ hundreds of columns, the method of multipliers takes over after the first pass w
 column are in memory; else the active set is limited.
 Where this crawls with L1, a free intercept or rows that are not all in memory (a large C, nearly separable classes,
 raw columns), the method of multipliers solves the problem of the rows at hand (multipliers.py), and the pass after
-that certifies the result.
+that certifies the result; its working sets are not limited to the columns that a Hessian has room for.
 Stop when P − D ≤ tol · P.
 """
 

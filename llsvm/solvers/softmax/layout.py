@@ -55,5 +55,6 @@ def layout(threads: int, memory: MemoryLeft, tuning: SoftmaxTuning, intercept: b
             if wanted(sampled.needs):
                 return sampled
         return without
-    needs = Needs({**lines, "Hessian": hessian_bytes}, ROW_WORK_BYTES)
+    pairs = 8 * min(threads, k) * width**2  # what is to be added to the part of a pair of classes
+    needs = Needs({**lines, "Hessian": hessian_bytes + pairs}, ROW_WORK_BYTES)
     return Layout(needs, True) if memory.has_room(needs) else without
