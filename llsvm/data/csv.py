@@ -256,7 +256,7 @@ class _Head:
         fields: list[pa.Field] = []
         for first in range(0, len(names), _INFERRED_COLUMNS):
             some = names[first : first + _INFERRED_COLUMNS]
-            table = pacsv.read_csv(
+            read = pacsv.open_csv(  # read_csv ends the process where the system starts no thread for it
                 io.BytesIO(rows or b"\n"),
                 read_options=pacsv.ReadOptions(
                     use_threads=False, column_names=names, block_size=max(len(rows) + 1, 1024)
@@ -271,7 +271,7 @@ class _Head:
                     decimal_point=self.decimal_point,
                 ),
             )
-            fields.extend(table.schema)
+            fields.extend(read.schema)
         return pa.schema(fields)
 
     def _cells(self, line: bytes) -> list[str]:
