@@ -45,6 +45,10 @@ def caused(error, cause):
             "no more threads",
         ),
         (RuntimeError("can't start new thread"), "no more threads"),
+        (
+            RuntimeError("cannot cache function 'f': no locator available"),
+            "library cannot be loaded or has failed",
+        ),
     ],
 )
 def test_a_refusal_of_the_system_is_told_as_one(error, words, capsys):

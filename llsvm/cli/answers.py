@@ -21,6 +21,7 @@ from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
 from llsvm.process.terminal import printable
 
 _LIBRARY = (".py", ".pyc", ".so")
+_NO_CACHE = "no locator available"  # as numba says it
 _NO_THREAD = ("start new thread", "launch worker thread")  # as Python and pyarrow say it
 
 
@@ -93,7 +94,7 @@ def _refusal(error: BaseException | None) -> str:
                 "the system starts no more threads; end other programs, raise the limit (ulimit -u), or pass "
                 "--threads 1"
             )
-        if isinstance(error, ImportError | SystemError):
+        if isinstance(error, ImportError | SystemError) or _NO_CACHE in str(error):
             return (
                 f"a library cannot be loaded or has failed: {error}; memory may be short, the disk may be failing, "
                 "or the installation be damaged"
