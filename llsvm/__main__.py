@@ -46,18 +46,22 @@ def _text(file: Waiting, encoding: str, errors: str | None, lines: bool) -> io.T
 
 def main() -> None:
     """Run a command and exit with its code."""
-    _prepare_standard_files()
-    watch()
     import atexit
     from contextlib import suppress
 
-    from llsvm.cli import main as run
-
     code: object = 0
     try:
+        _prepare_standard_files()
+        watch()
+        from llsvm.cli import main as run
+
         run()
     except SystemExit as ended:
         code = ended.code
+    except (ImportError, MemoryError, OSError, SystemError) as error:  # before any command could answer
+        code = 4
+        with suppress(OSError):
+            os.write(2, f"llsvm: error: the system refuses to load the program: {error}\n".encode())
     # The interpreter's own way out takes its modules apart for a while, in which signals are not answered.
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -127,7 +127,5 @@ def main() -> None:
     words = [without_credentials(word) for word in sys.argv[1:]]  # before any message can repeat them
     try:
         app(words, prog_name="llsvm")
-    except (
-        OSError
-    ) as error:  # of --help and --version, whose output nobody takes; commands answer for themselves
-        sys.exit(explained(error))
+    except (ImportError, MemoryError, OSError, SystemError) as error:
+        sys.exit(explained(error))  # of --help and --version; commands answer for themselves

@@ -20,6 +20,10 @@ from llsvm.files.writing import NO_PLACE, NO_ROOM
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
 from llsvm.process.terminal import printable
 
+_LIBRARY = (".py", ".pyc", ".so")
+_NO_CACHE = "no locator available"  # as numba says it
+_NO_THREAD = ("start new thread", "launch worker thread")  # as Python and pyarrow say it
+
 
 def answering(command: Callable[..., int | None]) -> Callable[..., None]:
     """``command`` with its errors turned into messages and exit codes; an int it returns is the exit code."""
@@ -77,23 +81,37 @@ def explained(error: Exception) -> int:
         return EXIT_SIGNAL + int(signal.SIGPIPE)
     if os.environ.get("LLSVM_DEBUG"):
         traceback.print_exception(error)
+    if refusal := _refusal(error):
+        say(f"error: {refusal}")
+        return EXIT_LIMIT
     if isinstance(error, LLSVMError):
         say(f"error: {error}")
         return error.exit_code
-    if isinstance(error, MemoryError):
-        say("error: the system has no memory left; pass a smaller --memory-limit, or free some")
-        return EXIT_LIMIT
     if isinstance(error, OSError):
         return _explained_system(error)
-    if isinstance(error, RuntimeError) and "start new thread" in str(error):
-        say(
-            "error: the system starts no more threads; end other programs, raise the limit (ulimit -u), or pass "
-            "--threads 1"
-        )
-        return EXIT_LIMIT
     what = f"{type(error).__name__}: {error}"
     say(f"internal error: {what} (a bug in llsvm; LLSVM_DEBUG=1 shows the traceback)")
     return EXIT_INTERNAL
+
+
+def _refusal(error: BaseException | None) -> str:
+    """What the system has refused, in a sentence, whatever became of that on its way; "" for nothing."""
+    while error is not None:
+        ours = isinstance(error, LLSVMError)
+        if isinstance(error, MemoryError) and not ours:
+            return "the system has no memory left; pass a smaller --memory-limit, or free some"
+        if not ours and any(words in str(error) for words in _NO_THREAD):
+            return (
+                "the system starts no more threads; end other programs, raise the limit (ulimit -u), or pass "
+                "--threads 1"
+            )
+        if isinstance(error, ImportError | SystemError) or _NO_CACHE in str(error):
+            return (
+                f"a library cannot be loaded or has failed: {error}; memory may be short, the disk may be failing, "
+                "or the installation be damaged"
+            )
+        error = error.__cause__ or (None if ours else error.__context__)
+    return ""
 
 
 def _explained_system(error: OSError) -> int:
@@ -105,7 +123,8 @@ def _explained_system(error: OSError) -> int:
         return EXIT_LIMIT
     if error.filename is not None:
         say(f"error: {error.filename}: {reason}")
-        return EXIT_BAD_INPUT if error.errno in NO_PLACE else EXIT_LIMIT
+        of_library = str(error.filename).endswith(_LIBRARY)
+        return EXIT_BAD_INPUT if error.errno in NO_PLACE and not of_library else EXIT_LIMIT
     say(f"error: the system has refused what was asked of it, or a disk fails: {reason}")
     return EXIT_LIMIT
 

@@ -28,7 +28,8 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], all_left: b
         )
     for row in rows:
         table.add_row(*(Text(printable(cell_text(cell))) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    console = Console(width=None if is_terminal else _WIDTH, highlight=False)
     with console.capture() as text:  # rich itself would end the program where the reader of a pipe went away
         console.print(table)
     typer.echo(text.get(), nl=False)

@@ -24,12 +24,14 @@ from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, Input, base_suffix, read_up_to
 from llsvm.memory.opening import require_room
+from llsvm.process.threads import require_threads
 from llsvm.settings.objective import REGRESSION
 
 _PROBE_BYTES = 1 << 20
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together; a line may not be longer
 _CHUNK_LINES = 16  # but so many long lines, for there is work to do for every column of a chunk
 _LONG_CHUNK_BYTES = 4 << 20
+_LIBRARY_THREADS = 2  # that pyarrow starts to read CSV
 _INFERRED_COLUMNS = 4000  # whose types are inferred at a time
 _COLUMN_BYTES = 20_000  # held for each column of the file, however small; measured
 _HELD_CHUNKS = 6  # as text and as values
@@ -257,11 +259,12 @@ class _Head:
 
     def _inferred(self, rows: bytes, names: list[str], kinds: dict[str, str]) -> pa.Schema:
         """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
+        require_threads(_LIBRARY_THREADS)
         types = {name: pa.string() for name in names if kinds.get(name) in ("text", "document")}
         fields: list[pa.Field] = []
         for first in range(0, len(names), _INFERRED_COLUMNS):
             some = names[first : first + _INFERRED_COLUMNS]
-            table = pacsv.read_csv(
+            read = pacsv.open_csv(  # read_csv ends the process where the system starts no thread for it
                 io.BytesIO(rows or b"\n"),
                 read_options=pacsv.ReadOptions(
                     use_threads=False, column_names=names, block_size=max(len(rows) + 1, 1024)
@@ -276,7 +279,7 @@ class _Head:
                     decimal_point=self.decimal_point,
                 ),
             )
-            fields.extend(table.schema)
+            fields.extend(read.schema)
         return pa.schema(fields)
 
     def _cells(self, line: bytes) -> list[str]:

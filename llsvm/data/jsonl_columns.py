@@ -100,7 +100,8 @@ class Seen:
 def _as_csv_takes(times: Iterable[str]) -> pa.DataType:
     """The type of a column of CSV with that text; text where it is no date or time."""
     text = io.BytesIO("\n".join(["column", *sorted(times)]).encode())
-    found = pacsv.read_csv(text, read_options=pacsv.ReadOptions(use_threads=False)).schema.types[0]
+    options = pacsv.ReadOptions(use_threads=False, block_size=max(text.getbuffer().nbytes + 1, 1024))
+    found = pacsv.open_csv(text, read_options=options).schema.types[0]
     return found if types.is_temporal(found) else pa.string()
 
 

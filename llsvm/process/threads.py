@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
 from itertools import pairwise
 from types import TracebackType
 from typing import TypeVar, cast
@@ -82,6 +84,22 @@ class Threads:
         """``work(start, stop)`` for pieces of ``step`` rows, the last maybe of fewer; each is done by the next
         thread that is free."""
         return self.map(lambda start: work(start, min(start + step, n_rows)), range(0, n_rows, step))
+
+
+@cache
+def require_threads(number: int) -> None:
+    """Raise RuntimeError unless the system starts so many threads more: once, before a library that would wait for
+    ever for one that it is refused."""
+    done, started = threading.Event(), list[threading.Thread]()
+    try:
+        for _ in range(number):
+            thread = threading.Thread(target=done.wait, name="llsvm-probe", daemon=True)
+            thread.start()
+            started.append(thread)
+    finally:
+        done.set()
+        for thread in started:
+            thread.join()
 
 
 def ahead(items: Iterator[T], in_thread: bool) -> Generator[T, None, None]:

@@ -1,0 +1,105 @@
+"""What the system refuses ends with exit code 4 and a sentence, wherever it comes up."""
+
+import errno
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from llsvm.cli import app
+from llsvm.cli.answers import explained
+from llsvm.errors import DataError
+from llsvm.models.model import Model
+from llsvm.process.threads import require_threads
+
+PROGRAM = "import sys\n{before}\nfrom llsvm.__main__ import main\nsys.argv = ['llsvm', '--version']\nmain()\n"
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ImportError("x.so: failed to map segment from shared object"), "library cannot be loaded"),
+        (ModuleNotFoundError("No module named 'numpy.linalg'"), "library cannot be loaded"),
+        (SystemError("mmap returned NULL without setting an exception"), "library cannot be loaded"),
+        (
+            caused(AttributeError("partially initialized module"), ImportError("x")),
+            "library cannot be loaded",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/lib/numpy/core.py"),
+            "core.py: Permission denied",
+        ),
+        (OSError(errno.EIO, "Input/output error", "/lib/x.so"), "x.so: Input/output error"),
+        (caused(DataError("cut off"), pa.ArrowMemoryError("malloc failed")), "no memory left"),
+        (
+            caused(DataError("cut off"), pa.ArrowException("Failed to launch worker thread")),
+            "no more threads",
+        ),
+        (RuntimeError("can't start new thread"), "no more threads"),
+        (
+            RuntimeError("cannot cache function 'f': no locator available"),
+            "library cannot be loaded or has failed",
+        ),
+    ],
+)
+def test_a_refusal_of_the_system_is_told_as_one(error, words, capsys):
+    assert explained(error) == 4
+    said = capsys.readouterr().err
+    assert words in said
+    assert "bug" not in said
+
+
+def test_a_file_that_may_not_be_read_is_bad_input(capsys):
+    assert explained(PermissionError(errno.EACCES, "Permission denied", "/data/rows.csv")) == 3
+    assert explained(KeyError("x")) == 1
+
+
+def test_csv_is_not_read_where_a_thread_is_refused(tmp_path, monkeypatch):
+    """pyarrow would wait for ever for its second, or end the process."""
+    (tmp_path / "rows.csv").write_text("a,label\n1,0\n2,1\n")
+    start, started = threading.Thread.start, []
+
+    def refuse(thread):
+        if thread.name == "llsvm-probe":
+            started.append(thread)
+            if len(started) == 2:
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    require_threads.cache_clear()
+    done = CliRunner().invoke(app, ["convert", str(tmp_path / "rows.csv"), str(tmp_path / "rows.svm")])
+    assert done.exit_code == 4
+    assert "starts no more threads" in done.output
+    assert not started[0].is_alive()
+
+
+@pytest.mark.parametrize("error", ["ImportError('x')", "OSError(5, 'Input/output error')", "MemoryError()"])
+def test_a_program_that_cannot_be_loaded_says_so(error):
+    before = (
+        "class Broken:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == 'llsvm.cli': raise {error}\n"
+        "sys.meta_path.insert(0, Broken())"
+    )
+    command = [sys.executable, "-c", PROGRAM.format(before=before)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert done.stderr.startswith("llsvm: error: the system refuses to load the program")
+    assert done.stderr.count("\n") == 1
+
+
+def test_tables_where_standard_output_is_closed(tmp_path):
+    Model(np.ones((1, 2)), [0.0], [0, 1]).save(tmp_path / "m")
+    command = f"{sys.executable} -m llsvm inspect {tmp_path / 'm'} >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
