@@ -149,8 +149,8 @@ def weight_fault(wide: NDArray[Any]) -> tuple[int, str] | None:
         return None
     row = int(np.argmax(bad))
     return row, (
-        f"a sample weight of {wide[row]:g}: weights are kept as 32-bit floats, from 1.2e-38 to 3.4e38; multiply all "
-        "of them by one number, and divide -C by it"
+        f"a sample weight of {wide[row]:g}: weights are kept as 32-bit floats, from 1.2e-38 to 3.4e38; multiply "
+        "all of them by one number, and divide -C by it"
     )
 
 

@@ -19,7 +19,7 @@ from llsvm.memory.plan import Needs
 from llsvm.memory.process import default_limit_bytes, default_threads
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
-from llsvm.objective.rounding import keep_double
+from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.settings.names import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.spill.workspace import choose_parent
@@ -76,7 +76,13 @@ def rows_of(
         fill_missing=settings.missing == "mean",
     ) as stream:
         learn_columns(stream, settings)
-        stream.read()
+        try:
+            stream.read()
+        except ValuesRounded as error:
+            raise ModelError(
+                f"{source.info().name}: values are too near to 0, or to each other, for 32-bit floats, and this "
+                "model was trained on such: train again"
+            ) from error
         work = WORK_BYTES if model.feature_map is None else WORK_BYTES + model.feature_map.work_bytes
         count = Problems.of(settings, stream.dataset).count
         of_kernel = _kernel_bytes(model, kept, stream.dataset, count)
