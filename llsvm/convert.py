@@ -8,6 +8,8 @@ else is written as numbers:
                     one fixed-size list ``features``; sparse: lists ``indices`` (from 0) and ``values``; ``label``
                     and, if there are any, ``weight``
     hdf5            X (n, d) float32, or a group X with data, indices, indptr as AnnData has it; y; weight
+
+Values are written as 32-bit floats, or as 64-bit ones where those do not hold some of them.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from llsvm.files.writing import STDOUT, naming, replacing
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import label_text
+from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.row_buffer import sparsify, steps
 from llsvm.scoring.room import DEFAULT_MEMORY, block_bytes
 from llsvm.settings.kinds import require_choice
@@ -87,11 +90,34 @@ def convert(
         return _copy_table(info.record_batches(max_bytes), info.name, path, name)
     if info.index_base is None and info.rereadable:
         _read_through(source, max_bytes)
+    if path == STDOUT:  # which takes nothing back
+        keep_double(info.rounding)
+    for each in info.rounding:
+        each.unit_rows = True  # all that is too near to 0 is to be known
+    try:
+        return _written(source, path, name, max_bytes)
+    except ValuesRounded:
+        if not info.rereadable:
+            raise DataError(
+                f"{info.name}: values are too near to 0 for 32-bit floats, which is known only now, and it can be "
+                "read once only; convert a file"
+            ) from None
+    except DataError:
+        if not info.rereadable or not any(each.overflowed and not each.double for each in info.rounding):
+            raise
+    keep_double(info.rounding)
+    return _written(source, path, name, max_bytes)
+
+
+def _written(source: BlockSource, path: str, name: str, max_bytes: int) -> int:
+    """Raises ValuesRounded where values are too near to 0 for 32-bit floats, and would be others."""
     n_rows = 0
     with _WRITERS[name](path, source) as put:
         for block in source.blocks(max_bytes):
             put(block)
             n_rows += block.n_rows
+        if any(each.flushed and not each.double for each in source.info().rounding):
+            raise ValuesRounded
     return n_rows
 
 

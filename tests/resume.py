@@ -28,7 +28,7 @@ class Case:
     """A training. settings: of Settings. ledger: bytes for the rows and all that belongs to them; with
     ``oracle.small_pages`` a few ten thousand make many blocks. place: where full passes must find the rows.
     before: what settings were otherwise in an earlier run, whose state it begins with; None: there was none. new:
-    the last so many rows had not come then."""
+    the last so many rows had not come then. unit: of values, which are 32-bit floats where it is 1."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     ledger: int = 100_000_000
@@ -39,12 +39,13 @@ class Case:
     place: str = "memory"
     before: dict[str, Any] | None = None
     new: int = 0
+    unit: float = 1.0
 
     def write(self, path: Path, new: bool = True) -> Path:
         """new: the rows that have come since, too."""
         X, y = rows(n=self.n, d=self.d, classes=self.classes, noise=self.noise)
         n = self.n if new else self.n - self.new
-        return Path(write_svmlight(path, X[:n], y[:n]))
+        return Path(write_svmlight(path, X[:n].astype(float) * self.unit, y[:n]))
 
     def begin(self, data: Path, state: Path) -> None:
         """Write the data; let the state be that of the earlier run, if there is one."""

@@ -30,7 +30,9 @@ from llsvm.state.folder import StateFolder
 from llsvm.training.training import Training
 
 CASE = Case({"solver": "llsvm", "tol": 1e-5, "loss": "logistic"}, n=600, d=40)  # seven passes
-ROUNDED = Case({"solver": "smsvm", "tol": 1e-3})  # of a smaller tolerance rounding values would hide too much
+ROUNDED = Case(
+    {"solver": "smsvm", "tol": 1e-3}, unit=1 / 3
+)  # of a smaller tolerance rounding values would hide too much
 ARRAYS = {"solver": "nesvm", "memory_limit": "2GB", "checkpoint_every": 0}
 
 

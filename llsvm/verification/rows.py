@@ -20,7 +20,7 @@ from llsvm.memory.process import default_limit_bytes, default_threads
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
 from llsvm.models.unread import UnreadModel
-from llsvm.objective.rounding import keep_double
+from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.settings.names import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.spill.workspace import choose_parent
@@ -93,6 +93,11 @@ def rows_of(
         except BudgetError as error:
             floor = max(limit_bytes + 1, budget.floor_bytes, error.smallest_bytes if refused else 0)
             raise _with_smallest(error, stream, settings, held, needs, floor) from error
+        except ValuesRounded as error:
+            raise ModelError(
+                f"{source.info().name}: values are too near to 0, or to each other, for 32-bit floats, and this "
+                "model was trained on such: train again"
+            ) from error
         yield stream
 
 
