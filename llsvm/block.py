@@ -130,9 +130,7 @@ def concat(blocks: Sequence[Block]) -> Block:
     rows = np.concatenate([b.rows for b in blocks])
     weight = None
     if any(b.weight is not None for b in blocks):
-        weight = np.concatenate(
-            [np.ones(b.n_rows) if b.weight is None else b.weight for b in blocks]
-        )
+        weight = np.concatenate([np.ones(b.n_rows) if b.weight is None else b.weight for b in blocks])
     kept = _joined([b.kept for b in blocks if b.kept is not None])
     csr = [b.X for b in blocks if isinstance(b.X, CSR)]
     if not csr:

@@ -72,9 +72,7 @@ class GivenRows:
                 self.unseen = len(unseen)
                 nothing = X[np.zeros(len(unseen), np.int64)] * 0
                 self._write(nothing, unseen, np.zeros(len(unseen)), settings)
-        self._write(
-            X, y, np.ones(X.shape[0]) if sample_weight is None else sample_weight, settings
-        )
+        self._write(X, y, np.ones(X.shape[0]) if sample_weight is None else sample_weight, settings)
 
     def _write(self, X: Any, y: Any, weight: Any, settings: Settings) -> None:
         path = self.runs.workspace.path(f"rows-{len(self.files)}.npz")

@@ -70,7 +70,9 @@ class MarginDual(FoundDual):
         sides = np.concatenate([np.where(above, alpha, 0.0), np.where(above, 0.0, alpha)], axis=1)
         self._w.add(block, sides)
         self._sum += sides.sum(axis=0).reshape(2, -1)
-        ends = [conjugate.at(signs * scores + d, target, self._smoothing) for d in (-scored.lost, scored.lost)]
+        ends = [
+            conjugate.at(signs * scores + d, target, self._smoothing) for d in (-scored.lost, scored.lost)
+        ]
         moved = np.where(signs != 0, np.abs(ends[1] - ends[0]), 0.0)
         highest = np.maximum(*(conjugate.value(e, target) + 0.5 * conjugate.ridge * e * e for e in ends))
         off = moved * scored.norms[:, None] + np.abs(a) * scored.off[:, None]
@@ -97,7 +99,11 @@ class MarginDual(FoundDual):
             self.values[c], self.sizes[c] = self._best(linear, squares, np.abs(v))
             off = float(shares @ self._off[:, c]) + self._constant * self._sum_off[c]
             if self._is_free and min(above, below) > 0:
-                off += self._sum_off[c] / min(above, below) * float(np.abs(self._w.w[[c, p + c]]).sum(axis=1).max())
+                off += (
+                    self._sum_off[c]
+                    / min(above, below)
+                    * float(np.abs(self._w.w[[c, p + c]]).sum(axis=1).max())
+                )
             more = float(shares @ self._linear_off[:, c])
             highest, _ = self._best(linear + more, squares, np.maximum(np.abs(v) - off, 0.0))
             self.rounding[c] = max(highest - self.values[c], 0.0)

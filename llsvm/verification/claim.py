@@ -171,9 +171,7 @@ def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
                 "dual proves nothing"
             )
         elif not (
-            value >= claim
-            or agree(claim, value, size, rounding)
-            or _as_good_as_0(certificate, claim, value)
+            value >= claim or agree(claim, value, size, rounding) or _as_good_as_0(certificate, claim, value)
         ):
             told.append(f"the dual{of} is {value:.12g}, and the model says {claim:.12g}")
     return told
