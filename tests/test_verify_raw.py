@@ -1,5 +1,6 @@
-"""``verify`` of what was trained on raw columns, values of 5e4 and far from 0: whatever 64-bit sums lose there, a model
-just trained holds, and a claim that is off by a little more than they can lose does not."""
+"""``verify`` of what was trained on raw columns, values of 5e4 and far from 0.
+
+Whatever 64-bit sums lose there, a model just trained holds, and a claim that is off by a little more does not."""
 
 from __future__ import annotations
 
