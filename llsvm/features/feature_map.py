@@ -85,10 +85,10 @@ class KernelFunction:
         """
         if self.name == "precomputed":
             raise ValueError("a precomputed kernel has no function")
-        if self.name == "rbf" and not (isinstance(X, CSR) or isinstance(Z, CSR)) and len(Z):
-            if X.shape[1] - base == Z.shape[1]:  # distances are the same, with fewer digits lost far from 0
-                center = Z.mean(axis=0, dtype=np.float64)
-                X, Z, base = X[:, base:] - center, Z - center, 0
+        dense = not isinstance(X, CSR) and not isinstance(Z, CSR) and len(Z) > 0
+        if self.name == "rbf" and dense and X.shape[1] - base == Z.shape[1]:
+            center = Z.mean(axis=0, dtype=np.float64)  # from there, distances lose fewer digits
+            X, Z, base = X[:, base:] - center, Z - center, 0
         dots = _dots(X, Z, n_features, base)
         return self.apply(dots, _squares(X), _squares(Z))
 
