@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import llsvm
+from llsvm.data.batches import batches_of, stream_of
 
 N, STEP = 900, 150
 
@@ -293,3 +294,31 @@ def test_what_does_not_fit_keeps_the_limit(kind, limit, request):
     done = subprocess.run(given, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) <= limit * 1e6  # DuckDB draws a bar before it
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["polars", "duckdb"])
+def test_a_small_result_needs_little_room(library, tmp_path):
+    """It is taken whole, once."""
+    pytest.importorskip(library)
+    X = np.random.default_rng(0).normal(size=(20_000, 20))
+    columns = {f"x{j}": column for j, column in enumerate(X.T)} | {"y": X[:, 0] > 0}
+    pq.write_table(pa.table(columns), tmp_path / "small.parquet")
+    given = [sys.executable, "-c", STREAMED, library, "430MB", str(tmp_path / "small.parquet")]
+    done = subprocess.run(given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) <= 430e6
+
+
+@pytest.mark.parametrize("library", ["polars", "duckdb"])
+@pytest.mark.parametrize(("rows", "library_bytes"), [(1000, 64 << 20), (600_000, 200 << 20)])
+def test_what_is_small_counts_little(library, rows, library_bytes, tmp_path):
+    pq.write_table(pa.table({"x": np.zeros(rows), "y": np.zeros(rows)}), tmp_path / "a.parquet")
+    file = tmp_path / "a.parquet"
+    if library == "polars":
+        batches = batches_of(pytest.importorskip("polars").scan_parquet(file))
+    else:
+        batches = stream_of(_relation(None, file))
+    assert batches.library_bytes >= library_bytes
+    assert (batches.library_bytes < 2 * library_bytes) or rows > 1000
+    assert sum(table.num_rows for table in batches.read()) == rows

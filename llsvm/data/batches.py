@@ -20,6 +20,11 @@ from llsvm.errors import DataError, UsageError
 # Batches from the first one; names: of the columns that are wanted, None for all.
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
 
+_SMALL_BYTES = (
+    1 << 24
+)  # of a result that is taken whole: its library then has nothing to do while llsvm trains
+_SMALL_LIBRARY_BYTES = 64 << 20  # that Polars or DuckDB have taken for that
+_VALUE_BYTES = 16  # of a cell of it, about: so many rows are looked at
 _ROWS = 1 << 13  # of a batch of what makes batches as large as it is told
 # What other libraries take while they make batches, of Parquet in row groups of 50 MB: in all, and for each thread
 # of theirs; measured with 1 to 16.
@@ -85,6 +90,9 @@ def batches_of(data: Any) -> Batches | None:
         return Batches("a dataset", lambda names: _scanned(data, names), True, schema=data.schema)
     if _is_lazy(data):
         empty = pa.table(data.head(0).collect())
+        rows = _small_rows(empty.schema)
+        if (whole := _if_small(_collected(data.head(rows + 1), None), rows)) is not None:
+            return _whole("a lazy frame", whole)
         library = _POLARS_BYTES + sys.modules["polars"].thread_pool_size() * _POLARS_THREAD_BYTES
         return Batches(
             "a lazy frame", lambda names: _collected(data, names), True, None, empty.schema, library
@@ -119,8 +127,36 @@ def stream_of(data: Any) -> Batches | None:
             yield from _tables(reader)
 
     if _is_relation(data):
+        rows = _small_rows(schema)
+        with _stream(data.limit(rows + 1)) as reader:
+            whole = _if_small(_tables(reader), rows)
+        if whole is not None:
+            return _whole("a relation", whole)
         return Batches("a relation", read, True, None, schema, _relation_bytes(data))
     return Batches("X", read, True, schema=schema)
+
+
+def _whole(name: str, table: Any) -> Batches:
+    library = _SMALL_LIBRARY_BYTES + table.nbytes
+    return Batches(name, lambda names: iter([table]), True, None, table.schema, library)
+
+
+def _small_rows(schema: Any) -> int:
+    return _SMALL_BYTES // (_VALUE_BYTES * max(len(schema), 1))
+
+
+def _if_small(tables: Iterable[Any], rows: int) -> Any:
+    """The tables as one, or None where they have more rows, or more bytes than a small result."""
+    import pyarrow as pa
+
+    some, held = [], 0
+    for table in tables:
+        some.append(table)
+        held += table.nbytes
+        rows -= table.num_rows
+        if rows < 0 or held > _SMALL_BYTES:
+            return None
+    return pa.concat_tables(some) if some else None
 
 
 def _stream(data: Any) -> Any:

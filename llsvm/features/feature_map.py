@@ -85,10 +85,8 @@ class KernelFunction:
         """
         if self.name == "precomputed":
             raise ValueError("a precomputed kernel has no function")
-        if self.name == "rbf" and not (isinstance(X, CSR) or isinstance(Z, CSR)) and len(Z):
-            if X.shape[1] - base == Z.shape[1]:  # distances are the same, with fewer digits lost far from 0
-                center = Z.mean(axis=0, dtype=np.float64)
-                X, Z, base = X[:, base:] - center, Z - center, 0
+        if self.name == "rbf" and not isinstance(X, CSR) and not isinstance(Z, CSR):
+            X, Z, base = _centered(X, Z, base)
         dots = _dots(X, Z, n_features, base)
         return self.apply(dots, _squares(X), _squares(Z))
 
@@ -255,6 +253,17 @@ def nystroem_projection(function: KernelFunction, landmarks: Matrix, n_features:
     values, vectors = np.linalg.eigh(function.between(landmarks, landmarks, n_features))
     kept = values > 1e-12 * values[-1]
     return (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
+
+
+def _centered(
+    X: NDArray[np.floating], Z: NDArray[np.floating], base: int
+) -> tuple[NDArray[np.floating], NDArray[np.floating], int]:
+    """The rows as seen from the middle of Z, from where distances lose fewer digits; as they are where either has
+    columns that the other lacks."""
+    if not len(Z) or X.shape[1] - base != Z.shape[1]:
+        return X, Z, base
+    center = Z.mean(axis=0, dtype=np.float64)
+    return X[:, base:] - center, Z - center, 0
 
 
 def _squares(X: Matrix) -> NDArray[np.float64]:

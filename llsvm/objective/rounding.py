@@ -171,8 +171,9 @@ def squares_of(w: NDArray[np.float64]) -> tuple[float, float]:
 class RoundingBound:
     """Makes certificates that hold for the data before they were rounded; see the file's head.
 
-    lost: E. noise: what 64-bit sums may lose, as E. cost_squares, largest_cost: (k,) Σ C_i² and max C_i of each class. pairs: the problems are pairs of classes; else every row
-    takes part in each. loss: of a row, or of all its margins at once. l1, l2: of the penalty.
+    lost: E. noise: what 64-bit sums may lose, as E. cost_squares, largest_cost: (k,) Σ C_i² and max C_i of each
+    class. pairs: the problems are pairs of classes; else every row takes part in each. loss: of a row, or of all
+    its margins at once. l1, l2: of the penalty.
     free_bias: the last weight, of the constant feature, is not penalised.
     n_rows: where t − m, ε or so, is rounded before ε is taken from it.
     variants: of the problems, with factors of all costs, and of a class's (llsvm.objective.problems).

@@ -84,8 +84,8 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         )
     if end.cause == ROUNDED or (settings.tol < FINE_TOL and end.gaps and end.gaps[-1] < 100 * FINE_TOL):
         return "rounding", (
-            f"what is missing to a gap of {settings.tol:g} is about what rounding in sums over all rows amounts to: "
-            f"pass a smaller -C, or bring the columns to like ranges{less}"
+            f"what is missing to a gap of {settings.tol:g} is about what rounding in sums over all rows amounts "
+            f"to: pass a smaller -C, or bring the columns to like ranges{less}"
         )
     if end.cause == NO_ROOM and end.solver == "llsvm":
         return "memory", (

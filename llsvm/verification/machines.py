@@ -40,9 +40,10 @@ Array = NDArray[np.float64]
 
 
 class Scored(NamedTuple):
-    """Rows, as a machine has them. values, lost: (n, k) scores, and by how much rounding may have changed each, at
-    most. norms, off: (n,) ‖φ(x_i)‖, and by how much rounding may have moved φ(x_i), or what it adds to a sum; not of
-    kernels."""
+    """Rows, as a machine has them.
+
+    values, lost: (n, k) scores, and by how much rounding may have changed each, at most. norms, off: (n,) ‖φ(x_i)‖,
+    and by how much rounding may have moved φ(x_i), or what it adds to a sum; 0 of kernels."""
 
     values: Array
     lost: Array
@@ -60,8 +61,8 @@ class Machine(Protocol):
         ...
 
     def norms(self) -> tuple[Array, Array, Array]:
-        """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised, and by how much rounding may have changed ‖w‖² where
-        that is no sum of squares; known after all rows have been scored."""
+        """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised, and by how much rounding may have changed ‖w‖²
+        where that is no sum of squares; known after all rows have been scored."""
         ...
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:

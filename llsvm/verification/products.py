@@ -93,7 +93,7 @@ def _distances(X: Array, Z: Array) -> tuple[Array, Array]:
     share = lost_in_sum(X.shape[1])
     X, Z = X - Z[:1], Z - Z[:1]
     both = (X * X).sum(axis=1)[:, None] + (Z * Z).sum(axis=1)
-    return both - 2.0 * (X @ Z.T), 4.0 * share * both
+    return both - 2.0 * (X @ Z.T), 2.0 * share * both
 
 
 def kernel_lost(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Array, K: Array) -> Array:
@@ -102,7 +102,8 @@ def kernel_lost(name: str, gamma: float, degree: int, coef0: float, X: Array, Z:
     share = lost_in_sum(X.shape[1])
     if name == "rbf":
         squares, lost = _distances(X, Z)
-        return np.exp(-gamma * np.maximum(squares - lost, 0.0)) * (1.0 + share) - K
+        most, least = (np.exp(-gamma * np.maximum(squares + off, 0.0)) for off in (-lost, lost))
+        return np.maximum(most - K, K - least) + share * most
     lost = share * np.sqrt((X * X).sum(axis=1)[:, None] * (Z * Z).sum(axis=1))
     if name == "linear":
         return lost

@@ -1,0 +1,154 @@
+"""``verify`` of what was trained on raw columns, values of 5e4 and far from 0.
+
+Whatever 64-bit sums lose there, a model just trained holds, and a claim that is off by a little more does not."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+import llsvm
+from llsvm import UsageError
+from llsvm.settings.settings import Settings
+from llsvm.verification.claim import TOLERANCE
+from llsvm.verification.primal import measured
+from llsvm.verification.rows import rows_of, settings_of
+
+RNG = np.random.default_rng(0)
+N = 50
+AGE, INCOME = RNG.integers(18, 81, N).astype(float), np.round(RNG.normal(5e4, 12e3, N), 2)
+TOWN = RNG.integers(0, 2, N)
+RAW = np.c_[AGE, INCOME, TOWN, 1 - TOWN]
+FAR = np.c_[AGE * 1.1 + 1e9, INCOME / 1e3 - 1e8, TOWN]
+OFFSET = np.c_[AGE * 1.1 + 1e6, INCOME / 1e3 + 1e6, TOWN]
+SCORE = AGE / 30 + INCOME / 25e3 + RNG.normal(size=N)
+Y, Y3, NUMBERS = (
+    (np.median(SCORE) < SCORE).astype(int),
+    np.digitize(SCORE, np.quantile(SCORE, [0.33, 0.67])),
+    40.0 * SCORE + 900.0,
+)
+WEIGHTS = RNG.uniform(0.2, 3.0, N)
+
+CLASSES = ("hinge", "squared_hinge", "least-squares", "logistic")
+NUMERIC = ("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber")
+MANY = [{"multiclass": form} for form in ("ovr", "ovo", "crammer-singer", "weston-watkins")] + [
+    {"multiclass": "softmax", "loss": "logistic"}
+]
+INTERCEPTS = ({}, {"bias": 1.0}, {"intercept": True})
+CASES = [
+    *(
+        {"loss": loss, "solver": solver}
+        for loss in CLASSES + NUMERIC
+        for solver in ("llsvm", "smsvm", "nesvm")
+    ),
+    *(
+        {"loss": loss, "solver": "smsvm", "penalty": penalty}
+        for loss in CLASSES
+        for penalty in ("l1", "elasticnet")
+    ),
+    *MANY,
+    {"loss": "one_class", "nu": 0.3},
+    *(
+        {"loss": loss, "solver": solver, **kernel}
+        for kernel in (
+            {"kernel": "rbf"},
+            {"kernel": "poly", "gamma": 1e-10, "degree": 2},
+            {"kernel": "linear", "C": 1e-9},
+        )
+        for loss in CLASSES[:3]
+        for solver in ("smo", "nesvm")
+    ),
+    {"kernel": "rbf", "multiclass": "ovo"},
+    *(
+        {"feature_map": kind, "components": 10, "loss": loss}
+        for kind in ("rff", "nystroem")
+        for loss in CLASSES
+    ),
+    {"feature_map": "nystroem", "components": 10, "loss": "squared_hinge", "penalty": "l1"},
+]
+
+
+SLOW = [
+    each for each in CASES if each.get("kernel") not in ("poly", "linear")
+]  # whose values are too large there
+
+
+def labels_of(options):
+    if options.get("loss") in NUMERIC:
+        return NUMBERS
+    return None if options.get("loss") == "one_class" else Y3 if "multiclass" in options else Y
+
+
+def trained(X, options, folder=None, weight=WEIGHTS):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few of these converge
+        return llsvm.train(
+            X, labels_of(options), sample_weight=weight, state=folder, threads=1, max_passes=4, **options
+        )
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        *(("raw", options) for options in CASES),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in product(("offset", "far"), SLOW)),
+    ],
+    ids=lambda given: given if isinstance(given, str) else " ".join(map(str, given.values())),
+)
+def test_a_model_just_trained_holds(columns, options, tmp_path):
+    X = {"raw": RAW, "offset": OFFSET, "far": FAR}[columns]
+    for number, more in enumerate(INTERCEPTS if columns == "raw" else INTERCEPTS[-1:]):
+        try:
+            model = trained(X, options | more, tmp_path / str(number))
+        except UsageError:  # of an intercept
+            continue
+        found = llsvm.verify(model, X, labels_of(options), WEIGHTS, state=tmp_path / str(number))
+        assert found["differences"] == []
+
+
+def test_of_weights_with_the_same_primal_the_dual_point_is_not_another_one_s(tmp_path):
+    """A pass that finds a better dual, at other weights with the very same primal."""
+    X = (RAW - RAW.mean(axis=0)) / RAW.std(axis=0)
+    options = {"loss": "logistic", "penalty": "l1", "intercept": True, "C": 1e4, "tol": 1e-6}
+    model = llsvm.train(X, Y, state=tmp_path, **options)
+    assert llsvm.verify(model, X, Y, state=tmp_path)["differences"] == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": "rbf"},
+        {"kernel": "poly", "degree": 2, "gamma": 1e-10, "loss": "squared_hinge"},
+        {"loss": "squared_hinge", "C": 1e4},
+        {"multiclass": "crammer-singer"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_a_claim_that_is_off_by_more_is_refuted(options, side):
+    model = trained(RAW, options)
+    settings, y = settings_of(model, Settings(threads=1)), labels_of(options)
+    with rows_of(model, settings, RAW, y, WEIGHTS) as stream:
+        found = measured(model, settings, stream)
+    allowed = TOLERANCE * found.primal[0] + 2.0 * found.rounding[0]
+    assert found.rounding[0] < 1e-5 * found.primal[0]
+    for share, holds in ((0.99, True), (1.01, False)):
+        primal = (float(found.primal[0] + side * share * allowed), *model.certificate.primal[1:])
+        model.certificate = replace(model.certificate, primal=primal)
+        said = llsvm.verify(model, RAW, y, WEIGHTS)["differences"]
+        assert any(each.startswith("the primal") for each in said) != holds
+
+
+def test_a_kernel_machine_s_primal_is_that_of_its_decisions():
+    """What rounding may have hidden stands beside it."""
+    model = trained(RAW, {"kernel": "rbf", "intercept": True}, weight=None)
+    margins = np.where(Y == 1, 1, -1) * model.decision_function(RAW)
+    beta, Z = model.coef_[0], np.asarray(model.feature_map.landmarks)
+    K = np.exp(-0.25 * ((Z[:, None] - Z) ** 2).sum(axis=2))
+    primal = 0.5 * beta @ K @ beta + np.maximum(0.0, 1.0 - margins).sum()
+    assert model.certificate.primal[0] == pytest.approx(primal, rel=1e-8)
+    assert model.certificate.rounding[0] > 1e-6
