@@ -295,8 +295,7 @@ class Model:
         return mapped
 
     def preparer(self) -> Callable[[Matrix, int], Matrix]:
-        """A function of rows and their first column's number that gives the rows as weights meet them: what is
-        missing replaced, of unit length, less their center."""
+        """A function of rows and their first column's number that gives the rows as weights meet them."""
         unit, fill, off = bool(self.extra.get("unit_row")), self.extra.get("fill"), self.extra.get("center")
 
         def prepared(X: Matrix, base: int) -> Matrix:
@@ -349,8 +348,7 @@ class Model:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], with_log: bool = True) -> Model:
-        """The model in the file ``path``. with_log: with what stands beside it, in ``path.log.json``, if that is
-        there and of this model. Raises ModelError: no such file, not a model, damaged, too new."""
+        """The model in the file ``path``, and ``path.log.json`` if with_log. Raises ModelError."""
         header, arrays, log = model_file.read(path, with_log, cls._unread)
         more = {n.removeprefix("extra/"): value for n, value in arrays.items() if n.startswith("extra/")}
         try:
