@@ -109,6 +109,21 @@ def test_what_is_new_is_all_that_costs(tmp_path):
     assert again.updates[0] < 0.05 * scratch.updates[0]
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_new_rows_unlike_those_before_take_no_more_passes_than_all_from_nothing(seed, tmp_path):
+    old, labels = rows(n=3800, d=10, noise=1.0, seed=seed)
+    new, their = rows(n=200, d=10, noise=1.0, seed=seed + 100)  # about other centres
+    files = parts(tmp_path, np.r_[old, new], np.r_[labels, their], cuts=(0, 3800, 4000))
+    options = {"solver": "llsvm"}
+    _, scratch = run(files, tmp_path / "A", tmp_path / "m", **options)
+    run(files[:1], tmp_path / "S", tmp_path / "m", **options)
+    note, training = run(files, tmp_path / "S", tmp_path / "m", **options)
+    assert counts(note) == [3800, 200, 0]
+    assert training.history[-1]["passes"] <= scratch.history[-1]["passes"]
+    assert training.updates[0] < scratch.updates[0]
+    assert certified(training, files, tmp_path / "S", tmp_path / "m")
+
+
 def first_measured(training):
     """How many passes were made when weights were measured first: 1 where none was made to sum them."""
     return next(each["passes"] for each in training.history if each["primal"] is not None)

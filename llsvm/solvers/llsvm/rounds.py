@@ -237,7 +237,10 @@ class Rounds:
 
     def _block_threshold(self, slack: NDArray[np.float32]) -> float:
         """Up to which slack the rows of a block are spilled: at most some times as many as are free or violate."""
-        most = int(self._run.tuning.spill_most * np.count_nonzero(slack <= 0)) + 1
+        times = self._run.tuning.spill_most
+        if self._warm is not None and self._warm.is_first(self.passes + 1):
+            times = self._warm.tuning.first_spill_most
+        most = int(times * np.count_nonzero(slack <= 0)) + 1
         if most >= len(slack):
             return self._slack
         return min(self._slack, float(np.partition(slack, most)[most]))

@@ -20,13 +20,13 @@ from llsvm.solvers.llsvm.second_order_tuning import (
 @dataclass(frozen=True, slots=True)
 class WarmTuning:
     """Of a run that begins at dual variables found elsewhere, to which a few new rows have come. These are what
-    moves the margins at first: so the first round is short, over rows that are free or violate alone, and the pass
-    after it tells who else does; the second is to end where the next pass certifies."""
+    moves the margins at first, of rows unlike those before them far: so the first round is over rows of some slack
+    as well, but short; the second is to end where the next pass certifies."""
 
     own_sweeps: int = 1
     """Over the rows of a block that violate and are not free, before those that are free move with them, in the
     first pass."""
-    first_drift_share: float = 0.0
+    first_drift_share: float = 1.0
     """``drift_share``, or ``spill_drift_share``, of epochs after the first pass,"""
     drift_share: float = 1.0
     """and after the others;"""
@@ -43,8 +43,10 @@ class WarmTuning:
     one more round is needed;"""
     spilled_tol_share: float = 0.5
     """this one where rows are spilled, of which some are missed."""
-    first_slack: float = 0.0
-    """Rows of a slack up to this are spilled in the first pass, which knows no drift."""
+    first_slack: float = 1.0
+    """Rows of a slack up to this are spilled in the first pass, which knows no drift,"""
+    first_spill_most: float = 20.0
+    """and this is ``spill_most`` of it: few rows are free or violate yet."""
     max_spill_epochs: int = 16
     """See below; each has no more than a sweep over the rows in memory, if others are spilled."""
 
@@ -177,6 +179,7 @@ class LLSVMTuning:
         tol_share=0.6,
         spilled_tol_share=0.3,
         first_slack=1e30,
+        first_spill_most=4.0,
     )
     """and for other costs, which moves all margins: the first round goes to the end, over all rows that it may
     keep."""
