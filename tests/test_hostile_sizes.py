@@ -8,12 +8,14 @@ import subprocess
 import sys
 import tracemalloc
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 from typer.testing import CliRunner
 
 from llsvm.cli import app
@@ -213,6 +215,57 @@ def test_lines_as_long_as_is_allowed_are_no_error():
     with pytest.raises(LongRowError, match="a:4: a line of 5,001 bytes") as caught:
         list(cut_lines(text.read, "a", 100, 10, 5000, 7))
     assert caught.value.row_bytes == 7 * 5001
+
+
+def long_matrix_row(path, sparse):
+    """The third of four rows has three million values."""
+    n = 3_000_000
+    if sparse:
+        row = sp.csr_matrix(
+            (np.ones(n + 6, np.float32), np.r_[0, 1, 2, 3, :n, 0, 1], [0, 2, 4, n + 4, n + 6])
+        )
+        arrays = {"indptr": row.indptr, "indices": row.indices, "data": row.data, "shape": row.shape}
+    else:
+        arrays = {"X": np.ones((4, n), np.float32)}
+    if path.suffix == ".npz":
+        np.savez_compressed(path, y=np.arange(4) % 2, **arrays)
+        return
+    with h5py.File(path, "w") as file:
+        file["y"] = np.arange(4) % 2
+        where = file.create_group("X") if sparse else file
+        for name, values in arrays.items():
+            where.create_dataset(name, data=values)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "h5"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_long_rows_of_matrices_ask_for_the_memory_that_they_take(tmp_path, suffix, sparse):
+    path = tmp_path / f"X.{suffix}"
+    long_matrix_row(path, sparse)
+    source = open_source(str(path))
+    with pytest.raises(LongRowError, match=rf"row {2 * sparse} takes .* memory_limit") as caught:
+        list(source.blocks(64_000))
+    assert caught.value.row_bytes >= (8 if sparse else 4) * 3_000_000
+    assert sum(block.n_rows for block in source.blocks(caught.value.row_bytes)) == 4
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_commands_refuse_long_rows_of_matrices_before_they_are_read(tmp_path, sparse):
+    path, model = tmp_path / "X.npz", tmp_path / "m"
+    long_matrix_row(path, sparse)
+    (tmp_path / "small.svm").write_text("0 1:1\n1 2:1\n")
+    assert (
+        CliRunner().invoke(app, ["train", str(tmp_path / "small.svm"), "--model", str(model)]).exit_code == 0
+    )
+    for arguments in (
+        ["train", str(path), "--model", str(tmp_path / "long")],
+        ["inspect", str(path)],
+        ["convert", str(path), str(tmp_path / "X.svm")],
+        *([["predict", str(model), str(path)], ["evaluate", str(model), str(path)]] if sparse else []),
+    ):
+        done = CliRunner().invoke(app, [*arguments, "--memory-limit", "300MB"])
+        assert done.exit_code == 4, (arguments, done.output)
+        assert "pass --memory-limit " in done.output
 
 
 # -- other files --------------------------------------------------------------------------------------------------

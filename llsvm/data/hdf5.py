@@ -15,19 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data.matrix import (
-    DAMAGE,
-    FEATURE_NAMES,
-    LABEL_NAMES,
-    DenseRows,
-    Flat,
-    MatrixReader,
-    SparseRows,
-    find_name,
-    no_labels,
-    recorded,
-    unasked_weights,
-)
+from llsvm.data.array_names import FEATURE_NAMES, LABEL_NAMES, find_name, no_labels, unasked_weights
+from llsvm.data.matrix import DAMAGE, DenseRows, Flat, MatrixReader, SparseRows, recorded
 from llsvm.data.matrix_source import MatrixSource
 from llsvm.errors import DataError
 from llsvm.files.fingerprint import Reading
