@@ -237,6 +237,66 @@ def long_matrix_row(path, sparse):
             where.create_dataset(name, data=values)
 
 
+TEXT = h5py.string_dtype()
+
+
+def categories(file):
+    del file["y"]
+    file["obs/y/codes"] = np.arange(4, dtype=np.int8) % 2
+    file.create_dataset("obs/y/categories", data=["a" * 20 * MB, "b" * 20 * MB], dtype=TEXT)
+
+
+def categories_of_one_length(file):
+    del file["y"]
+    file["obs/y/codes"] = np.arange(4, dtype=np.int8) % 2
+    words = np.array([b"a", b"b"], f"S{20 * MB}")
+    file.create_dataset("obs/y/categories", data=words, chunks=(1,), compression=1)
+
+
+def names_of_columns(file):
+    file.create_dataset(
+        "var/_index", data=["a" * 20 * MB, "b" * 20 * MB], dtype=TEXT, chunks=(2,), compression=1
+    )
+
+
+@pytest.mark.parametrize("texts", [categories, categories_of_one_length, names_of_columns])
+def test_texts_of_hdf5_that_do_not_fit_are_refused_before_they_are_read(tmp_path, texts):
+    path = tmp_path / "X.h5"
+    with h5py.File(path, "w") as file:
+        file["X"], file["y"] = np.arange(8.0).reshape(4, 2), np.arange(4) % 2
+        texts(file)
+    options = {"label": "y"}
+    with opening_under(280 * MB):
+        error, held = held_by(lambda: open_source(str(path), options=options))
+    assert isinstance(error, BudgetError)
+    assert "the columns of" in str(error)
+    assert held < 2 * MB
+    with opening_under(error.smallest_bytes):
+        assert sum(block.n_rows for block in open_source(str(path), options=options).blocks(1 << 20)) == 4
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"chunks": (50,)},
+        {"chunks": (50,), "compression": "gzip"},
+        {"chunks": (50,), "compression": "gzip", "shuffle": True},
+        {"chunks": (50,), "compression": "lzf"},  # not looked into
+    ],
+)
+def test_few_rows_with_long_labels_are_read_at_a_time(tmp_path, stored):
+    path = tmp_path / "X.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.arange(480.0).reshape(240, 2)
+        file.create_dataset("y", data=["ab"[i % 2] * 100_000 for i in range(240)], dtype=TEXT, **stored)
+    source = open_source(str(path))
+    blocks = list(source.blocks(1_000_000))
+    assert max(block.n_rows for block in blocks) <= 2
+    assert sum(block.n_rows for block in blocks) == 240
+    assert blocks[-1].y[-1] == "b" * 100_000
+
+
 @pytest.mark.parametrize("suffix", ["npz", "h5"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_long_rows_of_matrices_ask_for_the_memory_that_they_take(tmp_path, suffix, sparse):

@@ -130,6 +130,7 @@ class MatrixReader:
     label_texts: (k,) labels that y holds positions in; None: y has the labels themselves.
     missing: "refuse", "zero" or "mean": NaN is refused, becomes 0, or stays.
     rounding: how values are kept; None: as 32-bit floats.
+    longest_label: its bytes, of labels that are text of variable length.
     Raises DataError where lengths do not match.
     """
 
@@ -142,12 +143,14 @@ class MatrixReader:
         label_texts: NDArray[Any] | None = None,
         missing: str = "refuse",
         rounding: Rounding | None = None,
+        longest_label: int = 0,
     ) -> None:
         self.where, self.X, self.y, self.weight = where, X, y, weight
         # objects: as an array of text all rows would be as long as the longest label
         self.label_texts = None if label_texts is None else label_texts.astype(object)
         self.missing = missing
         self.rounding = rounding or Rounding()
+        self._longest_label = longest_label
         if isinstance(X, SparseRows):
             for name, numbers in (("indptr", X.indptr), ("indices", X.indices), ("data", X.data)):
                 if len(numbers.shape) != 1 or (name != "data" and numbers.dtype.kind not in "iu"):
@@ -214,7 +217,7 @@ class MatrixReader:
         if self.label_texts is not None:
             label = max(8, self.label_texts.dtype.itemsize)
         elif self.y is not None and self.y.dtype.kind in "SUO":
-            label = 4 * max(self.y.dtype.itemsize, 16)
+            label = 4 * max(self.y.dtype.itemsize, self._longest_label, 16)
         return label + 8 + 8 + (WEIGHT_BYTES if self.weight is not None else 0)
 
     def _bounds(self, X: DenseRows, max_bytes: int) -> Iterator[tuple[int, int]]:
