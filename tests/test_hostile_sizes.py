@@ -2,6 +2,7 @@
 reads them, refuses them or works out a limit for them stays within the limit."""
 
 import io
+import json
 import os
 import struct
 import subprocess
@@ -18,8 +19,10 @@ import pytest
 import scipy.sparse as sp
 from typer.testing import CliRunner
 
+from llsvm import survey
 from llsvm.cli import app
 from llsvm.data import open_source
+from llsvm.data.source import column_name
 from llsvm.data.svmlight_errors import refuse_line
 from llsvm.data.text_chunks import Chunk, cut_lines, parse_ahead
 from llsvm.errors import BudgetError, DataError, LongRowError, UsageError
@@ -235,6 +238,32 @@ def long_matrix_row(path, sparse):
         where = file.create_group("X") if sparse else file
         for name, values in arrays.items():
             where.create_dataset(name, data=values)
+
+
+def long_categories(path, n):
+    rows = ({"t": f"{i:03d}" + "x" * MB if i % 2 else "b", "label": i // 2 % 2} for i in range(2 * n))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_names_of_long_categories_are_not_made_each_time_that_they_are_asked_for(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    long_categories(path, 20)
+    source = open_source(str(path), options=LABEL)
+    list(source.blocks(1 << 16))
+    info, held = held_by(source.info)
+    assert held < MB
+    assert info.n_features == 21
+    assert column_name(info, 1).startswith("column t=001xxx")
+
+
+def test_categories_are_held_against_the_limit_while_rows_are_counted(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    long_categories(path, 50)
+    counted = survey.CountedSource(open_source(str(path), options=LABEL))
+    error, held = held_by(lambda: survey._count(counted, 350 * MB))
+    assert isinstance(error, BudgetError)
+    assert counted.counts.n_rows < 100
+    assert held < 60 * MB
 
 
 TEXT = h5py.string_dtype()
