@@ -36,6 +36,7 @@ from llsvm.models.model import label_text
 from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.row_buffer import sparsify, steps
 from llsvm.scoring.room import DEFAULT_MEMORY, block_bytes
+from llsvm.scoring.scores import growing_blocks
 from llsvm.settings.kinds import require_choice
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream.stream import Stream
@@ -88,14 +89,18 @@ def convert(
     max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes)
     if name in ("parquet", "arrow") and info.record_batches is not None and not has_made:
         return _copy_table(info.record_batches(max_bytes), info.name, path, name)
+
+    def grow(row_bytes: int) -> int:
+        return block_bytes(0, 2, memory_limit, info.reader_bytes, at_least=row_bytes)
+
     if info.index_base is None and info.rereadable:
-        _read_through(source, max_bytes)
+        _read_through(source, max_bytes, grow)
     if path == STDOUT:  # which takes nothing back
         keep_double(info.rounding)
     for each in info.rounding:
         each.unit_rows = True  # all that is too near to 0 is to be known
     try:
-        return _written(source, path, name, max_bytes)
+        return _written(source, path, name, max_bytes, grow)
     except ValuesRounded:
         if not info.rereadable:
             raise DataError(
@@ -106,14 +111,15 @@ def convert(
         if not info.rereadable or not any(each.overflowed and not each.double for each in info.rounding):
             raise
     keep_double(info.rounding)
-    return _written(source, path, name, max_bytes)
+    return _written(source, path, name, max_bytes, grow)
 
 
-def _written(source: BlockSource, path: str, name: str, max_bytes: int) -> int:
-    """Raises ValuesRounded where values are too near to 0 for 32-bit floats, and would be others."""
+def _written(source: BlockSource, path: str, name: str, max_bytes: int, grow: Callable[[int], int]) -> int:
+    """grow: for a row that is too long for such blocks, see ``growing_blocks``. Raises
+    ValuesRounded where values are too near to 0 for 32-bit floats, and would be others."""
     n_rows = 0
     with _WRITERS[name](path, source) as put:
-        for block in source.blocks(max_bytes):
+        for block in growing_blocks(source, max_bytes, grow):
             put(block)
             n_rows += block.n_rows
         if any(each.flushed and not each.double for each in source.info().rounding):
@@ -142,10 +148,10 @@ def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact
     return True
 
 
-def _read_through(source: BlockSource, max_bytes: int) -> None:
+def _read_through(source: BlockSource, max_bytes: int, grow: Callable[[int], int]) -> None:
     """Whether indices start at 0 or at 1 is known at the end of a reading, and must be before the first row is
     written."""
-    for _ in source.blocks(max_bytes):
+    for _ in growing_blocks(source, max_bytes, grow):
         pass
 
 

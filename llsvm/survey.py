@@ -208,7 +208,7 @@ def _count(counted: CountedSource, limit_bytes: int) -> None:
     while not counted.complete:
         try:
             for _ in counted.blocks(block_bytes):
-                pass
+                _require(counted, limit_bytes, block_bytes)  # categories have been learned
         except LongRowError as error:
             if error.row_bytes <= block_bytes:
                 raise

@@ -2,22 +2,27 @@
 reads them, refuses them or works out a limit for them stays within the limit."""
 
 import io
+import json
 import os
 import struct
 import subprocess
 import sys
 import tracemalloc
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 from typer.testing import CliRunner
 
+from llsvm import survey
 from llsvm.cli import app
 from llsvm.data import open_source
+from llsvm.data.source import column_name
 from llsvm.data.svmlight_errors import refuse_line
 from llsvm.data.text_chunks import Chunk, cut_lines, parse_ahead
 from llsvm.errors import BudgetError, DataError, LongRowError, UsageError
@@ -213,6 +218,143 @@ def test_lines_as_long_as_is_allowed_are_no_error():
     with pytest.raises(LongRowError, match="a:4: a line of 5,001 bytes") as caught:
         list(cut_lines(text.read, "a", 100, 10, 5000, 7))
     assert caught.value.row_bytes == 7 * 5001
+
+
+def long_matrix_row(path, sparse):
+    """The third of four rows has three million values."""
+    n = 3_000_000
+    if sparse:
+        row = sp.csr_matrix(
+            (np.ones(n + 6, np.float32), np.r_[0, 1, 2, 3, :n, 0, 1], [0, 2, 4, n + 4, n + 6])
+        )
+        arrays = {"indptr": row.indptr, "indices": row.indices, "data": row.data, "shape": row.shape}
+    else:
+        arrays = {"X": np.ones((4, n), np.float32)}
+    if path.suffix == ".npz":
+        np.savez_compressed(path, y=np.arange(4) % 2, **arrays)
+        return
+    with h5py.File(path, "w") as file:
+        file["y"] = np.arange(4) % 2
+        where = file.create_group("X") if sparse else file
+        for name, values in arrays.items():
+            where.create_dataset(name, data=values)
+
+
+def long_categories(path, n):
+    rows = ({"t": f"{i:03d}" + "x" * MB if i % 2 else "b", "label": i // 2 % 2} for i in range(2 * n))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_names_of_long_categories_are_not_made_each_time_that_they_are_asked_for(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    long_categories(path, 20)
+    source = open_source(str(path), options=LABEL)
+    list(source.blocks(1 << 16))
+    info, held = held_by(source.info)
+    assert held < MB
+    assert info.n_features == 21
+    assert column_name(info, 1).startswith("column t=001xxx")
+
+
+def test_categories_are_held_against_the_limit_while_rows_are_counted(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    long_categories(path, 50)
+    counted = survey.CountedSource(open_source(str(path), options=LABEL))
+    error, held = held_by(lambda: survey._count(counted, 350 * MB))
+    assert isinstance(error, BudgetError)
+    assert counted.counts.n_rows < 100
+    assert held < 60 * MB
+
+
+TEXT = h5py.string_dtype()
+
+
+def categories(file):
+    del file["y"]
+    file["obs/y/codes"] = np.arange(4, dtype=np.int8) % 2
+    file.create_dataset("obs/y/categories", data=["a" * 20 * MB, "b" * 20 * MB], dtype=TEXT)
+
+
+def categories_of_one_length(file):
+    del file["y"]
+    file["obs/y/codes"] = np.arange(4, dtype=np.int8) % 2
+    words = np.array([b"a", b"b"], f"S{20 * MB}")
+    file.create_dataset("obs/y/categories", data=words, chunks=(1,), compression=1)
+
+
+def names_of_columns(file):
+    file.create_dataset(
+        "var/_index", data=["a" * 20 * MB, "b" * 20 * MB], dtype=TEXT, chunks=(2,), compression=1
+    )
+
+
+@pytest.mark.parametrize("texts", [categories, categories_of_one_length, names_of_columns])
+def test_texts_of_hdf5_that_do_not_fit_are_refused_before_they_are_read(tmp_path, texts):
+    path = tmp_path / "X.h5"
+    with h5py.File(path, "w") as file:
+        file["X"], file["y"] = np.arange(8.0).reshape(4, 2), np.arange(4) % 2
+        texts(file)
+    options = {"label": "y"}
+    with opening_under(280 * MB):
+        error, held = held_by(lambda: open_source(str(path), options=options))
+    assert isinstance(error, BudgetError)
+    assert "the columns of" in str(error)
+    assert held < 2 * MB
+    with opening_under(error.smallest_bytes):
+        assert sum(block.n_rows for block in open_source(str(path), options=options).blocks(1 << 20)) == 4
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        {"chunks": (50,)},
+        {"chunks": (50,), "compression": "gzip"},
+        {"chunks": (50,), "compression": "gzip", "shuffle": True},
+        {"chunks": (50,), "compression": "lzf"},  # not looked into
+    ],
+)
+def test_few_rows_with_long_labels_are_read_at_a_time(tmp_path, stored):
+    path = tmp_path / "X.h5"
+    with h5py.File(path, "w") as file:
+        file["X"] = np.arange(480.0).reshape(240, 2)
+        file.create_dataset("y", data=["ab"[i % 2] * 100_000 for i in range(240)], dtype=TEXT, **stored)
+    source = open_source(str(path))
+    blocks = list(source.blocks(1_000_000))
+    assert max(block.n_rows for block in blocks) <= 2
+    assert sum(block.n_rows for block in blocks) == 240
+    assert blocks[-1].y[-1] == "b" * 100_000
+
+
+@pytest.mark.parametrize("suffix", ["npz", "h5"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_long_rows_of_matrices_ask_for_the_memory_that_they_take(tmp_path, suffix, sparse):
+    path = tmp_path / f"X.{suffix}"
+    long_matrix_row(path, sparse)
+    source = open_source(str(path))
+    with pytest.raises(LongRowError, match=rf"row {2 * sparse} takes .* memory_limit") as caught:
+        list(source.blocks(64_000))
+    assert caught.value.row_bytes >= (8 if sparse else 4) * 3_000_000
+    assert sum(block.n_rows for block in source.blocks(caught.value.row_bytes)) == 4
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_commands_refuse_long_rows_of_matrices_before_they_are_read(tmp_path, sparse):
+    path, model = tmp_path / "X.npz", tmp_path / "m"
+    long_matrix_row(path, sparse)
+    (tmp_path / "small.svm").write_text("0 1:1\n1 2:1\n")
+    assert (
+        CliRunner().invoke(app, ["train", str(tmp_path / "small.svm"), "--model", str(model)]).exit_code == 0
+    )
+    for arguments in (
+        ["train", str(path), "--model", str(tmp_path / "long")],
+        ["inspect", str(path)],
+        ["convert", str(path), str(tmp_path / "X.svm")],
+        *([["predict", str(model), str(path)], ["evaluate", str(model), str(path)]] if sparse else []),
+    ):
+        done = CliRunner().invoke(app, [*arguments, "--memory-limit", "300MB"])
+        assert done.exit_code == 4, (arguments, done.output)
+        assert "pass --memory-limit " in done.output
 
 
 # -- other files --------------------------------------------------------------------------------------------------

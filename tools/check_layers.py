@@ -46,7 +46,7 @@ ALONE = {
         ),
         "parquet_pages",
         "batches",
-        *("matrix", "matrix_source", "npy_arrays"),
+        *("array_names", "hdf5_texts", "matrix", "matrix_source", "npy_arrays"),
         *("svmlight_arrays", "svmlight_errors", "svmlight_labels", "svmlight_pieces"),
         *("jsonl_columns", "jsonl_parse", "jsonl_errors", "text_chunks", "vw_rows", "vw_crosses", "cutting"),
     ),

@@ -15,19 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data.matrix import (
-    DAMAGE,
-    FEATURE_NAMES,
-    LABEL_NAMES,
-    DenseRows,
-    Flat,
-    MatrixReader,
-    SparseRows,
-    find_name,
-    no_labels,
-    recorded,
-    unasked_weights,
-)
+from llsvm.data.array_names import FEATURE_NAMES, LABEL_NAMES, find_name, no_labels, unasked_weights
+from llsvm.data.hdf5_texts import require_texts, text_bytes
+from llsvm.data.matrix import DAMAGE, DenseRows, Flat, MatrixReader, SparseRows, recorded
 from llsvm.data.matrix_source import MatrixSource
 from llsvm.errors import DataError
 from llsvm.files.fingerprint import Reading
@@ -47,6 +37,7 @@ class HDF5Source(MatrixSource):
 
     format = "hdf5"
     _cache_bytes = _MIN_CACHE_BYTES  # of chunks, for each data set
+    _longest_label = 0  # bytes, where they are text of variable length
 
     def _open(self, files: ExitStack, readings: Mapping[str, Reading]) -> MatrixReader:
         file = files.enter_context(self._opened())
@@ -92,8 +83,12 @@ class HDF5Source(MatrixSource):
         parts = (X.values,) if isinstance(X, DenseRows) else (X.indptr, X.indices, X.data)
         for part in (*parts, y, weights):
             self._require_stored(part.values if isinstance(part, Flat) else part)
+        stored = y.values if isinstance(y, Flat) else y
+        if reading is None and stored is not None and stored.dtype.kind == "O":
+            self._longest_label = text_bytes(self._path, stored)[1]
         if reading is not None and texts is not None:
-            reading.add(texts.view(np.uint8), "label names")
+            for part in _plain(texts):
+                reading.add(part.view(np.uint8), "label names")
         return MatrixReader(
             self._path,
             _recorded_rows(X, reading),
@@ -102,6 +97,7 @@ class HDF5Source(MatrixSource):
             texts,
             self._missing,
             self.rounding,
+            self._longest_label,
         )
 
     def _require_stored(self, array: Any) -> None:
@@ -186,7 +182,7 @@ class HDF5Source(MatrixSource):
             )
         shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
         if shape is None and "shape" in set(group):
-            shape = self._member(group, "shape")[()]
+            shape = self._member(group, "shape")[:2]
         n_columns = None if shape is None else int(shape[1])
         indptr, indices, data = (self._member(group, part) for part in ("indptr", "indices", "data"))
         rows = SparseRows(name, indptr, indices, data, n_columns)
@@ -203,8 +199,12 @@ class HDF5Source(MatrixSource):
         if self._label is not None:
             for name in (self._label, f"obs/{self._label}"):
                 if name in groups and {"codes", "categories"} <= set(groups[name]):
-                    words = self._member(groups[name], "categories")[()]
-                    texts = np.array([_text(word) for word in words]) if words.dtype.kind in "SO" else words
+                    categories = self._member(groups[name], "categories")
+                    require_texts(self._path, categories)
+                    words = categories[()]
+                    texts = words
+                    if words.dtype.kind in "SO":
+                        texts = np.array([_text(word) for word in words], object)
                     return self._member(groups[name], "codes"), texts
                 if name in arrays:
                     return _flat(arrays[name]), None
@@ -227,7 +227,10 @@ class HDF5Source(MatrixSource):
         if not isinstance(var, h5py.Group) or index not in set(var):
             return None
         names = self._member(var, index)
-        return None if names.shape != (n_features,) else tuple(_text(name) for name in names[()])
+        if names.shape != (n_features,):
+            return None
+        require_texts(self._path, names)
+        return tuple(_text(name) for name in names[()])
 
 
 def _recorded_rows(X: DenseRows | SparseRows, reading: Reading | None) -> DenseRows | SparseRows:
@@ -236,6 +239,16 @@ def _recorded_rows(X: DenseRows | SparseRows, reading: Reading | None) -> DenseR
     parts = ((part, f"{name} of {X.name}") for part, name in ((X.indptr, "indptr"), (X.indices, "indices")))
     indptr, indices = (recorded(part, name, reading) for part, name in parts)
     return SparseRows(X.name, indptr, indices, recorded(X.data, f"data of {X.name}", reading), X.n_columns)
+
+
+def _plain(texts: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The texts as an array of characters, all as long as the longest, one at a time; numbers as they are."""
+    if texts.dtype != object:
+        yield texts
+        return
+    longest = max(map(len, texts), default=0)
+    for text in texts:
+        yield np.array([text], f"U{max(longest, 1)}")
 
 
 def _flat(array: Any) -> Any:

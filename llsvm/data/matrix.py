@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -13,17 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, WEIGHT_BYTES, Block, Matrix
-from llsvm.errors import DataError, MissingColumnError, UsageError
+from llsvm.errors import DataError, LongRowError
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import disk_failed, unreadable
 from llsvm.objective.rounding import Rounding
 
-FEATURE_NAMES = ("X", "x", "data", "features", "X_train", "train")
-LABEL_NAMES = ("y", "Y", "label", "labels", "target", "targets", "class", "y_train")
-WEIGHT_NAMES = ("weight", "weights", "sample_weight")
 BOOLEANS = np.array(["false", "true"], object)  # as labels
 MAX_COLUMNS = 2**31 - 1
 _INDEX_ROWS = 1 << 16  # row pointers looked at together
+_LONG_ROW_FACTOR, _MIN_LONG_ROW_BYTES = 2, 8 << 20  # a shorter row may be larger than a block
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, NotImplementedError),
     *(ValueError, RuntimeError, LookupError, TypeError, OverflowError),
@@ -132,6 +130,7 @@ class MatrixReader:
     label_texts: (k,) labels that y holds positions in; None: y has the labels themselves.
     missing: "refuse", "zero" or "mean": NaN is refused, becomes 0, or stays.
     rounding: how values are kept; None: as 32-bit floats.
+    longest_label: its bytes, of labels that are text of variable length.
     Raises DataError where lengths do not match.
     """
 
@@ -144,12 +143,14 @@ class MatrixReader:
         label_texts: NDArray[Any] | None = None,
         missing: str = "refuse",
         rounding: Rounding | None = None,
+        longest_label: int = 0,
     ) -> None:
         self.where, self.X, self.y, self.weight = where, X, y, weight
         # objects: as an array of text all rows would be as long as the longest label
         self.label_texts = None if label_texts is None else label_texts.astype(object)
         self.missing = missing
         self.rounding = rounding or Rounding()
+        self._longest_label = longest_label
         if isinstance(X, SparseRows):
             for name, numbers in (("indptr", X.indptr), ("indices", X.indices), ("data", X.data)):
                 if len(numbers.shape) != 1 or (name != "data" and numbers.dtype.kind not in "iu"):
@@ -216,14 +217,16 @@ class MatrixReader:
         if self.label_texts is not None:
             label = max(8, self.label_texts.dtype.itemsize)
         elif self.y is not None and self.y.dtype.kind in "SUO":
-            label = 4 * max(self.y.dtype.itemsize, 16)
+            label = 4 * max(self.y.dtype.itemsize, self._longest_label, 16)
         return label + 8 + 8 + (WEIGHT_BYTES if self.weight is not None else 0)
 
     def _bounds(self, X: DenseRows, max_bytes: int) -> Iterator[tuple[int, int]]:
         """Row ranges of a dense matrix. Values of another type than float32 are read before they are cast."""
         kept = self.rounding.dtype
         wide = kept.itemsize + (X.values.dtype.itemsize if X.values.dtype != kept else 0)
-        step = max(1, max_bytes // (X.shape[1] * wide + self._row_bytes()))
+        row_bytes = X.shape[1] * wide + self._row_bytes()
+        self._require_no_longer(0, row_bytes, max_bytes)
+        step = max(1, max_bytes // row_bytes)
         for start in range(0, self.n_rows, step):
             yield start, min(start + step, self.n_rows)
 
@@ -245,12 +248,21 @@ class MatrixReader:
                 value_bytes = 4 + self.rounding.dtype.itemsize
                 sizes = value_bytes * (pending - pending[0]) + 8 + row_bytes * np.arange(len(pending))
                 fits = max(1, int(np.searchsorted(sizes, max_bytes, "right")) - 1)
+                self._require_no_longer(stop - len(pending), int(sizes[1]), max_bytes)
                 if fits == len(pending) - 1:  # as far as is known: the next rows may fit too
                     break
                 yield pending[: fits + 1]
                 pending = pending[fits:]
         if len(pending) > 1:
             yield pending
+
+    def _require_no_longer(self, row: int, row_bytes: int, max_bytes: int) -> None:
+        if row_bytes > max(_LONG_ROW_FACTOR * max_bytes, _MIN_LONG_ROW_BYTES):
+            raise LongRowError(
+                f"{self.where}: {self.X.name}: row {row} takes {row_bytes:,} bytes, too long for the memory limit; "
+                "pass a larger --memory-limit",
+                row_bytes,
+            )
 
     def _sparse_rows(self, X: SparseRows, indptr: NDArray[np.int64], start: int) -> CSR:
         first, last = int(indptr[0]), int(indptr[-1])
@@ -353,44 +365,3 @@ def _ascending(X: CSR) -> CSR:
     from llsvm.features.csr_rows import from_cells
 
     return from_cells(row, X.indices, X.data, len(X.indptr) - 1)
-
-
-def find_name(
-    where: str, names: Collection[str], wanted: str | None, usual: tuple[str, ...], option: str
-) -> str | None:
-    """The array that is meant: the one asked for, else one with a usual name, else None. Raises DataError."""
-    if wanted:
-        if wanted in names:
-            return wanted
-        raise MissingColumnError(
-            f"{where}: there is no array {wanted!r} (--{option}); it has {', '.join(sorted(names)[:12])}",
-            wanted,
-            option,
-        )
-    return next((name for name in usual if name in names), None)
-
-
-def unasked_weights(where: str, names: Collection[str], wanted: str | None) -> tuple[str, ...]:
-    """A note on an array that could be sample weights, where none is asked for."""
-    name = next((name for name in WEIGHT_NAMES if name in names), None)
-    if wanted or name is None:
-        return ()
-    return (f"{where}: the array {name!r} is left aside (--weight {name} takes it for sample weights)",)
-
-
-def one_name(where: str, features: Any) -> str | None:
-    """The one array that --features names in such a file."""
-    if not features:
-        return None
-    if len(features) != 1:
-        raise UsageError(
-            f"{where}: --features names the one array of features in such a file, not {len(features)}"
-        )
-    return str(features[0])
-
-
-def no_labels(where: str, names: Collection[str]) -> DataError:
-    return DataError(
-        f"{where}: no labels: none of the arrays is named {', '.join(LABEL_NAMES[:5])}; "
-        f"pass --label with the name of one ({', '.join(sorted(names)[:12])})"
-    )

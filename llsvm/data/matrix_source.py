@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from llsvm.block import CSR, Block
-from llsvm.data.matrix import DenseRows, MatrixReader, one_name
+from llsvm.data.array_names import one_name
+from llsvm.data.matrix import DenseRows, MatrixReader
 from llsvm.data.source import SourceInfo
 from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
 from llsvm.files.remote import library_bytes

@@ -14,18 +14,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from llsvm.data.matrix import (
-    DAMAGE,
-    FEATURE_NAMES,
-    LABEL_NAMES,
-    DenseRows,
-    MatrixReader,
-    SparseRows,
-    find_name,
-    no_labels,
-    recorded,
-    unasked_weights,
-)
+from llsvm.data.array_names import FEATURE_NAMES, LABEL_NAMES, find_name, no_labels, unasked_weights
+from llsvm.data.matrix import DAMAGE, DenseRows, MatrixReader, SparseRows, recorded
 from llsvm.data.matrix_source import MatrixSource
 from llsvm.data.npy_arrays import ByColumns, NpyArray, Split, member_start
 from llsvm.errors import DataError

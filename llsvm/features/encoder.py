@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from llsvm.features.text.columns import DocumentColumns
     from llsvm.features.text.rows_ahead import RowsAhead
 
-MAX_NAMES = 1_000_000
+MAX_NAMES, MAX_NAMES_BYTES = 1_000_000, 1 << 26  # made together
+_NAME_BYTES = 4000  # with this mean, none of them is long: see Categories.nbytes
 LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
 
 
@@ -170,6 +171,8 @@ class TableEncoder:
         hashed = self.categories.names and self.categories.hash_bits is not None
         crossed = self.crosses.slopes or self.crosses.pairs
         if hashed or crossed or self._lists or self.documents is not None or self.n_features > MAX_NAMES:
+            return None
+        if self.categories.nbytes > max(MAX_NAMES_BYTES, _NAME_BYTES * self.n_features):
             return None
         return tuple(self.names_of(range(self.n_features)))
 

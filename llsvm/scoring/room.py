@@ -24,7 +24,7 @@ _LABEL_BYTES = 200  # of a row: its predicted class and its line without scores
 _VOTE_BYTES = 48  # of a row and class, where pairs of classes vote
 _RUNTIME, _BLOCKS = "interpreter and libraries", "blocks of rows"
 _LARGER = 50  # what the process holds is a measurement: the next run may find this part (1/50) more
-_LONG_ROWS = ("svmlight",)  # formats whose rows may be longer than blocks
+_LONG_ROWS = ("svmlight", "numpy", "hdf5")  # formats whose rows may be longer than blocks
 
 
 def block_bytes(
@@ -169,7 +169,7 @@ def _longest_row(source: BlockSource, error: BudgetError, at_least: int) -> int:
     """Bytes that a block must have for the longest row. error: raised, with "at least", where that is not to be
     found out. at_least: that a block must have by now."""
     longest, room = at_least, max(error.limit_bytes, RUNTIME_BYTES) - resident_bytes()
-    while _can_be_read(source) and (longest == at_least or BLOCKS_HELD * longest <= room):
+    while _can_be_read(source) and (longest == SMALLEST_BLOCK_BYTES or BLOCKS_HELD * longest <= room):
         try:
             for _ in source.blocks(longest):
                 pass

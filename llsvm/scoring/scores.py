@@ -51,7 +51,7 @@ def score_rows(
     """As ``score_blocks``. score: of rows, and their first column's number, which is ``base``."""
     held = source.info().in_memory
     step = max(1, _SCORE_BLOCKS * max_bytes // each_bytes)
-    for block in _blocks(source, max_bytes, grow):
+    for block in growing_blocks(source, max_bytes, grow):
         for start in range(0, block.n_rows, step):
             part = block if block.n_rows <= step else block.slice(start, min(start + step, block.n_rows))
             values = score(part.X, base)
@@ -67,7 +67,7 @@ def column_base(model: Model, source: BlockSource) -> int:
     return model.index_base if base is None else base
 
 
-def _blocks(source: BlockSource, max_bytes: int, grow: Callable[[int], int] | None) -> Iterator[Block]:
+def growing_blocks(source: BlockSource, max_bytes: int, grow: Callable[[int], int] | None) -> Iterator[Block]:
     """The blocks of ``source``; where a row is too long for them it is read anew up to there, in larger ones."""
     done = 0  # rows handed out
     while True:
