@@ -93,6 +93,9 @@ def test_parameters_have_the_declared_types_and_allowed_values(function):
 
 
 def test_docstrings_have_a_line_for_each_option_in_the_words_of_python():
+    import llsvm.predict  # the module then stands where the function was
+    import llsvm.train
+
     for function in (train, llsvm.predict, llsvm.evaluate, llsvm.LLSVMClassifier.fit_file):
         lines = re.findall(
             r"^    (\w+): (.+)$", inspect.getdoc(function).replace("\n", "\n    "), re.MULTILINE

@@ -106,9 +106,8 @@ class CSVSource(TableSource):
             kinds = dict.fromkeys(self._options.text, "document")  # whatever their first cells look like
             if self._model is not None:
                 kinds = {c.name: c.kind for c in self._model.columns}
-            self._heads = {
-                k: head for k, head in self._heads.items() if k == 0
-            }  # there may be very many files
+            # Only the first file's head and this one's are kept: there may be very many files.
+            self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
             self._heads[number] = _Head(path, text, self._header, kinds)
             if number > 0 and not self._heads[number].header:
                 self._name_as_first(self._heads[number], path)

@@ -11,10 +11,12 @@ from typing import Any
 
 
 def make_callable(name: str, function: Callable[..., Any]) -> None:
-    """Make the module that is called ``name`` call the function, whose signature it then shows."""
+    """Make the module that is called ``name`` call the function, whose signature and docstring it then
+    shows."""
 
     class CallableModule(ModuleType):
         __call__ = staticmethod(function)
         __signature__ = property(lambda module: inspect.signature(function))
 
-    sys.modules[name].__class__ = CallableModule
+    module = sys.modules[name]
+    module.__class__, module.__doc__ = CallableModule, function.__doc__

@@ -161,7 +161,7 @@ def _left(
     try:
         bytes_for_blocks(*asked, support + model.beside)
     except BudgetError as error:
-        raise max(error, refused, key=lambda each: each.smallest_bytes) from error
+        raise max(error, refused, key=lambda each: each.smallest_bytes) from None
     raise refused
 
 
