@@ -27,8 +27,10 @@ def opening_under(limit_bytes: int) -> Iterator[None]:
 
 def require_room(path: str, nbytes: int) -> None:
     """Raise BudgetError where reading what describes a file's columns takes more than the limit leaves, if there is
-    one. nbytes: that it takes."""
+    one. A limit below what every run needs is left to the ledger, which knows the smallest that works.
+
+    nbytes: that it takes."""
     limit = _limit_bytes
-    if limit is not None and min(RUNTIME_BYTES, resident_bytes()) + nbytes > limit:
+    if limit is not None and min(RUNTIME_BYTES, resident_bytes()) + nbytes > max(limit, RUNTIME_BYTES):
         lines = {RUNTIME: RUNTIME_BYTES, LIBRARY: nbytes}
         raise BudgetError(f"the columns of {path}", limit, RUNTIME_BYTES + nbytes, lines, at_least=True)
