@@ -164,7 +164,7 @@ def test_a_model_that_unpacks_to_more_than_the_limit_is_not_unpacked(tmp_path, s
 
 def test_the_weights_of_a_model_that_does_not_fit_stay_unread(tmp_path, monkeypatch):
     for name in ("llsvm.memory.process.resident_bytes", "llsvm.scoring.room.resident_bytes"):
-        monkeypatch.setattr(name, lambda: 200 * MB)  # as in a process of its own: other tests have left more here
+        monkeypatch.setattr(name, lambda: 200 * MB)  # as in a process of its own: tests leave more here
     model_of(20, d=500_000).save(tmp_path / "m")
     tracemalloc.start()
     model = taken(tmp_path / "m", "400MB")
