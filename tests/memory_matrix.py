@@ -355,7 +355,8 @@ class Laboratory:
             return ["convert", data, f"{out}.parquet", *cell.reading()]
         model = str(self._model(cell))
         if cell.command == "predict":
-            return ["predict", model, data, "-o", f"{out}.csv", "--scores"]
+            scores = [] if KINDS[cell.loss] == REGRESSION else ["--scores"]
+            return ["predict", model, data, "-o", f"{out}.csv", *scores]
         if cell.command == "report":
             return ["report", model, "--data", data, "-o", f"{out}.html"]
         return [cell.command, model, data, *(spill if cell.command == "verify" else [])]

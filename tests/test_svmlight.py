@@ -177,6 +177,17 @@ def test_numbers_that_are_short_are_exact(tmp_path):
     assert [values[0] for _, _, values in rows] == [np.float32(float(t)) for t in tokens]
 
 
+def test_float64_are_exact_at_any_size(tmp_path):
+    """The parser keeps the last digit: a column's values may differ in nothing else."""
+    rng = np.random.default_rng(1)
+    numbers = (
+        rng.choice([-1.0, 1.0], 20_000) * rng.uniform(1, 2, 20_000) * 2.0 ** rng.integers(-1000, 1000, 20_000)
+    )
+    tokens = [f"{v:{f}}" for v in numbers.tolist() for f in (".17g", ".15e", ".3g")]
+    rows = read(tmp_path, b"".join(b"%s 1:1\n" % token.encode() for token in tokens))
+    assert [label for label, _, _ in rows] == [float(token) for token in tokens]
+
+
 def test_pairs_of_every_length(tmp_path):
     """The parser looks for a pair's end in its first 16 bytes, and has ways of its own for short numbers."""
     wholes, decimals = ("0", "7", "30", ""), [".", *(f".{'123456789012'[:n]}" for n in range(1, 13)), ""]

@@ -11,6 +11,8 @@ The eight-byte steps take the first byte for the lowest (little-endian), as on x
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -38,13 +40,21 @@ BITS8, BITS16, BITS32 = np.uint64(8), np.uint64(16), np.uint64(32)
 
 MAX_INDEX = 2**31 - 1
 NORMAL_FLOAT32 = 2.0**-126  # rounding numbers nearer to 0 takes more than 2^-24 of them
-MAX_EXPONENT = 308
+MAX_EXPONENT = 308  # of a float64
 ROOM_FOR_A_DIGIT = np.uint64((2**64 - 10) // 10)
 BELOW_FLOAT32 = np.uint64(2**29 - 1)  # what a float64's mantissa has beyond a float32's
-POWERS = np.array([float(f"1e{k}") for k in range(MAX_EXPONENT + 1)])
-MAX_EXACT_POWER = 22  # 10^22 is a float64
+LEAST_EXPONENT = -342  # 2^64 times less is no float64 but 0
+LARGE_POWER, SHRUNK = 200, 2.0**-300  # larger powers are kept times SHRUNK, to be multiplied without overflow
+_EXACT_POWERS = [
+    Fraction(10**k) * (Fraction(SHRUNK) if k > LARGE_POWER else 1) for k in range(1 - LEAST_EXPONENT)
+]
+POWERS = np.array([float(power) for power in _EXACT_POWERS])
+POWERS_REST = np.array(
+    [float(power - Fraction(float(power))) for power in _EXACT_POWERS]
+)  # what rounding took off
 WHOLE_BELOW = np.uint64(2**53)  # whole numbers up to here are float64
 UPPER_BITS = np.uint64(2**64 - 2**11)  # those of a number below 2^64 that a float64 holds
+MAX_EXACT_POWER = 22  # 10^22 is a float64
 SPLITTER = 2.0**27 + 1.0
 WHOLE_POWERS = np.array([10**k for k in range(9)], np.uint64)
 
@@ -114,23 +124,48 @@ def _ends_token(c):
 
 
 @njit(**JIT)
+def _error_of_product(a, b, product):
+    """``a`` x ``b`` less their rounded product, exactly: both are split into halves whose products are exact
+    (Dekker 1971)."""
+    p, q = a * SPLITTER, b * SPLITTER
+    a1, b1 = p - (p - a), q - (q - b)
+    a2, b2 = a - a1, b - b1
+    return ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
+
+
+@njit(**JIT)
+def _in_two(mantissa):
+    """``mantissa`` as the sum of two float64, the second 0 where the first can be all of it."""
+    upper = mantissa if mantissa < WHOLE_BELOW else mantissa & UPPER_BITS
+    return np.float64(upper), np.float64(mantissa - upper)
+
+
+@njit(**JIT)
 def _over_power(mantissa, decimals):
-    """``mantissa`` / 10^decimals, at most 10^22, as the nearest float64, whose last digit counts where a column's
-    values differ in nothing else: the quotient of the mantissa's upper bits, and what its remainder and the lower
-    bits add to that."""
+    """``mantissa`` / 10^decimals (0 to 342) as the nearest float64, but for near ties, since the last digit counts
+    where a column's values differ in nothing else: the quotient of the mantissa's upper bits and the power, and
+    what is left over by both."""
     power = POWERS[decimals]
-    if mantissa < WHOLE_BELOW:
+    if mantissa < WHOLE_BELOW and decimals <= MAX_EXACT_POWER:
         return np.float64(mantissa) / power
-    upper = np.float64(mantissa & UPPER_BITS)
-    lower = np.float64(mantissa & ~UPPER_BITS)
+    unit = SHRUNK if decimals > LARGE_POWER else 1.0
+    upper, lower = _in_two(mantissa)
+    upper, lower = unit * upper, unit * lower
     quotient = upper / power
-    # quotient * power without rounding (Dekker 1971), both split into halves whose products are exact
-    q, p = quotient * SPLITTER, power * SPLITTER
-    q1, p1 = q - (q - quotient), p - (p - power)
-    q2, p2 = quotient - q1, power - p1
     product = quotient * power
-    error = ((q1 * p1 - product) + q1 * p2 + q2 * p1) + q2 * p2
-    return quotient + ((upper - product) - error + lower) / power
+    error = _error_of_product(quotient, power, product)
+    return quotient + ((upper - product) - error + lower - quotient * POWERS_REST[decimals]) / power
+
+
+@njit(**JIT)
+def _times_power(mantissa, exponent):
+    """``mantissa`` x 10^exponent (0 to 308), rounded as ``_over_power`` rounds, possibly inf."""
+    power = POWERS[exponent]
+    unit = SHRUNK if exponent > LARGE_POWER else 1.0
+    upper, lower = _in_two(mantissa)
+    product = upper * power
+    rest = _error_of_product(upper, power, product) + upper * POWERS_REST[exponent] + lower * power
+    return (product + rest) / unit
 
 
 @njit(**JIT)
@@ -175,20 +210,14 @@ def _number(text, p):
             power = min(power * 10 + np.int64(text[p] - ZERO), 1 << 50)
             p += 1
         exponent += -power if below_one else power
-    value = np.float64(mantissa)
-    if value != 0.0:
-        if -MAX_EXACT_POWER <= exponent < 0:
-            value = _over_power(mantissa, -exponent)
-        elif exponent > MAX_EXPONENT:
-            value = np.inf
-        elif exponent >= 0:
-            value *= POWERS[exponent]
-        else:
-            while exponent < -MAX_EXPONENT and value != 0.0:
-                value /= POWERS[MAX_EXPONENT]
-                exponent += MAX_EXPONENT
-            if value != 0.0:
-                value /= POWERS[-exponent]
+    if mantissa == 0 or exponent < LEAST_EXPONENT:
+        value = 0.0
+    elif exponent > MAX_EXPONENT:
+        value = np.inf
+    elif exponent >= 0:
+        value = _times_power(mantissa, exponent)
+    else:
+        value = _over_power(mantissa, -exponent)
     return -value if negative else value, p
 
 
