@@ -99,6 +99,8 @@ class Cell:
             return False
         if self.command in ("tune", "path") and (self.solver != "auto" or self.loss == "one_class"):
             return False
+        if self.command == "tune" and self.multiclass not in ("ovr", "ovo"):
+            return False
         if self.command == "path" and (self.penalty == "l2" or self.multiclass != "ovr" or self.C != 1):
             return False
         if self.command == "path" and self.shape == "classes":
@@ -494,7 +496,7 @@ def main() -> int:
     found = measured(cells, ROOT, has_cgroup, 60 * options.minutes, note)
     runs = [run for each in found.values() for run in each]
     wrong = [run for run in runs if run.wrong]
-    over = sum(run.wrong == "OVER" or run.exit_code == -9 for run in runs)
+    over = sum(run.wrong == "OVER" or run.wrong.startswith("ended with -9") for run in runs)
     for each in found.values():
         for cliff in cliffs(each):
             print(f"cliff: {cliff}")
