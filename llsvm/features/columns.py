@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from llsvm.errors import DataError
 from llsvm.features.labels import WHOLE_BELOW
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
+from llsvm.objective.rounding import lost_as_float
 
 _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
     *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
 }
+_FLOAT_DIGITS = 16  # decimals of fewer digits are told apart as 64-bit floats
+_SPLIT = 2.0**27 + 1.0  # makes two numbers of 26 bits of a 64-bit float
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
@@ -110,6 +113,45 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
         values = plain(column)
     values = values.astype(np.float64, copy=False)
     return values / per_unit if per_unit != 1 else values
+
+
+def lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """What ``values``, (n, 1), the ``numbers`` of the column, lack of it; None where that is nothing.
+
+    Of decimals: where they were told apart as 64-bit floats, nothing."""
+    type_ = column.type
+    if types.is_dictionary(type_):
+        column, type_ = column.dictionary_decode(), type_.value_type
+    if types.is_decimal(type_):
+        if type_.precision < _FLOAT_DIGITS:
+            return None
+        wide = pa.decimal256(min(75, type_.precision + 2), type_.scale)
+        floats = pa.array(values[:, 0], from_pandas=True)
+        apart = pc.subtract(column.cast(wide), floats.cast(wide, safe=False)).cast(pa.float64())
+        return plain(apart.fill_null(0.0))[:, None]
+    per_unit = 1.0
+    if types.is_temporal(type_):
+        column, per_unit = _ticks(column)
+    if column.type.id not in (pa.int64().id, pa.uint64().id):
+        return None
+    ticks = plain(column.fill_null(0))
+    if per_unit == 1.0 and (not len(ticks) or max(abs(int(ticks.min())), int(ticks.max())) <= 2**53):
+        return None
+    wide = ticks.astype(np.float64)
+    found = lost_as_float(ticks, wide) / per_unit
+    if per_unit != 1.0:
+        found += _rest_of_division(wide, per_unit)
+    return np.where(np.isnan(values[:, 0]), 0.0, found)[:, None]
+
+
+def _rest_of_division(a: NDArray[np.float64], b: float) -> NDArray[np.float64]:
+    """(n,) by how much the quotients a / b, as 64-bit floats, are too small (Dekker's product)."""
+    q = a / b
+    high, of_b = (x * _SPLIT - (x * _SPLIT - x) for x in (q, b))
+    low, rest = q - high, b - of_b
+    product = q * b
+    off = ((high * of_b - product) + high * rest + low * of_b) + low * rest
+    return ((a - product) - off) / b
 
 
 def _ticks(column: pa.Array) -> tuple[pa.Array, float]:

@@ -96,6 +96,7 @@ def machine_of(
             constant = (intercept_of(model) - shift) / unit
             moved = np.abs(constant) + np.abs(weights[:, :d]) @ np.abs(scaling.shift - center[:d])
             constant = constant + weights[:, :d] @ (scaling.shift - center[:d])
+            constant = constant + weights[:, scaling.far] @ scaling.shift_rest
             weights[:, :d] /= scaling.scale
         lost = lost_in_sum(weights.shape[1]) * float(moved.max())
         return LinearMachine(*_of_each_class(settings, dataset, weights, constant), settings, lost)
