@@ -110,6 +110,98 @@ def test_values_that_differ_in_their_last_digits_are_told_apart(tmp_path, plain,
         write_liblinear(found[3], tmp_path / "liblinear")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("where", [1e16, -(2.0**600)])
+def test_a_mean_that_is_no_float_is_subtracted_to_its_last_digit(tmp_path, kind, where):
+    """Values of which none is between: their mean is as far from all floats as they are from it."""
+    step = np.spacing(abs(where))
+    found = trained(tmp_path, kind, where + step * (STEPS > 7))
+    agree(found, trained(tmp_path, kind, 1.0 + (STEPS > 7)), 1e-9)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", ["standard", "minmax", "maxabs"])
+def test_what_is_missing_becomes_a_mean_that_is_no_float(kind, sparse):
+    from llsvm.block import CSR
+
+    X = np.c_[1e16 + 2.0 * (STEPS > 7), STEPS, 1e16 + 2.0 * (STEPS > 3)]
+    X[::5] = np.nan
+    learned = ColumnStatistics()
+    rows = CSR(np.arange(0, 3 * N + 1, 3), np.tile(np.arange(3, dtype=np.int32), N), X.copy().ravel())
+    learned.add(rows if sparse else X)
+    scaling = learned.scaling(kind, N, 3, is_dense=not sparse)
+    scaling.apply(rows if sparse else X)
+    found = (rows.data.reshape(N, 3) if sparse else X)[:, [0, 2]]
+    plain = np.c_[STEPS > 7, STEPS > 3].astype(float)
+    plain[::5] = np.nan
+    plain = np.where(np.isnan(plain), np.nanmean(plain, axis=0), plain)
+    expected = {"standard": (plain - plain.mean(axis=0)) / plain.std(axis=0), "minmax": plain, "maxabs": 1.0}
+    np.testing.assert_allclose(found, np.broadcast_to(expected[kind], found.shape), rtol=1e-12, atol=1e-12)
+
+
+WHOLE = STEPS.astype(np.int64)
+NO_FLOATS = {
+    "int64": pa.array(2**60 + WHOLE),
+    "uint64": pa.array(np.uint64(2**63) + WHOLE.astype(np.uint64)),
+    "below 0": pa.array(-(2**60) - WHOLE),
+    "with nulls": pa.array([None if i % 7 == 0 else v for i, v in enumerate((2**60 + WHOLE).tolist())]),
+    "decimal": pa.array((2**60 + WHOLE).tolist()).cast(pa.decimal128(38, 0)),
+    "categories": pa.array(2**60 + WHOLE).dictionary_encode(),
+    "ns": pa.array(17 * 10**17 + 100 * WHOLE, pa.timestamp("ns")),
+    "us": pa.array(17 * 10**14 + WHOLE, pa.timestamp("us")),
+}
+
+
+@pytest.mark.parametrize("name", NO_FLOATS)
+def test_values_that_64_bit_floats_do_not_tell_apart_are_refused_by_name(tmp_path, name):
+    pq.write_table(pa.table({"x": NO_FLOATS[name], "other": OTHER, "y": Y}), tmp_path / "rows.parquet")
+    with pytest.raises(
+        DataError, match="column x: its values are too near to each other for the 64-bit floats"
+    ):
+        llsvm.train(str(tmp_path / "rows.parquet"), label="y", missing="mean")
+
+
+@pytest.mark.parametrize("write", ["arrays", "sparse", "npz", "h5"])
+def test_whole_numbers_in_arrays_are_told_apart_or_refused(tmp_path, write):
+    sp = pytest.importorskip("scipy.sparse")
+    near, far = (np.c_[2**60 + step * WHOLE, np.arange(N) % 3] for step in (1, 2**20))
+
+    def model_of(X):
+        path = tmp_path / f"rows.{write}"
+        if write == "npz":
+            np.savez(path, X=X, y=Y)
+        elif write == "h5":
+            with h5py.File(path, "w") as file:
+                file["X"], file["y"] = X, Y
+        else:
+            return llsvm.train(sp.csr_matrix(X) if write == "sparse" else X, Y, tol=1e-6, **SCALED)
+        return llsvm.train(str(path), tol=1e-6, **SCALED)
+
+    assert model_of(far).converged
+    with pytest.raises(DataError, match=r"column .*too near to each other for the 64-bit floats"):
+        model_of(near)
+
+
+@pytest.mark.parametrize("step", [2**12, 2**16])
+def test_what_whole_numbers_lose_as_64_bit_floats_is_counted(tmp_path, step):
+    """Steps of a few units in the last place, and odd numbers."""
+    column = 2**60 + step * WHOLE + RNG.integers(0, 64, N)
+    pq.write_table(pa.table({"x": column, "other": OTHER, "y": Y}), tmp_path / "rows.parquet")
+    model = llsvm.train(str(tmp_path / "rows.parquet"), label="y", tol=0.5)
+    Z = np.c_[(column - 2**60).astype(float), OTHER]
+    exact = llsvm.train(Z, Y, tol=1e-9, **SCALED)
+    assert model.certificate.dual[0] <= exact.certificate.primal[0]
+    primal = model.certificate.primal[0] + sum(model.certificate.rounding)
+    assert primal >= exact.certificate.dual[0]
+    assert sum(model.certificate.rounding) > 0
+
+
+def test_constants_beyond_64_bit_floats_are_constants(tmp_path):
+    columns = {"x": pa.array([2**60 + 1] * N), "z": pa.array([2**60 + 1] * N).cast(pa.decimal128(38, 0))}
+    pq.write_table(pa.table({**columns, "other": OTHER, "y": Y}), tmp_path / "rows.parquet")
+    assert llsvm.train(str(tmp_path / "rows.parquet"), label="y").converged
+
+
 @pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.sampled_from(KINDS), st.integers(-996, 996), st.integers(-45, 20))
@@ -304,6 +396,8 @@ def test_targets_whose_squares_vanish_are_refused():
 def test_svmlight_values_are_read_to_the_last_digit():
     wide = np.concatenate([RNG.random(2000), 1e8 * (1 + 1e-14 * RNG.random(2000)), 1e9 * RNG.random(2000)])
     words = [*(repr(v) for v in wide.tolist()), *(f"{v:.18f}" for v in wide[:2000])]
+    for size in (1e18, 1e23, 1e50, 1e-50, 1e300, 1e-300):
+        words += [f"{size * v:{form}}" for v in wide[:500] for form in (".16e", ".17e", ".25e", ".40g")]
     text = "".join(f"1 1:{word}\n" for word in words).encode()
     n, padded = len(words), np.frombuffer(text + b"\0" * PADDING_BYTES, np.uint8)
     data = np.zeros(n)

@@ -97,7 +97,7 @@ class ArraySource:
                 self.bytes_read += X.nbytes
             if self.rounding.double:
                 X = _wide(X)
-            self._X.note(self.rounding, X, start, stop)
+            self._X.note(self.rounding, start, stop)
             weight = None if self._weight is None else self._weight[start:stop].astype(np.float64, copy=False)
             yield Block(X, self._y[start:stop], np.arange(start, stop, dtype=np.int64), weight)
             start = stop
@@ -130,11 +130,10 @@ class _Dense:
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             return part.astype(self._dtype, order="C")
 
-
-    def note(self, rounding: Rounding, rows: NDArray[np.floating], start: int, stop: int) -> None:
-        """Have noted what whole numbers have lost."""
+    def note(self, rounding: Rounding, start: int, stop: int) -> None:
+        """Have noted what whole numbers lose as floats."""
         if is_long(self._X.dtype):
-            rounding.note(self._X[start:stop], rows, 0)
+            rounding.note(self._X[start:stop], self._X[start:stop].astype(self._dtype), 0)
 
 
 class _Sparse:
@@ -178,8 +177,8 @@ class _Sparse:
             CSR(indptr, indices, data) if self._sorted else _canonical(indptr, indices, data, self.shape[1])
         )
 
-    def note(self, rounding: Rounding, rows: CSR, start: int, stop: int) -> None:
-        """Have noted what whole numbers have lost."""
+    def note(self, rounding: Rounding, start: int, stop: int) -> None:
+        """Have noted what whole numbers lose as floats."""
         if is_long(self._data.dtype):
             values = self._data[self._indptr[start] : self._indptr[stop]]
             rounding.note(values, values.astype(self._dtype), None)

@@ -28,14 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
-from llsvm.objective.rounding import (
-    HALF_ULP,
-    HALF_ULP64,
-    MIN_FLOAT32,
-    Rounding,
-    doubt_of_columns,
-    lost_squares,
-)
+from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64, MIN_FLOAT32
+from llsvm.objective.rounding import Rounding, doubt_of_columns, lost_squares
 
 ROW_SCALE = "unit-row"
 MAX_SPREADS = 1 << 20  # of more columns no spread is kept
@@ -168,7 +162,9 @@ class ColumnStatistics:
         shift = np.where(left_out, 0.0, shift)
         spread = np.zeros(0, np.float32) if n_columns > MAX_SPREADS else _narrow(deviation / unit)
         far = np.flatnonzero((np.abs(fill * scale) > _FAR_OFF) & (learned.rest != 0))
-        return Scaling(kind, shift, scale, fill, spread, int(np.count_nonzero(left_out)), far, learned.rest[far])
+        return Scaling(
+            kind, shift, scale, fill, spread, int(np.count_nonzero(left_out)), far, learned.rest[far]
+        )
 
 
 class ScaleError(Exception):
@@ -289,7 +285,9 @@ class Scaling:
 
         if isinstance(X, CSR):
             begin, end = int(X.indptr[0]), int(X.indptr[-1])
-            places = begin + np.flatnonzero(np.isin(X.indices[begin:end], self.far)) if len(self.far) else self.far
+            places = (
+                begin + np.flatnonzero(np.isin(X.indices[begin:end], self.far)) if len(self.far) else self.far
+            )
             far = self._scaled_far(X.data[places], np.searchsorted(self.far, X.indices[places]))
             if len(self.scale):
                 scale_csr(begin, end, X.indices, X.data, self.shift, self.scale, self.fill)

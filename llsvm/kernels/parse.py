@@ -11,6 +11,9 @@ The eight-byte steps take the first byte for the lowest (little-endian), as on x
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -41,12 +44,27 @@ NORMAL_FLOAT32 = 2.0**-126  # rounding numbers nearer to 0 takes more than 2^-24
 MAX_EXPONENT = 308
 ROOM_FOR_A_DIGIT = np.uint64((2**64 - 10) // 10)
 BELOW_FLOAT32 = np.uint64(2**29 - 1)  # what a float64's mantissa has beyond a float32's
-POWERS = np.array([float(f"1e{k}") for k in range(MAX_EXPONENT + 1)])
 MAX_EXACT_POWER = 22  # 10^22 is a float64
+POWERS = np.array([float(10**k) for k in range(MAX_EXACT_POWER + 1)])
 WHOLE_BELOW = np.uint64(2**53)  # whole numbers up to here are float64
 UPPER_BITS = np.uint64(2**64 - 2**11)  # those of a number below 2^64 that a float64 holds
 SPLITTER = 2.0**27 + 1.0
 WHOLE_POWERS = np.array([10**k for k in range(9)], np.uint64)
+MIN_EXPONENT = -343  # of a power of ten that times a number below 2^64 is not 0 as a float64
+
+
+def _in_two(exponent):
+    """10^exponent as (a + b) 2^c: a in [1, 2), b what it lacks, to 106 digits of both."""
+    exact = Fraction(10) ** exponent
+    c = exact.numerator.bit_length() - exact.denominator.bit_length()
+    c -= exact < Fraction(2) ** c
+    exact /= Fraction(2) ** c
+    return float(exact), float(exact - Fraction(float(exact))), c
+
+
+FRACTIONS, FRACTION_RESTS, BITS = (
+    np.array(each) for each in zip(*map(_in_two, range(MIN_EXPONENT, MAX_EXPONENT + 1)), strict=True)
+)
 
 
 @intrinsic
@@ -134,22 +152,42 @@ def _over_power(mantissa, decimals):
 
 
 @njit(**JIT)
-def _number(text, p):
-    """The decimal number at ``p``, whatever its form, as float64 (possibly inf), and its end (-1: no number).
+def _times_power(mantissa, rest, exponent):
+    """(``mantissa`` + ``rest``) 10^exponent, from MIN_EXPONENT on, as the nearest float64: the product of the
+    mantissa's upper bits and of the power, and what is left. rest: below 1, and 0 of small mantissas."""
+    at = exponent - MIN_EXPONENT
+    power = FRACTIONS[at]
+    if mantissa < WHOLE_BELOW:
+        upper, lower = np.float64(mantissa), 0.0
+    else:
+        upper, lower = np.float64(mantissa & UPPER_BITS), np.float64(mantissa & ~UPPER_BITS) + rest
+    # upper * power without rounding, as in ``_over_power``
+    q, p = upper * SPLITTER, power * SPLITTER
+    q1, p1 = q - (q - upper), p - (p - power)
+    q2, p2 = upper - q1, power - p1
+    product = upper * power
+    error = ((q1 * p1 - product) + q1 * p2 + q2 * p1) + q2 * p2
+    return math.ldexp(product + (error + lower * power + upper * FRACTION_RESTS[at]), BITS[at])
 
-    Up to 19 digits are kept exactly, and scaled by a power of ten.
-    """
+
+@njit(**JIT)
+def _number(text, p):
+    """The decimal number at ``p``, whatever its form, as the nearest float64 (possibly inf), and its end (-1: no
+    number). Up to 19 digits are kept exactly, those after them as a share of one in the last of these."""
     negative = text[p] == MINUS
     if negative or text[p] == PLUS:
         p += 1
     mantissa = np.uint64(0)
     exponent = 0
+    rest, weight = 0.0, 0.1
     start = p
     while _is_digit(text[p]):
         if mantissa <= ROOM_FOR_A_DIGIT:
             mantissa = mantissa * TEN + np.uint64(text[p] - ZERO)
         else:
             exponent += 1
+            rest += weight * np.float64(text[p] - ZERO)
+            weight *= 0.1
         p += 1
     n_digits = p - start
     if text[p] == DOT:
@@ -159,6 +197,9 @@ def _number(text, p):
             if mantissa <= ROOM_FOR_A_DIGIT:
                 mantissa = mantissa * TEN + np.uint64(text[p] - ZERO)
                 exponent -= 1
+            else:
+                rest += weight * np.float64(text[p] - ZERO)
+                weight *= 0.1
             p += 1
         n_digits += p - start
     if n_digits == 0:
@@ -177,18 +218,14 @@ def _number(text, p):
         exponent += -power if below_one else power
     value = np.float64(mantissa)
     if value != 0.0:
-        if -MAX_EXACT_POWER <= exponent < 0:
+        if rest == 0.0 and -MAX_EXACT_POWER <= exponent < 0:
             value = _over_power(mantissa, -exponent)
         elif exponent > MAX_EXPONENT:
             value = np.inf
-        elif exponent >= 0:
-            value *= POWERS[exponent]
-        else:
-            while exponent < -MAX_EXPONENT and value != 0.0:
-                value /= POWERS[MAX_EXPONENT]
-                exponent += MAX_EXPONENT
-            if value != 0.0:
-                value /= POWERS[-exponent]
+        elif exponent < MIN_EXPONENT:
+            value = 0.0
+        elif rest != 0.0 or exponent != 0:
+            value = _times_power(mantissa, rest, exponent)
     return -value if negative else value, p
 
 

@@ -20,7 +20,8 @@ from llsvm.memory import plan
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LABELS, LIBRARY, READING, STATISTICS
 from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory
-from llsvm.objective.rounding import HALF_ULP, HALF_ULP64, NOISE, ValuesRounded
+from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64
+from llsvm.objective.rounding import NOISE, ValuesRounded
 from llsvm.spill.store import PageSink
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
