@@ -20,6 +20,8 @@ _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().
     *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
 }
 _FLOAT_DIGITS = 16  # decimals of fewer digits are told apart as 64-bit floats
+_MAX_DIGITS = 73  # of decimals that are compared
+_PIECE = 1 << 12
 _SPLIT = 2.0**27 + 1.0  # makes two numbers of 26 bits of a 64-bit float
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
@@ -119,29 +121,38 @@ def lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] |
     """What ``values``, (n, 1), the ``numbers`` of the column, lack of it; None where that is nothing.
 
     Of decimals: where they were told apart as 64-bit floats, nothing."""
-    type_ = column.type
-    if types.is_dictionary(type_):
-        column, type_ = column.dictionary_decode(), type_.value_type
+    type_ = column.type.value_type if types.is_dictionary(column.type) else column.type
     if types.is_decimal(type_):
-        if type_.precision < _FLOAT_DIGITS:
-            return None
-        wide = pa.decimal256(min(75, type_.precision + 2), type_.scale)
-        floats = pa.array(values[:, 0], from_pandas=True)
-        apart = pc.subtract(column.cast(wide), floats.cast(wide, safe=False)).cast(pa.float64())
-        return plain(apart.fill_null(0.0))[:, None]
+        may_lose = _FLOAT_DIGITS <= type_.precision <= _MAX_DIGITS and type_.scale >= 0
+    else:
+        may_lose = type_.id in (pa.int64().id, pa.uint64().id) or types.is_temporal(type_)
+    if not may_lose:
+        return None
+    found, any_lost = np.zeros((len(column), 1)), False
+    for at in range(0, len(column), _PIECE):  # which takes little memory
+        part, wide = column.slice(at, _PIECE), values[at : at + _PIECE, 0]
+        part = part.dictionary_decode() if types.is_dictionary(column.type) else part
+        piece = _lost_decimals(part, wide) if types.is_decimal(type_) else _lost_ticks(part)
+        found[at : at + _PIECE, 0] = np.where(np.isnan(wide), 0.0, piece)
+        any_lost |= bool(piece.any())
+    return found if any_lost else None
+
+
+def _lost_decimals(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    wide = pa.decimal256(column.type.precision + 2, column.type.scale)
+    there = np.where(np.isnan(values), 0.0, values)
+    floats = pa.Array.from_buffers(pa.float64(), len(there), [None, pa.py_buffer(there)])
+    apart = pc.subtract(column.cast(wide), floats.cast(wide, safe=False))
+    return plain(apart.cast(pa.float64()).fill_null(0.0))
+
+
+def _lost_ticks(column: pa.Array) -> NDArray[np.float64]:
     per_unit = 1.0
-    if types.is_temporal(type_):
+    if types.is_temporal(column.type):
         column, per_unit = _ticks(column)
-    if column.type.id not in (pa.int64().id, pa.uint64().id):
-        return None
     ticks = plain(column.fill_null(0))
-    if per_unit == 1.0 and (not len(ticks) or max(abs(int(ticks.min())), int(ticks.max())) <= 2**53):
-        return None
     wide = ticks.astype(np.float64)
-    found = lost_as_float(ticks, wide) / per_unit
-    if per_unit != 1.0:
-        found += _rest_of_division(wide, per_unit)
-    return np.where(np.isnan(values[:, 0]), 0.0, found)[:, None]
+    return lost_as_float(ticks, wide) / per_unit + _rest_of_division(wide, per_unit)
 
 
 def _rest_of_division(a: NDArray[np.float64], b: float) -> NDArray[np.float64]:
