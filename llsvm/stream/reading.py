@@ -35,8 +35,8 @@ _BLURRED64 = (
     "decimals, dates): subtract the same from all of them, or leave the column out"
 )
 _TOO_LARGE = (
-    "a value of size {1:.3g}: products of such values are no 64-bit floats; scale the columns (--scale standard, "
-    "minmax or maxabs), multiply this one by a power of ten, or leave it out"
+    "a value of size {1:.3g}: products of such values are no 64-bit floats; multiply the column by a power of ten, "
+    "or leave it out, or scale the columns (--scale standard, minmax or maxabs, which kernels do not take)"
 )
 _UNSCALABLE = (
     "its values, from {:.3g} to {:.3g}, differ by too little or too much to be scaled in 64-bit floats (1e-301 to "
