@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import h5py
 import numpy as np
@@ -290,6 +291,21 @@ def test_values_too_large_for_a_feature_map_are_refused_by_name(tmp_path, featur
         llsvm.train(data, feature_map=feature_map, components=10, **options)
 
 
+def test_kernel_values_too_large_for_a_feature_map_are_refused():
+    X = 1e100 * np.c_[STEPS, OTHER]
+    with pytest.raises(DataError, match="values of the poly kernel are beyond 64-bit floats"):
+        llsvm.train(X, Y, feature_map="nystroem", kernel="poly", components=10)
+
+
+@pytest.mark.parametrize("options", [{"multiclass": "crammer-singer"}, {"kernel": "linear"}], ids=str)
+def test_the_largest_values_are_certified_or_not_but_do_no_harm(options):
+    X = 1e130 * np.c_[STEPS - 8, OTHER]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = llsvm.train(X, Y, max_passes=5, **options)
+    assert llsvm.verify(model, X, Y)["differences"] == []
+
+
 @pytest.mark.parametrize("size", [1e-50, 1e50])
 def test_standard_input_is_refused_by_name(tmp_path, size):
     data, _, _ = written(tmp_path, "csv", size * (1 + STEPS))
@@ -306,7 +322,7 @@ def test_standard_input_is_refused_by_name(tmp_path, size):
     assert again.returncode == 0, again.stderr
 
 
-@pytest.mark.parametrize("weight", [1e-300, 1e300])
+@pytest.mark.parametrize("weight", [1e-300, 1e-70, 1e70, 1e300])
 def test_sample_weights_beyond_what_sums_hold_are_refused(tmp_path, weight):
     weights = np.where(np.arange(N) % 2, weight, 1.0)
     with pytest.raises(DataError, match=r"row 2: a sample weight of .* multiply all of them"):

@@ -1,5 +1,5 @@
-"""Values of which a 64-bit float is not all: whole numbers beyond 2^53, decimals, dates and times. What they lose is
-counted, and a column that is not told apart is refused by name."""
+"""Values of which a 64-bit float is not all: whole numbers beyond 2^53, decimals, dates and times. What they lose
+is counted, and a column that is not told apart is refused by name."""
 
 from __future__ import annotations
 
