@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import h5py
 import numpy as np
@@ -108,6 +109,35 @@ def test_values_that_differ_in_their_last_digits_are_told_apart(tmp_path, plain,
     told = "categories of text" if kind == "text.csv" else r"column .* differ in their last digits only"
     with pytest.raises(ModelError, match=told):
         write_liblinear(found[3], tmp_path / "liblinear")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("where", [1e16, -(2.0**600)])
+def test_a_mean_that_is_no_float_is_subtracted_to_its_last_digit(tmp_path, kind, where):
+    """Values of which none is between: their mean is as far from all floats as they are from it."""
+    step = np.spacing(abs(where))
+    found = trained(tmp_path, kind, where + step * (STEPS > 7))
+    agree(found, trained(tmp_path, kind, 1.0 + (STEPS > 7)), 1e-9)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", ["standard", "minmax", "maxabs"])
+def test_what_is_missing_becomes_a_mean_that_is_no_float(kind, sparse):
+    from llsvm.block import CSR
+
+    X = np.c_[1e16 + 2.0 * (STEPS > 7), STEPS, 1e16 + 2.0 * (STEPS > 3)]
+    X[::5] = np.nan
+    learned = ColumnStatistics()
+    rows = CSR(np.arange(0, 3 * N + 1, 3), np.tile(np.arange(3, dtype=np.int32), N), X.copy().ravel())
+    learned.add(rows if sparse else X)
+    scaling = learned.scaling(kind, N, 3, is_dense=not sparse)
+    scaling.apply(rows if sparse else X)
+    found = (rows.data.reshape(N, 3) if sparse else X)[:, [0, 2]]
+    plain = np.c_[STEPS > 7, STEPS > 3].astype(float)
+    plain[::5] = np.nan
+    plain = np.where(np.isnan(plain), np.nanmean(plain, axis=0), plain)
+    expected = {"standard": (plain - plain.mean(axis=0)) / plain.std(axis=0), "minmax": plain, "maxabs": 1.0}
+    np.testing.assert_allclose(found, np.broadcast_to(expected[kind], found.shape), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.slow
@@ -254,6 +284,28 @@ def test_values_too_large_without_a_scale_are_refused_by_name(tmp_path):
         llsvm.train(rows, Y)
 
 
+@pytest.mark.parametrize("feature_map", ["nystroem", "rff"])
+def test_values_too_large_for_a_feature_map_are_refused_by_name(tmp_path, feature_map):
+    data, options, _ = written(tmp_path, "csv", 1e200 * (1 + STEPS))
+    with pytest.raises(DataError, match="column x: a value of size"):
+        llsvm.train(data, feature_map=feature_map, components=10, **options)
+
+
+def test_kernel_values_too_large_for_a_feature_map_are_refused():
+    X = 1e100 * np.c_[STEPS, OTHER]
+    with pytest.raises(DataError, match="values of the poly kernel are beyond 64-bit floats"):
+        llsvm.train(X, Y, feature_map="nystroem", kernel="poly", components=10)
+
+
+@pytest.mark.parametrize("options", [{"multiclass": "crammer-singer"}, {"kernel": "linear"}], ids=str)
+def test_the_largest_values_are_certified_or_not_but_do_no_harm(options):
+    X = 1e130 * np.c_[STEPS - 8, OTHER]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = llsvm.train(X, Y, max_passes=5, **options)
+    assert llsvm.verify(model, X, Y)["differences"] == []
+
+
 @pytest.mark.parametrize("size", [1e-50, 1e50])
 def test_standard_input_is_refused_by_name(tmp_path, size):
     data, _, _ = written(tmp_path, "csv", size * (1 + STEPS))
@@ -270,7 +322,7 @@ def test_standard_input_is_refused_by_name(tmp_path, size):
     assert again.returncode == 0, again.stderr
 
 
-@pytest.mark.parametrize("weight", [1e-300, 1e300])
+@pytest.mark.parametrize("weight", [1e-300, 1e-70, 1e70, 1e300])
 def test_sample_weights_beyond_what_sums_hold_are_refused(tmp_path, weight):
     weights = np.where(np.arange(N) % 2, weight, 1.0)
     with pytest.raises(DataError, match=r"row 2: a sample weight of .* multiply all of them"):
@@ -304,6 +356,8 @@ def test_targets_whose_squares_vanish_are_refused():
 def test_svmlight_values_are_read_to_the_last_digit():
     wide = np.concatenate([RNG.random(2000), 1e8 * (1 + 1e-14 * RNG.random(2000)), 1e9 * RNG.random(2000)])
     words = [*(repr(v) for v in wide.tolist()), *(f"{v:.18f}" for v in wide[:2000])]
+    for size in (1e18, 1e23, 1e50, 1e-50, 1e300, 1e-300):
+        words += [f"{size * v:{form}}" for v in wide[:500] for form in (".16e", ".17e", ".25e", ".40g")]
     text = "".join(f"1 1:{word}\n" for word in words).encode()
     n, padded = len(words), np.frombuffer(text + b"\0" * PADDING_BYTES, np.uint8)
     data = np.zeros(n)

@@ -110,6 +110,18 @@ def test_a_model_just_trained_holds(columns, options, tmp_path):
         assert found["differences"] == []
 
 
+@pytest.mark.parametrize("scale", ["none", "standard", "minmax", "maxabs", "unit-row"])
+@pytest.mark.parametrize(
+    "columns", [RAW, FAR, np.c_[1e16 + 2.0 * TOWN, 1.0 + AGE]], ids=["raw", "far", "close"]
+)
+def test_a_one_class_model_of_scaled_columns_holds(columns, scale):
+    model = trained(columns, {"loss": "one_class", "nu": 0.3, "scale": scale})
+    assert llsvm.verify(model, columns, sample_weight=WEIGHTS)["differences"] == []
+    if model.certificate.primal[0] != 0.0:
+        model.coef_ *= 1.01
+        assert not llsvm.verify(model, columns, sample_weight=WEIGHTS)["holds"]
+
+
 def test_of_weights_with_the_same_primal_the_dual_point_is_not_another_one_s(tmp_path):
     """A pass that finds a better dual, at other weights with the very same primal."""
     X = (RAW - RAW.mean(axis=0)) / RAW.std(axis=0)

@@ -16,7 +16,7 @@ from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
 from llsvm.features.array_labels import as_array, labels_of, weights_of
 from llsvm.features.frames import column_names
-from llsvm.objective.rounding import Rounding
+from llsvm.objective.rounding import Rounding, is_long
 
 MAX_COLUMNS = 2**31 - 1
 STEP = 1 << 20  # values looked at together while a sparse matrix is checked
@@ -97,6 +97,7 @@ class ArraySource:
                 self.bytes_read += X.nbytes
             if self.rounding.double:
                 X = _wide(X)
+            self._X.note(self.rounding, start, stop)
             weight = None if self._weight is None else self._weight[start:stop].astype(np.float64, copy=False)
             yield Block(X, self._y[start:stop], np.arange(start, stop, dtype=np.int64), weight)
             start = stop
@@ -128,6 +129,11 @@ class _Dense:
             return part
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             return part.astype(self._dtype, order="C")
+
+    def note(self, rounding: Rounding, start: int, stop: int) -> None:
+        """Have noted what whole numbers lose as floats."""
+        if is_long(self._X.dtype):
+            rounding.note(self._X[start:stop], self._X[start:stop].astype(self._dtype), 0)
 
 
 class _Sparse:
@@ -170,6 +176,12 @@ class _Sparse:
         return (
             CSR(indptr, indices, data) if self._sorted else _canonical(indptr, indices, data, self.shape[1])
         )
+
+    def note(self, rounding: Rounding, start: int, stop: int) -> None:
+        """Have noted what whole numbers lose as floats."""
+        if is_long(self._data.dtype):
+            values = self._data[self._indptr[start] : self._indptr[stop]]
+            rounding.note(values, values.astype(self._dtype), None)
 
     def _check_structure(self) -> None:
         n, d = self.shape

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from llsvm.block import CSR, Block, concat
-from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.block import CSR, Block, Matrix, concat
+from llsvm.data.source import BlockSource, SourceInfo, column_name
 from llsvm.errors import DataError
 from llsvm.features.feature_map import (
     FeatureMap,
@@ -18,6 +18,7 @@ from llsvm.features.feature_map import (
     nystroem_projection,
     projection_bytes,
 )
+from llsvm.features.scaling import MAX_UNSCALED
 from llsvm.objective.rounding import Rounding, keep_double
 
 FIT_BYTES = 1 << 20
@@ -121,6 +122,7 @@ def _sample(
     columns = 0
     for block in source.blocks(FIT_BYTES):
         X = block.X
+        _require_products(source, X)
         if isinstance(X, CSR):
             columns = max(columns, int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1)
         else:
@@ -141,3 +143,16 @@ def _sample(
     if kept is None:
         raise DataError(f"{source.info().name}: there is no row in it")
     return kept, columns
+
+
+def _require_products(source: BlockSource, X: Matrix) -> None:
+    """Raise DataError for a value that is too large to be mapped."""
+    values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
+    most = 0.0 if not values.size else max(float(values.max()), -float(values.min()))
+    if most > MAX_UNSCALED:
+        place, info = int(np.argmax(np.abs(values))), source.info()
+        column = X.indices[X.indptr[0] + place] if isinstance(X, CSR) else place % X.shape[1]
+        raise DataError(
+            f"{info.name}: {column_name(info, int(column))}: a value of size {most:.3g}: products of such values "
+            "are no 64-bit floats; multiply the column by a power of ten, or leave it out"
+        )

@@ -14,10 +14,15 @@ from numpy.typing import NDArray
 from llsvm.errors import DataError
 from llsvm.features.labels import WHOLE_BELOW
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
+from llsvm.objective.rounding import lost_as_float
 
 _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
     *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
 }
+_FLOAT_DIGITS = 16  # decimals of fewer digits are told apart as 64-bit floats
+_MAX_DIGITS = 73  # of decimals that are compared
+_PIECE = 1 << 12
+_SPLIT = 2.0**27 + 1.0  # makes two numbers of 26 bits of a 64-bit float
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
@@ -110,6 +115,54 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
         values = plain(column)
     values = values.astype(np.float64, copy=False)
     return values / per_unit if per_unit != 1 else values
+
+
+def lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """What ``values``, (n, 1), the ``numbers`` of the column, lack of it; None where that is nothing.
+
+    Of decimals: where they were told apart as 64-bit floats, nothing."""
+    type_ = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if types.is_decimal(type_):
+        may_lose = _FLOAT_DIGITS <= type_.precision <= _MAX_DIGITS and type_.scale >= 0
+    else:
+        may_lose = type_.id in (pa.int64().id, pa.uint64().id) or types.is_temporal(type_)
+    if not may_lose:
+        return None
+    found, any_lost = np.zeros((len(column), 1)), False
+    for at in range(0, len(column), _PIECE):  # which takes little memory
+        part, wide = column.slice(at, _PIECE), values[at : at + _PIECE, 0]
+        part = part.dictionary_decode() if types.is_dictionary(column.type) else part
+        piece = _lost_decimals(part, wide) if types.is_decimal(type_) else _lost_ticks(part)
+        found[at : at + _PIECE, 0] = np.where(np.isnan(wide), 0.0, piece)
+        any_lost |= bool(piece.any())
+    return found if any_lost else None
+
+
+def _lost_decimals(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    wide = pa.decimal256(column.type.precision + 2, column.type.scale)
+    there = np.where(np.isnan(values), 0.0, values)
+    floats = pa.Array.from_buffers(pa.float64(), len(there), [None, pa.py_buffer(there)])
+    apart = pc.subtract(column.cast(wide), floats.cast(wide, safe=False))
+    return plain(apart.cast(pa.float64()).fill_null(0.0))
+
+
+def _lost_ticks(column: pa.Array) -> NDArray[np.float64]:
+    per_unit = 1.0
+    if types.is_temporal(column.type):
+        column, per_unit = _ticks(column)
+    ticks = plain(column.fill_null(0))
+    wide = ticks.astype(np.float64)
+    return lost_as_float(ticks, wide) / per_unit + _rest_of_division(wide, per_unit)
+
+
+def _rest_of_division(a: NDArray[np.float64], b: float) -> NDArray[np.float64]:
+    """(n,) by how much the quotients a / b, as 64-bit floats, are too small (Dekker's product)."""
+    q = a / b
+    high, of_b = (x * _SPLIT - (x * _SPLIT - x) for x in (q, b))
+    low, rest = q - high, b - of_b
+    product = q * b
+    off = ((high * of_b - product) + high * rest + low * of_b) + low * rest
+    return ((a - product) - off) / b
 
 
 def _ticks(column: pa.Array) -> tuple[pa.Array, float]:

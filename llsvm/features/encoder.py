@@ -269,14 +269,16 @@ class TableEncoder:
         crosses, numbers, at = self.crosses, {}, 0
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             for c in self._dense:
+                before = None
                 if c.kind == "number":
                     wide = arrow.numbers(columns[c.name])[:, None]
+                    before = arrow.lost(columns[c.name], wide)
                     if c.name in crosses.numbers:
                         numbers[c.name] = crosses.filled(c.name, wide[:, 0])
                 else:
                     wide = arrow.vectors(columns[c.name], c.name, c.width)
                 dense[:, at : at + c.width] = wide
-                self.rounding.note(wide, dense[:, at : at + c.width], at)
+                self.rounding.note(wide, dense[:, at : at + c.width], at, before)
                 at += c.width
             for cross in crosses.products:
                 product = (numbers[cross.a] * numbers[cross.b])[:, None]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
-from llsvm.errors import ModelError
+from llsvm.errors import DataError, ModelError
 from llsvm.files.json_checks import MAX_FEATURES, check, is_number, is_whole, one_of
 
 _CHUNK_BYTES = 1 << 22
@@ -250,7 +250,14 @@ def projection_bytes(n_landmarks: int, n_features: int, is_dense: bool) -> int:
 
 def nystroem_projection(function: KernelFunction, landmarks: Matrix, n_features: int) -> NDArray[np.float64]:
     """K(z, z)^(-1/2), (m, m); directions without length are left out."""
-    values, vectors = np.linalg.eigh(function.between(landmarks, landmarks, n_features))
+    with np.errstate(over="ignore", invalid="ignore"):
+        K = function.between(landmarks, landmarks, n_features)
+    if not np.isfinite(K).all():
+        raise DataError(
+            f"values of the {function.name} kernel are beyond 64-bit floats; pass a smaller --gamma or --degree, "
+            "or --scale unit-row"
+        )
+    values, vectors = np.linalg.eigh(K)
     kept = values > 1e-12 * values[-1]
     return (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
 

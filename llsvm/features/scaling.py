@@ -21,13 +21,15 @@ of categories and stay 0 and 1. ``fill`` replaces missing values (NaN): the colu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
-from llsvm.objective.rounding import HALF_ULP, MIN_FLOAT32, Rounding, doubt_of_columns, lost_squares
+from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64, MIN_FLOAT32
+from llsvm.objective.rounding import Rounding, doubt_of_columns, lost_squares
 
 ROW_SCALE = "unit-row"
 MAX_SPREADS = 1 << 20  # of more columns no spread is kept
@@ -107,9 +109,21 @@ class ColumnStatistics:
             np.sqrt((scaling.scale**2 * after).sum())
         )
 
-    def blurred(self, kind: str, n_rows: int, roundings: Sequence[Rounding]) -> int | None:
+    def lost_by_doubles(self, scaling: Scaling, roundings: Sequence[Rounding], n_rows: int) -> float:
+        """As ``lost_by_scaling``, of values that are kept as 64-bit floats and were more than that."""
+        if scaling.kind == ROW_SCALE:
+            return 3.0 * HALF_ULP64 * n_rows**0.5
+        learned = _Learned.of(self._table[: len(scaling.scale)], n_rows)
+        largest = np.maximum(np.abs(learned.smallest), np.abs(learned.largest))
+        moved = 2.0 * scaling.scale * doubt_of_columns(roundings, largest, HALF_ULP64)
+        return float(np.sqrt(n_rows * (moved @ moved)))
+
+    def blurred(
+        self, kind: str, n_rows: int, roundings: Sequence[Rounding], half_ulp: float = HALF_ULP
+    ) -> int | None:
         """The first column whose scale is not known, since its values are too near to 0, or to each other, for the
-        32-bit floats that they were rounded to; None where there is none. roundings: of the source."""
+        floats that they were rounded to; None where there is none. roundings: of the source. half_ulp: of the
+        floats."""
         if kind == ROW_SCALE:
             return 0 if any(each.flushed for each in roundings) else None
         if kind == "none" or not lost_squares(roundings):
@@ -117,7 +131,7 @@ class ColumnStatistics:
         learned = _Learned.of(self._table, n_rows)
         span = learned.span(kind) / learned.unit
         largest = np.maximum(np.abs(learned.smallest), np.abs(learned.largest))
-        found = np.flatnonzero(doubt_of_columns(roundings, largest) > _BLURRED * span)
+        found = np.flatnonzero(doubt_of_columns(roundings, largest, half_ulp) > _BLURRED * span)
         return int(found[0]) if len(found) else None
 
     def scaling(self, kind: str, n_rows: int, n_columns: int, is_dense: bool) -> Scaling:
@@ -147,7 +161,10 @@ class ColumnStatistics:
         left_out = (learned.zeros > 0) & (shift != 0) if not is_dense else np.zeros(n_columns, bool)
         shift = np.where(left_out, 0.0, shift)
         spread = np.zeros(0, np.float32) if n_columns > MAX_SPREADS else _narrow(deviation / unit)
-        return Scaling(kind, shift, scale, fill, spread, int(np.count_nonzero(left_out)))
+        far = np.flatnonzero((np.abs(fill * scale) > _FAR_OFF) & (learned.rest != 0))
+        return Scaling(
+            kind, shift, scale, fill, spread, int(np.count_nonzero(left_out)), far, learned.rest[far]
+        )
 
 
 class ScaleError(Exception):
@@ -174,6 +191,8 @@ class _Learned:
     unit: NDArray[np.float64]
     fill: NDArray[np.float64]
     deviation: NDArray[np.float64]
+    rest: NDArray[np.float64]
+    """What the mean has beyond ``fill``, of columns without zeros."""
 
     @classmethod
     def of(cls, table: NDArray[np.float64], n_rows: int) -> _Learned:
@@ -185,14 +204,17 @@ class _Learned:
         smallest = np.where(has_zeros, np.minimum(smallest, 0.0), smallest)
         largest = np.where(has_zeros, np.maximum(largest, 0.0), largest)
         smallest, largest = np.where(empty, 0.0, smallest), np.where(empty, 0.0, largest)
-        mean = first + moved / unit
+        moved_by = moved / unit
+        mean = first + moved_by
+        back = mean - first
+        rest = np.where(has_zeros | ~np.isfinite(mean), 0.0, (first - (mean - back)) + (moved_by - back))
         # the zeros join the other values: Chan's formula for two groups, one of them without spread
         scaled = first * unit + moved
         total = squares + scaled * scaled * (count * zeros / present)
         # rounding leaves a trace of spread where all values are the same; what is missing becomes the mean
         deviation = np.where(smallest == largest, 0.0, np.sqrt(total / n_rows))
         fill = mean * (count / present)
-        return cls(count, missing, zeros, mean, squares, smallest, largest, unit, fill, deviation)
+        return cls(count, missing, zeros, mean, squares, smallest, largest, unit, fill, deviation, rest)
 
     def span(self, kind: str) -> NDArray[np.float64]:
         """(d,) what columns times their unit are divided by; 0 of those that do not vary."""
@@ -219,6 +241,8 @@ class Scaling:
     spread: (d,) float32 (float64 where these cannot hold them), the columns' standard deviations, unscaled; (0,) of
         more than MAX_SPREADS columns.
     left_out: how many columns' shift is left to the bias.
+    far, rest: (m,) columns of which a 64-bit float tells the mean less well than they vary, and what their means
+        have beyond ``fill``.
     """
 
     kind: str
@@ -227,6 +251,8 @@ class Scaling:
     fill: NDArray[np.float64]
     spread: NDArray[np.floating]
     left_out: int = 0
+    far: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    rest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     @staticmethod
     def bytes_for(n_columns: int) -> int:
@@ -235,7 +261,23 @@ class Scaling:
 
     @property
     def nbytes(self) -> int:
-        return int(self.shift.nbytes + self.scale.nbytes + self.fill.nbytes + self.spread.nbytes)
+        arrays = (self.shift, self.scale, self.fill, self.spread, self.far, self.rest)
+        return sum(array.nbytes for array in arrays)
+
+    @property
+    def shift_rest(self) -> NDArray[np.float64]:
+        """(m,) what is subtracted of the columns ``far`` beyond ``shift``."""
+        is_mean = (self.kind == "standard") & (self.shift[self.far] != 0)
+        return np.where(is_mean, self.rest, 0.0)
+
+    def _scaled_far(self, values: NDArray[Any], at: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Values of columns ``far[at]``, scaled; both of one shape."""
+        wide, columns, rest = values.astype(np.float64), self.far[at], self.shift_rest[at]
+        gone = np.isnan(wide)
+        wide -= self.shift[columns]
+        wide -= rest
+        filled = (self.fill - self.shift)[columns] + (self.rest[at] - rest)
+        return np.where(gone, filled, wide) * self.scale[columns]
 
     def apply(self, X: Matrix) -> None:
         """Scale rows in place."""
@@ -243,15 +285,23 @@ class Scaling:
 
         if isinstance(X, CSR):
             begin, end = int(X.indptr[0]), int(X.indptr[-1])
+            places = (
+                begin + np.flatnonzero(np.isin(X.indices[begin:end], self.far)) if len(self.far) else self.far
+            )
+            far = self._scaled_far(X.data[places], np.searchsorted(self.far, X.indices[places]))
             if len(self.scale):
                 scale_csr(begin, end, X.indices, X.data, self.shift, self.scale, self.fill)
+            X.data[places] = far
         else:
             d = min(X.shape[1], len(self.scale))
+            known = np.flatnonzero(self.far < d)
             for part in _pieces(X[:, :d]):
+                far = self._scaled_far(part[:, self.far[known]], known)
                 wide = part.astype(np.float64)
                 np.copyto(wide, self.fill[:d], where=np.isnan(wide))
                 wide -= self.shift[:d]
                 wide *= self.scale[:d]
+                wide[:, self.far[known]] = far
                 part[...] = wide
         if self.kind == ROW_SCALE:
             to_unit_rows(X)
@@ -262,6 +312,7 @@ class Scaling:
         d = len(self.scale)
         with np.errstate(over="ignore", invalid="ignore"):  # what is no number any more is refused
             coef[:, :d] *= self.scale
+            intercept = intercept - coef[:, self.far] @ self.shift_rest
             return intercept - coef[:, :d] @ (self.shift - self.center)
 
     @property

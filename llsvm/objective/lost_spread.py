@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HALF_ULP = 2.0**-24  # rounding to float32 changes a number by at most this share of it
+HALF_ULP64 = 2.0**-53  # and rounding to float64
 MIN_FLOAT32 = 2.0**-149  # numbers nearer to 0 are rounded to a multiple of it
 NORMAL_FLOAT32 = 2.0**-126  # rounding numbers nearer to 0 takes more than 2^-24 of them
 _VARIED = 2.0**-12  # of its largest value, that a column must vary by to be seen to vary
@@ -58,8 +59,8 @@ class LostSpread:
             np.pad(self.constant, (0, more), constant_values=True),
         )
 
-    def doubt(self, largest: NDArray[np.float64]) -> NDArray[np.float64]:
+    def doubt(self, largest: NDArray[np.float64], half_ulp: float) -> NDArray[np.float64]:
         """(d,) by how much columns may vary otherwise than they seem to. largest: (d,) their largest absolute
-        values."""
+        values. half_ulp: of what they are kept as."""
         differs = np.maximum(self.high - self.low, 0.0) / 2.0  # none of columns without a value
-        return np.where(self.constant, differs, HALF_ULP * largest)
+        return np.where(self.constant, differs, half_ulp * largest)

@@ -90,16 +90,25 @@ class Rounding:
         self.note(wide, kept, 0 if wide.ndim == 2 else None)
         return kept
 
-    def note(self, wide: NDArray[Any], kept: NDArray[Any], first: int | None) -> None:
+    def note(
+        self,
+        wide: NDArray[Any],
+        kept: NDArray[Any],
+        first: int | None,
+        before: NDArray[np.float64] | None = None,
+    ) -> None:
         """Take in that ``wide`` has been stored as ``kept``, of the same shape. first: the number of the first
-        column; None where values are of any."""
-        if wide.dtype == kept.dtype or np.can_cast(wide.dtype, kept.dtype):
+        column; None where values are of any. before: what ``wide`` lacks of the values of the source; None:
+        nothing."""
+        if before is None and not is_long(wide.dtype) and np.can_cast(wide.dtype, kept.dtype):
             return
         step = max(1, _PIECE // max(1, wide[:1].size))
         with np.errstate(invalid="ignore", over="ignore"):
             for at in range(0, len(wide), step):
                 narrow = kept[at : at + step]
-                lost = wide[at : at + step] - narrow.astype(np.float64)
+                lost = lost_as_float(wide[at : at + step], narrow)
+                if before is not None:
+                    lost = lost + before[at : at + step]
                 if first is not None:
                     self.spread.note(lost, narrow, first)
                 if (first is None or self.unit_rows) and not self.vanished:
@@ -125,17 +134,34 @@ class Rounding:
         self.spread.take_in(other.spread)
 
 
-def doubt_of_columns(roundings: Sequence[Rounding], largest: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(d,) by how much rounding may have changed how columns vary. largest: (d,) their largest absolute values."""
+def is_long(dtype: np.dtype[Any]) -> bool:
+    """Has the type whole numbers that no 64-bit float is?"""
+    return dtype.kind in "iu" and dtype.itemsize == 8
+
+
+def lost_as_float(wide: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]:
+    """``wide`` less ``kept``, floats of the same shape; of whole numbers too, whatever their size."""
+    narrow = kept.astype(np.float64)
+    if not is_long(wide.dtype):
+        return np.asarray(wide - narrow, np.float64)
+    bits = wide.dtype.type(11)  # the others are 53
+    return (wide >> bits) * 2048.0 - narrow + (wide & wide.dtype.type(2047))
+
+
+def doubt_of_columns(
+    roundings: Sequence[Rounding], largest: NDArray[np.float64], half_ulp: float = HALF_ULP
+) -> NDArray[np.float64]:
+    """(d,) by how much rounding may have changed how columns vary. largest: (d,) their largest absolute values.
+    half_ulp: of what values are kept as."""
     numbered = LostSpread()
     for each in roundings:
         numbered.take_in(each.spread)
     d = min(len(numbered.low), len(largest))
     doubt = np.zeros(len(largest))
-    doubt[:d] = numbered.doubt(np.pad(largest[:d], (0, len(numbered.low) - d)))[:d]
+    doubt[:d] = numbered.doubt(np.pad(largest[:d], (0, len(numbered.low) - d)), half_ulp)[:d]
     if any(each.unnumbered for each in roundings):
         flushed, vanished = (any(getattr(each, name) for each in roundings) for name in HOW)
-        doubt[d:] = HALF_ULP * largest[d:] + MIN_FLOAT32 * np.where(largest[d:] > 0, flushed, vanished)
+        doubt[d:] = half_ulp * largest[d:] + MIN_FLOAT32 * np.where(largest[d:] > 0, flushed, vanished)
     return doubt
 
 
@@ -155,6 +181,9 @@ def _squares(piece: NDArray[np.float32]) -> float:
 def keep_double(roundings: Iterable[Rounding]) -> None:
     """From now on readers hand out float64."""
     for rounding in roundings:
+        if not rounding.double:  # what 32-bit floats have lost does not count any more
+            rounding.squares, rounding.spread, rounding.unnumbered = 0.0, LostSpread(), False
+            rounding.flushed = rounding.vanished = False
         rounding.double = True
 
 

@@ -27,6 +27,7 @@ from llsvm.stream.digest import RowsDigest
 from llsvm.stream.progress import Progress
 from llsvm.stream.row_lengths import RowLengths
 
+_MAX_WEIGHT = 1e60  # of a row: times its C, and that squared, it is a 64-bit float
 _MEASURED_LABEL_BYTES = 10_000_000
 _MAX_WIDENED = 64  # rows in memory are copied each time that columns are added
 _DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
@@ -210,8 +211,8 @@ class FirstReading:
             raise ScaleError(int(column), -float(most), float(most))
 
     def _look_at_weights(self, page: Block, weight: NDArray[np.float64]) -> None:
-        """Raises DataError for one whose square, or that of one over it, is no 64-bit float."""
-        bad = (weight > 0) & ((weight < 1.0 / MAX_UNSCALED) | (weight > MAX_UNSCALED))
+        """Raises DataError for one beyond ``_MAX_WEIGHT``, or one over it."""
+        bad = (weight > 0) & ((weight < 1.0 / _MAX_WEIGHT) | (weight > _MAX_WEIGHT))
         if bad.any():
             at = int(np.argmax(bad))
             raise DataError(

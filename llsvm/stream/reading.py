@@ -20,6 +20,7 @@ from llsvm.memory import plan
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LABELS, LIBRARY, READING, STATISTICS
 from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory
+from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64
 from llsvm.objective.rounding import NOISE, ValuesRounded
 from llsvm.spill.store import PageSink
 from llsvm.stream.first_reading import FirstReading
@@ -29,9 +30,13 @@ _BLURRED = (
     "its values are too near to 0, or to each other, for 32-bit floats: that is known once they have been read; "
     "write the data to a file, or pass --tol 1e-6, which keeps 64-bit floats"
 )
+_BLURRED64 = (
+    "its values are too near to each other for the 64-bit floats that they are read as (whole numbers beyond 2^53, "
+    "decimals, dates): subtract the same from all of them, or leave the column out"
+)
 _TOO_LARGE = (
-    "a value of size {1:.3g}: products of such values are no 64-bit floats; scale the columns (--scale standard, "
-    "minmax or maxabs), multiply this one by a power of ten, or leave it out"
+    "a value of size {1:.3g}: products of such values are no 64-bit floats; multiply the column by a power of ten, "
+    "or leave it out, or scale the columns (--scale standard, minmax or maxabs, which kernels do not take)"
 )
 _UNSCALABLE = (
     "its values, from {:.3g} to {:.3g}, differ by too little or too much to be scaled in 64-bit floats (1e-301 to "
@@ -326,12 +331,14 @@ class DataReader:
             return
         self.budget.resize(STATISTICS, statistics.work_bytes(self._scaled_columns(dataset.n_columns)))
         options, info = self.options, self.source.info()
-        if dataset.dtype == np.float32:
-            blurred = statistics.blurred(options.scale, dataset.n_rows, info.rounding)
-            if blurred is not None and info.rereadable:
-                raise ValuesRounded
-            if blurred is not None:
-                raise DataError(f"{info.name}: {column_name(info, blurred)}: {_BLURRED}")
+        narrow = dataset.dtype == np.float32
+        half_ulp = HALF_ULP if narrow else HALF_ULP64
+        blurred = statistics.blurred(options.scale, dataset.n_rows, info.rounding, half_ulp)
+        if blurred is not None and narrow and info.rereadable:
+            raise ValuesRounded
+        if blurred is not None:
+            what = _BLURRED if narrow else _BLURRED64
+            raise DataError(f"{info.name}: {column_name(info, blurred)}: {what}")
         try:
             self.scaling = statistics.scaling(
                 options.scale, dataset.n_rows, dataset.n_columns, dataset.is_dense
@@ -339,7 +346,7 @@ class DataReader:
         except ScaleError as error:
             raise self._refusal(error) from error
         self.budget.resize(STATISTICS, self.scaling.nbytes)
-        if dataset.dtype == np.float32:
+        if narrow:
             encoder = info.encoder
             # Of what is not scaled, indicators of categories are exact; values of lists are not.
             unscaled = (
@@ -347,6 +354,8 @@ class DataReader:
             )
             beyond = self.lost if unscaled else 0.0
             self.lost = statistics.lost_by_scaling(self.scaling, self.lost, dataset.n_rows) + beyond
+        elif self.lost and options.scale != "none":
+            self.lost = statistics.lost_by_doubles(self.scaling, info.rounding, dataset.n_rows)
         if self.scaling.left_out and not options.has_bias:
             self._scale_note = (
                 f"{self.scaling.left_out} columns with zeros are scaled but not shifted, as the rows are sparse: "

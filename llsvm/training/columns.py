@@ -26,6 +26,6 @@ def columns_of(stream: Stream, settings: Mapping[str, Any]) -> str:
         known += [dataset.digest, settings["seed"]]
     found = blake2b(json.dumps(known, default=str).encode(), digest_size=16)
     if scaling is not None:
-        for array in (scaling.shift, scaling.scale, scaling.fill):
+        for array in (scaling.shift, scaling.scale, scaling.fill, scaling.far, scaling.rest):
             found.update(array.tobytes())
     return found.hexdigest()

@@ -50,7 +50,8 @@ class KeptDual:
         if result is None:
             raise UsageError(
                 f"{folder}: no run has come to its end with this state: pass to --state the folder that the model "
-                "was trained with"
+                "was trained with; if --max-seconds or a signal ended that run, let the same command come to its "
+                "end"
             )
         self._result = result
         self.settings: Mapping[str, Any] = result.about["record"]["settings"]

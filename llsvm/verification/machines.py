@@ -96,6 +96,7 @@ def machine_of(
             constant = (intercept_of(model) - shift) / unit
             moved = np.abs(constant) + np.abs(weights[:, :d]) @ np.abs(scaling.shift - center[:d])
             constant = constant + weights[:, :d] @ (scaling.shift - center[:d])
+            constant = constant + weights[:, scaling.far] @ scaling.shift_rest
             weights[:, :d] /= scaling.scale
         lost = lost_in_sum(weights.shape[1]) * float(moved.max())
         return LinearMachine(*_of_each_class(settings, dataset, weights, constant), settings, lost)
@@ -120,7 +121,7 @@ class LinearMachine:
     that."""
 
     def __init__(self, weights: Array, constant: Array, settings: Settings, lost: float = 0.0) -> None:
-        self.weights, self.constant, self._lost = weights, constant, lost
+        self.weights, self.constant, self.lost = weights, constant, lost
         self._norms = np.sqrt(np.einsum("ij,ij->i", weights, weights))
         self.width = len(weights)
         free = settings.intercept or settings.loss == ONE_CLASS
@@ -130,7 +131,7 @@ class LinearMachine:
     def scores(self, block: Block) -> Scored:
         size = norms(block.X)
         off = lost_in_sum(longest(block.X)) * size
-        lost = np.outer(off, self._norms) + self._lost
+        lost = np.outer(off, self._norms) + self.lost
         return Scored(scores(block.X, self.weights) + self.constant, lost, size, off)
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:

@@ -69,10 +69,12 @@ def measured(
         squares, sizes, lost = (each.sum(keepdims=True) for each in (squares, sizes, lost))
     rounding += problems.penalty(lost, np.zeros_like(lost))
     penalties = problems.penalty(squares, sizes)
-    # −ν n ρ, n the sum of the weights of rows; −ρ is the intercept
+    # −ν n ρ, n the sum of the weights of rows; −ρ is the constant of rows as they were trained on
     threshold = np.zeros(problems.count)
     if settings.loss == ONE_CLASS:
-        threshold += settings.nu * weight * model.intercept_
+        assert isinstance(machine, LinearMachine), "kernel machines have no such loss"
+        threshold += settings.nu * weight * machine.constant
+        rounding += settings.nu * weight * machine.lost
     primal = penalties + losses + threshold
     names = ["all classes"] if problems.are_joint else model.problem_names
     return Measured(names, primal, penalties + losses + np.abs(threshold), rounding, dual)

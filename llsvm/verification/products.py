@@ -104,7 +104,7 @@ def kernel_lost(name: str, gamma: float, degree: int, coef0: float, X: Array, Z:
         squares, lost = _distances(X, Z)
         most, least = (np.exp(-gamma * np.maximum(squares + off, 0.0)) for off in (-lost, lost))
         return np.maximum(most - K, K - least) + share * most
-    lost = share * np.sqrt((X * X).sum(axis=1)[:, None] * (Z * Z).sum(axis=1))
+    lost = share * np.outer(norms(X), norms(Z))
     if name == "linear":
         return lost
     size = np.abs(gamma * (X @ Z.T) + coef0)

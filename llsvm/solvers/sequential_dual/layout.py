@@ -189,5 +189,6 @@ def _layout(
 def _as_float32(settings: Settings, class_weight: NDArray[np.float64], squared_norm: float) -> bool:
     """Is float32 enough for shares that are stored?"""
     cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max())
-    off = 2.0**-23 * (cost * (squared_norm + settings.constant**2)) ** 2
+    size = cost * (squared_norm + settings.constant**2)
+    off = 2.0**-23 * size * size
     return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol

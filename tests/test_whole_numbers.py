@@ -1,0 +1,81 @@
+"""Values of which a 64-bit float is not all: whole numbers beyond 2^53, decimals, dates and times. What they lose
+is counted, and a column that is not told apart is refused by name."""
+
+from __future__ import annotations
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import llsvm
+from llsvm.errors import DataError
+
+RNG = np.random.default_rng(0)
+N = 200
+STEPS = np.floor(16 * RNG.random(N))
+OTHER = RNG.random(N)
+Y = (STEPS / 16 + 0.2 * OTHER > 0.6).astype(int)
+SCALED = {"scale": "standard", "bias": 1.0}
+WHOLE = STEPS.astype(np.int64)
+NO_FLOATS = {
+    "int64": pa.array(2**60 + WHOLE),
+    "uint64": pa.array(np.uint64(2**63) + WHOLE.astype(np.uint64)),
+    "below 0": pa.array(-(2**60) - WHOLE),
+    "with nulls": pa.array([None if i % 7 == 0 else v for i, v in enumerate((2**60 + WHOLE).tolist())]),
+    "decimal": pa.array((2**60 + WHOLE).tolist()).cast(pa.decimal128(38, 0)),
+    "categories": pa.array(2**60 + WHOLE).dictionary_encode(),
+    "ns": pa.array(17 * 10**17 + 100 * WHOLE, pa.timestamp("ns")),
+    "us": pa.array(17 * 10**14 + WHOLE, pa.timestamp("us")),
+}
+
+
+@pytest.mark.parametrize("name", NO_FLOATS)
+def test_values_that_64_bit_floats_do_not_tell_apart_are_refused_by_name(tmp_path, name):
+    pq.write_table(pa.table({"x": NO_FLOATS[name], "other": OTHER, "y": Y}), tmp_path / "rows.parquet")
+    with pytest.raises(
+        DataError, match="column x: its values are too near to each other for the 64-bit floats"
+    ):
+        llsvm.train(str(tmp_path / "rows.parquet"), label="y", missing="mean")
+
+
+@pytest.mark.parametrize("write", ["arrays", "sparse", "npz", "h5"])
+def test_whole_numbers_in_arrays_are_told_apart_or_refused(tmp_path, write):
+    sp = pytest.importorskip("scipy.sparse")
+    near, far = (np.c_[2**60 + step * WHOLE, np.arange(N) % 3] for step in (1, 2**20))
+
+    def model_of(X):
+        path = tmp_path / f"rows.{write}"
+        if write == "npz":
+            np.savez(path, X=X, y=Y)
+        elif write == "h5":
+            with h5py.File(path, "w") as file:
+                file["X"], file["y"] = X, Y
+        else:
+            return llsvm.train(sp.csr_matrix(X) if write == "sparse" else X, Y, tol=1e-6, **SCALED)
+        return llsvm.train(str(path), tol=1e-6, **SCALED)
+
+    assert model_of(far).converged
+    with pytest.raises(DataError, match=r"column .*too near to each other for the 64-bit floats"):
+        model_of(near)
+
+
+@pytest.mark.parametrize("step", [2**12, 2**16])
+def test_what_whole_numbers_lose_as_64_bit_floats_is_counted(tmp_path, step):
+    """Steps of a few units in the last place, and odd numbers."""
+    column = 2**60 + step * WHOLE + RNG.integers(0, 64, N)
+    pq.write_table(pa.table({"x": column, "other": OTHER, "y": Y}), tmp_path / "rows.parquet")
+    model = llsvm.train(str(tmp_path / "rows.parquet"), label="y", tol=0.5)
+    Z = np.c_[(column - 2**60).astype(float), OTHER]
+    exact = llsvm.train(Z, Y, tol=1e-9, **SCALED)
+    assert model.certificate.dual[0] <= exact.certificate.primal[0]
+    primal = model.certificate.primal[0] + sum(model.certificate.rounding)
+    assert primal >= exact.certificate.dual[0]
+    assert sum(model.certificate.rounding) > 0
+
+
+def test_constants_beyond_64_bit_floats_are_constants(tmp_path):
+    columns = {"x": pa.array([2**60 + 1] * N), "z": pa.array([2**60 + 1] * N).cast(pa.decimal128(38, 0))}
+    pq.write_table(pa.table({**columns, "other": OTHER, "y": Y}), tmp_path / "rows.parquet")
+    assert llsvm.train(str(tmp_path / "rows.parquet"), label="y").converged
