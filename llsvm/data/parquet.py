@@ -36,6 +36,7 @@ _CATEGORY_PAGES = 5.5  # of one that comes as a dictionary and codes; measured
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # of values, decoded
 _LEVEL_BYTES = 2  # more for each value of a list
 _TEXTS_BYTES = 4 << 20  # of the longest texts of dictionaries, each once in every row of a batch
+_MIN_ROWS = 16  # of a batch, but of long lists and texts
 _TEXT_COPIES = 8  # of the texts of one row: decoded, as a category, in Python; measured
 
 
@@ -67,7 +68,9 @@ class ParquetSource(TableSource):
             n_bytes = sum(_decoded_bytes(meta, g, i) for i in places)
             if n_bytes > max_bytes:
                 rows = min(rows, max_bytes * meta.row_group(g).num_rows // n_bytes)
-        return max(1, min(max(16, rows), max(max_bytes, _TEXTS_BYTES) // max(texts, 1)))
+        lists = any(_value_bytes(meta.schema.column(i)) for i in places)
+        rows = min(most, max(rows, 1 if lists else _MIN_ROWS))
+        return max(1, min(rows, max(max_bytes, _TEXTS_BYTES) // max(texts, 1)))
 
     def _longest_texts(self, number: int, file: Any, names: Sequence[str], rows: int) -> dict[str, int]:
         """Bytes of the longest text in dictionaries, by column, of those with texts that might take much room in
