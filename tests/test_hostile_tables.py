@@ -205,3 +205,13 @@ def test_inspect_refuses_documents_that_it_has_no_room_to_count(tmp_path):
     done = CliRunner().invoke(app, ["inspect", str(path), "--memory-limit", "350MB"])
     assert done.exit_code == 4, done.output
     assert "pass --memory-limit " in done.output
+
+
+def test_few_rows_of_long_lists_are_read_at_a_time(tmp_path):
+    path = tmp_path / "rows.parquet"
+    rows = pa.FixedSizeListArray.from_arrays(np.zeros(40 * 100_000, np.float32), 100_000)
+    pq.write_table(pa.table({"v": rows, "label": np.arange(40) % 2}), path)
+    source = open_source(str(path), options=LABEL)
+    assert next(source._batches(0, ["v"], 1, 1 << 30)).num_rows == 1
+    assert next(source._batches(0, ["v"], 100, 1 << 20)).num_rows == 1
+    assert next(source._batches(0, ["v"], 100, 2 << 20)).num_rows <= 3
