@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.data.long_rows import growing_blocks
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.svmlight_errors import is_label_word
 from llsvm.errors import BudgetError, DataError, UsageError
@@ -36,7 +37,6 @@ from llsvm.models.model import label_text
 from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.row_buffer import sparsify, steps
 from llsvm.scoring.room import DEFAULT_MEMORY, block_bytes
-from llsvm.scoring.scores import growing_blocks
 from llsvm.settings.kinds import require_choice
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream.stream import Stream

@@ -150,6 +150,9 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
     except (
         BudgetError
     ) as error:  # the data, or a sample of it for a feature map, cannot be read under the limit
+        encoder = source.info().encoder
+        if encoder is not None and not encoder.ready:  # nor can rows be made of them
+            raise
         plan = {"memory_limit_bytes": error.limit_bytes, "enough": False}
         answer |= {"plan": plan, "smallest_memory_bytes": error.smallest_bytes, "at_least": True}
     if not counted.complete:
@@ -206,14 +209,14 @@ def _count(counted: CountedSource, limit_bytes: int) -> None:
     """Read all rows, to count them. Raises BudgetError for a row too long for the limit."""
     block_bytes = _PIECE_BYTES
     while not counted.complete:
+        _require(counted, limit_bytes, block_bytes)  # categories have been learned
         try:
             for _ in counted.blocks(block_bytes):
-                _require(counted, limit_bytes, block_bytes)  # categories have been learned
+                _require(counted, limit_bytes, block_bytes)
         except LongRowError as error:
             if error.row_bytes <= block_bytes:
                 raise
             block_bytes = error.row_bytes
-            _require(counted, limit_bytes, block_bytes)
 
 
 def planned(training: Training, counted: CountedSource, began: float) -> dict[str, Any]:

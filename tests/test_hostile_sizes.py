@@ -3,10 +3,7 @@ reads them, refuses them or works out a limit for them stays within the limit.""
 
 import io
 import json
-import os
 import struct
-import subprocess
-import sys
 import tracemalloc
 
 import h5py
@@ -17,6 +14,7 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from peaks import run_for_peak
 from typer.testing import CliRunner
 
 from llsvm import survey
@@ -398,15 +396,6 @@ def dictionary(path):
     pq.write_table(pa.table({"t": texts, "label": np.arange(500_000) % 2}), path)
 
 
-PEAK = """
-import os, subprocess, sys
-process = subprocess.Popen(sys.argv[1:], stderr=subprocess.PIPE)
-said = process.stderr.read().decode()
-_, status, used = os.wait4(process.pid, 0)
-print(os.waitstatus_to_exitcode(status), used.ru_maxrss * 1024, said)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "suffix", "limit", "status"),
@@ -422,23 +411,10 @@ def test_the_peak_stays_under_the_limit(tmp_path, make, suffix, limit, status):
     path = tmp_path / f"rows.{suffix}"
     make(path)
     label = ["--label", "label"] if suffix == "parquet" else []
-    command = [
-        sys.executable,
-        "-m",
-        "llsvm",
-        "train",
-        str(path),
-        *label,
-        "--model",
-        str(tmp_path / "m"),
-        "-q",
-    ]
-    command += ["--max-passes", "4", "--memory-limit", f"{limit}MB"]
-    # from a small process: what the one that starts another holds counts as the other's
-    done = subprocess.run(
-        [sys.executable, "-c", PEAK, *command], capture_output=True, text=True, env=os.environ
+    code, peak, said = run_for_peak(
+        *("train", path, *label, "--model", tmp_path / "m", "-q", "--max-passes", "4"),
+        *("--memory-limit", f"{limit}MB"),
     )
-    code, peak, said = done.stdout.split(maxsplit=2) if status else (*done.stdout.split(), "")
-    assert int(code) == status, said
-    assert int(peak) < limit * MB
+    assert code == status, said
+    assert peak < limit * MB
     assert not status or "pass --memory-limit" in said

@@ -40,6 +40,8 @@ ALONE = {
             "table_columns",
             "table_errors",
             "table_rows",
+            "row_pieces",
+            "long_rows",
             "arrow_check",
             "arrow_sizes",
             "partitions",

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from llsvm.block import CSR, Block, Matrix, concat
+from llsvm.data.long_rows import growing_blocks
 from llsvm.data.source import BlockSource, SourceInfo, column_name
-from llsvm.errors import DataError
+from llsvm.errors import DataError, LongRowError
 from llsvm.features.feature_map import (
     FeatureMap,
     KernelFunction,
@@ -82,11 +83,14 @@ class MappedSource:
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """As the source's blocks, mapped; each at most ``max_bytes``, or one row."""
         step = max(1, max_bytes // (20 * self.map.width + 8 * self.map.n_features))
-        for block in self._source.blocks(max(max_bytes // _HELD_BYTES, 1)):
-            for start in range(0, block.n_rows, step):
-                part = block.slice(start, min(start + step, block.n_rows))
-                values = self.rounding.values(self.map(part.X, self.map.base))
-                yield Block(values, part.y.copy(), part.rows.copy(), part.weight)
+        try:
+            for block in self._source.blocks(max(max_bytes // _HELD_BYTES, 1)):
+                for start in range(0, block.n_rows, step):
+                    part = block.slice(start, min(start + step, block.n_rows))
+                    values = self.rounding.values(self.map(part.X, self.map.base))
+                    yield Block(values, part.y.copy(), part.rows.copy(), part.weight)
+        except LongRowError as error:
+            raise LongRowError(str(error), _HELD_BYTES * error.row_bytes) from error
 
 
 def _learn(source: BlockSource, options: MapOptions, sign: Callable[[int], object]) -> FeatureMap:
@@ -119,8 +123,15 @@ def _sample(
     """n rows chosen uniformly in one reading, those with the smallest random keys; and the number of columns."""
     kept: Block | None = None
     keys = np.empty(0)
-    columns = 0
-    for block in source.blocks(FIT_BYTES):
+    columns = beside = 0
+
+    def grow(row_bytes: int) -> int:
+        nonlocal beside
+        beside = _HELD_BYTES * row_bytes
+        sign(beside)
+        return row_bytes
+
+    for block in growing_blocks(source, FIT_BYTES, grow):
         X = block.X
         _require_products(source, X)
         if isinstance(X, CSR):
@@ -133,7 +144,7 @@ def _sample(
         if len(chosen) == 0:
             continue
         held = 0 if kept is None else kept.nbytes
-        sign(3 * (held + block.nbytes))  # what is kept, joined with more, and what is chosen of both
+        sign(beside + 3 * (held + block.nbytes))  # what is kept, joined with more, and what is chosen of both
         part = block.take(chosen)
         kept = part if kept is None else concat([kept, part])
         keys = np.concatenate([keys, drawn[chosen]])

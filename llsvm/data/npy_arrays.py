@@ -16,6 +16,7 @@ from llsvm.data.matrix import DAMAGE, DenseRows
 from llsvm.errors import DataError
 
 _SKIP_BYTES = 1 << 16
+_WORD_BYTES = 1 << 10
 _MAX_HEAD_BYTES = 10_000  # NumPy reads no longer ones either, but into memory first
 # in the local head of a zip member: two bytes each for the lengths of its name and its extra field
 _LENGTHS_AT = 26
@@ -87,6 +88,11 @@ class NpyArray:
         return self
 
     def scalar(self) -> Any:
+        """A short word. Raises DataError for another array."""
+        if self.dtype.itemsize > _WORD_BYTES or len(self.shape) > 1:
+            raise DataError(
+                f"{self._where}: {self.name}: an array of type {self.dtype} where a word is needed"
+            )
         return self[0:1][0] if self.shape else np.frombuffer(self._bytes(self.dtype.itemsize), self.dtype)[0]
 
     def __getitem__(self, key: slice) -> NDArray[Any]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
 from llsvm.data.arrow_check import refer_to_others, stands_alone, validate
-from llsvm.data.parquet_pages import largest_page_bytes
+from llsvm.data.parquet_pages import dictionary_bytes, first_byte, largest_page_bytes
 from llsvm.data.table import TableSource
 from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
@@ -27,11 +28,16 @@ _REMOTE_BUFFER_BYTES = 1 << 20  # there each is a request of its own, which take
 _STORED_BYTES = 1 << 17  # read together for their checksum: they stay in the processor's cache
 _PAGE_BYTES = 1 << 20  # what writers put into a page by default
 _FIRST_PAGES = 2  # that are looked at, of a column: a dictionary, and values
-_VARYING_PAGES = 1000  # of all columns of text and lists, of which any page may be a long one
+_VARYING_PAGES = 1000  # of all columns of text and lists, of which any page may be a long one, or dictionary
 _METADATA = 10  # held for each byte of the footer; measured
 _COLUMN_BYTES = 10_000  # held for each column that is read, however small; measured
 _PAGES = 2.5  # held per column: compressed, decompressed, dictionary; measured
 _CATEGORY_PAGES = 5.5  # of one that comes as a dictionary and codes; measured
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # of values, decoded
+_LEVEL_BYTES = 2  # more for each value of a list
+_TEXTS_BYTES = 4 << 20  # of the longest texts of dictionaries, each once in every row of a batch
+_MIN_ROWS = 16  # of a batch, but of long lists and texts
+_TEXT_COPIES = 8  # of the texts of one row: decoded, as a category, in Python; measured
 
 
 class ParquetSource(TableSource):
@@ -41,6 +47,7 @@ class ParquetSource(TableSource):
     magic = b"PAR1"
     _held_bytes = 0  # not known yet
     _described_together = 16  # each holds pages
+    _longest: tuple[tuple[Any, ...], dict[str, int]] = ((), {})  # texts of columns that were asked for last
     no_footer = ("magic bytes not found", "file size is", "Parquet file size")
 
     def _schema(self, number: int) -> pa.Schema:
@@ -54,8 +61,30 @@ class ParquetSource(TableSource):
                 self._held_bytes = self._bytes_of(0, file, used)
         return self._held_bytes
 
-    def _bytes_of(self, number: int, file: Any, used: Collection[str]) -> int:
-        """Held while the columns ``used`` of a file are read: pages of each, and what describes them."""
+    def _rows(self, meta: Any, names: Collection[str], texts: int, most: int, max_bytes: int) -> int:
+        """Of a batch. texts: bytes of the longest texts of a row."""
+        places, rows = _places(meta, names), most
+        for g in range(meta.num_row_groups):
+            n_bytes = sum(_decoded_bytes(meta, g, i) for i in places)
+            if n_bytes > max_bytes:
+                rows = min(rows, max_bytes * meta.row_group(g).num_rows // n_bytes)
+        lists = any(_value_bytes(meta.schema.column(i)) for i in places)
+        rows = min(most, max(rows, 1 if lists else _MIN_ROWS))
+        return max(1, min(rows, max(max_bytes, _TEXTS_BYTES) // max(texts, 1)))
+
+    def _longest_texts(self, number: int, file: Any, names: Sequence[str], rows: int) -> dict[str, int]:
+        """Bytes of the longest text in dictionaries, by column, of those with texts that might take much room in
+        so many rows."""
+        if is_remote(self._paths[number]):
+            return {}
+        if self._longest[0] != (number, *names):
+            found = _longest_texts(self._paths[number], file, _places(file.metadata, names), rows)
+            self._longest = (number, *names), found
+        return self._longest[1]
+
+    def _bytes_of(self, number: int, file: Any, used: Collection[str], coded: Collection[str] = ()) -> int:
+        """Held while the columns ``used`` of a file are read: pages of each, and what describes them. coded: those
+        that are read as dictionaries though they are not written so."""
         path, metadata, held, buffer = (
             self._paths[number],
             file.metadata,
@@ -72,9 +101,13 @@ class ParquetSource(TableSource):
                 _largest_page_bytes(raw, metadata, i, looked_at * varies)
                 for i, varies in zip(places, varying, strict=True)
             ]
-        copies = [_CATEGORY_PAGES if types.is_dictionary(kind) else _PAGES for kind in kinds]
+        names = [metadata.schema.column(i).path for i in places]
+        dictionaries = [
+            types.is_dictionary(kind) or name in coded for kind, name in zip(kinds, names, strict=True)
+        ]
+        copies = [_CATEGORY_PAGES if each else _PAGES for each in dictionaries]
         for g in range(metadata.num_row_groups):
-            sizes = [metadata.row_group(g).column(i).total_uncompressed_size for i in places]
+            sizes = [_decoded_bytes(metadata, g, i) for i in places]
             parts = zip(sizes, pages, copies, strict=True)
             held = max(held, sum(n * (min(size, page) + min(size, buffer)) for size, page, n in parts))
         return (16 << 20) + int(held) + _METADATA * metadata.serialized_size + _COLUMN_BYTES * len(used)
@@ -92,14 +125,19 @@ class ParquetSource(TableSource):
         with ExitStack() as opened:
             file = opened.enter_context(_opened(self._paths[number]))
             meta = file.metadata
+            longest, coded = 0, list[str]()
             if not is_remote(self._paths[number]):
-                held = self._bytes_of(number, file, names)
+                require_room(self._paths[number], self._bytes_of(number, file, names))
+                texts = self._longest_texts(number, file, names, max_rows)
+                if reading is not None:  # for the encoder, which takes codes
+                    coded = [name for name in texts if name in self._choice.coded(self.encoder, self._kept)]
+                longest = sum(n for name, n in texts.items() if name not in coded)
+                held = self._bytes_of(number, file, names, coded) + _TEXT_COPIES * sum(texts.values())
                 require_room(self._paths[number], held)
-                self._held_bytes = max(self._held_bytes, held if number > 0 else 0)
-            per_row = sum(meta.row_group(g).total_byte_size for g in range(meta.num_row_groups)) // max(
-                meta.num_rows, 1
-            )
-            rows = max(16, min(max_rows, max_bytes // max(per_row, 1)))
+                self._held_bytes = max(self._held_bytes, held if number > 0 or texts else 0)
+            if coded:
+                file = opened.enter_context(_opened(self._paths[number], coded))
+            rows = self._rows(meta, names, longest, max_rows, max_bytes)
             done, counted = 0, 0
             batches = ahead(file.iter_batches(rows, columns=names, use_threads=False), self._threads > 1)
             opened.callback(batches.close)
@@ -169,8 +207,8 @@ class _StoredGroups:
 def _ranges(group: Any, columns: Sequence[int]) -> list[list[int]]:
     """[begin, end) in the file of the columns' bytes, in order; those side by side are one."""
     found: list[list[int]] = []
-    for column in sorted(map(group.column, columns), key=_first_byte):
-        begin = _first_byte(column)
+    for column in sorted(map(group.column, columns), key=first_byte):
+        begin = first_byte(column)
         end = begin + column.total_compressed_size
         if found and found[-1][1] == begin:
             found[-1][1] = end
@@ -179,9 +217,55 @@ def _ranges(group: Any, columns: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def _first_byte(column: Any) -> int:
-    first = int(column.data_page_offset)
-    return min(first, int(column.dictionary_page_offset)) if column.has_dictionary_page else first
+def _value_bytes(column: Any) -> int:
+    """Of a value, decoded, of a column of lists; 0 of others, whose rows bound them. column: of the schema."""
+    return _WIDTHS.get(column.physical_type, 0) + _LEVEL_BYTES if column.max_repetition_level else 0
+
+
+def _decoded_bytes(metadata: Any, group: int, column: int) -> int:
+    """Of a column of a row group, at least, by what its footer says."""
+    chunk = metadata.row_group(group).column(column)
+    return max(chunk.total_uncompressed_size, chunk.num_values * _value_bytes(metadata.schema.column(column)))
+
+
+def _is_text(schema: pa.Schema, path: str) -> bool:
+    """Is a column text that comes as it is, and not as a dictionary and codes?"""
+    kind = schema.field(path).type if path in schema.names else None
+    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> dict[str, int]:
+    """See ParquetSource; of dictionaries that take no room in ``rows`` rows even if they are one text, nothing."""
+    metadata, found = file.metadata, dict[str, int]()
+    names = [metadata.schema.column(i).path for i in places]
+    texts = [(i, name) for i, name in zip(places, names, strict=True) if _is_text(file.schema_arrow, name)]
+    with open_seekable(path) as raw:
+        for i, name in texts:
+            sizes = [
+                metadata.row_group(g).column(i).total_uncompressed_size
+                for g in range(metadata.num_row_groups)
+            ]
+            for g in np.argsort(sizes)[::-1][: _VARYING_PAGES // len(texts)].tolist():
+                group = metadata.row_group(g)
+                often = min(rows, group.num_rows) * len(texts)
+                nbytes = dictionary_bytes(raw, group.column(i))
+                if nbytes * often > _TEXTS_BYTES and nbytes > found.get(name, 0):
+                    require_room(path, int(_CATEGORY_PAGES * nbytes))
+                    nbytes = _longest_text(path, metadata, g, name)
+                    if nbytes * often > _TEXTS_BYTES:
+                        found[name] = max(found.get(name, 0), nbytes)
+    return found
+
+
+def _longest_text(path: str, metadata: Any, group: int, column: str) -> int:
+    """Bytes, in the dictionary of a column of a row group; 0 where the reader will say what is wrong with it."""
+    with open_seekable(path) as raw, suppress(pa.ArrowException, OSError, StopIteration):
+        options = {"metadata": metadata, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
+        file = pq.ParquetFile(raw, read_dictionary=[column], **options)
+        found = next(file.iter_batches(1, [group], [column], use_threads=False)).column(0)
+        if types.is_dictionary(found.type):
+            return pc.max(pc.binary_length(found.dictionary)).as_py() or 0
+    return 0
 
 
 def _places(meta: Any, names: Collection[str]) -> list[int]:
@@ -199,7 +283,8 @@ def _place(meta: Any, first: int, n_rows: int) -> str:
     return f"{named}, rows {first + 1:,} to {last:,}"
 
 
-def _opened(path: str) -> Any:
+def _opened(path: str, coded: Sequence[str] = ()) -> Any:
+    """coded: columns that are to be read as dictionaries."""
     file = open_seekable(path)
     if not is_remote(path):  # there it would be one more request
         file.seek(max(file.size() - 8, 0))
@@ -209,6 +294,7 @@ def _opened(path: str) -> Any:
         file,
         pre_buffer=False,
         buffer_size=_buffer_bytes(path),
+        read_dictionary=list(coded),
         memory_map=False,
         page_checksum_verification=True,
     )
@@ -250,8 +336,9 @@ def _largest_page_bytes(file: Any, metadata: Any, column: int, varying: int) -> 
     groups = [metadata.row_group(g).column(column) for g in range(metadata.num_row_groups)]
     groups.sort(key=lambda group: -group.total_uncompressed_size)
     found, left = _PAGE_BYTES, varying or _FIRST_PAGES
+    value_bytes = _value_bytes(metadata.schema.column(column))
     for group in groups if varying else groups[:1]:
-        found, looked_at = largest_page_bytes(file, group, found, left)
+        found, looked_at = largest_page_bytes(file, group, found, left, value_bytes)
         left -= looked_at
     return found
 

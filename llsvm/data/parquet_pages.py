@@ -11,34 +11,50 @@ from typing import Any
 
 _HEADER_BYTES = (1 << 8, 1 << 13, 1 << 20)  # that are read for one; those with long statistics are longer
 _UNPACKED, _PACKED = 2, 3  # fields: bytes of a page
+_VALUES = 1  # a field of what describes a page of values, or its second version
+_OF_VALUES = (5, 8)
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 0, 1, 2, 3, 7, 8, 12
 _INTEGERS = (4, 5, 6)
 _LISTS = (9, 10)
 
 
-def largest_page_bytes(file: Any, column: Any, known: int, most: int) -> tuple[int, int]:
+def largest_page_bytes(
+    file: Any, column: Any, known: int, most: int, value_bytes: int = 0
+) -> tuple[int, int]:
     """(bytes of the largest page of a column of a row group, unpacked, or ``known`` if that is more; how many pages
     were looked at). What cannot be made sense of ends it: the reader will say what is wrong.
 
     file: to be read and sought in. column: its metadata. known: pages that are no larger are not looked for.
-    most: pages that are looked at.
+    most: pages that are looked at. value_bytes: of each value, decoded: a page of few bytes may have very many.
     """
-    at = column.data_page_offset
-    if column.has_dictionary_page:
-        at = min(at, column.dictionary_page_offset)
+    at = first_byte(column)
     end, left, looked_at = at + column.total_compressed_size, column.total_uncompressed_size, 0
     with suppress(IndexError, ValueError, RecursionError, OSError):
-        while at < end and left > known and looked_at < most:
+        while at < end and max(left, value_bytes * column.num_values) > known and looked_at < most:
             header_bytes, sizes = _header(file, at)
-            known = max(known, sizes[_UNPACKED])
+            known = max(known, sizes[_UNPACKED], value_bytes * sizes.get(-_VALUES, 0))
             at += header_bytes + sizes[_PACKED]
             left -= header_bytes + sizes[_UNPACKED]
             looked_at += 1
     return known, looked_at
 
 
+def first_byte(column: Any) -> int:
+    """Where a column of a row group begins in the file. column: its metadata."""
+    first = int(column.data_page_offset)
+    return min(first, int(column.dictionary_page_offset)) if column.has_dictionary_page else first
+
+
+def dictionary_bytes(file: Any, column: Any) -> int:
+    """Of the dictionary of a column of a row group, unpacked; 0 where there is none, or no sense in it."""
+    if column.has_dictionary_page:
+        with suppress(IndexError, ValueError, RecursionError, OSError):
+            return _header(file, column.dictionary_page_offset)[1][_UNPACKED]
+    return 0
+
+
 def _header(file: Any, at: int) -> tuple[int, dict[int, int]]:
-    """(bytes of the header there, its fields that are whole numbers)."""
+    """(bytes of the header there, its fields that are whole numbers, and -_VALUES, how many values there are)."""
     for n_bytes in _HEADER_BYTES:
         file.seek(at)
         data = bytes(file.read(n_bytes))
@@ -51,7 +67,8 @@ def _header(file: Any, at: int) -> tuple[int, dict[int, int]]:
 
 
 def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
-    """(where a struct ends, its fields that are whole numbers). Raises IndexError where it goes on, ValueError."""
+    """(where a struct ends, its fields that are whole numbers, and -_VALUES). Raises IndexError where it goes on,
+    ValueError."""
     fields: dict[int, int] = {}
     number = 0
     while (head := data[at]) != _STOP:
@@ -62,6 +79,10 @@ def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
             number, at = _signed(data, at)
         if kind in _INTEGERS:
             fields[number], at = _signed(data, at)
+        elif kind == _STRUCT:
+            at, inner = _struct(data, at)
+            if number in _OF_VALUES:
+                fields[-_VALUES] = inner.get(_VALUES, 0)
         else:
             at = _behind(data, at, kind)
     return at + 1, fields

@@ -19,6 +19,7 @@ from llsvm.block import Block
 from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut, filled
 from llsvm.data.partitions import partition_values
+from llsvm.data.row_pieces import pieces
 from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import count_missing, described, first_rows
 from llsvm.data.table_errors import missing_value, refuse_damage, refuse_label_kind
@@ -199,8 +200,7 @@ class TableSource(ABC):
         schema = pa.schema([field for field in schema if field.name not in dropped])
         for number, partition in enumerate(self._partitions):
             names = [name for name in schema.names if name not in partition]
-            width = 8 * _ARROW_ROOM * len(names)
-            max_rows = int(np.clip(max_bytes // width, _MIN_ROWS, _MAX_ROWS))
+            max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * len(names)), _MIN_ROWS, _MAX_ROWS))
             with self._unchanged(number), self._explaining(number):
                 for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
                     columns = [
@@ -268,7 +268,7 @@ class TableSource(ABC):
     ) -> Iterator[ColumnsBatch]:
         """The rows that count, of file ``number``."""
         path, partition, row = self._paths[number], self._partitions[number], 0
-        needed = self._choice.needed(used)
+        needed, coded = self._choice.needed(used), self._choice.coded(self.encoder, self._kept)
         names = [name for name in needed if name not in partition]
         if number > 0:
             check_as_first(path, self._full_schema(number), self._paths[0], self.encoder, names)
@@ -281,9 +281,10 @@ class TableSource(ABC):
                     if name in needed:
                         constant = pa.repeat(value, batch.num_rows)
                         batch = batch.append_column(name, constant)
-                rows, places = self._choice.chosen(batch)
-                yield ColumnsBatch(rows, path, row, places)
-                row += batch.num_rows
+                for piece in pieces(batch, coded, max_bytes, path, row):
+                    rows, places = self._choice.chosen(piece)
+                    yield ColumnsBatch(rows, path, row, places)
+                    row += piece.num_rows
 
     def _reading(self, number: int) -> Reading:
         """For one reading of file ``number``; standard input has one only."""

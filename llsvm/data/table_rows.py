@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import UsageError
 from llsvm.features.columns import kind_of
+from llsvm.features.encoder import TableEncoder
 from llsvm.features.expressions import Expression
 from llsvm.features.table_options import MISSING_LABEL_DROP, TableOptions
 
@@ -87,6 +88,12 @@ class RowChoice:
         """Are rows left out, or is a label computed?"""
         return self._drop or self._condition is not None or self._computed is not None
 
+    def coded(self, encoder: TableEncoder, kept: Sequence[str]) -> set[str]:
+        """Columns of categories and labels that nobody decodes. kept: columns that are handed on."""
+        compared = [each.columns for each in (self._condition, self._computed) if each is not None]
+        texts = (column.name for column in encoder.columns if column.kind == "text")
+        return {*texts, encoder.label or ""}.difference(kept, *compared)
+
     @property
     def why_none(self) -> str:
         """What to say where no row is left."""
@@ -140,5 +147,6 @@ def _missing(column: pa.Array) -> pa.Array:
     """(n,) where there is no label."""
     if kind_of(column.type) != "text":
         return pc.is_null(column, nan_is_null=types.is_floating(column.type))
-    text = column.dictionary_decode() if types.is_dictionary(column.type) else column
-    return pc.equal(pc.utf8_trim_whitespace(text.fill_null("")), "")
+    if types.is_dictionary(column.type):
+        return _missing(column.dictionary).take(column.indices).fill_null(True)
+    return pc.equal(pc.utf8_trim_whitespace(column.fill_null("")), "")

@@ -186,13 +186,11 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
     empty_is_missing: "" is missing, as in CSV.
     """
     if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    column = column.cast(pa.large_string()).dictionary_encode()
-    if column.null_count:
-        codes = plain(column.indices.fill_null(-1)).astype(np.int64)
+        codes, values = _met(column)
     else:
-        codes = plain(column.indices).astype(np.int64)
-    words = [word.strip() for word in column.dictionary.to_pylist()]
+        column = column.cast(pa.large_string()).dictionary_encode()
+        codes, values = codes_of(column), column.dictionary
+    words = [word.strip() for word in values.to_pylist()]
     distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
     if len(distinct) < len(words):
         codes = np.array([*(distinct[word] for word in words), -1])[codes]
@@ -200,6 +198,27 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
     if empty_is_missing and "" in words:
         codes[codes == words.index("")] = -1
     return codes, words
+
+
+def codes_of(column: pa.DictionaryArray) -> NDArray[np.int64]:
+    """(n,) positions in the dictionary, -1 for what is missing."""
+    return np.array(plain(column.indices.cast(pa.int64()).fill_null(-1)))
+
+
+def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
+    """As ``categories``, of a column with a dictionary, which is not decoded: a code may stand for a long text."""
+    codes = codes_of(column)
+    gone = nulls(column.dictionary)
+    if gone.any():
+        codes[np.append(gone, True)[codes]] = -1
+    met, first, places = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first + len(codes) * (met < 0))  # what is missing comes last
+    met = met[order][: np.count_nonzero(met >= 0)]
+    numbered = np.empty(len(order), np.int64)
+    numbered[order] = np.arange(len(order))
+    codes = numbered[places]
+    codes[codes == len(met)] = -1
+    return codes, column.dictionary.take(pa.array(met)).cast(pa.large_string())
 
 
 def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:

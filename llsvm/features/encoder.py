@@ -136,6 +136,11 @@ class TableEncoder:
         return not self.categories.names and not self._lists and self.documents is None
 
     @property
+    def ready(self) -> bool:
+        """Can rows be made? Vocabularies and what is crossed are learned before."""
+        return self.crosses.known and (self.documents is None or self.documents.known)
+
+    @property
     def has_lists(self) -> bool:
         """Are there columns of sparse lists, whose values need not be exact?"""
         return bool(self._lists)

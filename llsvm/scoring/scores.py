@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block, Matrix
+from llsvm.data.long_rows import growing_blocks
 from llsvm.data.source import BlockSource
-from llsvm.errors import BudgetError, DataError, LongRowError, UsageError
+from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.models.model import Model
 from llsvm.scoring.room import SMALLEST_BLOCK_BYTES, max_block_bytes, n_rows_of, row_bytes
 
@@ -65,23 +66,6 @@ def column_base(model: Model, source: BlockSource) -> int:
     """The number of the first column in the blocks of ``source``."""
     base = source.info().index_base
     return model.index_base if base is None else base
-
-
-def growing_blocks(source: BlockSource, max_bytes: int, grow: Callable[[int], int] | None) -> Iterator[Block]:
-    """The blocks of ``source``; where a row is too long for them it is read anew up to there, in larger ones."""
-    done = 0  # rows handed out
-    while True:
-        try:
-            for block in source.blocks(max_bytes):
-                first = int(np.searchsorted(block.rows, done))
-                if first < block.n_rows:
-                    done = int(block.rows[-1]) + 1
-                    yield block.slice(first, block.n_rows) if first else block
-            return
-        except LongRowError as error:
-            if grow is None or not source.info().rereadable or error.row_bytes <= max_bytes:
-                raise
-            max_bytes = grow(error.row_bytes)
 
 
 def predict_file(

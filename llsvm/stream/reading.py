@@ -5,6 +5,7 @@ begun anew where rows are longer than pages; then the columns' scale, and the fa
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -19,13 +20,14 @@ from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, 
 from llsvm.memory import plan
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LABELS, LIBRARY, READING, STATISTICS
-from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes, trim_freed_memory
+from llsvm.memory.process import MIN_WORK_BYTES, peak_resident_bytes, resident_bytes, trim_freed_memory
 from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64
 from llsvm.objective.rounding import NOISE, ValuesRounded
 from llsvm.spill.store import PageSink
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
 
+_LAST_STEPS = 32  # of a reading that only counts
 _BLURRED = (
     "its values are too near to 0, or to each other, for 32-bit floats: that is known once they have been read; "
     "write the data to a file, or pass --tol 1e-6, which keeps 64-bit floats"
@@ -77,6 +79,22 @@ class Losses(NamedTuple):
     squares: NDArray[np.float64]
     largest: NDArray[np.float64]
     noise: float
+
+
+class _Steps:
+    """The memory of the process, looked at from time to time: a step takes some of what it needs for a moment."""
+
+    def __init__(self) -> None:
+        self._resident, self._peak = 0, 0
+        self._grown: deque[int] = deque(maxlen=_LAST_STEPS)
+
+    def next_peak(self) -> int:
+        """Bytes, after two more like the largest of the last ones, without the first, which loads libraries."""
+        resident, peak = resident_bytes(), peak_resident_bytes()
+        if self._peak:
+            self._grown.append((peak if peak > self._peak else resident) - self._resident)
+        self._resident, self._peak = resident, peak
+        return resident + 2 * max(self._grown, default=0)
 
 
 class DataReader:
@@ -208,8 +226,11 @@ class DataReader:
         if batches > max(room, budget.limit_bytes - resident_bytes()):
             budget.require({LIBRARY: info.reader_bytes, READING: self._measuring_bytes})
 
+        steps = _Steps()
+
         def go_on() -> int:
-            if resident_bytes() > most:  # what is counted cannot be held
+            next_peak = steps.next_peak() if room > MIN_WORK_BYTES else resident_bytes()
+            if next_peak > most:  # what is counted cannot be held
                 budget.require({READING: budget.limit_bytes})
             return 0
 

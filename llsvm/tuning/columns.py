@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.data.long_rows import growing_blocks, room_in
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
@@ -106,7 +107,7 @@ def _read(
     """(n_rows,) numbers of the rows' values in a list of all different ones."""
     source = opened(_settings_of_column(settings, column))
     ids, known, signed = np.zeros(n_rows, np.int32), dict[Any, int](), 0
-    for block in source.blocks(_BLOCK_BYTES):
+    for block in growing_blocks(source, _BLOCK_BYTES, room_in(budget)):
         rows, values = block.rows, block.y
         if not is_text(values) and np.isnan(values).any():
             row = rows[np.argmax(np.isnan(values))]

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.data.long_rows import growing_blocks, room_in
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
 from llsvm.features.labels import is_text, quoted
 from llsvm.features.targets import as_targets
 from llsvm.kernels.scores import matrix_scores
+from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import Needs
 from llsvm.models.model import Model
 from llsvm.objective.problems import Fold
@@ -93,9 +95,9 @@ def score_file(
         tally.add(0, block.rows, true, scores, block.weight)
 
 
-def count_rows(source: BlockSource) -> Iterator[int]:
-    """Of each block of the source."""
-    for block in source.blocks(_PIECE_BYTES):
+def count_rows(source: BlockSource, budget: MemoryBudget) -> Iterator[int]:
+    """Of each block of the source. budget: holds all but these. Raises BudgetError."""
+    for block in growing_blocks(source, _PIECE_BYTES, room_in(budget)):
         yield block.n_rows
 
 

@@ -219,7 +219,7 @@ class Search:
         nothing = np.zeros((k, dataset.n_columns + 1))
         self._validation = question.validation(self._training.model_of(nothing))
         if question.score.of is None or question.wanted:
-            self._validation_rows = sum(count_rows(self._validation))
+            self._validation_rows = sum(count_rows(self._validation, self._stream.budget))
 
     # -- what is learned from scores --------------------------------------------------------------------
 
