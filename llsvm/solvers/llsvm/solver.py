@@ -48,7 +48,7 @@ from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
 from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, sums_of
+from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, has_scales, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, WarmTuning, tuning_of
@@ -212,8 +212,9 @@ class LLSVM:
     def _begin(self, shares: Shares, sums: Sums | None, run: Run, mode: Rounds) -> None:
         warm = self._warm(sums, run)
         if sums is not None and begin_at_sums(shares, sums, run):
-            self._runs = sums.runs + 1
-            mode.begun(passes=0, warm=warm)
+            sums_rows = not has_scales(sums, run)
+            self._runs = 0 if sums_rows else sums.runs + 1
+            mode.begun(passes=0, warm=warm, sums_rows=sums_rows)
         else:
             begin_at(shares, run)
             mode.begun(passes=1, warm=warm)
