@@ -342,7 +342,7 @@ class Epochs:
         ahead = None
         for epoch in range(tuning.max_epochs):
             if epoch == tuning.extrapolate_after:
-                ahead = self._second_order.extrapolation(part, c)
+                ahead = self._second_order.extrapolation(part, c, rows)
             if ahead is not None:
                 ahead.step()
             part.active[c] = rows
