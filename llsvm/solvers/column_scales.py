@@ -5,8 +5,8 @@ A scaled value is x' = (x − shift) · scale, so of any coefficients c_i
     Σ c_i x'_i = scale · (Σ c_i x_i − shift · Σ c_i),
 
 where Σ c_i is the weight of the constant feature, divided by its value. That is not quite so where the x'_i were
-rounded, or means that missing values were replaced by have changed: such sums are as good a start as exact ones, but
-no certificate may rest on them.
+rounded, or means that missing values were replaced by have changed: such sums are as good a start as exact ones,
+but no certificate may rest on them.
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ class ResultWriter:
                 "by_class": sums.by_class.tolist(),
                 "dtype": sums.dtype.str,
                 "runs": sums.runs,
+                "crawled": sums.crawled,
             }
 
     def end(self, model: Model, record: Record, cause: str) -> None:
@@ -94,6 +95,7 @@ def sums_in(result: Container) -> Sums | None:
         np.dtype(about["dtype"]),
         about["runs"],
         SavedRows(result, SCALES) if SCALES in result.parts else None,
+        about.get("crawled", False),
     )
 
 

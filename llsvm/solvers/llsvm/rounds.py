@@ -109,6 +109,11 @@ class Rounds:
         """See LLSVM."""
         return self._epochs.second_order_price
 
+    @property
+    def crawled(self) -> bool:
+        """See Sums; also where it was known before."""
+        return self._epochs.crawled or self._epochs.at_once
+
     def hasten(self) -> None:
         """See LLSVM."""
         self._epochs.allowance, self._epochs.at_once = math.inf, True
@@ -332,6 +337,8 @@ class Rounds:
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
             "warm": None if self._warm is None else self._warm.numbers,
+            "at once": self._epochs.at_once,
+            "crawled": self._epochs.crawled,
         }
 
     def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
@@ -348,3 +355,6 @@ class Rounds:
         self._run.duals.set_enough(numbers["enough"])
         warm = numbers.get("warm")  # which older states do not have, nor "met"
         self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))
+        self._epochs.crawled = numbers.get("crawled", False)
+        if numbers.get("at once"):
+            self.hasten()

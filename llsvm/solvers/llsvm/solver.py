@@ -215,6 +215,8 @@ class LLSVM:
             sums_rows = not has_scales(sums, run)
             self._runs = 0 if sums_rows else sums.runs + 1
             mode.begun(passes=0, warm=warm, sums_rows=sums_rows)
+            if sums.crawled and run.stream.in_one_block:
+                mode.hasten()
         else:
             begin_at(shares, run)
             mode.begun(passes=1, warm=warm)
@@ -260,8 +262,8 @@ class LLSVM:
         )
 
     def dual_point(self) -> RowShares | None:
-        known = self.run.threshold is None and not self.settings.paper
-        sums = sums_of(self.run, self._runs) if known else None
+        mode, known = self._mode, self.run.threshold is None
+        sums = sums_of(self.run, self._runs, mode.crawled) if known and isinstance(mode, Rounds) else None
         return RowShares(AllShares(self.run.duals, self.run.stream.dataset.n_rows), sums)
 
     def restore(self, state: SolverState) -> None:

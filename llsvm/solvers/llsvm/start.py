@@ -62,12 +62,14 @@ def has_scales(sums: Sums, run: Run) -> bool:
     return are_same(sums.scales, ColumnScales.of(run.stream.scaling))
 
 
-def sums_of(run: Run, runs: int) -> Sums:
+def sums_of(run: Run, runs: int, crawled: bool) -> Sums:
     """See Sums; of the dual variables as they are."""
     w, duals = run.sweeps.w, run.duals
     linear = run.sweeps.dual + 0.5 * np.einsum("ij,ij->i", w, w)
-    scales = ColumnScales.of(run.stream.scaling)
-    return Sums(ArrayRows(w.reshape(-1, 1)), len(w), linear, duals.costs.by_class, duals.dtype, runs, scales)
+    of_rows = ColumnScales.of(run.stream.scaling), crawled
+    return Sums(
+        ArrayRows(w.reshape(-1, 1)), len(w), linear, duals.costs.by_class, duals.dtype, runs, *of_rows
+    )
 
 
 def _feasible(shares: Shares, rows: NDArray[np.int64], run: Run) -> NDArray[np.floating]:
