@@ -169,12 +169,34 @@ def test_kept_weights_need_no_pass_where_scales_change(name, scale, tmp_path, mo
     for number in range(2):
         state = shutil.copytree(tmp_path / "S", tmp_path / f"{number}")
         if number:
-            monkeypatch.setattr(start_module, "rescale", lambda *_: False)  # summed afresh, in a pass of its own
+            monkeypatch.setattr(
+                start_module, "rescale", lambda *_: False
+            )  # summed afresh, in a pass of its own
         _, training = run(files[:3], state, tmp_path / "m", scale=scale, **options)
         assert certified(training, files[:3], state, tmp_path / "m")
         ends.append((first_measured(training), training.model.certificate))
     assert [first for first, _ in ends] == [1, 2]
     assert ends[0][1].dual == pytest.approx(ends[1][1].dual, rel=1e-3)
+
+
+def test_kept_weights_of_tables_need_no_pass(tmp_path):
+    """Tables are scaled, and have a bias, unless settings say otherwise."""
+    files = []
+    for number, (i, j) in enumerate([(0, 500), (500, 600)]):
+        lines = [
+            f"{y},{town}," + ",".join(map(repr, (x + number).tolist()))
+            for x, y, town in zip(
+                X[i:j], Y[i:j], np.array(["here", "there"])[np.arange(i, j) % 2], strict=True
+            )
+        ]
+        files.append(tmp_path / f"{number}.csv")
+        files[-1].write_text("\n".join(["y,town," + ",".join("abcdefghij"), *lines]) + "\n")
+    options = {"label": "y", "solver": "llsvm"}
+    run(files[:1], tmp_path / "S", tmp_path / "m", **options)
+    note, training = run(files, tmp_path / "S", tmp_path / "m", **options)
+    assert counts(note) == [500, 100, 0]
+    assert first_measured(training) == 1
+    assert certified(training, files, tmp_path / "S", tmp_path / "m")
 
 
 def test_a_pass_makes_kept_weights_of_other_scales_exact(tmp_path, monkeypatch):
@@ -206,7 +228,9 @@ def test_weights_of_other_columns_or_costs_are_summed_anew(tmp_path):
     files, state, model = parts(tmp_path), tmp_path / "S", tmp_path / "m"
     options = {"solver": "llsvm", "scale": "standard"}
     run(files[:2], state, model, **options)
-    _, training = run(files[:3], state, model, **options)  # another mean, and no bias that could tell what it adds
+    _, training = run(
+        files[:3], state, model, **options
+    )  # another mean, and no bias that could tell what it adds
     assert first_measured(training) == 2
     _, training = run(files[:3], state, model, class_weight={"0": 2.0, "1": 1.0}, **options)
     assert first_measured(training) == 2
