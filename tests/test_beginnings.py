@@ -15,6 +15,8 @@ from llsvm.data import open_with_settings
 from llsvm.errors import UsageError
 from llsvm.settings.settings import Settings
 from llsvm.solvers import state as state_module
+from llsvm.solvers.llsvm import rounds as rounds_module
+from llsvm.solvers.llsvm import start as start_module
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.state.known_rows import KnownRows, known_rows
 from llsvm.training.training import Training
@@ -147,11 +149,88 @@ def test_kept_weights_need_no_pass(name, tmp_path):
     assert certified(training, files[1:3], state, model)
 
 
+SCALED = {
+    "hinge": (X, Y, {"solver": "llsvm", "bias": 0.5}),
+    "logistic": (X, Y, {"solver": "llsvm", "loss": "logistic", "bias": 1.0}),
+    "against the rest": (X3, Y3, {"solver": "llsvm", "bias": 1.0}),
+    "pairs": (X3, Y3, {"solver": "llsvm", "multiclass": "ovo", "bias": 1.0}),
+    "epsilon": (X, NUMBERS, {"solver": "llsvm", "loss": "epsilon_insensitive", "epsilon": 1.0, "bias": 1.0}),
+}
+
+
+@pytest.mark.parametrize("scale", ["minmax", "maxabs", "standard", "unit-row"])
+@pytest.mark.parametrize("name", SCALED)
+def test_kept_weights_need_no_pass_where_scales_change(name, scale, tmp_path, monkeypatch):
+    features, labels, options = SCALED[name]
+    features = features + np.linspace(-1.0, 4.0, 600)[:, None] * np.arange(1.0, 11.0)
+    files = parts(tmp_path, features, labels)
+    run(files[:2], tmp_path / "S", tmp_path / "m", scale=scale, **options)
+    ends = []
+    for number in range(2):
+        state = shutil.copytree(tmp_path / "S", tmp_path / f"{number}")
+        if number:
+            monkeypatch.setattr(
+                start_module, "rescale", lambda *_: False
+            )  # summed afresh, in a pass of its own
+        _, training = run(files[:3], state, tmp_path / "m", scale=scale, **options)
+        assert certified(training, files[:3], state, tmp_path / "m")
+        ends.append((first_measured(training), training.model.certificate))
+    assert [first for first, _ in ends] == [1, 2]
+    assert ends[0][1].dual == pytest.approx(ends[1][1].dual, rel=1e-3)
+
+
+def test_kept_weights_of_tables_need_no_pass(tmp_path):
+    """Tables are scaled, and have a bias, unless settings say otherwise."""
+    files = []
+    for number, (i, j) in enumerate([(0, 500), (500, 600)]):
+        lines = [
+            f"{y},{town}," + ",".join(map(repr, (x + number).tolist()))
+            for x, y, town in zip(
+                X[i:j], Y[i:j], np.array(["here", "there"])[np.arange(i, j) % 2], strict=True
+            )
+        ]
+        files.append(tmp_path / f"{number}.csv")
+        files[-1].write_text("\n".join(["y,town," + ",".join("abcdefghij"), *lines]) + "\n")
+    options = {"label": "y", "solver": "llsvm"}
+    run(files[:1], tmp_path / "S", tmp_path / "m", **options)
+    note, training = run(files, tmp_path / "S", tmp_path / "m", **options)
+    assert counts(note) == [500, 100, 0]
+    assert first_measured(training) == 1
+    assert certified(training, files, tmp_path / "S", tmp_path / "m")
+
+
+def test_a_pass_makes_kept_weights_of_other_scales_exact(tmp_path, monkeypatch):
+    """No certificate rests on what 32-bit floats of the scales before have lost."""
+    files = parts(tmp_path, X + 1000.0)
+    options = {"solver": "llsvm", "scale": "standard", "bias": 1.0}
+    off, take = [], start_module.take_sums
+
+    def summed(run):
+        w, dual = run.sweeps.w.copy(), run.sweeps.dual.copy()
+        start_module.sum_weights(run, run.duals.whole, 0)
+        off.append(np.abs(run.sweeps.w - w).max())
+        assert run.sweeps.dual == pytest.approx(dual, rel=1e-5 if len(off) == 1 else 1e-13)
+        run.sweeps.w[...], run.sweeps.dual[...] = w, dual
+
+    def checked(run, sums):
+        summed(run)
+        take(run, sums)
+        summed(run)
+
+    monkeypatch.setattr(rounds_module, "take_sums", checked)
+    run(files[:2], tmp_path / "S", tmp_path / "m", **options)
+    assert off == []
+    run(files[:3], tmp_path / "S", tmp_path / "m", **options)
+    assert off[1] < 1e-12 < 1e-10 < off[0] < 1e-3
+
+
 def test_weights_of_other_columns_or_costs_are_summed_anew(tmp_path):
     files, state, model = parts(tmp_path), tmp_path / "S", tmp_path / "m"
     options = {"solver": "llsvm", "scale": "standard"}
     run(files[:2], state, model, **options)
-    _, training = run(files[:3], state, model, **options)  # another mean and deviation
+    _, training = run(
+        files[:3], state, model, **options
+    )  # another mean, and no bias that could tell what it adds
     assert first_measured(training) == 2
     _, training = run(files[:3], state, model, class_weight={"0": 2.0, "1": 1.0}, **options)
     assert first_measured(training) == 2

@@ -8,6 +8,7 @@ import llsvm
 from llsvm.data import open_with_settings
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.extrapolation import Extrapolation
 from llsvm.solvers.llsvm.tuning import DEFAULT, FREE
 from llsvm.solvers.llsvm.warm import Warm
 from llsvm.solvers.sequential_dual.average import Average
@@ -107,6 +108,44 @@ def test_another_cost_out_of_core_takes_less_than_from_nothing(tmp_path, monkeyp
     passes, updates = train(files, state, model, LITTLE, C=3.0)
     assert passes <= scratch
     assert updates <= work / 2
+
+
+def test_where_sweeps_crawled_before_second_order_comes_at_once(tmp_path):
+    """Also where the run is stopped on the way."""
+    rng = np.random.default_rng(0)
+    points = 0.99**0.5 * rng.normal(size=(6000, 1)) + 0.1 * rng.normal(
+        size=(6000, 30)
+    )  # much alike: sweeps crawl
+    ids = (points @ rng.normal(size=30) + 0.3 * rng.normal(size=6000) > 0).astype(int)
+    old = write_svmlight(tmp_path / "old.svm", points[:-300], ids[:-300])
+    files, models = [old, write_svmlight(tmp_path / "new.svm", points[-300:], ids[-300:])], []
+    _, scratch = train(files, tmp_path / "A", tmp_path / "m", C=10.0)
+    assert scratch > 20
+    for name, stop in (("whole", None), ("stopped", 1)):
+        state, model = tmp_path / name, tmp_path / f"{name}.m"
+        train(files[:1], state, model, C=10.0)
+        if stop is not None:
+            train(files, state, model, stop_after=stop, C=10.0)
+        passes, updates = train(files, state, model, C=10.0)
+        assert passes <= 2
+        assert updates < 1
+        models.append(model.read_bytes())
+    assert models[0] == models[1]
+    assert llsvm.verify(model, [str(file) for file in files], state=state)["holds"]
+
+
+def test_extrapolation_is_of_the_rows_that_sweeps_visit(tmp_path, monkeypatch):
+    files, sizes, begin = cut(tmp_path), [], Extrapolation.__init__
+
+    def counting(self, sweeps, part, c, problem):
+        sizes.append(len(problem.at) / part.n_rows)
+        begin(self, sweeps, part, c, problem)
+
+    monkeypatch.setattr(Extrapolation, "__init__", counting)
+    train(files, tmp_path / "S", tmp_path / "m", tol=1e-6)
+    assert sizes
+    assert min(sizes) < 0.5  # survivors
+    assert max(sizes) < 1.0
 
 
 @pytest.mark.parametrize("tuning", [DEFAULT.warm, DEFAULT.other_costs])

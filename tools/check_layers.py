@@ -55,6 +55,7 @@ ALONE = {
     "solvers": (
         *("base", "report", "state", "stall", "blas", "lapack", "advice"),
         *("binary_solver", "saved_numbers", "state_arrays", "kernel_machine", "regula_falsi", "row_products"),
+        "column_scales",
     ),
 }
 # Modules of such a room that choose between the others, and so know them.

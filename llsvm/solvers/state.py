@@ -74,6 +74,8 @@ class Sums:
         the other, as RowValues of width 1. linear: (p,) Σ C_i b_i(a_i) of D, of each problem.
     by_class: (n_classes,) C_i of a row of sample weight 1. dtype: of the a_i.
     runs: that have begun at such sums since they were last made of rows.
+    scales: of the rows' columns, see llsvm.solvers.column_scales; None: none are scaled.
+    crawled: sweeps over these rows in memory were so slow, of every problem, that second order took over.
     """
 
     weights: RowValues
@@ -82,6 +84,8 @@ class Sums:
     by_class: NDArray[np.float64]
     dtype: np.dtype[Any]
     runs: int
+    scales: RowValues | None = None
+    crawled: bool = False
 
     def factor(self, by_class: NDArray[np.float64], dtype: np.dtype[Any]) -> float | None:
         """By which all α_i have grown, where the a_i are kept with other costs as such a type; None where that is

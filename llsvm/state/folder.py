@@ -30,6 +30,7 @@ SHARES = (
     "shares"  # the part of a result that has (n_rows, width) α_i / C_i, see llsvm.solvers.state.RowShares
 )
 SUMS = "sums"  # the part that has their weights, see llsvm.solvers.state.Sums, and what the result says of the rest
+SCALES = "scales"  # the part that has the shift, scale and fill of the columns, where these are scaled
 AT_WEIGHTS = (
     "at weights"  # what the result says where the dual is of the model's weights, see solvers.state.AtWeights
 )

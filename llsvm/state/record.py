@@ -26,9 +26,9 @@ _MAX_NAMED = 3  # files and options in a sentence
 class Record:
     """settings: of the run, resolved, plain values. limit_bytes: of its memory. doubled: values are 64-bit floats
     where 32 bits would hide the optimum. data: of the rows, as ``llsvm.solvers.state.data_of`` has it. columns: as
-    llsvm.training.columns.columns_of has it: where it is the same, so are the known rows as numbers. files: what
-    was read, a fingerprint of each; None of arrays. history: of the passes so far. seconds: taken so far.
-    written: when, as people read it. passes: full ones so far. version: of the package."""
+    llsvm.training.columns.columns_of has it: where it is the same, so are the known rows as numbers, but for the
+    scales of columns. files: what was read, a fingerprint of each; None of arrays. history: of the passes so far.
+    seconds: taken so far. written: when, as people read it. passes: full ones so far. version: of the package."""
 
     settings: dict[str, Any]
     limit_bytes: int

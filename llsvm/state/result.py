@@ -17,7 +17,17 @@ from llsvm.models.model import Model
 from llsvm.models.model_file import log_path
 from llsvm.solvers.state import AtWeights, DualPoint, Sums
 from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter
-from llsvm.state.folder import AT_WEIGHTS, LARGEST_COST, MODEL, PART, RESULT, SHARES, SUMS, StateFolder
+from llsvm.state.folder import (
+    AT_WEIGHTS,
+    LARGEST_COST,
+    MODEL,
+    PART,
+    RESULT,
+    SCALES,
+    SHARES,
+    SUMS,
+    StateFolder,
+)
 from llsvm.state.record import Record
 from llsvm.state.solver_state import SavedRows, write_rows
 
@@ -44,12 +54,15 @@ class ResultWriter:
             self._about[LARGEST_COST] = shares.largest_cost
         if (sums := shares.sums) is not None:
             write_rows(self._writer, SUMS, sums.weights)
+            if sums.scales is not None:
+                write_rows(self._writer, SCALES, sums.scales)
             self._about[SUMS] = {
                 "parts": sums.parts,
                 "linear": sums.linear.tolist(),
                 "by_class": sums.by_class.tolist(),
                 "dtype": sums.dtype.str,
                 "runs": sums.runs,
+                "crawled": sums.crawled,
             }
 
     def end(self, model: Model, record: Record, cause: str) -> None:
@@ -81,6 +94,8 @@ def sums_in(result: Container) -> Sums | None:
         np.array(about["by_class"]),
         np.dtype(about["dtype"]),
         about["runs"],
+        SavedRows(result, SCALES) if SCALES in result.parts else None,
+        about.get("crawled", False),
     )
 
 

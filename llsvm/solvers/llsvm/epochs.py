@@ -40,6 +40,7 @@ class Epochs:
         self._faces = SpilledFaces(run)
         self._sets = WorkingSets(run, self._second_order, self._faces.done)
         self._all_rows = AllRows(run, self._second_order, self._faces.done)
+        self.crawled = False  # sweeps over all rows in memory have, of every problem
         self._late, self._again = False, False
         self._crawls = self._to_faces = False  # so slowly that working sets, or steps along faces, may pay
         self._waiting = list[int]()  # problems that crawl, for ``_sets`` or ``_all_rows``
@@ -114,7 +115,9 @@ class Epochs:
                 kept[c] = len(rows)
                 crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
 
-        if not self.hidden.shows(part, settle, crawl):
+        hidden = self.hidden.shows(part, settle, crawl)
+        self.crawled |= bool(crawl.all())
+        if not hidden:
             self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self.enough.of_tol)
         return int(kept.sum())
 
@@ -342,7 +345,7 @@ class Epochs:
         ahead = None
         for epoch in range(tuning.max_epochs):
             if epoch == tuning.extrapolate_after:
-                ahead = self._second_order.extrapolation(part, c)
+                ahead = self._second_order.extrapolation(part, c, rows)
             if ahead is not None:
                 ahead.step()
             part.active[c] = rows

@@ -17,6 +17,7 @@ from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
+from llsvm.solvers.llsvm.start import add_rows, take_sums
 from llsvm.solvers.llsvm.tuning import WarmTuning
 from llsvm.solvers.llsvm.warm import Warm
 from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
@@ -57,6 +58,7 @@ class Rounds:
         self._left_out: LeaveOneOut | None = None  # of the last pass that counted
         self._gap = math.inf  # that was certified last
         self._warm: Warm | None = None
+        self._sums_rows = False  # the next pass makes the weights that it began with anew, of rows
 
     def reports(self) -> Iterator[Report]:
         run, sweeps = self._run, self._run.sweeps
@@ -107,6 +109,11 @@ class Rounds:
         """See LLSVM."""
         return self._epochs.second_order_price
 
+    @property
+    def crawled(self) -> bool:
+        """See Sums; also where it was known before."""
+        return self._epochs.crawled or self._epochs.at_once
+
     def hasten(self) -> None:
         """See LLSVM."""
         self._epochs.allowance, self._epochs.at_once = math.inf, True
@@ -152,6 +159,8 @@ class Rounds:
             threshold.begin_pass(run.start[0] if measure else None)
         n_active, drift, spills = 0, 0.0, None
         left_out = LeaveOneOutCounts(sweeps.bias) if measure and self._counts_left_out() else None
+        # in the room of the best weights, which there are none of yet
+        sums = np.zeros_like(sweeps.w) if self._sums_rows else None
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         n_rows = 0
@@ -164,6 +173,8 @@ class Rounds:
 
             def train(c: int, part: BlockState = part) -> None:
                 stream.progress.check_measuring()
+                if sums is not None:
+                    add_rows(run, part, c, sums)
                 if stream.in_one_block:
                     self._factor[c] = self._scale.factor(part, c, float(squares[c]))
                     tried[0, 0, c] = 0.5 * float(squares[c] * self._factor[c] ** 2)
@@ -196,6 +207,9 @@ class Rounds:
                 spills = self._spills(slack) if spills is None else spills
                 stream.survivors.add(block, slack, self._block_threshold(slack) if spills else None)
         self._close = False
+        if sums is not None:
+            take_sums(run, sums)
+            self._sums_rows = False
         self._left_out = self._left_out if left_out is None else left_out.answer()
         best = tried[:, 0].argmin(axis=0)
         measured = np.array(tried[best, :, np.arange(len(best))].T)
@@ -285,14 +299,16 @@ class Rounds:
 
     # -- what a SolverState holds of it, and other beginnings ---------------------------------------------
 
-    def begun(self, passes: int, close: bool = False, warm: WarmTuning | None = None) -> None:
+    def begun(
+        self, passes: int, close: bool = False, warm: WarmTuning | None = None, sums_rows: bool = False
+    ) -> None:
         """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
         measures them. close: and leaves those alone whose gap is small enough. warm: how to go on; None: as from
-        nothing."""
+        nothing. sums_rows: they are not quite those of the dual variables, and the next pass sums these, too."""
         if warm is not None:
             self._set_warm(Warm(passes, warm))
             self._slack = warm.first_slack
-        self.passes, self._close, self._has_start = passes, close, True
+        self.passes, self._close, self._has_start, self._sums_rows = passes, close, True, sums_rows
 
     def _set_warm(self, warm: Warm | None) -> None:
         self._warm = self._epochs.enough.warm = warm
@@ -321,6 +337,8 @@ class Rounds:
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
             "warm": None if self._warm is None else self._warm.numbers,
+            "at once": self._epochs.at_once,
+            "crawled": self._epochs.crawled,
         }
 
     def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
@@ -337,3 +355,6 @@ class Rounds:
         self._run.duals.set_enough(numbers["enough"])
         warm = numbers.get("warm")  # which older states do not have, nor "met"
         self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))
+        self._epochs.crawled = numbers.get("crawled", False)
+        if numbers.get("at once"):
+            self.hasten()

@@ -175,20 +175,22 @@ class SecondOrder:
         with one_blas_thread():
             self._run.sweeps.each(solve, range(len(problems)))
 
-    def extrapolation(self, part: BlockState, c: int, beside_bytes: int = 0) -> Extrapolation | None:
-        """For sweeps over rows of problem ``c`` in the part; None where it has no room beside so much, or the loss
-        is not for it."""
+    def extrapolation(
+        self, part: BlockState, c: int, rows: Positions, beside_bytes: int = 0
+    ) -> Extrapolation | None:
+        """For sweeps over these rows of problem ``c`` in the part; None where it has no room beside so much, or the
+        loss is not for it."""
         run, sweeps, loss = self._run, self._run.sweeps, self._run.sweeps.loss
-        at = _ascending(part.members(c))
+        at = _ascending(rows)
         room = self._room_bytes(part) // sweeps.at_once - beside_bytes
         piece_bytes = max(PIECE_BYTES, 8 * self._columns) if self._dense else 0
         needed = extrapolation_bytes(len(at), self._columns) + PIECES * piece_bytes
         if room < needed or run.threshold is not None or not isinstance(loss, PLQLoss):
             return None
         at = at[part.cost(c)[at] > 0]
-        rows = chosen_rows(part.block.X, self._columns - 1, sweeps.bias, piece_bytes, run.stream.progress)
+        chosen = chosen_rows(part.block.X, self._columns - 1, sweeps.bias, piece_bytes, run.stream.progress)
         given = part.signs(c)[at], part.target(at), part.cost(c)[at]
-        return Extrapolation(sweeps, part, c, Subproblem(rows, at, *given, loss, np.zeros(0)))
+        return Extrapolation(sweeps, part, c, Subproblem(chosen, at, *given, loss, np.zeros(0)))
 
     def _is_wide(self, prices: Prices, n_rows: int, n_free: int, lent: bool) -> bool:
         """Are conjugate gradients the way to solve systems? Then they do without the method of multipliers. lent:
@@ -213,7 +215,7 @@ class SecondOrder:
 
         face = Face(problem, tuning, sweeps.rounded)
         face_bytes = FACE_ROW_BYTES * len(at) + 8 * FACE_VECTORS * self._columns
-        extrapolation, scale = self.extrapolation(part, c, face_bytes), Scale(run)
+        extrapolation, scale = self.extrapolation(part, c, at, face_bytes), Scale(run)
         n_sweeps, n_rounds = (tuning.sweeps, 1) if extrapolation is None else tuning.extrapolated
         steps, gaps = 0, list[float]()
         while steps < tuning.max_steps:

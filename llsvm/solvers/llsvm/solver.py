@@ -48,7 +48,7 @@ from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
 from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, sums_of
+from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, has_scales, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, WarmTuning, tuning_of
@@ -212,8 +212,11 @@ class LLSVM:
     def _begin(self, shares: Shares, sums: Sums | None, run: Run, mode: Rounds) -> None:
         warm = self._warm(sums, run)
         if sums is not None and begin_at_sums(shares, sums, run):
-            self._runs = sums.runs + 1
-            mode.begun(passes=0, warm=warm)
+            sums_rows = not has_scales(sums, run)
+            self._runs = 0 if sums_rows else sums.runs + 1
+            mode.begun(passes=0, warm=warm, sums_rows=sums_rows)
+            if sums.crawled and run.stream.in_one_block:
+                mode.hasten()
         else:
             begin_at(shares, run)
             mode.begun(passes=1, warm=warm)
@@ -259,8 +262,8 @@ class LLSVM:
         )
 
     def dual_point(self) -> RowShares | None:
-        known = self.run.threshold is None and not self.settings.paper
-        sums = sums_of(self.run, self._runs) if known else None
+        mode, known = self._mode, self.run.threshold is None
+        sums = sums_of(self.run, self._runs, mode.crawled) if known and isinstance(mode, Rounds) else None
         return RowShares(AllShares(self.run.duals, self.run.stream.dataset.n_rows), sums)
 
     def restore(self, state: SolverState) -> None:

@@ -149,9 +149,8 @@ class SequentialDual:
             yield from reports
 
     def _in_memory(self, stream: Stream, loops: Loops, best: BestWeights, again: bool) -> Iterator[Report]:
-        """All rows are one block: measure at W, report, train, and so on. The reports' weights are W itself, or
-        Newton's, once that is at work. again: W was measured and reported before the run was stopped: find again
-        which rows to train."""
+        """All rows are one block: measure at W, or Newton's weights once that is at work, report, train, and so on.
+        again: W was measured and reported before the run was stopped: find again which rows to train."""
         while True:
             before = self._passes - again
             for block in stream.all():
@@ -221,8 +220,7 @@ class SequentialDual:
         return resum_where_due(parts, dual, loops, multiple, w, self._best, *given)
 
     def _second_order_stage(self, stream: Stream, loops: Loops, part: BlockShares, due: WhatIsDue) -> bool:
-        """Steps of Newton's method, or those for many columns, if they are due; after some of Newton's that gained
-        nothing, loops come first."""
+        """Steps of Newton's method, or for many columns, if due; after some without gain, loops come first."""
         newton, many, tuning = self._newton, self._many_columns, self.tuning
         if many is not None and (
             many.begun or (newton is None and self._worst_rows_are_due(len(part.active)))
@@ -371,7 +369,9 @@ class SequentialDual:
 
     def dual_point(self) -> RowShares | None:
         assert self._loops is not None
-        return RowShares(self._kept, sums_of(self._loops, self._costs, self._kept, self._runs), self._most)
+        assert self._stream is not None
+        of_rows = self._costs, self._kept, self._runs, self._stream
+        return RowShares(self._kept, sums_of(self._loops, *of_rows), self._most)
 
     def restore(self, state: SolverState) -> None:
         """See llsvm.solvers.base. The data are looked at when ``solve`` has them."""

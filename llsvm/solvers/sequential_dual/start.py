@@ -8,6 +8,7 @@ import numpy as np
 
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
+from llsvm.solvers.column_scales import ColumnScales, are_same
 from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.resum import resum
@@ -30,16 +31,18 @@ def begin_at(
 ) -> int:
     """Let the shares be those that are given, or the nearest that are feasible, and w and D what they make; returns
     how many passes that took. sums: of them, if they were kept. kept: where shares are."""
-    if sums is not None and _at_sums(given, sums, stream.dataset.n_rows, costs, kept, loops):
+    same = sums is not None and are_same(sums.scales, ColumnScales.of(stream.scaling))
+    if sums is not None and same and _at_sums(given, sums, stream.dataset.n_rows, costs, kept, loops):
         return 0
     _at_shares(given, stream.all(), costs, kept, loops, dual)
     return 1
 
 
-def sums_of(loops: Loops, costs: RowCosts, kept: SettableRowValues, runs: int) -> Sums:
+def sums_of(loops: Loops, costs: RowCosts, kept: SettableRowValues, runs: int, stream: Stream) -> Sums:
     """See Sums; of shares as they are kept."""
     linear = np.array([loops.dual + 0.5 * squared_norm(loops.w)])
-    return Sums(ArrayRows(loops.w.reshape(-1, 1)), 1, linear, costs.by_class, kept.dtype, runs)
+    scales = ColumnScales.of(stream.scaling)
+    return Sums(ArrayRows(loops.w.reshape(-1, 1)), 1, linear, costs.by_class, kept.dtype, runs, scales)
 
 
 def _at_sums(
