@@ -240,7 +240,9 @@ def test_inspect_refuses_texts_whose_n_grams_cannot_be_counted(tmp_path):
 
     def inspected(limit):
         command = [sys.executable, "-m", "llsvm", "inspect", path, "--label", "stars", "--text", "review"]
-        return subprocess.run([*command, "--memory-limit", limit], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [*command, "--memory-limit", limit], capture_output=True, text=True, check=False
+        )
 
     named = re.search(r"pass --memory-limit (\d+MB) or more", inspected("60MB").stderr)
     done = inspected(named[1])
