@@ -149,8 +149,9 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
         answer["untrainable"] = str(error)
     except BudgetError as error:  # the data, or a sample for a feature map, cannot be read under the limit
         encoder = source.info().encoder
-        if encoder is not None and encoder.documents is not None and not encoder.documents.known:
-            raise  # without its n-grams there are no rows to count
+        documents = None if encoder is None else encoder.documents
+        if (encoder and not encoder.crosses.known) or (documents and not documents.known):
+            raise  # without its n-grams, and what is crossed, there are no rows to count
         plan = {"memory_limit_bytes": error.limit_bytes, "enough": False}
         answer |= {"plan": plan, "smallest_memory_bytes": error.smallest_bytes, "at_least": True}
     if not counted.complete:
