@@ -52,6 +52,7 @@ FORMATS = {
 }
 _MAX_COLUMNS = 1000  # of a table, one for each feature
 _TEXT_BYTES = 1 << 20  # of rows that become text together
+_GROUP_BATCHES, _GROUP_BYTES = 256, 1 << 20  # of a row group of Parquet
 _HDF5_ROWS, _HDF5_BYTES = 1024, 1 << 20
 Put = Callable[[Block], None]
 
@@ -177,7 +178,38 @@ def _table_writer(stream: BinaryIO, schema: pa.Schema, name: str) -> Any:
         return pa.ipc.new_file(stream, schema)
     import pyarrow.parquet as pq
 
-    return pq.ParquetWriter(stream, schema)
+    return _RowGroups(pq.ParquetWriter(stream, schema))
+
+
+class _RowGroups:
+    """Writes Parquet, small batches together as one row group: what describes the groups is held to the end, and
+    each of very many files may be a batch."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self._held: list[pa.RecordBatch] = []
+        self._nbytes = 0  # of these
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._writer.schema
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        self._held.append(batch)
+        self._nbytes += batch.nbytes
+        if len(self._held) == _GROUP_BATCHES or self._nbytes >= _GROUP_BYTES:
+            self._write()
+
+    def close(self) -> None:
+        if self._held:
+            self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        import pyarrow as pa
+
+        held, self._held, self._nbytes = self._held, [], 0
+        self._writer.write_table(pa.Table.from_batches(held))
 
 
 @contextmanager

@@ -147,12 +147,10 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
         if not counted.complete and (counted.counts.n_rows == 0 or not source.info().rereadable):
             raise
         answer["untrainable"] = str(error)
-    except (
-        BudgetError
-    ) as error:  # the data, or a sample of it for a feature map, cannot be read under the limit
+    except BudgetError as error:  # the data, or a sample for a feature map, cannot be read under the limit
         encoder = source.info().encoder
-        if encoder is not None and not encoder.ready:  # nor can rows be made of them
-            raise
+        if encoder is not None and not encoder.ready:
+            raise  # without its n-grams, and what is crossed, there are no rows to count
         plan = {"memory_limit_bytes": error.limit_bytes, "enough": False}
         answer |= {"plan": plan, "smallest_memory_bytes": error.smallest_bytes, "at_least": True}
     if not counted.complete:

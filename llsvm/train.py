@@ -16,6 +16,7 @@ from llsvm.models import model_file
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
+from llsvm.scoring.room import block_bytes
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.advice import NOTHING
@@ -236,8 +237,8 @@ def check_test(test: Any, settings: Settings) -> str | None:
     """The column, or array, with the weights of ``test``, see ``train``: that of the training, where test data have
     one; None where they have none.
 
-    Raises what is wrong with files before there is any work: they are read as the training data are, but need no
-    weights, no columns of ``exclude`` or ``where``, and no file of their own for labels."""
+    Raises what is wrong with files, or BudgetError, before there is any work: they are read as the training data
+    are, but need no weights, no columns of ``exclude`` or ``where``, and no file of their own for labels."""
     if isinstance(test, tuple):
         if len(test) not in (2, 3):
             raise UsageError(
@@ -252,7 +253,7 @@ def check_test(test: Any, settings: Settings) -> str | None:
     asked = replace(settings, where=None)
     while True:
         try:
-            open_with_settings(asked, test)
+            reader_bytes = open_with_settings(asked, test).info().reader_bytes
         except MissingColumnError as error:
             if error.option == "weight":
                 asked = replace(asked, weight=None)
@@ -261,6 +262,7 @@ def check_test(test: Any, settings: Settings) -> str | None:
             else:
                 raise
         else:
+            block_bytes(0, 2, settings.memory_limit, reader_bytes)
             return asked.weight
 
 

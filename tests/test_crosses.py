@@ -313,6 +313,14 @@ def test_the_command_line_trains_evaluates_inspects_and_converts(tmp_path):
             np.testing.assert_array_equal(found.astype(np.float32), row.astype(np.float32))
 
 
+def test_inspect_refuses_crosses_that_cannot_be_learned(tmp_path):
+    data = write(tmp_path / "rows.parquet", table())
+    command = [sys.executable, "-m", "llsvm", "inspect", str(data), "--cross", "country:age"]
+    done = subprocess.run([*command, "--memory-limit", "60MB"], capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "memory limit too small" in done.stderr
+
+
 def test_estimators_take_frames_with_crosses(tmp_path):
     columns = table()
     frame = pa.table({name: values for name, values in columns.items() if name != "label"})

@@ -1,8 +1,11 @@
 """What people see of a run: its test data, the logger ``llsvm``, a callback, Ctrl-C, the model in a notebook."""
 
+import importlib
 import json
 import logging
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -86,6 +89,27 @@ def test_test_data_that_are_not_there_are_refused_before_training(files):
     over = run("train", files / "train.svm", "--model", files / "test.svm", "--test", files / "test.svm")
     assert over.exit_code == 2
     assert "would overwrite the input" in over.output
+
+
+def test_test_data_that_need_more_memory_are_refused_before_training(files):
+    names = [f"c{j}" for j in range(2500)]
+    lines = [",".join(["label", *names]), *(",".join([str(i), *["0.5"] * 2500]) for i in range(2))]
+    (files / "wide.csv").write_text("\n".join(lines) + "\n")
+    words = ["--test", files / "wide.csv", "--memory-limit", "300MB", "--model", files / "m", "-q"]
+    command = [sys.executable, "-m", "llsvm", "train", files / "train.svm", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "the file format's library" in done.stderr
+    assert not (files / "m").exists()
+
+
+def test_validation_data_of_a_path_are_looked_at_before_training(files, monkeypatch):
+    monkeypatch.setattr(
+        importlib.import_module("llsvm.path"), "path", lambda *given: pytest.fail("it is trained")
+    )
+    done = run("path", files / "train.svm", "--points", 2, "--validation", files / "none.svm")
+    assert done.exit_code == 3
+    assert "none.svm" in done.output
 
 
 def test_test_data_in_a_run_file(files):

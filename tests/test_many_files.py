@@ -5,10 +5,12 @@ import sys
 import threading
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from format_files import write
 
 import llsvm
+from llsvm.convert import convert
 from llsvm.data import open_source
 from llsvm.data.source import FILE_BYTES
 from llsvm.files.inputs import expand
@@ -103,6 +105,22 @@ class Looked(dict):
 
     def __getitem__(self, key):
         return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("kind", ["svm", "npz"])
+def test_a_parquet_file_has_few_row_groups_however_many_files_it_is_made_of(tmp_path, kind):
+    many, one = tmp_path / "many.parquet", tmp_path / "one.parquet"
+    folder = folder_of(tmp_path / kind, kind, 40)
+    convert(open_source(expand([str(folder)]), options=KINDS[kind]), many)
+    assert pq.ParquetFile(many).num_row_groups == 1
+    convert(open_source(str(many), options={"label": "label"}), one)
+    made = pq.read_table(many)
+    assert made.equals(pq.read_table(one))
+    X = np.array([[1 + i // 2 % (5 if i % 2 else 7), 3.0 if i % 2 else 2 + i // 2 % 3] for i in range(80)])
+    values = (
+        made.column("values").to_pylist() if kind == "svm" else list(zip(*made.columns[-2:], strict=True))
+    )
+    assert np.array_equal(np.array([[float(str(v)) for v in row] for row in values]), X)
 
 
 def test_files_of_an_earlier_run_are_found_in_as_many_calls_a_file():

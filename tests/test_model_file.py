@@ -122,6 +122,10 @@ WRONG = {
         {"C": 10**400},
         {"loss": []},
         {"categorical": [[]]},
+        {"encoding": 8},
+        {"cross": [2]},
+        {"hash_bits": 0.5},
+        {"missing_label": 1},
     ],
     "history": [
         5,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather as feather
 import pytest
 from oracle import rows, write_svmlight
 
@@ -362,6 +363,19 @@ def test_groups_that_have_room_once_their_limit_is_named(steady_process):
         evaluate(model, frame, by="g", memory_limit=265 * MB)
     limit = caught.value.smallest_bytes
     assert len(evaluate(model, frame, by="g", memory_limit=limit)["groups"]) == 5
+
+
+def test_groups_are_counted_before_a_limit_is_named(tmp_path, steady_process):
+    X, y = rows(n=2000, d=3)
+    columns = {f"x{j}": X[:, j] for j in range(3)} | {"g": np.arange(2000) % 700, "label": y}
+    path = tmp_path / "rows.arrow"
+    feather.write_feather(pa.table(columns), path, compression="uncompressed")
+    model = train(path, label="label", exclude=["g"])
+    for too_little in (RUNTIME_BYTES + MB, RUNTIME_BYTES + 26 * MB):
+        with pytest.raises(BudgetError) as caught:
+            evaluate(model, path, by="g", memory_limit=too_little)
+        assert not caught.value.at_least
+        assert len(evaluate(model, path, by="g", memory_limit=caught.value.smallest_bytes)["groups"]) == 700
 
 
 def test_all_predictions_are_counted_before_a_limit_is_named(tmp_path, steady_process):

@@ -85,3 +85,17 @@ def test_what_is_signed_for_grows_with_a_long_text(tmp_path):
         source = open_source(path, options=table_options(settings))
         held.append(source.info().reader_bytes)
     assert held[1] - held[0] > 2 * 10_000_000
+
+
+def test_columns_are_looked_up_in_schemas_that_are_made_once(tmp_path, monkeypatch):
+    path, made = tmp_path / "wide.parquet", []
+    pq.write_table(pa.table({"y": [0, 1], **{f"c{j}": [0.5, j] for j in range(60)}}), path)
+    whole = pq.ParquetFile.schema_arrow
+
+    def counted(file):
+        made.append(file)
+        return whole.fget(file)
+
+    monkeypatch.setattr(pq.ParquetFile, "schema_arrow", property(counted))
+    assert open_source(path, options=table_options(Settings(label="y"))).info().reader_bytes > 0
+    assert len(made) < 10

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 import time
@@ -232,6 +233,21 @@ def test_the_ledger_has_the_vocabulary_and_inspect_tells_the_plan(tmp_path):
     assert told["features"] > 20
     assert {c["name"]: c["use"] for c in told["columns"]}["review"] == "document"
     assert told["plan"]["enough"]
+
+
+def test_inspect_refuses_texts_whose_n_grams_cannot_be_counted(tmp_path):
+    path = written(tmp_path / "reviews.csv", table())
+
+    def inspected(limit):
+        command = [sys.executable, "-m", "llsvm", "inspect", path, "--label", "stars", "--text", "review"]
+        return subprocess.run(
+            [*command, "--memory-limit", limit], capture_output=True, text=True, check=False
+        )
+
+    named = re.search(r"pass --memory-limit (\d+MB) or more", inspected("60MB").stderr)
+    done = inspected(named[1])
+    assert done.returncode == 4, done.stderr
+    assert "counting n-grams" in done.stderr
 
 
 def test_a_vocabulary_that_does_not_fit_is_hashed_or_refused_with_its_number(tmp_path, monkeypatch):

@@ -74,6 +74,7 @@ def path(
     from llsvm.scoring.opening import open_for
     from llsvm.settings.defaults import said_of_defaults
     from llsvm.solvers.report import in_passes
+    from llsvm.train import check_test
 
     if chosen["penalty"] == "l2":
         raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
@@ -90,6 +91,8 @@ def path(
         check_output(plot, [*data, *([validation] if validation else [])])
         check_picture(plot)
     found = []
+    if validation is not None:
+        check_test(validation, settings)
     training_data = open_data(data, settings)
     say(said_of_defaults(settings, training_data.info().is_table), quiet)
     for point in train_path(training_data, settings, np.array(lambda1) if lambda1 else points, plot):

@@ -93,7 +93,8 @@ class ParquetSource(TableSource):
         )
         places = _places(metadata, used)
         _require_column_metadata(metadata, self._prints[number][0], sorted(used))
-        kinds = [file.schema_arrow.field(metadata.schema.column(i).path.split(".")[0]).type for i in places]
+        schema, stored = file.schema_arrow, metadata.schema  # each made anew, of all columns, when asked for
+        kinds = [schema.field(stored.column(i).path.split(".")[0]).type for i in places]
         varying = [not stands_alone(kind) and not is_remote(path) for kind in kinds]  # else a request each
         looked_at = max(_FIRST_PAGES, _VARYING_PAGES // max(sum(varying), 1))
         with open_seekable(path) as raw:

@@ -98,6 +98,10 @@ _SETTINGS: dict[str, Test] = {
     "weight": maybe(is_text),
     "features": list_of(is_text),
     "missing": is_text,
+    "missing_label": is_text,
+    "cross": list_of(is_text),
+    "hash_bits": maybe(is_whole(1, 30)),
+    "encoding": maybe(is_text),
 }
 _EXTRA: dict[str, Test] = {
     "unit_row": is_flag,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -53,6 +53,22 @@ def groups_for(room_bytes: int, group_bytes: int) -> Limit:
     return Limit(MAX_GROUPS, "there may be no more;")
 
 
+class _NoFigures:
+    def add(self, block: Block, scores: NDArray[np.float64]) -> None:
+        pass
+
+    def answer(self, room_bytes: int) -> Any:
+        raise NotImplementedError
+
+
+def count_groups(column: str, blocks: Iterable[Block]) -> int:
+    """How many groups the rows have. Raises as ``Groups.add``."""
+    groups = Groups(column, _NoFigures, groups_for(MAX_GROUPS, 1))
+    for block in blocks:
+        groups.add(block, np.zeros((block.n_rows, 0)))
+    return len(groups)
+
+
 class Groups:
     """As blocks of rows with that column (Block.kept) and their scores go by.
 
@@ -62,6 +78,9 @@ class Groups:
         self._asked, self._new, self._limit = column, new, limit
         self.column = column
         self._groups: dict[str | None, _Group] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
 
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
         """Raises UsageError for a column with too many values, DataError for one whose values have no text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -10,16 +11,33 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, DataError
 from llsvm.models.model import Model
 from llsvm.scoring.figures import ClassCounts
-from llsvm.scoring.groups import GROUP_BYTES, LEAST_GROUPS, MAX_GROUPS, Groups, groups_for
+from llsvm.scoring.groups import (
+    GROUP_BYTES,
+    LEAST_GROUPS,
+    MAX_GROUPS,
+    Groups,
+    Limit,
+    count_groups,
+    groups_for,
+)
 from llsvm.scoring.kept_scores import HELD_BYTES, ScoreStore
 from llsvm.scoring.number_figures import NumberErrors, Outliers
-from llsvm.scoring.room import BLOCKS_HELD, max_block_bytes, row_bytes, spare_bytes
+from llsvm.scoring.room import (
+    BLOCKS_HELD,
+    SMALLEST_BLOCK_BYTES,
+    can_be_looked_through,
+    max_block_bytes,
+    row_bytes,
+    spare_bytes,
+    with_spare,
+)
 from llsvm.scoring.scores import at_least_one, score_blocks
 from llsvm.scoring.shapes import SHAPES_BYTES
 from llsvm.scoring.thresholds import check_thresholds
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
-_NAMED_GROUPS_BYTES = 16_000_000  # of groups, that a limit which is named has room for
+_OF_GROUPS = "figures of groups"  # a line of the ledger
+_NAMED_GROUPS_BYTES = 32_000_000  # of groups that are not counted, in a limit that is named
 _FIGURES: dict[str, type[ClassCounts] | type[NumberErrors] | type[Outliers]] = {
     CLASSIFICATION: ClassCounts,
     REGRESSION: NumberErrors,
@@ -60,15 +78,8 @@ def measure(
     grow = partial(max_block_bytes, model, source, memory_limit, more)
     if by is not None:
         group_bytes = own_bytes + GROUP_BYTES
-        more["figures of groups"] = least = LEAST_GROUPS * group_bytes
-        try:
-            grow()
-        except BudgetError:  # what it names has room for some more
-            more["figures of groups"] = max(least, min(MAX_GROUPS * group_bytes, _NAMED_GROUPS_BYTES))
-            grow()
-            raise
-        limit = groups_for(least + spare_bytes(model, source, memory_limit, more), group_bytes)
-        more["figures of groups"] = limit.groups * group_bytes
+        limit = _limit_of_groups(model, source, memory_limit, more, group_bytes, by)
+        more[_OF_GROUPS] = limit.groups * group_bytes
     max_bytes, n_rows, weighs = grow(), 0, False
     with closing(ScoreStore()) as store:
         figures = kind(model, store, shapes, thresholds)
@@ -89,3 +100,35 @@ def measure(
         if groups is not None:
             answer |= {"by": groups.column, "groups": groups.answer(room)}
         return answer
+
+
+def _limit_of_groups(
+    model: Model,
+    source: BlockSource,
+    memory_limit: str | int | None,
+    more: Mapping[str, int],
+    group_bytes: int,
+    by: str,
+) -> Limit:
+    """How many groups the memory limit has room for, of so many bytes each. more: what else is held. Raises
+    BudgetError with room for all groups of the source, where it can be read to count them."""
+    limit, least, refused = Limit(0, ""), LEAST_GROUPS * group_bytes, None
+    try:
+        max_block_bytes(model, source, memory_limit, {**more, _OF_GROUPS: least})
+        spare = spare_bytes(model, source, memory_limit, {**more, _OF_GROUPS: least})
+        limit = groups_for(least + spare, group_bytes)
+    except BudgetError as error:
+        refused = error
+    if limit.groups == MAX_GROUPS:
+        return limit
+    known = can_be_looked_through(source, memory_limit)
+    found = count_groups(by, source.blocks(SMALLEST_BLOCK_BYTES)) if known else MAX_GROUPS
+    if refused is None and (found <= limit.groups or not known):
+        return limit
+    wanted = max(found - LEAST_GROUPS, 0) * group_bytes
+    named = wanted if known else min(wanted, _NAMED_GROUPS_BYTES)
+    try:
+        max_block_bytes(model, source, memory_limit, {**more, _OF_GROUPS: least + with_spare(named)})
+    except BudgetError as error:
+        raise (error if named == wanted else error.as_least()) from None
+    return limit

@@ -140,6 +140,12 @@ def spare_bytes(
     return min(most, max(left // 2, left - BLOCKS_HELD * _LARGEST_BLOCK_BYTES))
 
 
+def with_spare(nbytes: int) -> int:
+    """What a limit must have room for beside the smallest blocks, so that ``spare_bytes`` are so many."""
+    blocks = BLOCKS_HELD * SMALLEST_BLOCK_BYTES
+    return max(nbytes, min(2 * nbytes, nbytes + BLOCKS_HELD * _LARGEST_BLOCK_BYTES) - blocks)
+
+
 def _left(
     model: Model,
     source: BlockSource,
@@ -186,6 +192,13 @@ def n_rows_of(source: BlockSource) -> int | None:
     if not _can_be_read(source):
         return None
     return sum(block.n_rows for block in source.blocks(SMALLEST_BLOCK_BYTES))
+
+
+def can_be_looked_through(source: BlockSource, memory_limit: str | int | None) -> bool:
+    """Can it be read once more in the smallest blocks, beside what the process holds already?"""
+    limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
+    taken = source.info().reader_bytes + BLOCKS_HELD * SMALLEST_BLOCK_BYTES
+    return _can_be_read(source) and resident_bytes() + taken <= max(limit, RUNTIME_BYTES)
 
 
 def _can_be_read(source: BlockSource) -> bool:

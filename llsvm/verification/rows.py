@@ -15,7 +15,7 @@ from llsvm.data import open_with_settings
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, ModelError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import MEASURED_BYTES, Needs, smallest_for
+from llsvm.memory.plan import LIBRARY, MEASURED_BYTES, Needs, smallest_for
 from llsvm.memory.process import default_limit_bytes, default_threads
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
@@ -140,7 +140,10 @@ def _with_smallest(
     try:
         smallest = smallest_for(stream.measure(), held, lambda left: needs(left.dataset), floor_bytes)
     except BudgetError:
-        return error.as_least()
+        reading = {**held, LIBRARY: info.reader_bytes}
+        if sum(reading.values()) <= error.smallest_bytes:
+            return error.as_least()
+        return BudgetError(error.what, error.limit_bytes, sum(reading.values()), reading, at_least=True)
     return BudgetError(error.what, error.limit_bytes, smallest.nbytes, smallest.lines)
 
 
