@@ -20,6 +20,20 @@ WORDS: dict[Any, str] = {
 }
 
 
+def plain(value: Any) -> Any:
+    """NumPy's scalars as Python's, also in lists, tuples and mappings; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain, value))
+    if isinstance(value, Mapping):
+        return {plain(key): plain(each) for key, each in value.items()}
+    if is_kind(value, bool):
+        return bool(value)
+    for kind, python in ((Integral, int), (Real, float), (str, str)):
+        if isinstance(value, kind):
+            return python(value)
+    return value
+
+
 def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:
     """Raise UsageError unless ``value`` is of one of the kinds, keys of ``WORDS``."""
     kinds = tuple(kinds)
