@@ -252,8 +252,8 @@ def test_a_locale_that_lacks_letters(towns, words, encoding):
             seen += more
     os.close(ours)
     assert shown.wait() == 0, seen
-    seen.decode(encoding)
     if words == SHOWN["labels"]:
-        assert (
-            seen.decode(encoding).split() == [r"\u5927\u962a", r"n\xe9" if encoding == "ascii" else "né"] * 2
-        )
+        shown_letters = r"n\xe9" if encoding == "ascii" else "né"
+        assert seen.decode(encoding).split() == [r"\u5927\u962a", shown_letters] * 2
+    elif encoding != "ascii":  # which says that no locale is set: click takes it for UTF-8
+        seen.decode(encoding)

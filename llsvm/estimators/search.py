@@ -81,9 +81,9 @@ class _Search(LLSVMEstimator):
         return {}
 
     def _costs(self) -> Sequence[float]:
-        given = plain(self.Cs)
+        given: int | Sequence[float] = plain(self.Cs)
         if not isinstance(given, int):
-            return self.Cs
+            return given
         if given < 2:
             raise UsageError(f"Cs must be 2 or more, or the values of C, not {given}")
         found: list[float] = np.geomspace(_FIRST, _LAST, given).tolist()

@@ -28,10 +28,11 @@ def plain(value: Any) -> Any:
         return {plain(key): plain(each) for key, each in value.items()}
     if is_kind(value, bool):
         return bool(value)
-    for kind, python in ((Integral, int), (Real, float), (str, str)):
-        if isinstance(value, kind):
-            return python(value)
-    return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    return str(value) if isinstance(value, str) else value
 
 
 def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:
