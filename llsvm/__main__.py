@@ -37,7 +37,10 @@ def _prepare_standard_files() -> None:
     encoding = "utf-8" if sys.stderr is None else sys.stderr.encoding
     sys.stderr = _text(_StandardError(2, "w", closefd=False), encoding, "backslashreplace", lines=True)
     if isinstance(out := sys.stdout, io.TextIOWrapper):  # None where the caller has closed it
-        sys.stdout = _text(Waiting(1, "w", closefd=False), out.encoding, out.errors, out.line_buffering)
+        encoding = out.encoding if out.isatty() else "utf-8"  # as in files; a terminal may have another
+        sys.stdout = _text(
+            Waiting(1, "w", closefd=False), encoding, "backslashreplace", lines=out.line_buffering
+        )
 
 
 def _text(file: Waiting, encoding: str, errors: str | None, lines: bool) -> io.TextIOWrapper:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,9 +12,16 @@ from pathlib import Path
 
 import pytest
 from guide_texts import ROOT
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from llsvm.cli import app
+from llsvm.cli.declared import settings_of
+from llsvm.cli.run_file import PLACES, read_run
+from llsvm.cli.save_run import save_run
+from llsvm.errors import UsageError
+from llsvm.settings.option import Option
+from llsvm.settings.settings import OPTIONS
 
 CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.toml")) if path.name != "bench.toml"]
 TRAINS = '[[step]]\ncommand = "train"\n'
@@ -218,6 +226,88 @@ def test_a_command_line_is_saved_as_a_run_file_that_says_the_same(folder):
     done = CliRunner().invoke(app, ["run", str(folder / "saved.toml")])
     assert done.exit_code == 0, done.stderr
     assert (folder / "m").read_bytes() == first
+
+
+TRAIN = get_command(app).commands["train"]
+TEXTS = (
+    "a,b",
+    "-1",
+    "=1",
+    "two words",
+    'a "quoted" \\ one',
+    "Größe",
+    "\N{GRINNING FACE}",
+    "tab\tnewline\n",
+    "\x7f",
+    "~",
+    "#1",
+)
+
+
+def typed(param):
+    """Command lines that have an option, in each form that its value can have."""
+    flag = max(param.opts, key=len)
+    if param.is_flag:
+        return [[each] for each in (flag, *param.secondary_opts)]
+    if isinstance(option := OPTIONS.get(param.name), Option) and option.choices:
+        values = option.choices
+    elif param.name == "class_weight":
+        return [[flag, "balanced"], [flag, "a=2", flag, "b c=0.5", flag, "-1=3"]]
+    elif param.type.name in ("int", "integer"):
+        values = ("1", "7")
+    elif param.type.name == "float":
+        values = ("0.5", "1e-05", "1", "1e22")
+    else:
+        values = {
+            **{"bias": ("auto", "1", "-0.5"), "memory_limit": ("25%", "2GB"), "disk_limit": ("10GB",)},
+            **{
+                "min_df": ("2", "0.5"),
+                "max_df": ("2", "0.5"),
+                "max_seconds": ("60",),
+                "checkpoint_every": ("10min",),
+            },
+            "ngrams": ("1-2",),
+        }.get(param.name, TEXTS)
+    if param.multiple:
+        return [[flag, values[0]], [word for each in values for word in (flag, each)]]
+    return [[f"{flag}={each}"] if flag.startswith("--") else [flag, each] for each in values]
+
+
+OWN = [each for each in TRAIN.params if each.param_type_name == "option"]
+SAVED = {each.name: each for each in OWN if each.name not in ("save_run", "help", "model")}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_all_that_a_command_line_says_survives(folder, name):
+    """Saved and read again, the command line gives the command the same values."""
+    file = folder / "saved.toml"
+    for words in typed(SAVED[name]):
+        given = TRAIN.make_context("train", ["../train.csv", "--model", "../m", *words])
+        with given:
+            save_run(given, str(file))
+        try:
+            settings_of({key: value for key, value in given.params.items() if key in OPTIONS}, given)
+        except UsageError as error:  # then the run file is refused for the same
+            with pytest.raises(UsageError, match=re.escape(str(error))):
+                read_run(str(file), get_command(app).commands)
+            continue
+        step = read_run(str(file), get_command(app).commands).steps[0]
+        again = TRAIN.make_context("train", list(step.words))
+        places = {key for key, param in SAVED.items() if param.metavar in PLACES} | {
+            "data",
+            "model",
+            "save_run",
+            "json",
+        }
+        mine, theirs = ({k: v for k, v in one.params.items() if k not in places} for one in (given, again))
+        assert mine == theirs
+        for key in places - {
+            "data",
+            "save_run",
+            "json",
+        }:  # from the folder of the run file, as they were from here
+            was, now = given.params[key], again.params[key]
+            assert (was is None and now is None) or os.path.abspath(was) == os.path.normpath(folder / now)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)

@@ -2,8 +2,10 @@
 
 import errno
 import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -209,3 +211,49 @@ def test_everything_about_the_output_is_tried_before_the_first_pass(tmp_path, mo
     monkeypatch.setattr(files, "temporary_name", refuse)
     with pytest.raises(UsageError, match="read-only file system"):
         model_file.require_writable(tmp_path / "new")
+
+
+@pytest.fixture(scope="module")
+def towns(tmp_path_factory):
+    """A table of words that Latin-1 has, and has not, and a model of it."""
+    folder = tmp_path_factory.mktemp("towns")
+    (folder / "t.csv").write_text("ville,y\nZürich,大阪\nOslo,né\nZürich,大阪\n大阪,né\n", encoding="utf-8")
+    done = run("train", folder / "t.csv", "--label", "y", "--model", folder / "m", "--quiet")
+    assert done.exit_code == 0, done.stderr
+    return folder
+
+
+SHOWN = {
+    "labels": ["predict", "m", "t.csv"],
+    "reasons": ["predict", "m", "t.csv", "--explain"],
+    "model": ["inspect", "m"],
+    "table": ["inspect", "t.csv", "--label", "y", "--memory-limit", "1GB"],
+    "evaluated": ["evaluate", "m", "t.csv"],
+    "help": ["train", "--help"],
+    "guide": ["guide", "losses"],
+}
+
+
+@pytest.mark.parametrize("words", SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_locale_that_lacks_letters(towns, words, encoding):
+    """What a pipe gets is UTF-8 whatever the locale; a terminal gets what it has, and escapes for the rest."""
+    env = os.environ | {"PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
+    expected = subprocess.run([*PROGRAM, *words], cwd=towns, env=env, capture_output=True, check=True).stdout
+    env["PYTHONIOENCODING"] = encoding
+    piped = subprocess.run([*PROGRAM, *words], cwd=towns, env=env, capture_output=True, check=True).stdout
+    assert piped.decode("utf-8") == expected.decode("utf-8")
+    ours, terminal = pty.openpty()
+    shown = subprocess.Popen([*PROGRAM, *words], cwd=towns, env=env, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    seen = b""
+    with suppress(OSError):  # nobody is at the other end any more
+        while more := os.read(ours, 10_000):
+            seen += more
+    os.close(ours)
+    assert shown.wait() == 0, seen
+    if words == SHOWN["labels"]:
+        shown_letters = r"n\xe9" if encoding == "ascii" else "né"
+        assert seen.decode(encoding).split() == [r"\u5927\u962a", shown_letters] * 2
+    elif encoding != "ascii":  # which says that no locale is set: click takes it for UTF-8
+        seen.decode(encoding)

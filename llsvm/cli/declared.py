@@ -71,7 +71,7 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(chosen)
     for name, value in chosen.items():
         if OPTIONS[name].default == ():
-            typed = ",".join(value) if isinstance(value, list) else value or ""
+            typed = value if isinstance(value, str) else ",".join(value or ())
             found[name] = tuple(each.strip() for each in typed.split(",") if each.strip())
     for name, parse in (
         ("bias", bias_value),
@@ -147,11 +147,11 @@ def count_or_share(flag: str, text: str | None) -> float | None:
         raise UsageError(f"{flag} must be a number of documents, or a share of them, not {text!r}") from None
 
 
-def parse_class_weight(words: list[str] | None) -> str | dict[str, float] | None:
+def parse_class_weight(words: Sequence[str] | None) -> str | dict[str, float] | None:
     """What ``--class-weight`` says: None, "balanced", or the factor of each label (as text)."""
     if not words:
         return None
-    if words == ["balanced"]:
+    if list(words) == ["balanced"]:  # a tuple, where click has it
         return "balanced"
     factors: dict[str, float] = {}
     for word in words:

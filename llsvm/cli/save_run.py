@@ -20,6 +20,7 @@ from llsvm.cli.run_file import (
     STEPS,
     section_of,
 )
+from llsvm.errors import UsageError
 from llsvm.files.remote import is_remote
 from llsvm.files.writing import replacing
 
@@ -42,8 +43,12 @@ def save_run(context: Any, file: str) -> None:
                 value = _from(folder, value)
             home = section_of(name)
             (step if home is None else sections[home])[name.replace("_", "-")] = value
+    try:
+        written = _toml(sections, step).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--save-run {file}: a run file is UTF-8, and what was typed is not") from None
     with replacing(file) as stream:
-        stream.write(_toml(sections, step).encode())
+        stream.write(written)
 
 
 def _from(folder: Path, place: str) -> str:
@@ -59,5 +64,7 @@ def _toml(sections: Mapping[str, Mapping[str, Any]], step: Mapping[str, Any]) ->
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    # what JSON writes is TOML too, of texts, numbers, truth values and lists of these
-    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
+    # what JSON writes is TOML too, of texts, numbers, truth values and lists of these; but not DEL, nor characters
+    # in two halves
+    written = ((name, json.dumps(value, ensure_ascii=False)) for name, value in values.items())
+    return "".join(f"{name} = {value}\n" for name, value in written).replace("\x7f", "\\u007f")

@@ -25,7 +25,7 @@ from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
-from llsvm.settings.kinds import require_kind
+from llsvm.settings.kinds import plain, require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
 from llsvm.settings.python import takes_options
@@ -276,7 +276,7 @@ class LLSVMEstimator(BaseEstimator):
         return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
 
     def _settings(self, **reading: Any) -> Settings:
-        given = _NO_INTERCEPT | self.get_params(deep=False)
+        given = _NO_INTERCEPT | plain(self.get_params(deep=False))
         for name in self._not_options:
             del given[name]
         for name, kinds in _KINDS.items():

@@ -14,6 +14,7 @@ from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, explained
 from llsvm.estimators.classifying import Classifying
 from llsvm.models.model import Model
+from llsvm.settings.kinds import plain
 from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
@@ -57,13 +58,13 @@ class _Search(LLSVMEstimator):
             warn_at=5,
             remedies=REMEDIES,
             C=self._costs(),
-            folds=self.cv,
+            folds=plain(self.cv),
             validation=None,
             holdout=None,
             score=None if self.scoring is None else _SCORING.get(self.scoring, self.scoring),
             rule=self.rule,
-            race=self.race,
-            verbose=self.verbose,
+            race=plain(self.race),
+            verbose=plain(self.verbose),
             **self._learned(),
         )
         self.C_: float = found.best_C
@@ -80,11 +81,12 @@ class _Search(LLSVMEstimator):
         return {}
 
     def _costs(self) -> Sequence[float]:
-        if not isinstance(self.Cs, int):
-            return self.Cs
-        if self.Cs < 2:
-            raise UsageError(f"Cs must be 2 or more, or the values of C, not {self.Cs}")
-        found: list[float] = np.geomspace(_FIRST, _LAST, self.Cs).tolist()
+        given: int | Sequence[float] = plain(self.Cs)
+        if not isinstance(given, int):
+            return given
+        if given < 2:
+            raise UsageError(f"Cs must be 2 or more, or the values of C, not {given}")
+        found: list[float] = np.geomspace(_FIRST, _LAST, given).tolist()
         return found
 
 

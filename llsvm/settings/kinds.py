@@ -20,6 +20,21 @@ WORDS: dict[Any, str] = {
 }
 
 
+def plain(value: Any) -> Any:
+    """NumPy's scalars as Python's, also in lists, tuples and mappings; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(plain, value))
+    if isinstance(value, Mapping):
+        return {plain(key): plain(each) for key, each in value.items()}
+    if is_kind(value, bool):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    return str(value) if isinstance(value, str) else value
+
+
 def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:
     """Raise UsageError unless ``value`` is of one of the kinds, keys of ``WORDS``."""
     kinds = tuple(kinds)

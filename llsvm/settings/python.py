@@ -10,8 +10,11 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from llsvm.errors import UsageError, in_python
+from llsvm.settings.kinds import plain
 from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
 from llsvm.settings.settings import OPTIONS
+
+_ROWS = ("data", "X", "y", "sample_weight", "test", "validation")  # taken as they are
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -27,6 +30,7 @@ def takes_options(function: Function) -> Function:
             if name not in known:
                 owner = f"{type(args[0]).__name__}." if "self" in known else ""  # a subclass, maybe
                 raise UsageError(_unknown(name, by_name, owner + function.__name__))
+        given = {name: value if name in _ROWS else plain(value) for name, value in given.items()}
         return function(*args, **given)
 
     lines = "".join(f"\n    {_line(name)}" for name in known if name in OPTIONS)

@@ -14,7 +14,7 @@ from llsvm.errors import UsageError
 from llsvm.files.credentials import without_credentials
 from llsvm.settings.data import DataOptions
 from llsvm.settings.features import AUTO, FeatureOptions
-from llsvm.settings.kinds import is_kind, require_choice, require_kind
+from llsvm.settings.kinds import is_kind, plain, require_choice, require_kind
 from llsvm.settings.methods import Demand, Method, able_methods, demands, only_method
 from llsvm.settings.objective import (
     CLASSIFICATION,
@@ -77,7 +77,8 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
     def _take(self, name: str, option: Option) -> None:
         """Check one value; a list of names is as good as a tuple, a path or a number as its text, and 2e9 bytes as
         a whole number."""
-        value, kinds = getattr(self, name), _kinds()[name]
+        value, kinds = plain(getattr(self, name)), _kinds()[name]
+        object.__setattr__(self, name, value)
         if tuple in kinds and isinstance(value, list):
             object.__setattr__(self, name, value := tuple(value))
         elif name in _NAMES and isinstance(value, os.PathLike):
