@@ -60,7 +60,10 @@ def rescale(w: NDArray[np.float64], before: RowValues | None, now: RowValues | N
     if before is None or now is None or before.n_rows > now.n_rows:
         return False
     for some in _pieces(before.n_rows):
-        (shift, scale, _, rest, _), (new_shift, new_scale, _, new_rest, _) = before.get(some).T, now.get(some).T
+        (shift, scale, _, rest, _), (new_shift, new_scale, _, new_rest, _) = (
+            before.get(some).T,
+            now.get(some).T,
+        )
         moved = (shift - new_shift) + (rest - new_rest)
         part = w[:, some[0] : some[-1] + 1]
         with np.errstate(over="ignore", invalid="ignore"):
