@@ -13,6 +13,9 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 from oracle import rows
 from typer.testing import CliRunner
@@ -443,3 +446,19 @@ def test_a_log_that_cannot_be_written_is_no_failure_of_the_model(saved):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Model.load(saved).coef_.tolist() == [[7.0, 7.0, 7.0]]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_categories_that_compress_a_thousand_times_can_be_read(tmp_path, suffix):
+    words = [letter * 50_000 for letter in "abcdefghijklmnopqrstuvwxyz"]
+    table = pa.table({"word": words * 2, "y": [i % 2 for i in range(len(words))] * 2})
+    data, model = tmp_path / f"rows.{suffix}", tmp_path / "model"
+    if suffix == "csv":
+        pacsv.write_csv(table, data)
+    else:
+        pq.write_table(table, data)
+    llsvm.train(str(data), label="y", output=str(model))
+    assert len(parts(model)["header.json"]) > 1_200_000
+    assert llsvm.evaluate(str(model), str(data))["accuracy"] == 1.0
+    assert len(list(llsvm.predict(str(model), str(data)))) == len(table)
+    assert llsvm.verify(str(model), str(data))["holds"]

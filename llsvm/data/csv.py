@@ -17,6 +17,7 @@ import pyarrow.csv as pacsv
 
 from llsvm.data.source import CUT_OFF
 from llsvm.data.table import TableSource
+from llsvm.data.whole_numbers import may_be_alike, only_features, with_numbers
 from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
@@ -131,6 +132,9 @@ class CSVSource(TableSource):
         first = self._head(0).schema
         low, high = _CHUNK_BYTES
         types = {name: self._type(name, first.field(name).type) for name in names}
+        others = {*self._kept, *self._choice.needed(())}
+        whole = only_features(self._head(0).alike & set(names), self.encoder, others)
+        types.update(dict.fromkeys(whole, pa.string()))
         if self._paths[number] == STDIN:
             if self._stdin is None:
                 raise DataError("-: standard input can be read once only; write the data to a file")
@@ -147,7 +151,7 @@ class CSVSource(TableSource):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
-                yield batch
+                yield with_numbers(batch, whole, self._paths[number], _NULLS, head.decimal_point)
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
             if tail.last not in b"\r\n":
                 self._note(CUT_OFF.format(self._paths[number], "the last line"))
@@ -252,6 +256,7 @@ class _Head:
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         # doubled names are refused by whoever asks for the schema
         self.index = names[:1] if self.header and not cells[0] else []
+        self.alike: set[str] = set()  # columns of numbers, see ``may_be_alike``
         self.schema = pa.schema([(n, pa.string()) for n in names])
         if len(set(names)) == len(names):
             self.schema = self._inferred(rest if self.header else body, names, kinds)
@@ -279,6 +284,10 @@ class _Head:
                 ),
             )
             fields.extend(read.schema)
+            for batch in read:  # there is one, or none
+                self.alike.update(
+                    name for name, column in zip(some, batch.columns, strict=True) if may_be_alike(column)
+                )
         return pa.schema(fields)
 
     def _cells(self, line: bytes) -> list[str]:

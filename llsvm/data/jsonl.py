@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from llsvm.data.jsonl_columns import Leaf, Seen, parsed_schema, paths_in, read_type
 from llsvm.data.jsonl_errors import complaint
-from llsvm.data.jsonl_parse import parse
+from llsvm.data.jsonl_parse import parse, parse_whole
 from llsvm.data.table import TableSource
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
+from llsvm.data.whole_numbers import only_features
 from llsvm.errors import DataError
 from llsvm.features.encoder import LISTS, TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
@@ -133,13 +134,14 @@ class JSONLinesSource(TableSource):
         path = self._paths[number]
         leaves = self._leaves(number, names)
         schema = parsed_schema(leaves)
+        whole = only_features(names, self.encoder, {*self._kept, *self._choice.needed(())})
         read, stream = self._opened(path, reading)
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         seen = 0
         try:
             chunks = cut_lines(read, path, size, max_rows)
             for chunk, parsed in parse_ahead(
-                chunks, lambda each: parse(each, schema, leaves), self._threads, size
+                chunks, lambda each: parse_whole(each, schema, leaves, whole), self._threads, size
             ):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen

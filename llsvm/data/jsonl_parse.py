@@ -13,9 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pajson
+import pyarrow.types as types
 
-from llsvm.data.jsonl_columns import Leaf, flat
+from llsvm.data.jsonl_columns import Leaf, flat, parsed_schema
 from llsvm.data.text_chunks import Chunk
+from llsvm.data.whole_numbers import may_be_alike
+from llsvm.features.columns import WHOLE_TYPES
 
 _SPACE = b" \t\r"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
@@ -38,6 +41,27 @@ def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordB
         raise ValueError("there is more than one object in a line")
     batches = table.to_batches()
     return flat(batches[0] if batches else pa.RecordBatch.from_pylist([], schema), leaves)
+
+
+def parse_whole(
+    chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: Sequence[str]
+) -> pa.RecordBatch:
+    """As ``parse``; columns of ``names`` that may be whole numbers which 64-bit floats do not tell apart are parsed
+    again as whole numbers, where they are such."""
+    batch = parse(chunk, schema, leaves)
+    for leaf in (leaf for leaf in leaves if leaf.name in names):
+        place = batch.schema.get_field_index(leaf.name)
+        if not may_be_alike(batch.column(place)):
+            continue
+        for whole in WHOLE_TYPES:
+            again = leaf._replace(type=pa.list_(whole) if types.is_list(leaf.type) else whole)
+            try:
+                found = parse(chunk, parsed_schema([again]), [again])
+            except pa.ArrowInvalid:
+                continue
+            batch = batch.set_column(place, leaf.name, found.column(0))
+            break
+    return batch
 
 
 def _count_objects(text: bytes) -> int:

@@ -100,12 +100,12 @@ class TableSource(ABC):
         self._predicting = encoder is not None
         self._begin(encoder)
         schema = self._full_schema(0)
-        self.encoder = self._planned(schema) if encoder is None else self._bound(schema, encoder)
-        if self.encoder.documents is not None:
-            self.encoder.documents.encoding = self._options.encoding
+        self.encoder = known = self._planned(schema) if encoder is None else self._bound(schema, encoder)
+        if known.documents is not None:
+            known.documents.encoding = self._options.encoding
         texts = {column.name for column in self.encoder.columns if column.kind in ("text", "document")}
         self._partitions = partition_values(self._paths, wanted, texts)
-        self.encoder.empty_is_missing = self.format == "csv"
+        known.empty_is_missing, known.of_text = self.format == "csv", self.format in ("csv", "jsonl")
         self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
         self.bytes_read = 0  # what was looked at before does not count
 

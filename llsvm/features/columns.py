@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from llsvm.errors import DataError
 from llsvm.features.labels import WHOLE_BELOW
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
-from llsvm.objective.rounding import lost_as_float
+from llsvm.objective.rounding import lost_as_float, lost_of_text
 
 _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
     *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
 }
+WHOLE_TYPES = (pa.int64(), pa.decimal256(73, 0))  # of whole numbers; the second one for any that is counted
 _FLOAT_DIGITS = 16  # decimals of fewer digits are told apart as 64-bit floats
 _MAX_DIGITS = 73  # of decimals that are compared
 _PIECE = 1 << 12
@@ -117,10 +118,32 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
     return values / per_unit if per_unit != 1 else values
 
 
-def lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """What ``values``, (n, 1), the ``numbers`` of the column, lack of it; None where that is nothing.
+def lost(column: pa.Array, values: NDArray[np.float64], of_text: bool) -> list[NDArray[np.float64] | None]:
+    """What ``values``, (n, width), the numbers of the column or of its lists, lack of it; None: nothing. Two where
+    it is not known: it lies between them, then. of_text: floats were read from text.
 
     Of decimals: where they were told apart as 64-bit floats, nothing."""
+    if of_text and _item_type(column.type) == pa.float64():
+        most = lost_of_text(values)
+        return [most] if most is None else [most, -most]
+    if kind_of(column.type) == "number":
+        return [_lost(column, values)]
+    there = ~nulls(column)
+    flat = _lost(column.flatten(), values[there].reshape(-1, 1))
+    if flat is None:
+        return [None]
+    found = np.zeros(values.shape)
+    found[there] = flat.reshape(-1, values.shape[1])
+    return [found]
+
+
+def _item_type(type_: pa.DataType) -> pa.DataType:
+    """Of numbers, or of those in lists."""
+    return type_ if kind_of(type_) == "number" else type_.value_type
+
+
+def _lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """``lost`` of numbers, (n, 1)."""
     type_ = column.type.value_type if types.is_dictionary(column.type) else column.type
     if types.is_decimal(type_):
         may_lose = _FLOAT_DIGITS <= type_.precision <= _MAX_DIGITS and type_.scale >= 0

@@ -109,7 +109,7 @@ class TableEncoder:
         self.learning = True
         self.predicting = False  # the encoder is a model's, which knows what replaces missing numbers
         self.rounding = Rounding()
-        self.empty_is_missing = False
+        self.empty_is_missing = self.of_text = False  # see ``arrow.lost``
         self.label_kind = CLASSIFICATION  # what labels are taken for
         self.labels_may_be_missing = False
         self.documents = documents
@@ -274,16 +274,15 @@ class TableEncoder:
         crosses, numbers, at = self.crosses, {}, 0
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             for c in self._dense:
-                before = None
                 if c.kind == "number":
                     wide = arrow.numbers(columns[c.name])[:, None]
-                    before = arrow.lost(columns[c.name], wide)
                     if c.name in crosses.numbers:
                         numbers[c.name] = crosses.filled(c.name, wide[:, 0])
                 else:
                     wide = arrow.vectors(columns[c.name], c.name, c.width)
                 dense[:, at : at + c.width] = wide
-                self.rounding.note(wide, dense[:, at : at + c.width], at, before)
+                for before in arrow.lost(columns[c.name], wide, self.of_text):
+                    self.rounding.note(wide, dense[:, at : at + c.width], at, before)
                 at += c.width
             for cross in crosses.products:
                 product = (numbers[cross.a] * numbers[cross.b])[:, None]
@@ -374,7 +373,8 @@ class TableEncoder:
         indptr, index, data = arrow.sparse_lists(indices, values)
         self._largest_index = max(self._largest_index, int(index.max(initial=-1)))
         row = np.repeat(np.arange(batch.num_rows), np.diff(indptr))
-        kept = self.rounding.values(data)
+        before = arrow.lost(values.flatten(), data[:, None], self.of_text)[0]
+        kept = self.rounding.values(data, None if before is None else before[:, 0])
         if not np.isfinite(kept).all():
             bad = int(row[np.argmax(~np.isfinite(kept))])
             raise ValueError(bad, f"a value is too large for {self.rounding.kind}")

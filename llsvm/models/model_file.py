@@ -103,7 +103,8 @@ def write(
                 member = _write_member(archive, f"{name}.npy", _npy_pieces(array), _mostly_zeros(array))
                 listed[name] = {"shape": array.shape, "dtype": array.dtype.str, "crc32": member.CRC}
             about = {"format": FORMAT, "format_version": FORMAT_VERSION, "arrays": listed}
-            _write_member(archive, HEADER, [json_bytes(about | dict(header))], compress=True)
+            text = json_bytes(about | dict(header))
+            _write_member(archive, HEADER, [text], _may_be_compressed(text))
         members = _fingerprint(archive)
     if os.path.isfile(path):  # not beside /dev/null
         try:
@@ -184,6 +185,12 @@ def _write_member(
         for piece in pieces:
             member.write(piece)
     return info
+
+
+def _may_be_compressed(header: bytes) -> bool:
+    """Is that a header that readers unpack? They refuse what becomes more than _MAX_HEADER_RATIO times as long."""
+    least = len(header) // _MAX_HEADER_RATIO + 1024  # some more, as pieces may be compressed a little better
+    return len(header) <= _MAX_DIRECTORY_BYTES or len(zlib.compress(header, _DEFLATE_LEVEL)) > least
 
 
 def _stored(array: NDArray[Any]) -> NDArray[Any]:

@@ -35,7 +35,7 @@ from llsvm.files.growing import in_pieces
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.joint_loss import JointLoss
 from llsvm.objective.losses import Loss, PLQLoss
-from llsvm.objective.lost_spread import HALF_ULP, MIN_FLOAT32, NORMAL_FLOAT32, LostSpread
+from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64, MIN_FLOAT32, NORMAL_FLOAT32, LostSpread
 from llsvm.objective.problems import Variant
 from llsvm.settings.objective import CLASSIFICATION
 
@@ -45,6 +45,7 @@ CLOSE = 2.0**-6  # t above: rows with smaller margins than 1 + t are close
 NO_NOISE = 1e-10  # of the primal: less need not be told
 OF_MARGIN = math.sqrt(2.0)  # a joint margin, (w_y − w_m)·x, moves by so many times what ‖W‖ ‖x‖ does
 HOW = ("flushed", "vanished")  # values of unnumbered columns were rounded, see Rounding
+_BEYOND = 2.0**53  # whole numbers of this size and more need not be 64-bit floats
 _PIECE = 1 << 16
 
 
@@ -82,12 +83,12 @@ class Rounding:
         """What values are kept as, in words."""
         return "a 64-bit float" if self.double else "a 32-bit float"
 
-    def values(self, wide: NDArray[Any]) -> NDArray[Any]:
+    def values(self, wide: NDArray[Any], before: NDArray[np.float64] | None = None) -> NDArray[Any]:
         """``wide``, (n,) or all columns (n, d) of any type of numbers, as C-ordered values of ``dtype``; what
-        cannot be becomes infinite."""
+        cannot be becomes infinite. before: see ``note``."""
         with np.errstate(over="ignore"):
             kept = np.ascontiguousarray(wide, self.dtype)
-        self.note(wide, kept, 0 if wide.ndim == 2 else None)
+        self.note(wide, kept, 0 if wide.ndim == 2 else None, before)
         return kept
 
     def note(
@@ -139,6 +140,20 @@ def is_long(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "iu" and dtype.itemsize == 8
 
 
+def beyond_floats(values: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which values may be those of whole numbers that are no 64-bit floats?"""
+    return np.abs(values) >= _BEYOND
+
+
+def lost_of_text(values: NDArray[np.floating]) -> NDArray[np.float64] | None:
+    """What floats may lack, at most, of the numbers of text that they were read from: whole numbers beyond 2^53. Of
+    others, floats were written. None: nothing."""
+    if max(np.fmax.reduce(values, None, initial=0.0), -np.fmin.reduce(values, None, initial=0.0)) < _BEYOND:
+        return None
+    wide = values.astype(np.float64)
+    return np.where(beyond_floats(wide) & np.isfinite(wide), HALF_ULP64 * wide, 0.0)
+
+
 def lost_as_float(wide: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]:
     """``wide`` less ``kept``, floats of the same shape; of whole numbers too, whatever their size."""
     narrow = kept.astype(np.float64)
@@ -162,6 +177,8 @@ def doubt_of_columns(
     if any(each.unnumbered for each in roundings):
         flushed, vanished = (any(getattr(each, name) for each in roundings) for name in HOW)
         doubt[d:] = half_ulp * largest[d:] + MIN_FLOAT32 * np.where(largest[d:] > 0, flushed, vanished)
+        if half_ulp == HALF_ULP64:  # of these only whole numbers lose anything
+            doubt[d:][~beyond_floats(largest[d:])] = 0.0
     return doubt
 
 

@@ -1,0 +1,68 @@
+"""Numbers of text that 64-bit floats may not tell apart, as whole numbers beyond 2^53: read as what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+
+from llsvm.errors import DataError
+from llsvm.features.columns import WHOLE_TYPES, numbers
+from llsvm.features.encoder import TableEncoder
+from llsvm.objective.rounding import beyond_floats
+
+_APART = 2.0**-32  # of its largest value, that a column varies by whose floats are told apart
+
+
+def may_be_alike(column: pa.Array) -> bool:
+    """Does the column hold numbers, or lists of them, that may differ where their 64-bit floats do not?"""
+    of_lists = types.is_list(column.type)
+    column = column.flatten() if of_lists else column
+    if not (types.is_floating(column.type) or types.is_integer(column.type)):
+        return False
+    values = numbers(column)
+    if not beyond_floats(values).any():
+        return False
+    least, most = float(np.fmin.reduce(values)), float(np.fmax.reduce(values))
+    return of_lists or not most - least > _APART * max(-least, most)
+
+
+def only_features(names: Iterable[str], encoder: TableEncoder, others: Collection[str]) -> list[str]:
+    """Those of the columns that become numbers, and nothing else. others: names of what is used otherwise."""
+    kinds = ("number", "vector", "values")
+    return [name for name in names if encoder.kind(name) in kinds and name not in others]
+
+
+def with_numbers(
+    batch: pa.RecordBatch, names: Iterable[str], path: str, missing: list[str], decimal_point: str
+) -> pa.RecordBatch:
+    """Columns ``names`` of text as the numbers that it spells. missing: words for none. Raises DataError."""
+    for name in names:
+        place = batch.schema.get_field_index(name)
+        words = pc.utf8_trim_whitespace(batch.column(place))
+        if decimal_point != ".":
+            words = pc.replace_substring(words, decimal_point, ".")
+        gone = pc.is_in(words, value_set=pa.array(missing))
+        try:
+            column = _as_numbers(pc.if_else(gone, pa.scalar(None, pa.string()), words))
+        except pa.ArrowInvalid as error:
+            value = str(error).partition("'")[2].rpartition("'")[0]
+            raise DataError(
+                f"{path}: column {name}: {value[:40]!r} is not a number; correct it, or read the column as "
+                f"categories (--categorical {name})"
+            ) from error
+        batch = batch.set_column(place, name, column)
+    return batch
+
+
+def _as_numbers(words: pa.Array) -> pa.Array:
+    """Whole numbers, where all are such. Raises ArrowInvalid where a word is no number."""
+    for type_ in WHOLE_TYPES:
+        try:
+            return words.cast(type_)
+        except pa.ArrowInvalid:
+            pass
+    return words.cast(pa.float64())
