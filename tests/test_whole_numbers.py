@@ -166,3 +166,26 @@ def test_predict_reads_whole_numbers_of_text_as_train_does(tmp_path, suffix):
     model = llsvm.train(**reading)
     found = llsvm.evaluate(model, reading["data"])
     assert found["accuracy"] > 0.9
+
+
+@pytest.mark.parametrize("kind", ["vector", "list", "sparse", "jsonl"])
+def test_whole_numbers_in_lists_are_told_apart_or_refused_by_name(tmp_path, kind):
+    def model_of(column):
+        cells = np.c_[column, WHOLE % 3]
+        path = tmp_path / "rows.parquet"
+        if kind == "jsonl":
+            path = tmp_path / "rows.jsonl"
+            path.write_text(
+                "".join(f'{{"v": {row}, "y": {y}}}\n' for row, y in zip(cells.tolist(), Y, strict=True))
+            )
+        else:
+            lists = pa.array(cells.tolist(), pa.list_(pa.int64(), 2 if kind == "vector" else -1))
+            table = {"v": lists, "y": Y}
+            if kind == "sparse":
+                table["i"] = pa.array([[0, 1]] * N, pa.list_(pa.int32()))
+            pq.write_table(pa.table(table), path)
+        return llsvm.train(str(path), label="y", tol=0.1, **SCALED)
+
+    assert model_of(2**60 + (WHOLE << 20)).converged
+    with pytest.raises(DataError, match=r"column .*too near to each other for the 64-bit floats"):
+        model_of(2**60 + WHOLE)
