@@ -383,3 +383,21 @@ def test_the_command_line(trained):
     done = CliRunner().invoke(app, ["verify", model, data, "--state", state])
     assert done.exit_code == 0, done.output
     assert done.output.endswith("holds\n")
+
+
+@pytest.mark.parametrize(
+    "options", [{"kernel": "rbf"}, {"kernel": "linear", "loss": "squared_hinge"}, {"C": 1e12}]
+)
+def test_the_dual_of_a_run_that_ends_at_rounding_is_kept_by_row(options, tmp_path):
+    """Also where values are as large as those of raw columns."""
+    rng = np.random.default_rng(0)
+    features = rng.random((120, 2))
+    labels = (features[:, 0] + 0.2 * rng.random(120) > 0.6).astype(int)
+    features *= 1e5
+    np.savetxt(tmp_path / "rows.csv", np.c_[labels, features], delimiter=",", header="y,a,b", comments="")
+    data, state = str(tmp_path / "rows.csv"), tmp_path / "state"
+    model = llsvm.train(data, label="y", state=state, scale="none", tol=1e-3, max_passes=50, **options)
+    assert not model.converged
+    found = llsvm.verify(model, data, state=state)
+    assert found["differences"] == []
+    assert found["not_checked"] == ""

@@ -118,6 +118,11 @@ class Kept:
             yield from solver.solve(stream)
         else:
             yield from self._checkpoints.going_on(solver.solve(stream))
+            self.keep_dual(solver, stream)
+
+    def keep_dual(self, solver: Solver, stream: Stream) -> None:
+        """Of a solver that has nothing left to do, or can do nothing more."""
+        if self._checkpoints is not None:
             limited = self._settings["disk_limit"] is not None
             self._checkpoints.keep_dual(solver.dual_point(), stream, limited)
 

@@ -232,6 +232,8 @@ class Training:
                 self._kept.offer(report, solver, self._run)
                 yield report
                 unmeasured = report.kind == "epoch" and self.stream.in_one_block
+                if hidden:
+                    self._kept.keep_dual(solver, self.stream)
                 if hidden or (self._out_of_time() and not (unmeasured or self._kept.wants_one)):
                     hidden = False  # unmeasured: which a pass is then, at little cost
                     break
