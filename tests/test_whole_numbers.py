@@ -189,3 +189,21 @@ def test_whole_numbers_in_lists_are_told_apart_or_refused_by_name(tmp_path, kind
     assert model_of(2**60 + (WHOLE << 20)).converged
     with pytest.raises(DataError, match=r"column .*too near to each other for the 64-bit floats"):
         model_of(2**60 + WHOLE)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "arrays"])
+@pytest.mark.parametrize("feature_map", ["nystroem", "rff"])
+def test_feature_maps_refuse_values_that_64_bit_floats_do_not_tell_apart(tmp_path, feature_map, suffix):
+    def model_of(column):
+        options = {"feature_map": feature_map, "components": 20, "tol": 0.1}
+        if suffix == "arrays":
+            return llsvm.train(np.c_[column, WHOLE % 3], Y, **options)
+        if suffix != "parquet":
+            return llsvm.train(**_text(tmp_path / f"rows.{suffix}", column.tolist()), **options)
+        pq.write_table(pa.table({"x": column, "other": OTHER, "y": Y}), tmp_path / "rows.parquet")
+        return llsvm.train(str(tmp_path / "rows.parquet"), label="y", **options)
+
+    with pytest.raises(DataError, match=r"column .*too near to each other for the 64-bit floats"):
+        model_of(2**60 + WHOLE)
+    assert model_of(WHOLE).converged
+    assert model_of(np.full(N, 2**60 + 1)).converged

@@ -20,9 +20,14 @@ from llsvm.features.feature_map import (
     projection_bytes,
 )
 from llsvm.features.scaling import MAX_UNSCALED
+from llsvm.objective.lost_spread import HALF_ULP
 from llsvm.objective.rounding import Rounding, keep_double
 
 FIT_BYTES = 1 << 20
+_ALIKE = (
+    "its values are too near to each other for the 64-bit floats that they are read as (whole numbers beyond "
+    "2^53), and a feature map would take them for equal: subtract the same from all, or leave the column out"
+)
 _HELD_BYTES = 5  # a source holds about so many blocks of its own
 
 
@@ -62,6 +67,7 @@ class MappedSource:
         self._source = source
         self.rounding = Rounding()
         self.map = _learn(source, options, sign)
+        _refuse_alike(source.info(), self.map.function.gamma)
         sign(max(2 * self.map.nbytes, self.map.work_bytes))
 
     @property
@@ -91,6 +97,16 @@ class MappedSource:
                     yield Block(values, part.y.copy(), part.rows.copy(), part.weight)
         except LongRowError as error:
             raise LongRowError(str(error), _HELD_BYTES * error.row_bytes) from error
+
+
+def _refuse_alike(info: SourceInfo, gamma: float) -> None:
+    """Raise DataError for a column of nearly equal values that have lost so much, as 64-bit floats, that rows move
+    by more than 32-bit floats do: in the space of kernel rbf by up to sqrt(2 gamma) times that."""
+    for rounding in info.rounding:
+        spread = rounding.spread
+        moved = np.sqrt(2.0 * gamma) * np.where(spread.constant, spread.high - spread.low, 0.0)
+        if (moved > HALF_ULP).any():
+            raise DataError(f"{info.name}: {column_name(info, int(np.argmax(moved > HALF_ULP)))}: {_ALIKE}")
 
 
 def _learn(source: BlockSource, options: MapOptions, sign: Callable[[int], object]) -> FeatureMap:
