@@ -103,7 +103,6 @@ IDS = {
     "below 0": [-(2**60) - v for v in WHOLE.tolist()],
     "uint64": [2**63 + 1 + v for v in WHOLE.tolist()],
     "30 digits": [10**29 + v for v in WHOLE.tolist()],
-    "90 digits": [10**89 + v for v in WHOLE.tolist()],
     "decimals": [f"{2**60 + v}.5" for v in WHOLE.tolist()],
 }
 

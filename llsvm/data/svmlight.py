@@ -32,7 +32,7 @@ from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, un
 from llsvm.files.inputs import STDIN, Input
 from llsvm.files.remote import is_remote, library_bytes
 from llsvm.kernels.parse import parse
-from llsvm.objective.rounding import Rounding, lost_of_text, most_lost
+from llsvm.objective.rounding import FULL_DIGITS, Rounding, lost_of_text, most_lost
 
 ZeroBased = Literal["auto", "yes", "no"]
 
@@ -266,7 +266,7 @@ def _parse(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
     if rounded and narrow:
         lost = most_lost(data)
     else:
-        beyond = lost_of_text(data)
+        beyond = lost_of_text(data, FULL_DIGITS)
         with np.errstate(over="ignore"):
             lost = 0.0 if beyond is None else float(np.square(beyond).sum())
     return _Parsed(indptr, indices, data, y, smallest, largest, bad, lost, rounded if narrow else 0)

@@ -27,7 +27,7 @@ from llsvm.features.csr_rows import from_cells
 from llsvm.files.fingerprint import FileFingerprint, Reading, of_all, size_and_mtime, unchanged
 from llsvm.files.inputs import STDIN, Input
 from llsvm.files.remote import library_bytes
-from llsvm.objective.rounding import Rounding, lost_of_text
+from llsvm.objective.rounding import FULL_DIGITS, Rounding, lost_of_text
 
 _PROBE_BYTES = 1 << 16
 _CHUNK_BYTES = (1 << 14, 1 << 18)  # of text, parsed together
@@ -182,7 +182,7 @@ class VWSource:
         known = columns >= 0
         self._n_unknown += int(np.count_nonzero(~known))
         X = from_cells(rows.row[known], columns[known], rows.value[known], len(rows.label))
-        values = self.rounding.values(X.data, lost_of_text(X.data))
+        values = self.rounding.values(X.data, lost_of_text(X.data, FULL_DIGITS))
         if not np.isfinite(values).all():
             row = np.searchsorted(X.indptr, np.argmax(~np.isfinite(values)), "right") - 1
             raise DataError(

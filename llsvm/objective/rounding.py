@@ -46,6 +46,8 @@ NO_NOISE = 1e-10  # of the primal: less need not be told
 OF_MARGIN = math.sqrt(2.0)  # a joint margin, (w_y − w_m)·x, moves by so many times what ‖W‖ ‖x‖ does
 HOW = ("flushed", "vanished")  # values of unnumbered columns were rounded, see Rounding
 _BEYOND = 2.0**53  # whole numbers of this size and more need not be 64-bit floats
+FULL_DIGITS = 1e17  # numbers below are written in full by as many digits as floats have
+_FLOATS = 1e73  # nor does anybody write larger ones in full
 _PIECE = 1 << 16
 
 
@@ -145,13 +147,13 @@ def beyond_floats(values: NDArray[np.floating]) -> NDArray[np.bool_]:
     return np.abs(values) >= _BEYOND
 
 
-def lost_of_text(values: NDArray[np.floating]) -> NDArray[np.float64] | None:
-    """What floats may lack, at most, of the numbers of text that they were read from: whole numbers beyond 2^53. Of
-    others, floats were written. None: nothing."""
-    if max(np.fmax.reduce(values, None, initial=0.0), -np.fmin.reduce(values, None, initial=0.0)) < _BEYOND:
+def lost_of_text(values: NDArray[np.floating], least: float = _BEYOND) -> NDArray[np.float64] | None:
+    """What floats may lack, at most, of the numbers of text that they were read from: those of ``least`` and more,
+    but of no more than 73 digits. Of others, floats were written. None: nothing."""
+    if max(np.fmax.reduce(values, None, initial=0.0), -np.fmin.reduce(values, None, initial=0.0)) < least:
         return None
     wide = values.astype(np.float64)
-    return np.where(beyond_floats(wide) & np.isfinite(wide), HALF_ULP64 * wide, 0.0)
+    return np.where((np.abs(wide) >= least) & (np.abs(wide) < _FLOATS), HALF_ULP64 * wide, 0.0)
 
 
 def lost_as_float(wide: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]:
