@@ -56,11 +56,15 @@ def long_texts_of_arrow(path):
         writer.write_table(table)
 
 
-def long_categories(path):
+def long_categories(path, n=30):
     with open(path, "w") as file:
-        for i in range(60):
-            row = {f"c{j}": "x" * 3_900_000 if j == i // 2 and i % 2 else "b" for j in range(30)}
+        for i in range(2 * n):
+            row = {f"c{j}": "x" * 3_900_000 if j == i // 2 and i % 2 else "b" for j in range(n)}
             file.write(json.dumps({**row, "label": i % 2}) + "\n")
+
+
+def more_long_categories(path):
+    long_categories(path, 80)
 
 
 @pytest.mark.slow
@@ -73,6 +77,7 @@ def long_categories(path):
         (long_texts, "rows.parquet", "convert", 320),
         (long_texts_of_arrow, "rows.arrow", "convert", 320),
         (long_categories, "rows.jsonl", "train", 340),
+        (more_long_categories, "rows.jsonl", "inspect", 450),
     ],
 )
 def test_the_peak_stays_under_the_limit(tmp_path, make, name, command, limit):
