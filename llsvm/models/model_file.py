@@ -105,7 +105,7 @@ def write(
             about = {"format": FORMAT, "format_version": FORMAT_VERSION, "arrays": listed}
             _write_member(archive, HEADER, [json_bytes(about | dict(header))], compress=True)
         members = _fingerprint(archive)
-    if os.path.isfile(path):  # not beside /dev/null
+    if os.path.isfile(path) and not log_path(path).is_fifo():  # not beside /dev/null
         try:
             with replacing(log_path(path)) as stream:
                 stream.write(json_bytes({"format": "llsvm-log", "members": members, **log}))
