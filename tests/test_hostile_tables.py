@@ -61,6 +61,12 @@ def shared_prefixes(path, lengths=(200_000,) * 4000, **more):
     pq.write_table(table, path, use_dictionary=False, column_encoding={"t": "DELTA_BYTE_ARRAY"}, **more)
 
 
+def a_long_text(path):
+    texts = ["a", "b"] * 200 + ["long " * 20_000_000]
+    table = pa.table({"t": texts, "label": np.arange(401) % 2})
+    pq.write_table(table, path, use_dictionary=False)
+
+
 def long_texts_of_arrow(path):
     table = texts_of([20_000] * 30, 300_000, True)
     with ipc.new_file(path, table.schema) as writer:
@@ -87,6 +93,7 @@ def more_long_categories(path):
         (long_texts, "rows.parquet", "train", 320),
         (long_texts, "rows.parquet", "convert", 320),
         (long_texts_of_arrow, "rows.arrow", "convert", 320),
+        (a_long_text, "rows.parquet", "train", 560),
         (shared_prefixes, "rows.parquet", "train", 320),
         (shared_prefixes, "rows.parquet", "inspect", 320),
         (shared_prefixes, "rows.parquet", "convert", 320),
